@@ -88,13 +88,12 @@ def _by_us(file: Path, session: Session) -> dict[str, float]:
     predictions, seen = decoder.decode(spikes)
     counted = count(decoder.synapses(), seen)
     done = {kind: sum(int(c[kind].sum()) for c in counted.values() if kind in c) for kind in ("acs", "macs")}
-    hidden = [name for name in counted if name.startswith("hidden")]
-    neurons = sum(seen[name].shape[1] for name in hidden) + (2 if hidden == ["hidden"] else 0)
-    passes = len(seen["output"])
+    network, passes = decoder.network(), len(seen["input"])
+    active = sum(int(counted[layer.name]["active"].sum()) for layer in network.layers)
     return {
         "Effective_ACs": done["acs"] / len(spikes),
         "Effective_MACs": done["macs"] / len(spikes),
-        "ActivationSparsity": 1 - sum(int(counted[name]["active"].sum()) for name in hidden) / (neurons * passes),
+        "ActivationSparsity": 1 - active / (network.neurons * passes),
         "R2": r2(velocity, predictions) or 0.0,
     }
 

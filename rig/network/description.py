@@ -47,7 +47,13 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A population of neurons; its activations are what activation sparsity is about."""
+    """A population of neurons, each with one activation in an execution; activation sparsity is of these alone.
+
+    Activations are "the outputs of ReLU functions and spikes from spiking neurons" (NeuroBench, "Activation sparsity").
+    Its harness hooks ReLU, sigmoid and spiking neurons, also those whose membrane is read, and takes their outputs
+    before pooling or normalisation. The tanh of a reservoir are a layer, too: Table 5 has a sparsity of 0 for them. The
+    state of an LSTM and the output of a membrane are none.
+    """
 
     name: Name
     neurons: Annotated[int, msgspec.Meta(ge=1, le=2**53)]

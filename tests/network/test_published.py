@@ -56,7 +56,7 @@ def test_the_keyword_convolution() -> None:
         stride = 16 if k == 1 else 1
         synapses.append(convolution(f"conv{k}", f"x{k - 1}", f"x{k}", kernel, (kernel.shape[1], length), stride=stride))
         length = ((length - kernel.shape[2]) // stride + 1) // 4
-    synapses.append(linear("fc", "x4", "x5", held["fc1.weight"].T))
-    network = described(synapses, memory_of(held), {f"x{k}": 1 for k in range(1, 6)})
+    synapses.append(linear("fc", "x4", "fc", held["fc1.weight"].T))
+    network = described(synapses, memory_of(held), {f"x{k}": 1 for k in range(1, 5)})
     assert figure(network, "footprint_bytes") == 109228
     assert figure(network, "dense_operations_per_execution") == 1880256

@@ -187,7 +187,7 @@ def _convolution(arrays: Mapping[str, NDArray[Any]], name: str, inputs: int) -> 
 
 
 def network_info(network: Quantised, takes: str = "") -> NetworkInfo:
-    """Describe an exported network; activations are counted after pooling. ``takes`` is the memory of the build."""
+    """Describe an exported network, which rectifies after pooling. ``takes`` is the memory of the build."""
     source, size, layers, connections = "input", (FRAMES, FILTERS), list[Layer](), list[Connection]()
     arrays: dict[str, NDArray[Any]] = {}
     for name, convolution in (("first", network.first), ("second", network.second)):
@@ -202,7 +202,6 @@ def network_info(network: Quantised, takes: str = "") -> NetworkInfo:
         source = layers[-1].name
     weights, classes = network.dense_weights, len(network.classes)
     zeros = int((weights == 0).sum())
-    connections.append(Connection("dense", source, "classes", weights.size, zeros, weights.size, classes))
-    layers.append(Layer("classes", classes))
+    connections.append(Connection("dense", source, "dense", weights.size, zeros, weights.size, classes))
     memory = memory_of(arrays | {"dense.weights": weights, "dense.bias": network.dense_bias}, "weights")
     return NetworkInfo(tuple(layers), tuple(connections), memory, 1.0, CONVENTION + takes)

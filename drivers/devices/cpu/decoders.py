@@ -61,7 +61,7 @@ class Decoder:
     def network(self) -> NetworkInfo:
         """Return the description; an execution of SNN_Flat is one bin."""
         connections, first = tuple(s.connection for s in self.synapses()), self.arrays["fc1.weight"]
-        layers = tuple(Layer(c.target, len(self.arrays[f"{c.name}.weight"])) for c in connections)
+        layers = tuple(Layer(c.target, len(self.arrays[f"{c.name}.weight"])) for c in connections if c.target != c.name)
         channels = first.shape[1] // (BINS if self.kind == "ANN_Flat" else 1)
         membranes = Memory("membranes", "states", sum(layer.neurons for layer in layers), 32, 0)
         past = Memory("past inputs", "buffers", WINDOW * channels, 32, channels)
@@ -78,12 +78,15 @@ def _chain(arrays: Arrays, kind: Kind) -> list[tuple[str, str, str]]:
         return [("fc1", "input", "hidden"), ("fc_out", "hidden", "output")]
     hidden = range(1, 3 if kind == "SNN_Flat" else max(depth, 1))
     sent = [f"hidden{k}" if kind == "SNN_Flat" else f"normalised{k}" for k in hidden]
-    made = [*(f"hidden{k}" for k in hidden), "output"]
+    made = [*(f"hidden{k}" for k in hidden), "output" if kind == "SNN_Flat" else f"fc{hidden.stop}"]
     return [(f"fc{k}", *ends) for k, ends in enumerate(zip(["input", *sent], made, strict=True), 1)]
 
 
 def _spiking(a: Arrays, spikes: Spikes) -> tuple[Floats, Seen]:
-    """Leaky neurons behind ``fc1``, and leaky outputs without a threshold behind ``fc_out`` (equations 16 and 17).
+    """Leaky neurons behind ``fc1``, and leaky outputs behind ``fc_out`` (equations 16 and 17).
+
+    The membranes of the outputs are read, and no spike resets them. The published code has a threshold for them all the
+    same, so their spikes are activations.
 
     As in the published code, and unlike equation 16, the input of the step after a spike is not lost.
     """
@@ -94,7 +97,7 @@ def _spiking(a: Arrays, spikes: Spikes) -> tuple[Floats, Seen]:
         potential = beta * (potential * (potential <= threshold)) + given
         hidden[k] = potential > threshold
     output = lfilter([1.0], [1.0, -float(a["lif_out.beta"])], hidden @ a["fc_out.weight"].T, axis=0)
-    return output, {"input": spikes, "hidden": hidden, "output": output}
+    return output, {"input": spikes, "hidden": hidden, "output": output > a["lif_out.threshold"]}
 
 
 def _buffered(a: Arrays, spikes: Spikes, flat: bool) -> tuple[Floats, Seen]:
@@ -109,20 +112,19 @@ def _buffered(a: Arrays, spikes: Spikes, flat: bool) -> tuple[Floats, Seen]:
     seen: dict[str, Floats] = {"input": given}
     for k, (name, _, target) in enumerate(_chain(a, "ANN"), 1):
         found = given @ a[f"{name}.weight"].T + a[f"{name}.bias"]
-        if target != "output":
+        if target != name:
             seen[target] = np.maximum(found, 0)
             scale, shift, mean, variance = (a[f"batchnorm{k}.{what}"] for what in _NORM)
             given = (seen[target] - mean) / np.sqrt(variance + _EPSILON) * scale + shift
             seen[f"normalised{k}"] = given
-    seen["output"] = found
     return np.concatenate((np.zeros((len(spikes) - len(found), 2), found.dtype), found)), seen
 
 
 def _spiking_flat(a: Arrays, spikes: Spikes) -> tuple[Floats, Seen]:
     """SNN_Flat: three layers of leaky neurons, which get the bins of the last 50 steps in sequence.
 
-    The bins of a prediction are normalised together. It begins at rest, and its outputs, which are never reset, are
-    scaled.
+    The bins of a prediction are normalised together. It begins at rest, and the membranes of its outputs, which no
+    spike resets, are scaled.
     """
     bins = binned(spikes).astype(np.float32)
     centred = bins - bins.mean(axis=(1, 2), keepdims=True)
@@ -136,7 +138,7 @@ def _spiking_flat(a: Arrays, spikes: Spikes) -> tuple[Floats, Seen]:
         for t in range(BINS):
             reset = threshold * (potential > threshold) if k < 3 else 0.0
             potential = beta * potential + drive[:, t] - reset
-            given[:, t] = potential > threshold if k < 3 else potential
+            given[:, t] = potential > threshold
         seen[target] = given.reshape(-1, given.shape[2])
     return potential * np.array([float(a[name][0]) for name in ("v_x", "v_y")]), seen
 

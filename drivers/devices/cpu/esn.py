@@ -88,21 +88,21 @@ class Trained:
                 read[k, 1], read[k, 2:] = value, state
                 found[k] = value = float(read[k] @ self.weights_out)
         seen: dict[str, Floats] = {"input": inputs, "state before": before, "read": read}
-        return found, seen | {"reservoir": read[:, 2:], "output": found[:, None]}
+        return found, seen | {"reservoir": read[:, 2:]}
 
     def synapses(self) -> tuple[Synapses, ...]:
         """Return the connections."""
         return (
             linear("input-reservoir", "input", "reservoir", self.weights_in),
             linear("reservoir-reservoir", "state before", "reservoir", self.weights),
-            linear("readout", "read", "output", self.weights_out[:, None]),
+            linear("readout", "read", "readout", self.weights_out[:, None]),
         )
 
     def network(self) -> NetworkInfo:
         """Return the description; another sample's weights have other zeros at the same density."""
         arrays = {"input": self.weights_in, "recurrent": self.weights, "readout": self.weights_out[:, None]}
         memory = (*memory_of(arrays), Memory("state", "states", self.shape.neurons, 64, 0))
-        layers = (Layer("reservoir", self.shape.neurons), Layer("output", 1))
+        layers = (Layer("reservoir", self.shape.neurons),)
         return NetworkInfo(layers, tuple(s.connection for s in self.synapses()), memory, None, "numpy arrays in use")
 
 

@@ -234,14 +234,14 @@ class Trained:
                 read[k] = np.maximum(memories.hidden, 0.0)
                 found[k] = read[k] @ self.weights.out[:-1] + self.weights.out[-1]
                 window = np.append(window[1:], found[k])
-        return found, {"input": inputs, "state before": before, "lstm": read, "output": found[:, None]}
+        return found, {"input": inputs, "state before": before, "lstm": read}
 
     def synapses(self) -> tuple[Synapses, ...]:
         """Return the connections; products of gates are not connections."""
         return (
             linear("input-lstm", "input", "lstm", self.weights.into),
             linear("lstm-lstm", "state before", "lstm", self.weights.back),
-            linear("readout", "lstm", "output", self.weights.out[:-1, None]),
+            linear("readout", "lstm", "readout", self.weights.out[:-1, None]),
         )
 
     def network(self) -> NetworkInfo:
@@ -251,6 +251,6 @@ class Trained:
         others = {"biases": w.bias.ravel(), "readout bias": w.out[-1:], "normalisation": w.norm.ravel()}
         memory = (*memory_of(arrays), *memory_of(others), Memory("state", "states", 2 * cells, 64))
         memory += memory_of({"past points": self.window}, "buffers")
-        layers = (Layer("lstm", cells), Layer("output", 1))
         connections = tuple(s.connection for s in self.synapses())
+        layers = (Layer("lstm", cells),)  # the outputs of the ReLU
         return NetworkInfo(layers, connections, memory, None, "doubles, two biases for each gate, as torch keeps them")

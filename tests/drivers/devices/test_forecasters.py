@@ -66,7 +66,7 @@ def test_options_out_of_range_are_refused(opened: Opened, options: dict[str, Any
 
 
 def test_186_neurons_cost_what_the_published_network_costs_and_forecast_the_first_lyapunov_time() -> None:
-    """281,248 bytes, 35,156 dense operations, connection sparsity 0.876, and 4.37e3 effective ones."""
+    """281,248 bytes, 35,156 dense operations, sparsity of connections 0.876, of activations 0; 4.37e3 effective."""
     device = esn.open_device()
     network = device.info().network
     assert network is not None
@@ -80,6 +80,7 @@ def test_186_neurons_cost_what_the_published_network_costs_and_forecast_the_firs
     operations = sum(activity[c.name][kind] for c in network.connections for kind in ("acs", "macs"))
     assert operations.tolist() == [2 * 186 + round(0.11 * 186**2) + 188] * 750
     assert round(operations[0] / 1e3, 2) == 4.37
+    assert network.neurons == 186 and (activity["reservoir"]["active"] == 186).all()
     forecast = np.array(reply.output["forecast"], np.float64)
     assert len(forecast) == 750 and smape(sample.payload[750:825], forecast[:75]) < 2.0
 
@@ -101,6 +102,7 @@ def test_the_memory_costs_what_the_published_network_costs() -> None:
     assert figures["footprint_bytes"] == figures["footprint_at_start_bytes"] == 490008
     assert figures["dense_operations_per_execution"] == 4 * 100 * (50 + 100) + 100
     assert figures["connection_sparsity"] == 0
+    assert network.neurons == 100, "the outputs of the ReLU"
 
 
 @pytest.mark.parametrize("name", ["norm", "into", "back", "bias", "out"])

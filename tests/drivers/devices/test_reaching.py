@@ -56,9 +56,9 @@ def test_a_spiking_network_keeps_the_equations_of_its_neurons_step_by_step(tmp_p
         u = arrays["lif1.beta"] * np.where(spiked, 0.0, u) + arrays["fc1.weight"] @ given
         spiked = u > 1
         v = arrays["lif_out.beta"] * v + arrays["fc_out.weight"] @ spiked
-        assert np.array_equal(seen["hidden"][k], spiked)
+        assert np.array_equal(seen["hidden"][k], spiked) and np.array_equal(seen["output"][k], v > 1)
         assert predictions[k] == pytest.approx(v)
-    assert seen["hidden"].any()
+    assert seen["hidden"].any() and seen["output"].any()
 
 
 def test_a_buffered_network_predicts_from_the_last_fifty_steps(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_buffered_network_predicts_from_the_last_fifty_steps(tmp_path: Path) -
         hidden = np.maximum(a["fc1.weight"] @ SPIKES[k + 1 - WINDOW : k + 1].sum(axis=0) + a["fc1.bias"], 0.0)
         hidden = (hidden - norm["running_mean"]) / np.sqrt(norm["running_var"] + 1e-5) * norm["weight"] + norm["bias"]
         assert predictions[k] == pytest.approx(a["fc2.weight"] @ hidden + a["fc2.bias"])
-    assert len(seen["output"]) == len(SPIKES) - WINDOW + 1
+    assert len(seen["input"]) == len(SPIKES) - WINDOW + 1
 
 
 @pytest.mark.parametrize("arrays", [spiking(), buffered()], ids=["spiking", "buffered"])
@@ -142,7 +142,8 @@ needs_networks = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="needs the pu
 )
 def test_networks_cost_what_was_published(name: str, channels: int, dense: int, figure: str, own_bytes: int) -> None:
     decoder = read_decoder(PUBLISHED / f"{name}.npz", channels)
-    figures = static_figures(decoder.network())
+    figures, neurons = static_figures(decoder.network()), decoder.network().neurons
+    assert neurons == (52 if "SNN" in name else 80), "those that the harness counts: spikes, and outputs of ReLUs"
     assert figures["dense_operations_per_execution"].value == dense
     assert figures[figure].value == own_bytes
     assert figures["model_execution_rate_hz"].value == 250
