@@ -1,8 +1,9 @@
 """Count the operations of a torch model by forward hooks: the adapter for models that torch itself simulates.
 
 Linear layers, convolutions, and RNN, GRU and LSTM with their cells are connections. ReLU, sigmoid and the spiking
-neurons of snnTorch are layers of neurons. Normalisation takes memory alone. Any other module with parameters of its own
-is refused by its name. Functions such as ``torch.relu`` are not seen. This module does not import torch.
+neurons of snnTorch are layers of neurons, as ``Layer`` defines them. Normalisation takes memory alone. Any other module
+with parameters of its own is refused by its name. Functions such as ``torch.relu`` are not seen. This module does not
+import torch.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rig.errors import DataError
 from rig.network.counting import Synapses, active, convolution, linear
 from rig.network.description import Activity, Counts, Layer, Memory, MemoryKind, NetworkInfo
 
-_WITHOUT = ("_NormBase", "LayerNorm", "GroupNorm", "RMSNorm", "PReLU", "ParametrizationList")
+_WITHOUT = ("_NormBase", "LayerNorm", "GroupNorm", "RMSNorm", "PReLU", "ParametrizationList", "_Membranes")
 """Modules with parameters and without synaptic operations; the first stands for all norms of batches and instances."""
 _BLOCK_BYTES = 1 << 18
 """At most this much of the values of one part is counted together."""

@@ -160,7 +160,7 @@ class _Runner:
             with closing(TorchCounter(model.module, model.states, neurons=model.neurons)) as counter:
                 for name, values in self._prepared():
                     self._executed(values)
-                    self.activity[name] = counter.activity()[0]
+                    (self.activity[name],) = counter.activity() or [{}]  # nothing is counted in a graph without weights
                 return counter.network(model.execution_s, f"as torch keeps it, {self.dtype}")
         except DataError as error:
             error.remedy = f"{error.remedy}; or leave the counts out: --option count=false"

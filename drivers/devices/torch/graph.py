@@ -18,7 +18,7 @@ from drivers.devices.nir_file import Edges, Nodes, check_edges, ends_of, finite,
 Given = Sequence[tuple[str, bool]]
 """The nodes that lead to a node, each with whether its output is from the step before."""
 NEURONS = ("Neurons", "Threshold")
-"""The classes of the modules whose outputs are activations."""
+"""The classes of the modules whose outputs are activations: spikes. Membranes that are given out are none."""
 _STATEFUL = ("CubaLIF", "LIF", "IF", "CubaLI", "LI", "I")
 _SPIKING = ("CubaLIF", "LIF", "IF")
 
@@ -200,7 +200,7 @@ def _threshold(torch: Any, threshold: NDArray[Any]) -> Any:
 
 
 def _neurons(torch: Any, values: dict[str, NDArray[Any]], spiking: bool, to_zero: bool) -> Any:
-    class Neurons(torch.nn.Module):  # type: ignore[misc]
+    class _Membranes(torch.nn.Module):  # type: ignore[misc]
         """Current-based neurons; neurons that do not spike output their membranes."""
 
         def __init__(self) -> None:
@@ -228,7 +228,10 @@ def _neurons(torch: Any, values: dict[str, NDArray[Any]], spiking: bool, to_zero
             self.membrane = reset
             return spikes
 
-    return Neurons()
+    class Neurons(_Membranes):
+        """Those that spike."""
+
+    return Neurons() if spiking else _Membranes()
 
 
 def _values(name: str, node: Any, dt_s: float) -> dict[str, NDArray[Any]]:

@@ -107,6 +107,7 @@ def test_other_neurons_follow_their_equations(tmp_path: Path) -> None:
         w += 0.25 * (sent - w)
         total += w
     assert found.output["scores"] == pytest.approx([total]) and total > 0
+    assert found.activity is not None and set(found.activity) == {"lif", "if"}, "a membrane is no activation"
 
 
 def test_a_graph_without_neurons_has_no_time(tmp_path: Path) -> None:
