@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow.compute as pc
 
 from rig.analysis.timing.timeline import host_bend
+from rig.recording.columns.buffers import array_of
 from rig.recording.events import Note
 from rig.recording.reader import Run
 from rig.recording.traces.traces import Trace
 from rig.types import MARK_PHASE
 
 BLOCK = 1 << 16
+OFFERED = 0.05
+"""A rate of arrivals that differs by more than this part from what was asked is told."""
 
 
 def remarks_of(run: Run) -> list[str]:
     """Return every note on a recording."""
-    return [*_meters(run), *_host(run), *_origin(run), *_end(run), *_phases(run), *_traces(run), *_warmup(run)]
+    return [*_meters(run), *_host(run), *_origin(run), *_end(run), *_phases(run), *_traces(run), *_warmup(run), *_offered(run)]
 
 
 def _meters(run: Run) -> Iterator[str]:
@@ -53,6 +57,19 @@ def _warmup(run: Run) -> Iterator[str]:
     issues, warm = (len(table["issue"].unique()) for table in (run.replies, run.replies.filter(run.replies["warmup"])))
     if warm:
         yield f"Warm-up: {warm} of {issues} samples that were issued count in no figure"
+
+
+def _offered(run: Run) -> Iterator[str]:
+    asked_hz = run.start.scenario.options.get("arrival_hz")
+    due_s = 1e-9 * np.unique(array_of(run.replies.filter(pc.is_valid(run.replies["due_ns"]))["due_ns"]))
+    if not isinstance(asked_hz, int | float) or len(due_s) < 2 or due_s[0] == due_s[-1]:
+        return
+    hz = (len(due_s) - 1) / float(due_s[-1] - due_s[0])
+    if abs(hz - asked_hz) > OFFERED * asked_hz:
+        yield (
+            f"Samples were due at {hz:.3g} Hz, where arrival_hz asks for {asked_hz:g} Hz: this draw of {len(due_s)} "
+            "arrivals is so by chance. A longer stream (duration_s) comes closer"
+        )
 
 
 def _phases(run: Run) -> Iterator[str]:
