@@ -21,7 +21,16 @@ OFFERED = 0.05
 
 def remarks_of(run: Run) -> list[str]:
     """Return every note on a recording."""
-    return [*_meters(run), *_host(run), *_origin(run), *_end(run), *_phases(run), *_traces(run), *_warmup(run), *_offered(run)]
+    return [
+        *_meters(run),
+        *_host(run),
+        *_origin(run),
+        *_end(run),
+        *_phases(run),
+        *_traces(run),
+        *_warmup(run),
+        *_offered(run),
+    ]
 
 
 def _meters(run: Run) -> Iterator[str]:
