@@ -68,8 +68,12 @@ def _beside(work: Callable[[], int], printed: BinaryIO, shown: _Shown) -> int:
         _told = mouth
         _dies_with(parent)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        with aside(printed.fileno(), back=False):
-            code = work()
+        try:
+            with aside(printed.fileno(), back=False):
+                code = work()
+        except Exception:  # a mistake in the rig: Python prints where, and exits with 1
+            _say(1)
+            raise
         signal.pthread_sigmask(signal.SIG_BLOCK, passed)
         _say(code)
         return code

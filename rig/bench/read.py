@@ -32,6 +32,7 @@ _Wrong = tuple[str, str, Any, str]
 
 Positive = Annotated[float, Meta(gt=0, le=1e300)]
 NotNegative = Annotated[float, Meta(ge=0, le=1e300)]
+Celsius = Annotated[float, Meta(ge=ABSOLUTE_ZERO_C, le=HOTTEST_C)]
 Text = Annotated[str, Meta(min_length=1)]
 Driver = Annotated[Text, Meta(description="the name of a driver (`rig list`), or path.py:function")]
 Options = Annotated[dict[str, Any], Meta(description="a table of the driver's options (`rig list DRIVER`)")]
@@ -72,9 +73,7 @@ class MeterEntry(msgspec.Struct, frozen=True, kw_only=True):
 class _Whole(msgspec.Struct):
     lab: Annotated[Text, Meta(description="a text")] = ""
     operator: Annotated[Text, Meta(description="a text")] = ""
-    ambient_temperature_c: Annotated[
-        float | None, Meta(ge=ABSOLUTE_ZERO_C, le=HOTTEST_C, description="a number of degrees Celsius")
-    ] = None
+    ambient_temperature_c: Annotated[Celsius | None, Meta(description="a number of degrees Celsius")] = None
     devices: Annotated[dict[str, Any], Meta(description="a table for each device, as [devices.NAME]")] = {}
     meters: Annotated[dict[str, Any], Meta(description="a table for each meter, as [meters.NAME]")] = {}
 

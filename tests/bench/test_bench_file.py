@@ -97,6 +97,13 @@ def test_the_example_is_a_bench_file_with_nothing_wrong() -> None:
     assert open_bench(ROOT / "examples" / "bench.toml").meters
 
 
+def test_the_temperature_of_a_lab_is_read(tmp_path: Path) -> None:
+    text = "ambient_temperature_c = 22.5\n" + GOOD
+
+    assert open_bench(written(tmp_path, text)).lab == "Room 12"
+    assert lab_of(text.encode())["ambient_temperature_c"] == 22.5
+
+
 def test_an_empty_file_is_an_empty_bench(tmp_path: Path) -> None:
     bench = open_bench(written(tmp_path, ""))
 
@@ -117,6 +124,7 @@ WRONG: Mapping[str, tuple[str, str, int, str, str]] = {
     "unknown key at the top": ("lab =", "labb =", 1, "labb is unknown here", "Did you mean lab?"),
     "unknown key of a device": ("rails =", "rail =", 7, "devices.board1.rail is unknown", "Did you mean rails?"),
     "a type at the top": ('"Ada"', "7", 2, "operator is 7", "Give a text"),
+    "a temperature below the least": ("lab =", "ambient_temperature_c = -300 #", 1, "is -300", "degrees Celsius"),
     "a type in a meter": ("3.3", '"3.3"', 16, "supply_v is '3.3'", "Give a number of volts above zero"),
     "a voltage of nothing": ("3.3", "0", 16, "supply_v is 0", "above zero"),
     "a truth for a number": ("3.3", "true", 16, "supply_v is True", "Give a number"),

@@ -18,7 +18,7 @@ from rig.recording.reader import open_run
 from rig.supervision import HAS_PARENT
 from tests.support.hostile.drivers import VERDICT
 from tests.support.paths import ROOT
-from tests.support.processes import MAIN, begun
+from tests.support.processes import MAIN, begun, python
 from tests.support.undrawn import UNDRAWN
 
 DRIVERS = ROOT / "tests" / "support" / "hostile" / "drivers.py"
@@ -72,6 +72,16 @@ def test_a_driver_that_ends_the_process_is_told_of_by_the_exit_code(tmp_path: Pa
     *_, last = ended.err.splitlines()
     assert last.startswith(f"rig: the process ended {says} and without the rig")
     assert open_run(tmp_path / "run").stop is None
+
+
+@needs_a_parent
+def test_a_mistake_in_the_rig_is_not_told_as_one_of_a_driver(tmp_path: Path) -> None:
+    broken = "import rig.session.measure as m; m.measure = lambda *a, **k: 1 / 0; "
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = python(broken + MAIN, "measure", "--device", "mock", "--out", tmp_path / "run", env=environment)
+
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
 
 
 @pytest.mark.parametrize("how", ["lowers_the_depth_of_calls", "takes_the_hooks_away"])
