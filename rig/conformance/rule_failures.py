@@ -93,15 +93,17 @@ def clock_info(c: Checks, clock: ClockInfo) -> bool:
     return sane
 
 
-def read_timer(c: Checks, source: Clocked) -> Bracket:
-    """Read a timer twice and return the second reading, which may not be before the first."""
-    first = source.timer()
-    before_ns = c.clock.now_ns()
-    tick = source.timer()
-    stamp = Bracket(before_ns, int(tick), c.clock.now_ns())
-    c.rule("timer.whole", isinstance(tick, (int, np.integer)), repr(tick), "an integer")
-    c.rule("timer.monotone", tick >= first, f"{tick} after {first}", "a reading that is at least the one before")
-    return stamp
+def read_timer(c: Checks, source: Clocked) -> Bracket | None:
+    """Read a timer twice and return the second reading, which may not be before the first; None if it is unusable."""
+    with c.calling("timer()"):
+        first = source.timer()
+        before_ns = c.clock.now_ns()
+        tick, after_ns = source.timer(), c.clock.now_ns()
+        if c.rule("timer.whole", isinstance(tick, (int, np.integer)), repr(tick), "an integer"):
+            asked = "a reading that is at least the one before"
+            c.rule("timer.monotone", tick >= first, f"{tick} after {first}", asked)
+            return Bracket(before_ns, int(tick), after_ns)
+    return None
 
 
 def rate(c: Checks, clock: ClockInfo, first: Bracket, last: Bracket) -> None:

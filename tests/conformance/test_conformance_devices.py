@@ -21,7 +21,7 @@ from rig.conformance.device import ConformanceError, check_device
 from rig.engine.blocking_device import blocking
 from rig.errors import UsageError
 from rig.network.description import Layer, NetworkInfo
-from rig.types import MARK_PHASE, Budget, ClockInfo, DeviceInfo, Reply, Sample, Span
+from rig.types import MARK_PHASE, Bracket, Budget, ClockInfo, DeviceInfo, Reply, Sample, Span
 
 SAMPLES = [Sample(f"s{k}", np.zeros(4), label="ab"[k % 2]) for k in range(3)]
 
@@ -233,6 +233,25 @@ def test_a_device_that_breaks_a_rule_is_told_so(rule: str, spoil: Spoil) -> None
     spoil(device)
 
     assert rule in broken(device, device.clock)
+
+
+@pytest.mark.parametrize(
+    ("timer", "says"),
+    [
+        (lambda: 1.5, "timer.whole: found 1.5; required is an integer"),
+        (lambda: Bracket(1, 2, 3), "timer.whole: found Bracket(before_ns=1, tick=2, after_ns=3); required is"),
+        (refuse, "calls: found OSError from timer(): no;"),
+    ],
+)
+def test_a_timer_that_cannot_be_used_is_named(timer: Callable[[], Any], says: str) -> None:
+    device = GoodDevice(VirtualClock())
+    device.timer = timer  # type: ignore[method-assign]
+
+    with pytest.raises(ConformanceError) as caught:
+        check_device(device, SAMPLES, clock=device.clock)
+
+    assert says in str(caught.value)
+    assert len(caught.value.failures) == 1
 
 
 def test_every_rule_for_devices_has_a_driver_that_breaks_it() -> None:
