@@ -12,7 +12,7 @@ from reports.audit import work_checks
 from reports.audit.evidence import Anchor, Check, Compared, Doubtful, Evidence, NotApplicable, compared
 from reports.audit.figures import Figures
 from reports.audit.folder import checks as folder_checks
-from reports.audit.folder.files import TEXT_BYTES, clean, read_bytes, refuse
+from reports.audit.folder.files import TEXT_BYTES, WHAT_TO_NAME, clean, read_bytes, refuse
 from reports.audit.folder.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
 from reports.audit.folder.signature import verify
 from reports.audit.judged import Rule
@@ -68,7 +68,7 @@ def audit(path: Path, *, signers: str | None = None, roots: Sequence[str] = (), 
     the path holds nothing that can be audited.
     """
     if not path.exists():
-        refuse(path.name or path, "does not exist", path.name, "Name a run, a session or a submission, or its archive")
+        refuse(path.name or path, "does not exist", path.name, WHAT_TO_NAME)
     if not path.is_dir():
         refuse(path.name or path, "is neither a folder nor an archive (.zip, .tar.gz)")
     try:

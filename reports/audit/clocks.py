@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.audit.folder.files import refuse
+from reports.audit.folder.files import REMEDY, refuse
 from reports.audit.folder.reading import Run
 from rig.types import Floats, Indices
 
 QUICKEST = 0.1
+BROKEN_OFF = "The run was broken off before; `rig report` says why. Measure again"
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,10 @@ def line(run: Run, name: str | None) -> Line:
         return Line(t0, 0.0, 1e-9, 0.0, 0.0)
     declared = next((c for c in run.start["clocks"] if c["name"] == name), None)
     rows = run.brackets.get(str(name))
-    if declared is None or rows is None or not len(rows):
-        refuse(f"the clock {name!r}", "is not declared, or was never read")
+    if declared is None:
+        refuse(f"the clock {name!r}", "is not declared")
+    if rows is None or not len(rows):
+        refuse(f"the clock {name!r}", "was never read", remedy=REMEDY if run.ended else BROKEN_OFF)
     rows = rows[np.argsort(rows[:, 1], kind="stable")]
     trip = (rows[:, 2] - rows[:, 0]).astype(np.float64) * 1e-9 + 1e-9  # a stamp is whole nanoseconds
     if np.any(trip <= 0):

@@ -12,7 +12,7 @@ import numpy as np
 
 from reports.audit.figures import Figures, Plain, counted, execution_times, service, spans, together
 from reports.audit.folder import hashes
-from reports.audit.folder.files import clean, inside, parse_json, read_bytes, refuse, walk
+from reports.audit.folder.files import REMEDY, WHAT_TO_NAME, clean, inside, parse_json, read_bytes, refuse, walk
 from reports.audit.folder.hashes import EVENTS, MANIFEST, SESSION, SUBMISSION, Ledger
 from reports.audit.folder.reading import Run, read_run
 from reports.audit.judged import Rule
@@ -95,7 +95,7 @@ def open_subject(path: Path) -> Subject:
         return _submission(path, ledger)
     part, root = _part(path, path.resolve().name, ledger)
     if part.unread and not part.runs:
-        refuse(part.unread[0], "")
+        refuse(part.unread[0], "", path.name, REMEDY if part.bound or is_recorded(path, EVENTS) else WHAT_TO_NAME)
     return Subject("session" if part.bound else "run", path, clean(part.name), [part], ledger, root=root)
 
 

@@ -184,6 +184,7 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("report headless", STORE, ("headless is not a run directory", "Name the directory")),
     ("compare gone gone", STORE, ("gone does not exist", "Name the directory")),
     ("audit gone", STORE, ("gone does not exist", "Name a run, a session or a submission")),
+    ("audit headless", STORE, ("headless is not a run directory", "Name a run, a session or a submission")),
     ("submit gone --init", STORE, ("gone does not exist", "Name the directory")),
     ("submit headless --about about.toml --out new", DATA, ("'soon'", "available, preview or research")),
     ("reduce trace.f32 --windows spans.csv --rate 1e6", USAGE, ("`rig reduce` is gone", "rig import", "rig report")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from reports.audit.clocks import line
 from reports.audit.folder.reading import Run
 from rig.errors import StoreError
+from rig.recording.events import Stop
 from rig.types import Indices
 
 TICK_HZ, COUNT = 1e6, 40
@@ -40,5 +42,12 @@ def test_a_rate_that_the_readings_cannot_tell_is_the_declared_one() -> None:
 
 
 def test_a_clock_that_was_never_read_is_refused() -> None:
-    with pytest.raises(StoreError, match="never read"):
-        line(run_of(np.full(COUNT, 1000)), "meter")
+    run = run_of(np.full(COUNT, 1000))
+    run.start["clocks"].append({**run.start["clocks"][0], "name": "meter"})
+
+    with pytest.raises(StoreError, match=r"never read\. The run was broken off before"):
+        line(run, "meter")
+    with pytest.raises(StoreError, match=r"never read\. No recording of the rig is like this"):
+        line(replace(run, stop=Stop(files={})), "meter")
+    with pytest.raises(StoreError, match=r"not declared\. No recording of the rig is like this"):
+        line(run, "chip")
