@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import msgspec
 
@@ -31,6 +32,10 @@ from rig.terminal import command
 
 LOCK = ".lock"
 """The lock file in a session's directory, so that only one process records the session."""
+
+
+LEAST_ROOM = 1 << 16
+"""No run fits in fewer bytes."""
 
 
 @dataclass
@@ -124,6 +129,14 @@ def unused(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or {*folder.iterdir()} - {lock, holder_of(lock)}):
         remedy = "Name a new directory with --out"
         raise StoreError(f"{folder} is not empty", field="out", value=str(folder), remedy=remedy)
+
+
+def writable(folder: Path) -> None:
+    """Raise ``StoreError`` if nothing can be written where ``folder`` is or will be."""
+    with storing(folder):
+        there = next((place for place in (folder, *folder.parents) if place.exists()), Path())
+        with TemporaryFile(dir=there) as file:
+            file.write(bytes(LEAST_ROOM))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -153,5 +154,6 @@ def _acquired(lock: FileLock, path: Path, wait: bool = False) -> bool:
 
 
 def _no_locks(path: Path, error: OSError) -> StoreError:
-    remedy = "Use a directory of your own, on a file system that has locks"
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "Make room on its disk" if full else "Use a directory of your own, on a file system that has locks"
     return StoreError(f"cannot lock {path}: {error.strerror}", field="lock", value=str(path), remedy=remedy)

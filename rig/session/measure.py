@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rig.analysis.verdict.remedies import remedy_of
 from rig.conformance.declared import check_declared
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
@@ -18,7 +19,7 @@ from rig.errors import UsageError, refused
 from rig.factories import build, takes, values_of
 from rig.plugins import load
 from rig.recording.events import SessionLink
-from rig.session.book import opened, unused
+from rig.session.book import opened, unused, writable
 from rig.session.default_out import default_out
 from rig.session.locks import device_lock
 from rig.session.searches import PlannedRun, largest_size, peak_rate
@@ -53,6 +54,7 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
     folder = request.out or default_out(request.device, request.scenario)
     if not resume:
         unused(folder)
+    writable(folder)
     with ExitStack() as staying:
         path = folder
         with suppress(OSError):  # a driver may change the working directory; a removed one cannot be restored
@@ -68,6 +70,8 @@ def _measure(request: Request, folder: Path, path: Path, quiet: bool, resume: bo
         check_declared(setup.bench, setup.workload)
         if not (quiet or sys.stderr.isatty()):
             tell(f"measuring {request.device}, {request.scenario}, into {folder}")
+        if setup.rules.hardware_only and not quiet:
+            _tell_of_simulators(setup)
         if request.mode != "session":
             purpose = PURPOSES[request.mode]
             planned = PlannedRun(
@@ -76,6 +80,14 @@ def _measure(request: Request, folder: Path, path: Path, quiet: bool, resume: bo
             _record(request, setup, planned, path, quiet)
         else:
             _session(request, setup, path, quiet, resume)
+
+
+def _tell_of_simulators(setup: BenchSetup) -> None:
+    """Say before anything is recorded that rules for hardware will find a simulator."""
+    infos = (setup.bench.device.info(), *(meter.info() for meter in setup.bench.meters))
+    if simulators := sorted({info.name for info in infos if info.mode != "hardware"}):
+        what = f"rules {setup.rules.name} allow only hardware, and here are simulators ({', '.join(simulators)})"
+        tell(f"The verdict will be INVALID: {what}. {remedy_of('device and meters')}")
 
 
 def _check(request: Request) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -98,3 +99,20 @@ def test_paths_are_those_of_the_caller(tmp_path: Path, monkeypatch: pytest.Monke
     assert Path.cwd() == tmp_path
     assert (tmp_path / "run" / "power" / "events.jsonl").is_file()
     assert not [*tmp_path.rglob("elsewhere/run")]
+
+
+def test_a_target_that_cannot_be_written_is_refused_before_anything_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rig.session.measure.set_up_bench", lambda request: pytest.fail("the bench is opened"))
+    out = Path("/proc/new/run")  # where not even root makes a file
+
+    with pytest.raises(StoreError, match=r"new.run cannot be written"):
+        measure(Request(device="mock", out=out), quiet=True)
+
+
+def test_a_full_disk_is_not_told_as_one_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("rig.session.locks.FileLock.acquire", full)
+    with pytest.raises(StoreError, match="Make room"), locked(tmp_path / ".lock", "the session"):
+        pass

@@ -180,6 +180,18 @@ def test_a_session_that_breaks_off_binds_what_there_is(session: Measure, tmp_pat
     assert "performance: the run" in failed(found)
 
 
+@pytest.mark.parametrize(("rules", "told"), [("neurobench-1.0", 1), ("quick", 0)])
+def test_a_verdict_that_a_simulator_makes_invalid_is_told_before_anything_is_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, rules: str, told: int
+) -> None:
+    monkeypatch.setattr("rig.session.measure._record", lambda *_: (_ for _ in ()).throw(DeviceTimeoutError("begun")))
+    with pytest.raises(DeviceTimeoutError, match="begun"):
+        measure(Request(HONEST, meters=("mock",), mode="together", rules=rules, options=SMALL, out=tmp_path / "out"))
+
+    warning = f"The verdict will be INVALID: rules {rules} allow only hardware, and here are simulators ("
+    assert capsys.readouterr().err.count(warning) == told
+
+
 # ---- the report of a session ---------------------------------------------------------------
 
 
