@@ -20,7 +20,7 @@ SAY_EVERY_S = 60.0
 def live(total: int, path: Path | None = None, now: Callable[[], float] = time.monotonic) -> Iterator[Show]:
     """Return a callback that shows progress from (samples done, latest reading by rail).
 
-    ``total`` is the size of the set. If a run continues after the set, in rounds or for a time, it shows the count.
+    ``total`` is how many samples will come, 0 if that is not known. A run that has more, or no total, shows its count.
     ``path`` is the directory of the run: the line then also shows the room left on its disk and the data that waits to
     be written. If standard error is no terminal, it gets a line when the run begins, at each tenth of its set, and when
     the run ends.
@@ -36,7 +36,7 @@ def live(total: int, path: Path | None = None, now: Callable[[], float] = time.m
     columns = (BarColumn(bar_width=12), next(fields), TimeRemainingColumn(), *fields)
     room = None if path is None else Room(path, now)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("samples", total=total, count=counted(0, total), rails="", room="")
+        task = bar.add_task("samples", total=total or None, count=counted(0, total), rails="", room="")
 
         def show(done: int, readings: dict[str, float]) -> None:
             if done > total:
@@ -49,7 +49,7 @@ def live(total: int, path: Path | None = None, now: Callable[[], float] = time.m
 
 @contextmanager
 def _lines(total: int, name: str, now: Callable[[], float]) -> Iterator[Show]:
-    """Report the progress of a run in lines."""
+    """Report the progress of a run in lines, those after its set or of an unknown total once a minute."""
     count, tenth, began_s = 0, 0, now()
     said_s = began_s
 
@@ -61,7 +61,7 @@ def _lines(total: int, name: str, now: Callable[[], float]) -> Iterator[Show]:
             said_s = at_s
         tenth = max(tenth, reached)
 
-    tell(f"{name}: begins, {total} samples")
+    tell(f"{name}: begins, {total} samples" if total else f"{name}: begins")
     try:
         yield told
     except BaseException:

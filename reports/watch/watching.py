@@ -24,6 +24,7 @@ from rig.recording.layout import EVENTS
 from rig.recording.session import REQUEST
 from rig.recording.traces.conversion import to_watts
 from rig.recording.traces.trace_validation import rail_from_json
+from rig.session.total import known_total
 from rig.terminal import clean
 
 LOOK_EVERY_S = 1.0
@@ -63,7 +64,7 @@ class Standing:
     def text(self) -> str:
         """Return the progress as one line."""
         end = ("", f"  ended{': ' + self.error if self.error else ''}")[self.ended]
-        count = f"{self.done} samples" if self.total is None else counted(self.done, self.total)
+        count = counted(self.done, self.total or 0)
         return "  ".join(x for x in (self.run.name, count, watts_text(self.watts), room_text(self.room)) if x) + end
 
     def to_json(self) -> dict[str, Any]:
@@ -175,11 +176,12 @@ def unfinished(path: Path) -> bool:
 
 
 def _total(path: Path) -> int | None:
-    """Return how many samples a run has, from its start line."""
+    """Return how many samples a run has, from its start line; None if it ends by time."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         with (path / EVENTS).open("rb") as file:
             start = json.loads(file.readline(START_BYTES))
-        return int(start["workload"]["samples"]) * int(start["scenario"].get("options", {}).get("solves") or 1)
+        options, least_s = start["scenario"].get("options", {}), (start.get("rules") or {}).get("min_duration_s", 0)
+        return known_total(int(start["workload"]["samples"]), start.get("purpose", "all"), options, least_s) or None
     return None
 
 
@@ -213,8 +215,8 @@ def _last_lines(path: Path) -> Iterator[ChunkArrived | Stop]:
 
 
 def counted(done: int, total: int) -> str:
-    """Return how many samples are done, and how many are left of a set that is not yet done."""
-    return f"{done} samples" if done > total else f"{done}/{total} samples, {total - done} left"
+    """Return how many samples are done, and how many are left of a total that is known and not yet reached."""
+    return f"{done} samples" if done > total or not total else f"{done}/{total} samples, {total - done} left"
 
 
 def watts_text(readings: dict[str, float]) -> str:

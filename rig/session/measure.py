@@ -24,6 +24,7 @@ from rig.session.default_out import default_out
 from rig.session.locks import device_lock
 from rig.session.searches import PlannedRun, largest_size, peak_rate
 from rig.session.setup import BenchSetup, Request, set_up_bench, which_of
+from rig.session.total import known_total
 from rig.terminal import tell
 from rig.types import SampleSet, Sequenced, Step, Workload
 
@@ -150,8 +151,7 @@ def _record(
     scenario: dict[str, Any] = {"name": request.scenario, "options": values_of(setup.scenario, options)}
     if planned.purpose == "power" and request.amortise_s is not None:
         scenario["amortise_s"] = request.amortise_s
-    solves = int(scenario["options"].get("solves") or 1)
-    total = solves * len(planned.workload.samples)
+    total = known_total(len(planned.workload.samples), planned.purpose, scenario["options"], setup.rules.min_duration_s)
     with nullcontext() if quiet else load("reports", "live")(total, path) as progress:
         return record(
             path, bench, planned.workload, steps, scenario=scenario, rules=setup.rules, purpose=planned.purpose,

@@ -18,6 +18,8 @@ from reports.watch.watching import Growing, Room, RoomLeft, room_text, waiting_s
 from rig.commands.shell.main import main
 from rig.errors import StoreError
 from rig.recording.writer import Recorder
+from rig.session.measure import measure
+from rig.session.setup import Request
 from rig.types import Chunk, ClockInfo, MeterInfo, Rail, Reply, Span
 from tests.support.made_up import HOSTILE
 from tests.support.start_lines import start
@@ -52,6 +54,25 @@ def test_without_a_terminal_a_run_that_goes_on_after_its_set_says_so_once_a_minu
         for done in range(130):
             show(done, {})
     assert capsys.readouterr().err.splitlines()[1:-1] == ["run: 59 samples, 60 s", "run: 119 samples, 120 s"]
+
+
+def test_a_run_without_a_known_total_names_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with live(0, None, lambda: 0.0) as show:
+        for done in range(42):
+            show(done, {})
+    assert capsys.readouterr().err.splitlines() == ["run: begins", "run: ended, 41 samples in 0.0 s"]
+
+
+@pytest.mark.parametrize(("scenario", "option"), [("server", "arrival_hz=50"), ("real-time", "stream_s=10")])
+def test_a_run_that_ends_by_time_tells_no_total(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scenario: str, option: str
+) -> None:
+    options = ("samples=200", "audio_hz=1000", "idle_s=0.5", option)
+    request = Request("mock", scenario=scenario, mode="together", options=options, out=tmp_path / "run")
+    measure(request)
+
+    assert "left" not in capsys.readouterr().err
+    assert "/" not in Growing(tmp_path / "run").look().text().split("  ")[1]
 
 
 def test_a_run_that_is_broken_off_says_after_how_many_samples(capsys: pytest.CaptureFixture[str]) -> None:
