@@ -71,12 +71,15 @@ def device_lock(device: str, wait: bool = True, say: Say | None = None, which: s
     safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in Path(name).name)[-40:]
     digest = hashlib.sha256(f"{name} {which}".strip().encode()).hexdigest()
     path = runtime_dir() / f"device-{safe}-{digest[:8]}.lock"
-    with locked(path, f"device {device}{f' ({which})' if which else ''}", wait, say):
+    apart = "" if which else ". Devices of one driver are told apart by its options `port` and `address`"
+    with locked(path, f"device {device}{f' ({which})' if which else ''}", wait, say, f"Wait until it ends{apart}"):
         yield
 
 
 @contextmanager
-def locked(path: Path, what: str, wait: bool = True, say: Say | None = None) -> Iterator[None]:
+def locked(
+    path: Path, what: str, wait: bool = True, say: Say | None = None, remedy: str = "Wait until it ends"
+) -> Iterator[None]:
     """Hold the lock file ``path`` for ``what``. If it must wait, ``say`` gets one message that names the holder.
 
     The lock file and a second file, which names its last holder, are not removed. Raises ``SetupError`` if another
@@ -87,7 +90,7 @@ def locked(path: Path, what: str, wait: bool = True, say: Say | None = None) -> 
     if not _acquired(lock, path):
         in_use = f"in use by process {_holder_in(holder)}"
         if not wait:
-            raise SetupError(f"{what} is {in_use}", field="lock", value=str(path), remedy="Wait until it ends")
+            raise SetupError(f"{what} is {in_use}", field="lock", value=str(path), remedy=remedy)
         if say is not None:
             say(f"waiting for {what}, {in_use}")
         _acquired(lock, path, wait=True)

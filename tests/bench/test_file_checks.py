@@ -158,3 +158,14 @@ def test_devices_that_are_told_apart_do_not_lock_each_other_out() -> None:
         device_lock("made-up", wait=False, which="port=a"),
     ):
         pass
+
+
+def test_a_lock_of_a_whole_driver_says_what_tells_its_devices_apart() -> None:
+    from rig.session.locks import device_lock
+
+    with (
+        device_lock("made-up"),
+        pytest.raises(SetupError, match=r"Devices of one driver are told apart by its options `port` and `address`"),
+        device_lock("made-up", wait=False),
+    ):
+        pass
