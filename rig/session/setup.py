@@ -77,6 +77,14 @@ class Request:
     boot_s: float | None = None
     """How long (s) the device boots after a meter has switched its power on."""
 
+    def __post_init__(self) -> None:
+        """Take also the text of a path, and options as a mapping, as a caller in Python may give them."""
+        given: Any = self.options
+        if isinstance(given, Mapping):
+            object.__setattr__(self, "options", tuple(f"{key}={value}" for key, value in given.items()))
+        if self.out is not None:
+            object.__setattr__(self, "out", Path(self.out))
+
     @property
     def code(self) -> list[str]:
         """Return the code that the request names by its path, and the options that name programs."""

@@ -52,6 +52,14 @@ def ids(run: Run) -> list[str]:
     return [row["sample_id"] for row in rows if not row["warmup"]]
 
 
+def test_a_request_takes_the_text_of_a_path_and_options_by_name(tmp_path: Path) -> None:
+    named: Any = {"samples": 8, "marks": False}
+    place: Any = str(tmp_path / "out")
+    asked = Request("mock", options=named, out=place)
+
+    assert asked == Request("mock", options=("samples=8", "marks=False"), out=tmp_path / "out")
+
+
 # ---- which runs ----------------------------------------------------------------------------
 
 
