@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.finding import note
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import summarise
@@ -22,6 +22,8 @@ from rig.recording.reader import Run, open_run
 from rig.recording.session import FILE as SESSION
 from rig.recording.session import REQUEST, Session, is_session, open_session
 from rig.session.evaluating import results_of
+
+GO_ON = "Go on with `rig measure --resume`"
 
 
 @dataclass(frozen=True)
@@ -177,8 +179,8 @@ def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
 
         what, remedy = f"no run of the session {session.path} has ended", f"Go on: {go_on(session.path)}"
         raise StoreError(what, field="session", value=str(session.path), remedy=remedy)
-    # an interrupted search has no result yet
-    probes = () if (session.path / REQUEST).is_file() else session.probes
+    unfinished = (session.path / REQUEST).is_file()
+    probes = () if unfinished else session.probes  # an interrupted search has no result yet
     whole = summarise(session.path.resolve().name, parts, probes)
     if whole is None:
         return None
@@ -189,7 +191,21 @@ def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
     why |= dict.fromkeys(session.repeated, "its run was recorded again")
     said = "; ".join(f"{name}, {reason}" for name, reason in why.items())
     notes = [f"Recordings that are no part of the session: {len(why)} ({said})"] if why else []
-    return replace(whole, session_digest=session.digest, findings=(*map(note, notes), *whole.findings))
+    found = _to_go_on(whole.findings, parts) if unfinished else whole.findings
+    return replace(whole, session_digest=session.digest, findings=(*map(note, notes), *found))
+
+
+def _to_go_on(findings: Iterable[Finding], parts: Sequence[Part]) -> Iterator[Finding]:
+    """Yield the findings of an interrupted session: what follows from its end asks only to go on."""
+    ended = [part for part in parts if part.result.complete]
+    kept = {refused for part in ended for refused in part.result.refusals}
+    names = tuple(f"{part.name}: " for part in ended)
+    for finding in findings:
+        if not finding.remedy or finding in kept or finding.rule.startswith(names):
+            yield finding
+        else:
+            why = f". {finding.remedy}" if finding.rule.endswith(": the run") else ""
+            yield replace(finding, remedy=f"{GO_ON}{why}")
 
 
 def _written(

@@ -15,6 +15,8 @@ from rig.recording.reader import open_run
 from rig.recording.session import open_session
 from rig.session.book import request_in
 from rig.session.measure import measure
+from rig.session.report import GO_ON, report
+from rig.session.setup import Request
 from rig.types import Budget, Sample
 from tests.support.processes import options
 
@@ -90,19 +92,38 @@ def test_a_search_that_goes_on_tries_the_interrupted_size_again(tmp_path: Path) 
     assert max(nodes for nodes, solved in held.items() if solved) >= 42
 
 
-def test_an_interrupted_search_for_a_peak_ends_at_once_and_states_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def interrupt_at(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt this process as the mock device gets its sample of this number."""
     from fixtures.bench.mock_device import MockDevice
 
     submit, count = MockDevice.submit, iter(range(10**6))
 
     def interrupted(self: MockDevice, samples: Sequence[Sample], budget: Budget | None) -> None:
-        if next(count) == 60:
+        if next(count) == number:
             signal.raise_signal(signal.SIGINT)
         submit(self, samples, budget)
 
     monkeypatch.setattr(MockDevice, "submit", interrupted)
+
+
+def test_an_interrupted_session_asks_only_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_at(14, monkeypatch)
+    request = Request("mock", options=("samples=8", "audio_hz=1000", "idle_s=0.1"), out=tmp_path / "run")
+    with pytest.raises(Interrupted):
+        measure(request, quiet=True)
+    result = report(tmp_path / "run", pages=False).result
+
+    assert result is not None and result.validity is not None
+    remedies = {check.rule: check.remedy for check in result.validity.checks if not check.ok}
+    first, *others = [*remedies.values(), *(refused.remedy for refused in result.refusals)]
+    assert first.startswith(f"{GO_ON}. Interrupted broke it off")
+    assert set(others) == {GO_ON}
+
+
+def test_an_interrupted_search_for_a_peak_ends_at_once_and_states_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interrupt_at(60, monkeypatch)
     asked = ["--scenario", "server", "--find-peak", "--rules", "quick", "--json"]
     given = options("arrival_hz=10", "latency_bound_s=0.05", "duration_s=2", "samples=8", "idle_s=0")
     out = tmp_path / "run"
