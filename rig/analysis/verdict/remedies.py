@@ -6,6 +6,7 @@ import re
 
 _BUSY = "The host was busy: end other programs, see `rig doctor`, and measure again"
 _DRIVER = "Check rate_hz, tick_hz and latency_s of the meter with `rig doctor`, and measure again"
+_DELAY = "End other programs if the host was busy, else check the meter's latency_s (`rig doctor`)"
 _CLOCK = "Check the declared tick_hz and tolerance of the clock with `rig doctor`"
 _SPANS = "Check how the driver stamps begin and end of a span (`rig check`), and measure again"
 _NETWORK = "Correct the declared network, or the activity that the driver counts (`rig check`)"
@@ -45,7 +46,8 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("sign of power", "Swap the leads of the meter, or correct the sign or zero in the bench file"),
     ("Idle power above", "Measure idle with a finer range or meter: many read 0 below a starting current"),
     ("Dynamic power above", "Check that the meter watches the rail of the device, and measure longer"),
-    ("rise of|deliveries of|true rate of|readings missing|readings of rail .* after|change of the delay", _DRIVER),
+    ("rise of|deliveries of|true rate of|readings missing|readings of rail .* after", _DRIVER),
+    ("change of the delay", _DELAY),
     ("rate of the clock|readings of the clock", _CLOCK),
     ("samples answered otherwise", "Answer alike in every run: one network, one seed, the same settings of the device"),
     ("time of sample", "Switch off the cache of answers in the device or its driver"),
