@@ -74,6 +74,7 @@ class Tally:
         self.tuning: dict[str, Any] = {}
         self._packed = np.packbits(np.zeros(nodes, np.uint8)).tobytes()
         self._late_cost: float | None = None
+        self._stated_cost: float | None = None
         self._empty_cost = empty_cost
         self._cost = empty_cost if from_empty else math.inf
         self._processor_ns = time.thread_time_ns()
@@ -116,8 +117,11 @@ class Tally:
         """
         self._step = step_s, time.monotonic_ns(), time.thread_time_ns()
 
-    def offer(self, cost: float, solution: NDArray[Any]) -> None:
-        """Keep a solution (0/1, shape (nodes,)) with its cost if it is the best so far and in time."""
+    def offer(self, cost: float, solution: NDArray[Any], stated_cost: float | None = None) -> None:
+        """Keep a solution (0/1, shape (nodes,)) with its cost if it is the best so far and in time.
+
+        ``stated_cost`` is what the solver gives as the cost, if that is another one; it is recorded with the answer.
+        """
         if cost >= self._cost:
             return
         packed = np.packbits(solution).tobytes()
@@ -125,7 +129,7 @@ class Tally:
         if now_ns > self._deadline_ns:
             self._late_cost = cost if self._late_cost is None else min(cost, self._late_cost)
             return
-        self._cost, self._packed = cost, packed
+        self._cost, self._packed, self._stated_cost = cost, packed, stated_cost
         self._progress.append(Progress(now_ns, float(cost), packed))
 
     def reply(self, sample_id: str, schedule_depends_on_budget: bool, own_thread: bool = True) -> Reply:
@@ -146,6 +150,8 @@ class Tally:
             "tuning": self.tuning,
             "schedule_depends_on_budget": schedule_depends_on_budget,
         }
+        if self._stated_cost is not None:
+            output["stated_cost"] = self._stated_cost
         return Reply(sample_id, output, (Span(PHASE, self._on_ns, off_ns),), tuple(self._progress))
 
 

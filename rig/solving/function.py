@@ -19,6 +19,8 @@ from rig.types import DeviceInfo
 
 PATIENCE_S = 10.0
 """How long (s) after its time a generator may take to yield or return before the run continues without it."""
+ROUNDED = 1e-6
+"""Energies of samplers differ by this much from the cost, as a share or as a number, where they are rounded."""
 GIVES = ("timeout_s", "stop_at_cost", "seed")
 """Parameters that a solver gets if it has them."""
 Solve = Callable[..., Any]
@@ -108,8 +110,11 @@ def _solved(solve: Solve, given: list[str], loaded: tuple[Qubo, Any], tally: Tal
         found.close()
 
 
-def _best(answer: Any, problem: Qubo) -> tuple[float, Any]:
-    """Return the cost and the bits of the best sample of a sample set. Raises ``DeviceError`` for anything else."""
+def _best(answer: Any, problem: Qubo) -> tuple[float, Any, float | None]:
+    """Return the cost and the bits of the best sample of a sample set, and its energy if that is another number.
+
+    Raises ``DeviceError`` for anything but a sample set of the problem.
+    """
     dimod = imported("dimod", "a solver", "qubo", field="device")
     remedy = "Return a dimod.SampleSet; dimod.SampleSet.from_samples_bqm(samples, model) makes one"
     if not isinstance(answer, dimod.SampleSet):
@@ -117,7 +122,9 @@ def _best(answer: Any, problem: Qubo) -> tuple[float, Any]:
     if not len(answer) or set(answer.variables) != set(range(problem.nodes)):
         what = f"the solver gave {len(answer)} samples of {len(answer.variables)} variables for {problem.nodes} bits"
         raise DeviceError(what, field="solver", remedy=f"{remedy}, with the variables of the model")
-    row = answer.record.sample[int(np.argmin(answer.record.energy))]
+    best = int(np.argmin(answer.record.energy))
     bits = np.zeros(problem.nodes, np.uint8)
-    bits[np.asarray(list(answer.variables))] = row > 0
-    return problem.cost(bits), bits
+    bits[np.asarray(list(answer.variables))] = answer.record.sample[best] > 0
+    cost, stated = problem.cost(bits), float(answer.record.energy[best])
+    differs = math.isfinite(stated) and not math.isclose(stated, cost, rel_tol=ROUNDED, abs_tol=ROUNDED)
+    return cost, bits, stated if differs else None

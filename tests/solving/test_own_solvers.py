@@ -62,6 +62,13 @@ def test_the_best_sample_of_what_it_returns_is_the_answer() -> None:
     assert span.phase == "solve"
 
 
+@pytest.mark.parametrize(("stated", "kept"), [(-999.0, -999.0), (BEST + 1e-7, None), (float("nan"), None)])
+def test_another_cost_that_a_solver_states_is_recorded_beside_the_true_one(stated: float, kept: float | None) -> None:
+    output = replied(rig.solver(lambda _: dimod.SampleSet.from_samples([1, 0, 1], "BINARY", stated))).output
+
+    assert (output["cost"], output.get("stated_cost")) == (BEST, kept)
+
+
 def test_a_solution_that_is_worse_than_none_is_still_the_answer() -> None:
     assert replied(rig.solver(given([0, 1, 1]))).output["cost"] == 1.0 + 2.5 - 0.25 + 4.0
 

@@ -26,6 +26,7 @@ from rig.types import Problem
 OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
 """A solve is late if it ends past its budget by more than this time and by more than this part of the budget."""
 RUNTIME = FigureKey("runtime_power_w")
+_BUSY = "Measure again on an idle host: it gave the solver less than its time. A solver that waits must stop earlier"
 _ENERGIES = {
     "time_to_gap_{target}_{threshold}_s": "energy_to_gap_{target}_{threshold}_j",
     "time_to_gap_{target}_{threshold}_official_s": "energy_to_gap_{target}_{threshold}_official_j",
@@ -60,6 +61,7 @@ def _is_solution(out: Any) -> bool:
         and isinstance(out.get("solution"), str)
         and isinstance(out.get("cost"), (int, float))
         and isinstance(out.get("overrun_s") or 0.0, (int, float))
+        and isinstance(out.get("stated_cost", 0.0), (int, float))
     )
 
 
@@ -72,6 +74,7 @@ def _solve(
         cost, conflicts = problem.judge(out["solution"])
         honest = _same(cost, claimed)
         honest &= all(_same(problem.judge((s["solution"] or b"").hex())[0], s["cost"]) for s in steps)
+        claimed = float(out.get("stated_cost", claimed))
     ticks = np.array([row["on_tick"], row["off_tick"], *(s["tick"] for s in steps)], dtype=np.int64)
     on_s, off_s, *at_s = device.seconds(ticks).tolist()
     times, worked_s = row["executions"] or 1, out.get("processor_s")
@@ -288,6 +291,7 @@ def solving_findings(
         if asked and answers:
             yield Finding("solutions that could be checked", "0", str(answers), False)
         return
+    yield from map(note, _odd_solutions(solves))
     yield from map(note, told)
     if unjudged := sum(math.isnan(s.cost) for s in solves):
         yield note(
@@ -315,4 +319,21 @@ def solving_findings(
         if late and math.isfinite(worst.processor_s):
             had = f"the host gave that solver {worst.processor_s:.3g} of {worst.seconds:.3g} s"
             found += f", by {worst.over_s * 1e3:.3g} ms at most; {had}"
-        yield Finding("solves past their budget by 1 ms and 1 %", found, "0", late == 0)
+        remedy = _BUSY if late and worst.seconds - worst.processor_s > worst.over_s else ""
+        yield Finding("solves past their budget by 1 ms and 1 %", found, "0", late == 0, remedy=remedy)
+
+
+def _odd_solutions(solves: Sequence[Solve]) -> Iterator[str]:
+    """Yield what a reader of costs must know about them: other costs that were stated, and sets with conflicts."""
+    n = len(solves)
+    if other := [s for s in solves if s.honest and not math.isnan(s.cost) and not _same(s.cost, s.claimed)]:
+        example = f"{other[0].claimed:.6g} for {other[0].cost:.6g}"
+        yield (
+            f"{len(other)} of {n} solves stated another cost than that of their solution, such as {example}; the "
+            "figures are of the solutions"
+        )
+    if conflicts := [s.conflicts for s in solves if s.conflicts]:
+        yield (
+            f"{len(conflicts)} of {n} solutions are no independent sets (conflicts: {max(conflicts)} at most). "
+            "NeuroBench judges every solution by its cost, so these count too"
+        )

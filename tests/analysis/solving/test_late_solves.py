@@ -11,6 +11,7 @@ import pytest
 
 from reports.audit.audit import audit
 from rig.analysis.evaluate import evaluate
+from rig.analysis.result.finding import Finding
 from rig.errors import DataError, StoreError
 from rig.recording.reader import open_run
 from tests.support.hardware_clothes import Document, recorded
@@ -116,18 +117,33 @@ def test_a_budget_that_is_no_number_is_refused_by_its_name(
         audit(path)
 
 
-def words(path: Path) -> str:
-    """Return the rig's findings about solves that exceed their budget."""
+def check_of(path: Path) -> Finding:
+    """Return the rig's check of solves that exceed their budget."""
     validity = evaluate(open_run(path)).validity
     assert validity is not None
-    (found,) = [check.found for check in validity.checks if check.rule == RULE]
+    (found,) = [check for check in validity.checks if check.rule == RULE]
     return found
+
+
+def words(path: Path) -> str:
+    return check_of(path).found
+
+
+def remedy(path: Path) -> str:
+    return check_of(path).remedy
 
 
 def test_late_solves_say_how_late_and_what_the_host_gave_to_them(solved: Callable[..., Path], tmp_path: Path) -> None:
     run = solved("performance", "timeout_s=0.1")
     path = changed(run, tmp_path / "run", 0.088, lambda answer: answer | {"processor_s": 0.07})
     assert words(path) == "25 of 25, by 12 ms at most; the host gave that solver 0.07 of 0.1 s"
+    assert remedy(path).startswith("Measure again on an idle host")
+
+
+def test_a_solver_that_worked_past_its_budget_is_asked_to_stop(solved: Callable[..., Path], tmp_path: Path) -> None:
+    run = solved("performance", "timeout_s=0.1")
+    path = changed(run, tmp_path / "run", 0.088, lambda answer: answer | {"processor_s": 0.099})
+    assert remedy(path) == "Let the solver stop at its budget, `budget_s`"
 
 
 def test_of_a_loop_the_mean_of_its_solves_is_told(solved: Callable[..., Path], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,14 @@ def test_the_worst_overrun_of_a_loop_is_judged_and_not_its_mean() -> None:
     assert solving_figures([looped], None, False)["overrun_max_s"].value == 0.0279
     (late,) = [check for check in solving_findings([looped], 1, False) if "past their budget" in check.rule]
     assert not late.ok
+
+
+def test_costs_that_were_stated_otherwise_and_sets_with_conflicts_are_told() -> None:
+    liar, clashing = replace(solve("p", 0.0), claimed=-999.0), replace(solve("q", 95.0), conflicts=12)
+    first, second, *_ = [f.text for f in solving_findings([liar, clashing], 2, True) if f.effect == "note"]
+
+    assert first.startswith("1 of 2 solves stated another cost than that of their solution, such as -999 for 0;")
+    assert second.startswith("1 of 2 solutions are no independent sets (conflicts: 12 at most). NeuroBench judges")
 
 
 def test_why_no_time_to_a_gap_is_told_is_told() -> None:
