@@ -26,7 +26,7 @@ from rig.session.searches import PlannedRun, largest_size, peak_rate
 from rig.session.setup import BenchSetup, Request, set_up_bench, which_of
 from rig.session.total import known_total
 from rig.terminal import tell
-from rig.types import SampleSet, Sequenced, Step, Workload
+from rig.types import DeviceInfo, MeterInfo, SampleSet, Sequenced, Step, Workload
 
 MODES = ("session", "together", "performance", "accuracy", "power")
 PURPOSES = {"together": "all", "performance": "performance", "accuracy": "accuracy", "power": "power"}
@@ -85,7 +85,7 @@ def _measure(request: Request, folder: Path, path: Path, quiet: bool, resume: bo
 
 def _tell_of_simulators(setup: BenchSetup) -> None:
     """Say before anything is recorded that rules for hardware will find a simulator."""
-    infos = (setup.bench.device.info(), *(meter.info() for meter in setup.bench.meters))
+    infos: list[DeviceInfo | MeterInfo] = [setup.bench.device.info(), *(meter.info() for meter in setup.bench.meters)]
     if simulators := sorted({info.name for info in infos if info.mode != "hardware"}):
         what = f"rules {setup.rules.name} allow only hardware, and here are simulators ({', '.join(simulators)})"
         tell(f"The verdict will be INVALID: {what}. {remedy_of('device and meters')}")
