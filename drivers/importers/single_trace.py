@@ -137,7 +137,7 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
         idle_ns=windows.idle_ns,
         t0_ns=zero,
         task="imported",
-        notes=tuple(found.notes),
+        notes=(*found.notes, *windows.notes),
     )
 
 

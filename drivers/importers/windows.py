@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from drivers.importers.csv_layout import find
 from drivers.importers.files import bad_file, check_inferences
 from drivers.units import NS, named_unit, stamp_ns
 from rig.errors import DataError, UsageError, refused
+from rig.importing.checks import GAP_PERIODS, from_to
 from rig.importing.imported import ImportedSpan
 from rig.types import MARK_PHASE, Bools, Floats, Indices
 
@@ -28,18 +31,22 @@ COLUMNS = ("start", "end", "phase", "inferences")
 class Windows:
     """Spans and idle windows in ns of the trace's axis, and the files that state them.
 
-    ``tick_ns`` is the sampling period of the channel that bounds the spans; 0 where stamps bound them.
+    ``tick_ns`` is the sampling period of the channel that bounds the spans; 0 where stamps bound them. ``notes`` are
+    sentences on what the channel lacks.
     """
 
     spans: tuple[ImportedSpan, ...] = ()
     idle_ns: tuple[tuple[int, int], ...] = ()
     files: tuple[Path, ...] = ()
     tick_ns: float = 0.0
+    notes: tuple[str, ...] = ()
 
     def joined(self, other: Windows) -> Windows:
         """Return these windows and those of ``other``."""
-        tick_ns = max(self.tick_ns, other.tick_ns)
-        return Windows(self.spans + other.spans, self.idle_ns + other.idle_ns, self.files + other.files, tick_ns)
+        return Windows(
+            self.spans + other.spans, self.idle_ns + other.idle_ns, self.files + other.files,
+            max(self.tick_ns, other.tick_ns), self.notes + other.notes,
+        )  # fmt: skip
 
 
 def stated(windows: str | None, idle: str | None, timezone: str | None = None) -> Windows:
@@ -118,31 +125,58 @@ def from_channel(blocks: Iterable[tuple[Indices, Bools]], active: str, inference
     """Return the stretches in which a digital channel is ``active``, each of ``inferences`` inferences.
 
     ``blocks`` contain stamps (ns) and whether the channel is high, shapes (n,). A stretch that begins before the
-    recording or ends after it has no known length and is left out. Raises ``UsageError``, and ``DataError`` for a
-    channel without a whole stretch.
+    recording or ends after it has no known length and is left out. So is one that begins or ends in a gap, which may
+    hide an edge or two; a note names these gaps. Raises ``UsageError``, and ``DataError`` for a channel without a
+    whole stretch.
     """
     check_inferences(inferences)
     if active not in ("high", "low"):
         raise refused("window_active", active, "Give high or low")
-    edges: list[tuple[int, bool]] = []
-    before: Bools | None = None
-    first = last = count = 0
+    bounds: list[_Bound] = []
+    first, last, count, before, longest = 0, 0, 0, False, 0.0
     for stamps, high in blocks:
         level = high if active == "high" else ~high
-        at = np.flatnonzero(np.diff(level, prepend=level[:1] if before is None else before))
-        edges += zip(stamps[at].tolist(), level[at].tolist(), strict=True)
-        first, last, before = int(stamps[0]) if before is None else first, int(stamps[-1]), level[-1:]
-        count += len(stamps)
-    edges = edges[0 if edges and edges[0][1] else 1 :]  # rising and falling edges alternate
-    spans = [
-        ImportedSpan(DEFAULT_PHASE, on, off, executions=inferences)
-        for (on, _), (off, _) in zip(edges[::2], edges[1::2], strict=False)
-    ]
+        if not count:
+            first, last, before, longest = int(stamps[0]), int(stamps[0]), bool(level[0]), _longest(stamps, level)
+        was, earlier = np.append(before, level[:-1]), np.append(last, stamps[:-1])
+        gap = stamps - earlier > longest
+        at = np.flatnonzero((was != level) | gap)
+        bounds += map(_Bound, *(column[at].tolist() for column in (earlier, stamps, was, level, gap)))
+        last, before, count = int(stamps[-1]), bool(level[-1]), count + len(stamps)
+    shortest = {
+        active: min((b.ns - a.ns for a, b in pairwise(bounds) if a.now == active and not a.gap | b.gap), default=0)
+        for active in (False, True)
+    }  # a gap that is shorter hides no stretch
+    bounds = [b for b in bounds if b.was != b.now or b.ns - b.last_ns > shortest[not b.now]]
+    found = [(a, b) for a, b in pairwise(bounds) if a.now]
+    spans = [ImportedSpan(DEFAULT_PHASE, a.ns, b.ns, executions=inferences) for a, b in found if not a.gap | b.gap]
     if not spans:
         what = f"the window channel is never {active} between two edges"
         remedy = "Name another channel, window_active=low, or windows=FILE.csv"
         raise DataError(what, field="window_channel", value=active, remedy=remedy)
-    return Windows(tuple(spans), tick_ns=float(last - first) / (count - 1))
+    notes = []
+    if gaps := [from_to(b.last_ns, b.ns) for b in bounds if b.gap]:
+        where = ", ".join(gaps[:3]) + (", and others" if len(gaps) > 3 else "")
+        lost = f"{len(found) - len(spans)} windows that begin or end there are left out"
+        notes.append(f"The window channel has {len(gaps)} gaps that may hide edges, {where}; {lost}")
+    tick_ns = float(last - first) / (count - 1) if np.isfinite(longest) else 0.0
+    return Windows(tuple(spans), tick_ns=tick_ns, notes=tuple(notes))
+
+
+class _Bound(NamedTuple):
+    """A place where a channel changes or has a gap: the stamps before and after it, and the channel at both."""
+
+    last_ns: int
+    ns: int
+    was: bool
+    now: bool
+    gap: bool
+
+
+def _longest(stamps: Indices, level: Bools) -> float:
+    """Return the longest step in ns that is no gap; infinite for a channel that lists nothing but its edges."""
+    edges_only = len(stamps) < 2 or bool(np.all(level[1:] != level[:-1]))
+    return np.inf if edges_only else GAP_PERIODS * float(np.median(np.diff(stamps)))
 
 
 def _times(table: Columns, name: str, timezone: str | None) -> Indices:

@@ -72,7 +72,7 @@ def _check_idle(run: ImportedRun) -> None:
             k = int(within[0])
             begin, end = spans[k]
             name = run.spans[k].sample_id or f"window {k + 1}"
-            what = f"overlaps {name}, {run.spans[k].phase} {_from_to(begin, end)}"
+            what = f"overlaps {name}, {run.spans[k].phase} {from_to(begin, end)}"
             remedy = f"Declare as idle only what lies between or beside windows; this one overlaps {len(within)}"
             raise _bad_idle(on, off, what, remedy)
 
@@ -89,11 +89,11 @@ def idle_within(run: ImportedRun, extents: Extents) -> tuple[list[tuple[int, int
     for on, off in run.idle_ns:
         begin, end = max(on, first), min(off, last)
         if begin > end:
-            what = f"lies outside the trace, which runs {_from_to(first, last)}"
+            what = f"lies outside the trace, which runs {from_to(first, last)}"
             raise _bad_idle(on, off, what, "Check its unit of time, and whether it belongs to this trace")
         idle.append((begin, end))
         if (end - begin) < 0.999 * (off - on):
-            notes.append(f"The idle window {_from_to(on, off)} was cut to the trace: {_from_to(begin, end)}")
+            notes.append(f"The idle window {from_to(on, off)} was cut to the trace: {from_to(begin, end)}")
     return idle, notes
 
 
@@ -105,7 +105,7 @@ def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
     for rail, (begin, end) in extents.items():
         if spans and not any(on < end and off > begin for on, off in spans):
             what = (
-                f"no window overlaps the trace of rail {rail}, which runs {_from_to(begin, end)}; the first window "
+                f"no window overlaps the trace of rail {rail}, which runs {from_to(begin, end)}; the first window "
                 f"begins at {spans[0][0] * 1e-9:.9g} s"
             )
             remedy = "Check their unit of time and their zone, and whether they belong to this trace"
@@ -199,10 +199,11 @@ class Gaps:
 
 def _bad_idle(on: int, off: int, what: str, remedy: str) -> DataError:
     value = f"{on * 1e-9:.9g}:{off * 1e-9:.9g}"
-    return DataError(f"the idle window {_from_to(on, off)} {what}", field="idle", value=value, remedy=remedy)
+    return DataError(f"the idle window {from_to(on, off)} {what}", field="idle", value=value, remedy=remedy)
 
 
-def _from_to(begin_ns: float, end_ns: float) -> str:
+def from_to(begin_ns: float, end_ns: float) -> str:
+    """Return ``from 1 s to 2 s``: the words for a stretch of host time."""
     return f"from {begin_ns * 1e-9:.9g} s to {end_ns * 1e-9:.9g} s"
 
 

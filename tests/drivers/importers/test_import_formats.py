@@ -12,7 +12,7 @@ import pytest
 
 from drivers.importers import joulescope_csv, joulescope_jls, otii, ppk2, socwatch
 from rig.errors import DataError, UsageError
-from tests.support.import_traces import IDLE, RATE_HZ, SUPPLY_V, check, recorded, table, trace, windows
+from tests.support.import_traces import IDLE, RATE_HZ, SPAN_S, SUPPLY_V, check, recorded, table, trace, windows
 from tests.support.paths import ROOT
 
 # ---- Nordic PPK2 --------------------------------------------------------------------------
@@ -45,6 +45,40 @@ def test_ppk2_channels_in_columns_of_their_own(tmp_path: Path) -> None:
 def test_ppk2_channel_windows_are_known_to_a_sample_only(tmp_path: Path) -> None:
     run = ppk2.open_import(ppk(tmp_path), supply_v=SUPPLY_V, window_channel="D1", idle=IDLE)
     assert run.device.clock is not None and run.device.clock.tick_hz == pytest.approx(RATE_HZ)
+
+
+GAPS = {
+    "joins two windows": (0.95, 1.25, 2, "from 0.9495 s to 1.25 s; 2 windows"),
+    "hides a begin": (0.85, 0.95, 3, "from 0.8495 s to 0.95 s; 1 windows"),
+    "hides a window": (0.85, 1.15, 3, "from 0.8495 s to 1.15 s; 0 windows"),
+    "hides nothing": (0.65, 0.66, 4, None),
+}
+
+
+@pytest.mark.parametrize(("begin", "end", "windows_", "note"), GAPS.values(), ids=GAPS)
+def test_a_window_of_a_channel_that_a_gap_may_hide_in_part_is_left_out(
+    begin: float, end: float, windows_: int, note: str | None, tmp_path: Path
+) -> None:
+    t, watts, busy = trace()
+    kept = (t < begin - 1e-9) | (t > end - 1e-9)
+    t, amps, busy = t[kept], watts[kept] / SUPPLY_V, busy[kept]
+    options: dict[str, Any] = {"supply_v": SUPPLY_V, "inferences": 5, "idle": IDLE}
+    one = table(tmp_path / "p.csv", "Timestamp(ms),Current(uA),D0", t * 1e3, amps * 1e6, busy)
+    other = table(tmp_path / "o.csv", "Timestamp (s),Arc Main current (A),GPI1", t, amps, busy)
+    for run in (ppk2.open_import(one, window_channel="D0", **options),
+                otii.open_import(other, window_channel="gpi1", **options)):  # fmt: skip
+        assert [s.off_tick - s.on_tick for s in run.spans] == pytest.approx([SPAN_S * 1e9] * windows_)
+        assert [note in text for text in run.notes] == [True] if note else not run.notes
+        check(run, tmp_path / str(len(list(tmp_path.iterdir()))), 5 * windows_)
+
+
+def test_otii_channel_of_edges_alone_has_no_gaps(tmp_path: Path) -> None:
+    t, watts, busy = trace()
+    table(tmp_path / "o" / "Main current - Arc.csv", "Timestamp,Value", t + 0.5 / RATE_HZ, watts / SUPPLY_V)
+    edges = np.flatnonzero(np.diff(busy, prepend=not busy[0]))
+    table(tmp_path / "o" / "GPI1 - Arc.csv", "Timestamp,Value", t[edges], busy[edges])
+    run = otii.open_import(tmp_path / "o", supply_v=SUPPLY_V, window_channel="gpi1", inferences=5, idle=IDLE)
+    check(run, tmp_path / "run")
 
 
 @pytest.mark.parametrize("missing", ["supply_v", "window_channel"])
