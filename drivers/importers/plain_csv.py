@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from drivers.importers.csv_layout import all_of, find
 from drivers.importers.files import unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import TimeAxis, axis_of
+from drivers.importers.windows import Windows, from_channel, is_high
 from drivers.units import NS, agree, expect, stamp_ns
 from rig.errors import UsageError, refused
 from rig.types import Conversion, Floats, Indices, Mode, Rail, TraceKind
@@ -35,6 +37,9 @@ def open_import(
     supply_v: float | None = None,
     stamp: str | None = None,
     kind: str = "mean",
+    window_channel: str | None = None,
+    window_active: str = "high",
+    inferences: int = 1,
     timezone: str | None = None,
     separator: str | None = None,
     decimal: str | None = None,
@@ -51,8 +56,10 @@ def open_import(
     mW, uW; several columns with semicolons between, each a rail); or ``current`` (A, mA, ...) with ``voltage`` (V,
     mV) or at ``supply_v``; or ``energy`` (J, mJ, Wh, mWh), a counter since the beginning. ``kind`` is mean or
     point. ``stamp`` states whether a mean is stamped at the start, the middle or the end of its interval; else its
-    time is uncertain by half an interval. ISO stamps in the table of windows need an axis of dates. ``simulated``
-    states that the trace was computed; ``meter`` and ``system`` name the instrument and the device.
+    time is uncertain by half an interval. The stretches in which the column ``window_channel``, of 0 and 1, is
+    ``window_active`` (high or low) are windows of ``inferences`` each. ISO stamps in the table of windows need an axis
+    of dates. ``simulated`` states that the trace was computed; ``meter`` and ``system`` name the instrument and the
+    device.
 
     The header is the line that holds the declared columns, and lines before it are skipped. ``separator`` and
     ``decimal`` describe the file if it does not show them, ``encoding`` one that is not UTF-8 or UTF-16. A unit in
@@ -67,24 +74,29 @@ def open_import(
     _check_sources(declared)
     at = _time_column(time, rate_hz)
     asked = {"time": [at] if at else []} | declared
-    columns = list(dict.fromkeys(name for pairs in asked.values() for name, _ in pairs))
+    marks = [] if window_channel is None else [window_channel]
+    columns = list(dict.fromkeys([*(name for pairs in asked.values() for name, _ in pairs), *marks]))
     layout = find(source, all_of(columns), separator, decimal, has_decimal=True, encoding=encoding)
     for option, name, unit in [(o, *pair) for o, pairs in asked.items() for pair in pairs if not overrule_header]:
         agree(name, layout.unit_below(name) if name in layout.names else "", unit, option)
     table = Table(source, columns, layout)
     what: TraceKind = "cumulative" if energy is not None else "point" if kind == "point" else "mean"
     rails = _rails(declared, supply_v, what)
-    checked = ((_stamps(part, at, timezone), [values(part) for _, values in rails]) for part in table)
+    stamps_of = partial(_stamps, at=at, timezone=timezone, rate_hz=rate_hz or 0.0)
+    checked = ((stamps_of(part), [values(part) for _, values in rails]) for part in table)
     if at is None:
-        axis = _uniform(sum(len(values[0]) for _, values in checked), rate_hz, what == "mean")
+        axis = _uniform(sum(len(values[0]) for _, values in checked), rate_hz or 0.0, what == "mean")
     else:
         axis = axis_of((stamps for stamps, _ in checked), stamp if what == "mean" else "end")
-    readings = [
-        Readings(rail, axis, Blocks(table, lambda part: _stamps(part, at, timezone), values)) for rail, values in rails
-    ]
+    readings = [Readings(rail, axis, Blocks(table, stamps_of, values)) for rail, values in rails]
+    windows = Windows()
+    if window_channel is not None:  # a level belongs to the whole reading of its row
+        ahead_ns = axis.t0_ns - axis.first_ns
+        levels = ((stamps_of(part) + ahead_ns, is_high(part, window_channel)) for part in table)
+        windows = from_channel(levels, window_active, inferences)
     day = datetime.fromtimestamp(axis.t0_ns * 1e-9, UTC).date() if at and at[1] not in NS else None
     mode: Mode = "simulator" if simulated else "hardware"
-    return SingleTrace(meter, readings, notes=layout.notes(source), device=system, mode=mode, day=day)
+    return SingleTrace(meter, readings, windows, notes=layout.notes(source), device=system, mode=mode, day=day)
 
 
 def _check_sources(declared: dict[str, Declared]) -> None:
@@ -117,6 +129,8 @@ def _time_column(time: str | None, rate_hz: float | None) -> tuple[str, str] | N
         what = "one of time=COLUMN:UNIT and rate_hz=NUMBER must be stated"
         raise unstated("time", what, "units of time are s, ms, us, ns, iso, or a form with %", time)
     if time is None:
+        if not 1e-6 <= (rate_hz or 0.0) <= 1e9:
+            raise refused("rate_hz", rate_hz, "Give Hz, from 1e-6 to 1e9")
         return None
     name, _, form = time.partition(":%")
     if form:
@@ -129,20 +143,17 @@ def _time_column(time: str | None, rate_hz: float | None) -> tuple[str, str] | N
     return name, known
 
 
-def _uniform(count: int, rate_hz: float | None, means: bool) -> TimeAxis:
+def _uniform(count: int, hz: float, means: bool) -> TimeAxis:
     """Return the axis of a table without a column of time. A point is at the end of its period."""
-    hz = rate_hz or 0.0
-    if not 1e-6 <= hz <= 1e9:
-        raise refused("rate_hz", hz, "Give Hz, from 1e-6 to 1e9")
     if count / hz > FARTHEST_S:
         raise refused("rate_hz", hz, "Give a higher rate: the trace would last a century")
     return TimeAxis(0 if means else -round(1e9 / hz), hz)
 
 
-def _stamps(part: Columns, at: tuple[str, str] | None, timezone: str | None) -> Indices:
-    """Return the stamps of rows in ns, or the numbers of the rows if there is no column of time."""
+def _stamps(part: Columns, at: tuple[str, str] | None, timezone: str | None, rate_hz: float) -> Indices:
+    """Return the stamps of rows in ns, by their numbers if there is no column of time."""
     if at is None:
-        return np.arange(part.before, part.before + len(part))
+        return np.round(np.arange(part.before, part.before + len(part)) * (1e9 / rate_hz)).astype(np.int64)
     if at[1] in NS:
         return part.stamps_ns(*at)
     return np.array([stamp_ns(str(c), timezone, at[1]) for c in part.cells(at[0])], dtype=np.int64)

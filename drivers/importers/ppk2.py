@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from drivers.importers.csv_columns import Blocks, Columns, Table, unit_of_time
+from drivers.importers.csv_columns import Blocks, Table, unit_of_time
 from drivers.importers.csv_layout import find
 from drivers.importers.files import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace
-from drivers.importers.windows import Windows, from_channel
+from drivers.importers.windows import Windows, from_channel, is_high
 from drivers.units import expect, named_unit
 from rig.errors import UsageError
-from rig.types import Bools, Rail
+from rig.types import Rail
 
 CHANNELS = tuple(f"D{k}" for k in range(8))
 _REMEDY = (
@@ -58,7 +56,8 @@ def open_import(
     blocks = Blocks(table, lambda part: part.stamps_ns(time, unit), lambda part: factor * part.numbers(current))
     readings, windows = Readings(rail, blocks.axis("start"), blocks), Windows()
     if window_channel is not None:
-        levels = ((p.stamps_ns(time, unit), _level(p, marked[0], window_channel)) for p in table)
+        place = (int(window_channel[1]), 8) if marked[0] == "D0-D7" else (0, 1)  # its first digit is D0
+        levels = ((p.stamps_ns(time, unit), is_high(p, marked[0], *place)) for p in table)
         windows = from_channel(levels, window_active, inferences)
     return SingleTrace("Nordic PPK2", [readings], windows, notes=layout.notes(source))
 
@@ -80,14 +79,3 @@ def _channel_columns(names: Sequence[str], channel: str | None) -> list[str]:
     what = f"window_channel is {channel!r}, but the file has {', '.join(known) or 'no digital channel'}"
     remedy = "Export the digital channels, or give windows=FILE.csv"
     raise UsageError(what, field="window_channel", value=channel, remedy=remedy)
-
-
-def _level(table: Columns, column: str, channel: str) -> Bools:
-    """Return whether the channel is high, shape (n,). The first digit of ``D0-D7`` is D0, the last D7."""
-    values = table.numbers(column, whole=True)
-    digits = 8 if column == "D0-D7" else 1
-    held = [np.floor(values / 10.0 ** (digits - 1 - k)) % 10.0 for k in range(digits)]
-    if not np.all((values >= 0.0) & (values < 10.0**digits) & (values == np.floor(values)) & (np.max(held, 0) <= 1.0)):
-        what = f"does not hold {digits} digits of 0 and 1 in each row of the column {column}"
-        raise bad_file(table.path, what, "Export the digital channels again", field=column)
-    return np.asarray(held[int(channel[1]) if digits == 8 else 0] == 1.0)

@@ -29,7 +29,7 @@ class TimeAxis:
 
     All times may have a common error of up to ``uncertainty_s`` if it is unknown which part of a reading is stamped.
     Stamped readings are typically ``typical_ns`` and at least ``shortest_ns`` apart; both values are 0 on a grid.
-    Readings begin ``lag`` periods from their stamps.
+    Readings begin ``lag`` periods from their stamps, of which ``first_ns`` is the first.
     """
 
     t0_ns: int
@@ -38,6 +38,7 @@ class TimeAxis:
     typical_ns: float = 0.0
     shortest_ns: float = 0.0
     lag: float = 0.0
+    first_ns: int = 0
 
 
 def axis_of(blocks: Iterable[Indices], place: str | None) -> TimeAxis:
@@ -71,9 +72,10 @@ def axis_of(blocks: Iterable[Indices], place: str | None) -> TimeAxis:
     lag = LAGS[place or "middle"]
     period = float(last - zero) / (n - 1)
     if _farthest(far, period - slope) <= max(EVEN * period, 1.0):
-        return TimeAxis(zero + round(lag * period), 1e9 / period, uncertainty_s)
+        return TimeAxis(zero + round(lag * period), 1e9 / period, uncertainty_s, first_ns=zero)
     begin = zero - round(typical) if lag == LAGS["end"] else zero - (round(typical) // 2 if lag else 0)
-    return TimeAxis(begin, 1e9 / typical if even >= 0.9 * (n - 1) else 0.0, uncertainty_s, typical, shortest, lag)
+    rate_hz = 1e9 / typical if even >= 0.9 * (n - 1) else 0.0
+    return TimeAxis(begin, rate_hz, uncertainty_s, typical, shortest, lag, zero)
 
 
 def _check_forward(stamps: Indices, steps: Indices, before: int) -> None:

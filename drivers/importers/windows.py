@@ -163,6 +163,16 @@ def from_channel(blocks: Iterable[tuple[Indices, Bools]], active: str, inference
     return Windows(tuple(spans), tick_ns=tick_ns, notes=tuple(notes))
 
 
+def is_high(part: Columns, column: str, digit: int = 0, digits: int = 1) -> Bools:
+    """Return whether one digit of a column of 0 and 1 is 1, shape (n,). Raises ``DataError`` for other cells."""
+    values = part.numbers(column, whole=True)
+    held = [np.floor(values / 10.0 ** (digits - 1 - k)) % 10.0 for k in range(digits)]
+    if not np.all((values >= 0.0) & (values < 10.0**digits) & (values == np.floor(values)) & (np.max(held, 0) <= 1.0)):
+        what = f"does not hold {digits} digits of 0 and 1 in each row of the column {column}"
+        raise bad_file(part.path, what, "Name a digital channel, or give windows=FILE.csv", field=column)
+    return np.asarray(held[digit] == 1.0)
+
+
 class _Bound(NamedTuple):
     """A place where a channel changes or has a gap: the stamps before and after it, and the channel at both."""
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from rig.errors import DataError, StoreError, UsageError, reason
+from rig.errors import DataError, StoreError, UnknownNameError, UsageError, closest, reason
 from rig.importing.checks import Gaps, check_overlap, check_windows, checked, idle_within, out_of_range, undescribed
 from rig.importing.imported import ImportedRun, ImportedTrace
 from rig.recording.anonymise import without_place, without_places
@@ -56,7 +56,12 @@ def run_import(
     from rig.recording.session import bind
 
     factory = load("importers", format_)
-    given = split_options(list(options), {"importer": factory})["importer"]
+    try:
+        given = split_options(list(options), {"importer": factory})["importer"]
+    except UnknownNameError as error:
+        error.message += f" of {format_}"
+        error.remedy = closest(str(error.value), error.known, f"`rig list {format_}` shows its options")
+        raise
     if not source.exists():
         raise UsageError(f"{source} does not exist", field="source", value=str(source), remedy="Name a file or folder")
     _check_regular(source)

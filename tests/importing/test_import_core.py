@@ -141,8 +141,9 @@ def test_the_command_names_what_is_wrong(tmp_path: Path) -> None:
     source, options = plain(tmp_path / "in")
     with pytest.raises(UsageError, match="does not exist"):
         run_import("plain-csv", tmp_path / "absent", tmp_path / "run", options)
-    with pytest.raises(UnknownNameError):
+    with pytest.raises(UnknownNameError, match="unknown option 'colour' of plain-csv") as caught:
         run_import("plain-csv", source, tmp_path / "run", ["colour=blue"])
+    assert "`rig list plain-csv`" in caught.value.remedy
     with pytest.raises(UnknownNameError):
         run_import("no-such-format", source, tmp_path / "run", [])
 

@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 from drivers.importers import plain_csv
 from rig.errors import DataError, RigError, UsageError
 from rig.importing.write import write
-from tests.support.import_traces import BUSY_W, RATE_HZ, SUPPLY_V, check, plain, recorded, table, trace, windows
+from tests.support.import_traces import (
+    BUSY_W,
+    IDLE,
+    RATE_HZ,
+    SPAN_S,
+    SUPPLY_V,
+    check,
+    plain,
+    recorded,
+    table,
+    trace,
+    windows,
+)
 
 # ---- plain CSV ----------------------------------------------------------------------------
 
@@ -30,6 +42,20 @@ def test_plain_columns_and_units_are_declared(tmp_path: Path) -> None:
     check(plain_csv.open_import(source, current="i:uA", supply_v=SUPPLY_V, **options), tmp_path / "c")
     del options["time"], options["stamp"]
     check(plain_csv.open_import(source, power="p:mW", rate_hz=RATE_HZ, **options), tmp_path / "d")
+
+
+@pytest.mark.parametrize("stamp", ["start", "middle", "end", None])
+def test_plain_digital_channel_marks_the_windows(stamp: str | None, tmp_path: Path) -> None:
+    t, watts, busy = trace()
+    t = t + {"start": 0.0, "end": 1.0}.get(str(stamp), 0.5) / RATE_HZ
+    options: dict[str, Any] = {"header": "t,p,GPIO", "windows": None, "idle": IDLE, "stamp": stamp, "inferences": 5}
+    run = plain(tmp_path, t, watts, busy, window_channel="GPIO", **options)
+    assert [s.off_tick - s.on_tick for s in run.spans] == [SPAN_S * RATE_HZ] * 4
+    check(run, tmp_path / "high")
+    options |= {"time": None, "rate_hz": RATE_HZ} if stamp == "start" else {}
+    check(plain(tmp_path, t, watts, ~busy, window_channel="GPIO", window_active="low", **options), tmp_path / "low")
+    with pytest.raises(DataError, match="does not hold 1 digits of 0 and 1"):
+        plain(tmp_path, t, watts, 3.3 * busy, window_channel="GPIO", **options)
 
 
 def test_plain_rails_add_up(tmp_path: Path) -> None:
