@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -94,9 +93,10 @@ def open_import(
         ahead_ns = axis.t0_ns - axis.first_ns
         levels = ((stamps_of(part) + ahead_ns, is_high(part, window_channel)) for part in table)
         windows = from_channel(levels, window_active, inferences)
-    day = datetime.fromtimestamp(axis.t0_ns * 1e-9, UTC).date() if at and at[1] not in NS else None
+    dated_ns = axis.first_ns if at and at[1] not in NS else None
     mode: Mode = "simulator" if simulated else "hardware"
-    return SingleTrace(meter, readings, windows, notes=layout.notes(source), device=system, mode=mode, day=day)
+    notes = layout.notes(source)
+    return SingleTrace(meter, readings, windows, notes=notes, device=system, mode=mode, dated_ns=dated_ns)
 
 
 def _check_sources(declared: dict[str, Declared]) -> None:

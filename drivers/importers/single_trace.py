@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -32,8 +32,8 @@ class TraceOptions:
     """The options of every importer of a single trace.
 
     ``windows`` names a table start,end[,phase,inferences] in seconds of the trace, and ``idle`` declares idle windows
-    as START:END,... in the same seconds. ``sync_s`` limits the offset of the windows' clock from the trace's, if there
-    are two clocks.
+    as START:END,... in the same seconds; they count from the first row if the trace has dates. ``sync_s`` limits the
+    offset of the windows' clock from the trace's, if there are two clocks.
     """
 
     windows: str | None = None
@@ -61,6 +61,7 @@ class SingleTrace:
     """The content of the files of a format. ``windows`` are those in the files; options may state more windows.
 
     ``files`` are kept with the run (if empty, the source is); ``notes`` are sentences on what the files lack.
+    ``dated_ns`` is the stamp of the first row, in ns since 1970, if stamps are dates.
     """
 
     meter: str
@@ -71,7 +72,7 @@ class SingleTrace:
     details: Mapping[str, Any] = field(default_factory=dict)
     device: str = "device under test"
     mode: Mode = "hardware"
-    day: date | None = None
+    dated_ns: int | None = None
 
 
 def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]:
@@ -89,7 +90,8 @@ def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]
             how = f"windows=FILE.csv, with start,end[,phase,inferences] in seconds of the trace{channel}"
             raise unstated("windows", "no window says when the device was working", how)
         found = read(source, **given)
-        return settings.own.described(_imported(source, found, settings, windows.joined(found.windows)))
+        windows = windows.since(found.dated_ns).joined(found.windows)
+        return settings.own.described(_imported(source, found, settings, windows))
 
     first, *_ = inspect.signature(open_import).parameters.values()
     open_import.__signature__ = inspect.Signature([first, *own.values()])  # type: ignore[attr-defined]
@@ -120,7 +122,8 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
     if options.sync_s > 0.0:
         stamped = replace(clock, name=WINDOWS)
         brackets[WINDOWS] = (Bracket(zero, 0, zero),)
-    rails = tuple(_declared(r, options.own, found.day) for r in found.readings)
+    day = None if found.dated_ns is None else datetime.fromtimestamp(found.dated_ns * 1e-9, UTC).date()
+    rails = tuple(_declared(r, options.own, day) for r in found.readings)
     phases = tuple(dict.fromkeys(s.phase for s in windows.spans if not s.warmup)) or ("inference",)
 
     def tick(ns: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +16,7 @@ from drivers.importers.csv_layout import find
 from drivers.importers.files import bad_file, check_inferences
 from drivers.units import NS, named_unit, stamp_ns
 from rig.errors import DataError, UsageError, refused
-from rig.importing.checks import GAP_PERIODS, from_to
+from rig.importing.checks import DATES_NS, GAP_PERIODS, from_to
 from rig.importing.imported import ImportedSpan
 from rig.types import MARK_PHASE, Bools, Floats, Indices
 
@@ -48,6 +48,17 @@ class Windows:
             max(self.tick_ns, other.tick_ns), self.notes + other.notes,
         )  # fmt: skip
 
+    def since(self, first_ns: int | None) -> Windows:
+        """Return windows whose seconds count from the first row of a trace, if it has dates. Dates stay."""
+        if first_ns is None:
+            return self
+
+        def date(ns: int) -> int:
+            return ns if ns >= DATES_NS else first_ns + ns
+
+        spans = tuple(replace(s, on_tick=date(s.on_tick), off_tick=date(s.off_tick)) for s in self.spans)
+        return replace(self, spans=spans, idle_ns=tuple((date(on), date(off)) for on, off in self.idle_ns))
+
 
 def stated(windows: str | None, idle: str | None, timezone: str | None = None) -> Windows:
     """Return the windows of the options ``windows=FILE.csv`` and ``idle=START:END,...`` (seconds)."""
@@ -58,10 +69,10 @@ def stated(windows: str | None, idle: str | None, timezone: str | None = None) -
 def read_windows(path: Path, timezone: str | None = None) -> Windows:
     """Read a table ``start,end[,phase,inferences]`` with one row per window.
 
-    Times are seconds on the trace's own axis; ``start (ms)`` or ``start_ms`` name another unit, and ISO 8601 stamps
-    are moments in UTC. Columns may be separated by semicolons or tabs, with decimal commas. The phase ``idle`` declares
-    an idle window, and a window of the phase ``warmup`` enters no figure; an empty phase is ``inference``. Raises
-    ``UsageError`` and ``DataError``.
+    Times are seconds on the trace's own axis, or from its first row if it has dates; ``start (ms)`` or ``start_ms``
+    name another unit, and ISO 8601 stamps are moments in UTC. Columns may be separated by semicolons or tabs, with
+    decimal commas. The phase ``idle`` declares an idle window, and a window of the phase ``warmup`` enters no figure;
+    an empty phase is ``inference``. Raises ``UsageError`` and ``DataError``.
     """
     layout = find(path, _bounds)
     given = {_split(name)[0]: name for name in layout.names}

@@ -15,6 +15,8 @@ from rig.recording.traces.trace_validation import check_chunk
 from rig.types import Chunk, Rail
 
 MAX_COUNT = 2**31 - 1
+DATES_NS = 10**17
+"""Later times, from 1973 on, are dates since 1970: no recording counts its own seconds so far."""
 GAP_PERIODS = 1.5
 """If two successive readings are more than this many periods apart, readings are missing."""
 Extents = Mapping[str, tuple[int, int]]
@@ -51,10 +53,9 @@ def _check_activity(run: ImportedRun) -> None:
     spans = sorted(run.spans, key=lambda span: span.on_tick)
     for before, after in pairwise(spans):
         if after.on_tick < before.off_tick - 1 and after.off_tick > after.on_tick:
-            rate_hz = run.clocks()[run.span_clock].tick_hz
+            host_ns = run.placing(run.span_clock)
             first, second = (
-                f"the window of {s.phase} from {s.on_tick / rate_hz:.9g} to {s.off_tick / rate_hz:.9g} s"
-                for s in (before, after)
+                f"the window of {s.phase} {from_to(host_ns(s.on_tick), host_ns(s.off_tick))}" for s in (before, after)
             )
             remedy = "State each stretch once, and how many inferences it holds"
             raise DataError(f"{second} overlaps {first}", field="windows", value=after.on_tick, remedy=remedy)
@@ -106,7 +107,7 @@ def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
         if spans and not any(on < end and off > begin for on, off in spans):
             what = (
                 f"no window overlaps the trace of rail {rail}, which runs {from_to(begin, end)}; the first window "
-                f"begins at {spans[0][0] * 1e-9:.9g} s"
+                f"begins at {moment(spans[0][0])}"
             )
             remedy = "Check their unit of time and their zone, and whether they belong to this trace"
             raise DataError(what, field="windows", value=spans[0][0], remedy=remedy)
@@ -193,7 +194,7 @@ class Gaps:
             yield (
                 f"Rail {name}: {self.gaps} gaps longer than {GAP_PERIODS:g} periods of {self.period / hz:.3g} s, "
                 f"{self.missing / hz:.3g} s in all; the longest, {self.longest / hz:.3g} s, begins at "
-                f"{host_ns(self.longest_at) * 1e-9:.9g} s"
+                f"{moment(host_ns(self.longest_at))}"
             )
 
 
@@ -204,7 +205,14 @@ def _bad_idle(on: int, off: int, what: str, remedy: str) -> DataError:
 
 def from_to(begin_ns: float, end_ns: float) -> str:
     """Return ``from 1 s to 2 s``: the words for a stretch of host time."""
-    return f"from {begin_ns * 1e-9:.9g} s to {end_ns * 1e-9:.9g} s"
+    return f"from {moment(begin_ns)} to {moment(end_ns)}"
+
+
+def moment(ns: float) -> str:
+    """Return a host time as a date in UTC, or else in seconds."""
+    if ns < DATES_NS:
+        return f"{ns * 1e-9:.9g} s"
+    return str(np.datetime_as_string(np.datetime64(round(ns), "ns"), unit="ms", timezone="UTC"))
 
 
 def out_of_range(field: str, what: str, value: object) -> DataError:

@@ -93,7 +93,7 @@ def own_windows(folder: Path, *rows: str) -> str:
 @pytest.mark.parametrize("row", ["0.6,0.8,inference,5", "0.7,0.75,inference,5", "0.7,1.2,other,5"])
 def test_windows_of_activity_that_overlap_are_refused(tmp_path: Path, row: str) -> None:
     given = own_windows(tmp_path, "0.6,0.8,inference,5", "1.4,1.6,inference,5", row)
-    with pytest.raises(DataError, match=r"window of .* overlaps the window of inference from 0\.6 to 0\.8 s"):
+    with pytest.raises(DataError, match=r"window of .* overlaps the window of inference from 0\.6 s to 0\.8 s"):
         write(plain(tmp_path, windows=given), tmp_path / "run")
 
 

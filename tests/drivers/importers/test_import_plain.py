@@ -15,19 +15,7 @@ from hypothesis import strategies as st
 from drivers.importers import plain_csv
 from rig.errors import DataError, RigError, UsageError
 from rig.importing.write import write
-from tests.support.import_traces import (
-    BUSY_W,
-    IDLE,
-    RATE_HZ,
-    SPAN_S,
-    SUPPLY_V,
-    check,
-    plain,
-    recorded,
-    table,
-    trace,
-    windows,
-)
+from tests.support.import_traces import BUSY_W, IDLE, RATE_HZ, SUPPLY_V, check, plain, recorded, table, trace, windows
 
 # ---- plain CSV ----------------------------------------------------------------------------
 
@@ -50,7 +38,7 @@ def test_plain_digital_channel_marks_the_windows(stamp: str | None, tmp_path: Pa
     t = t + {"start": 0.0, "end": 1.0}.get(str(stamp), 0.5) / RATE_HZ
     options: dict[str, Any] = {"header": "t,p,GPIO", "windows": None, "idle": IDLE, "stamp": stamp, "inferences": 5}
     run = plain(tmp_path, t, watts, busy, window_channel="GPIO", **options)
-    assert [s.off_tick - s.on_tick for s in run.spans] == [SPAN_S * RATE_HZ] * 4
+    assert [s.off_tick - s.on_tick for s in run.spans] == [400] * 4
     check(run, tmp_path / "high")
     options |= {"time": None, "rate_hz": RATE_HZ} if stamp == "start" else {}
     check(plain(tmp_path, t, watts, ~busy, window_channel="GPIO", window_active="low", **options), tmp_path / "low")
@@ -93,6 +81,21 @@ def test_plain_iso_stamps_need_a_zone_or_an_offset(tmp_path: Path) -> None:
     check(plain_csv.open_import(tmp_path / "a.csv", timezone="UTC", **options), tmp_path / "run")
     with pytest.raises(DataError, match="no window overlaps"):
         write(plain_csv.open_import(tmp_path / "a.csv", timezone="Asia/Tokyo", **options), tmp_path / "other")
+
+
+def test_seconds_on_an_axis_of_dates_count_from_its_first_row(tmp_path: Path) -> None:
+    t, watts, _ = trace(100.0)
+    kept = (t < 1.0) | (t > 1.1)
+    stamps = np.datetime64("2026-03-01T12:00:00", "us") + np.round(t * 1e6).astype("m8[us]")
+    lines = ["when,p", *(f"{s}Z,{w:.9g}" for s, w in zip(stamps[kept], watts[kept], strict=True))]
+    options: dict[str, Any] = {"text": "\n".join(lines), "time": "when:iso"}
+    run = plain(tmp_path, **options)
+    said: list[str] = []
+    write(run, tmp_path / "run", say=said.append)
+    assert any("begins at 2026-03-01T12:00:01.000Z" in note for note in said)
+    check(plain(tmp_path, **options), tmp_path / "again")
+    with pytest.raises(DataError, match=r"from 2026-03-01T12:00:30\.000Z to .* from 2026-03-01T12:00:00\.000Z"):
+        write(plain(tmp_path, idle="30:31", **options), tmp_path / "outside")
 
 
 def test_dates_of_a_stated_form_are_read(tmp_path: Path) -> None:
