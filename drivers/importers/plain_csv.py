@@ -14,7 +14,7 @@ from drivers.importers.files import unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.importers.windows import Windows, from_channel, is_high
-from drivers.units import NS, agree, expect, stamp_ns
+from drivers.units import NS, agree, expect, stamp_ns, unit_of
 from rig.errors import UsageError, refused
 from rig.types import Conversion, Floats, Indices, Mode, Rail, TraceKind
 
@@ -34,6 +34,7 @@ def open_import(
     voltage: str | None = None,
     energy: str | None = None,
     supply_v: float | None = None,
+    shunt_ohm: float | None = None,
     stamp: str | None = None,
     kind: str = "mean",
     window_channel: str | None = None,
@@ -52,13 +53,13 @@ def open_import(
 
     ``time`` is in s, ms, us, ns, iso (ISO 8601) or a form such as ``%d.%m.%Y %H:%M:%S,%f``; stamps that name no
     zone are in ``timezone``. Without such a column ``rate_hz`` states the sampling rate. Readings are ``power`` (W,
-    mW, uW; several columns with semicolons between, each a rail); or ``current`` (A, mA, ...) with ``voltage`` (V,
-    mV) or at ``supply_v``; or ``energy`` (J, mJ, Wh, mWh), a counter since the beginning. ``kind`` is mean or
-    point. ``stamp`` states whether a mean is stamped at the start, the middle or the end of its interval; else its
-    time is uncertain by half an interval. The stretches in which the column ``window_channel``, of 0 and 1, is
-    ``window_active`` (high or low) are windows of ``inferences`` each. ISO stamps in the table of windows need an axis
-    of dates. ``simulated`` states that the trace was computed; ``meter`` and ``system`` name the instrument and the
-    device.
+    mW, uW; several columns with semicolons between, each a rail); or ``current`` (A, mA, ...; with ``shunt_ohm`` the
+    V or mV across a shunt) with ``voltage`` (V, mV) or at ``supply_v``; or ``energy`` (J, mJ, Wh, mWh), a counter
+    since the beginning. ``kind`` is mean or point. ``stamp`` states whether a mean is stamped at the start, the middle
+    or the end of its interval; else its time is uncertain by half an interval. The stretches in which the column
+    ``window_channel``, of 0 and 1, is ``window_active`` (high or low) are windows of ``inferences`` each. ISO stamps
+    in the table of windows need an axis of dates. ``simulated`` states that the trace was computed; ``meter`` and
+    ``system`` name the instrument and the device.
 
     The header is the line that holds the declared columns, and lines before it are skipped. ``separator`` and
     ``decimal`` describe the file if it does not show them, ``encoding`` one that is not UTF-8 or UTF-16. A unit in
@@ -69,7 +70,8 @@ def open_import(
     if kind not in ("mean", "point"):
         raise refused("kind", kind, "Give mean or point")
     given = {"power": power, "current": current, "voltage": voltage, "energy": energy}
-    declared = {name: _declared(name, text) for name, text in given.items() if text is not None}
+    units = UNITS if shunt_ohm is None else UNITS | {"current": "V"}
+    declared = {name: _declared(name, text, units[name]) for name, text in given.items() if text is not None}
     _check_sources(declared)
     at = _time_column(time, rate_hz)
     asked = {"time": [at] if at else []} | declared
@@ -80,7 +82,7 @@ def open_import(
         agree(name, layout.unit_below(name) if name in layout.names else "", unit, option)
     table = Table(source, columns, layout)
     what: TraceKind = "cumulative" if energy is not None else "point" if kind == "point" else "mean"
-    rails = _rails(declared, supply_v, what)
+    rails = _rails(declared, supply_v, 1.0 if shunt_ohm is None else shunt_ohm, what)
     stamps_of = partial(_stamps, at=at, timezone=timezone, rate_hz=rate_hz or 0.0)
     checked = ((stamps_of(part), [values(part) for _, values in rails]) for part in table)
     if at is None:
@@ -106,15 +108,18 @@ def _check_sources(declared: dict[str, Declared]) -> None:
         raise unstated("power", f"{' and '.join(sources) or 'no column'} declared for the readings", how)
 
 
-def _declared(option: str, text: str) -> Declared:
+def _declared(option: str, text: str, si: str) -> Declared:
     """``COL:mW;COL2:mW`` -> [("COL", "mW"), ("COL2", "mW")]. Raises ``UsageError`` for a missing unit."""
     pairs: Declared = []
     for part in text.split(";"):
         name, _, unit = part.rpartition(":")
         if not name:
-            remedy = f"Write {option}=COLUMN:{UNITS[option]}, or m{UNITS[option]} and the like"
+            remedy = f"Write {option}=COLUMN:{si}, or m{si} and the like"
             raise UsageError(f"{option}={part} does not state a unit", field=option, value=text, remedy=remedy)
-        expect(unit, UNITS[option], option, f"{option}={part}")
+        remedy = f"State it: {option}=COLUMN:UNIT, such as m{si}"
+        if option == "current":
+            remedy += ". The voltage across a shunt, in V or mV, is a current with shunt_ohm=NUMBER"
+        expect(unit, si, option, f"{option}={part}", remedy)
         pairs.append((name, unit))
     if len(pairs) > 1 and option != "power":
         raise UsageError(f"{option} names several columns", field=option, value=text, remedy="Only power may")
@@ -160,27 +165,29 @@ def _stamps(part: Columns, at: tuple[str, str] | None, timezone: str | None, rat
 
 
 def _rails(
-    declared: dict[str, Declared], supply_v: float | None, kind: TraceKind
+    declared: dict[str, Declared], supply_v: float | None, shunt_ohm: float, kind: TraceKind
 ) -> list[tuple[Rail, Callable[[Columns], Floats]]]:
     """Return each rail with a function from rows of the table to readings in the unit of the rail's conversion."""
     if "energy" in declared:
         pair = declared["energy"][0]
-        return [(Rail(pair[0], "cumulative", Conversion("J")), _si(pair, "energy"))]
+        return [(Rail(pair[0], "cumulative", Conversion("J")), _si(pair))]
     if "power" in declared:
-        return [(Rail(pair[0], kind, Conversion("W")), _si(pair, "power")) for pair in declared["power"]]
+        return [(Rail(pair[0], kind, Conversion("W")), _si(pair)) for pair in declared["power"]]
     pair = declared["current"][0]
-    amperes = _si(pair, "current")
+    if not 1e-6 <= shunt_ohm <= 1e6:
+        raise refused("shunt_ohm", shunt_ohm, "Give ohm, above 0")
+    amperes = _si(pair, shunt_ohm)
     if "voltage" in declared:
         if supply_v is not None:
             what = "voltage and supply_v are both stated"
             raise UsageError(what, field="supply_v", value=supply_v, remedy="State one of them")
-        volts = _si(declared["voltage"][0], "voltage")
+        volts = _si(declared["voltage"][0])
         return [(Rail(pair[0], kind, Conversion("W")), lambda part: watts(amperes(part), volts(part)))]
     return [(Rail(pair[0], kind, conversion("A", supply_v)), amperes)]
 
 
-def _si(pair: tuple[str, str], option: str) -> Callable[[Columns], Floats]:
-    """Return a function from rows of the table to the values of a declared column, in the SI unit of its quantity."""
-    name, unit = pair
-    factor = expect(unit, UNITS[option], option, name)[1]
-    return lambda part: factor * part.numbers(name)
+def _si(pair: tuple[str, str], over: float = 1.0) -> Callable[[Columns], Floats]:
+    """Return a function from rows of the table to the values of a declared column, in SI units ``over`` a number."""
+    name, found = pair[0], unit_of(pair[1])
+    assert found is not None  # as declared
+    return lambda part: found[1] / over * part.numbers(name)

@@ -28,6 +28,9 @@ def test_plain_columns_and_units_are_declared(tmp_path: Path) -> None:
     check(plain_csv.open_import(source, power="p:mW", **options), tmp_path / "a")
     check(plain_csv.open_import(source, current="i:uA", voltage="v:mV", **options), tmp_path / "b")
     check(plain_csv.open_import(source, current="i:uA", supply_v=SUPPLY_V, **options), tmp_path / "c")
+    check(
+        plain_csv.open_import(source, current="i:uV", shunt_ohm=0.5, supply_v=0.5 * SUPPLY_V, **options), tmp_path / "s"
+    )
     del options["time"], options["stamp"]
     check(plain_csv.open_import(source, power="p:mW", rate_hz=RATE_HZ, **options), tmp_path / "d")
 
@@ -58,7 +61,10 @@ def test_plain_rails_add_up(tmp_path: Path) -> None:
     [
         ({"power": "p"}, "power"), ({"power": "p:bananas"}, "power"), ({"power": "p:V"}, "power"),
         ({"time": "t", "power": "p:W"}, "time"), ({"time": None, "power": "p:W"}, "time"),
-        ({"current": "p:A"}, "supply_v"), ({"power": "p:W", "energy": "p:J"}, "power"), ({}, "power"),
+        ({"current": "p:A"}, "supply_v"), ({"current": "p:mV", "supply_v": 3.0}, "current"),
+        ({"current": "p:mA", "supply_v": 3.0, "shunt_ohm": 1.0}, "current"),
+        ({"current": "p:mV", "supply_v": 3.0, "shunt_ohm": 0.0}, "shunt_ohm"),
+ ({"power": "p:W", "energy": "p:J"}, "power"), ({}, "power"),
         ({"power": "p:W", "windows": None}, "windows"), ({"power": "p:W", "stamp": "somewhere"}, "stamp"),
         ({"power": "p:W", "kind": "maybe"}, "kind"),
     ],
