@@ -146,10 +146,14 @@ def checked(trace: ImportedTrace, rail: Rail) -> Iterator[Chunk]:
 
 @dataclass
 class Gaps:
-    """Counts the readings of a trace while they are written, and the gaps, in ticks of the meter's clock."""
+    """Counts the readings of a trace while they are written, and the gaps, in ticks of the meter's clock.
+
+    Of a counter it keeps the range of values, and the largest fall with the number and the tick of its reading.
+    """
 
     rail: Rail
     tick_hz: float
+    t0_tick: int = 0
     readings: int = 0
     not_numbers: int = 0
     overloads: int = 0
@@ -159,9 +163,14 @@ class Gaps:
     longest_at: int = 0
     last: int | None = None
     period: float = 0.0
+    held: float = np.nan
+    range: tuple[float, float] = (np.inf, -np.inf)
+    fall: tuple[float, int, int] = (0.0, 0, 0)
 
     def count(self, chunk: Chunk) -> None:
         """Count the readings of one chunk, and the gaps between them and after the previous chunk."""
+        if self.rail.kind == "cumulative":
+            self._follow(chunk)
         self.readings += len(chunk.value)
         self.not_numbers += int(np.count_nonzero(~np.isfinite(chunk.value)))
         if chunk.flags is not None:
@@ -181,6 +190,27 @@ class Gaps:
         if len(wide) and float(steps.max()) - self.period > self.longest:
             self.longest = float(steps.max()) - self.period
             self.longest_at = int(start[int(np.argmax(steps))] + round(self.period))
+
+    def _follow(self, chunk: Chunk) -> None:
+        at = np.flatnonzero(np.isfinite(chunk.value))
+        values = chunk.value[at]
+        falls = -np.diff(values, prepend=self.held)
+        if len(values):
+            self.range, self.held = (min(self.range[0], values.min()), max(self.range[1], values.max())), values[-1]
+        if len(values) and np.fmax.reduce(falls) > self.fall[0]:
+            k = int(np.nanargmax(falls))
+            number = self.readings + int(at[k]) + 1
+            on_grid = self.t0_tick + round(number * self.tick_hz / max(self.rail.rate_hz, 1e-300))
+            tick = on_grid if chunk.end_tick is None else int(chunk.end_tick[at[k]])
+            self.fall = float(falls[k]), number, tick
+
+    def check_counter(self, host_ns: Callable[[int], int]) -> None:
+        """Refuse a counter that falls by more than half its range, as the report does. Raises ``DataError``."""
+        fall, number, tick = self.fall
+        if fall > 0.5 * max(self.range[1] - self.range[0], 0.0):
+            what = f"the counter of rail {self.rail.name} falls by {fall:.6g} J at {moment(host_ns(tick))}"
+            remedy = "It wrapped or was reset: unwrap it, or import each part by itself"
+            raise DataError(f"{what}, in reading {number}", field="value", value=number, remedy=remedy)
 
     def notes(self, host_ns: Callable[[int], int]) -> Iterator[str]:
         """Yield a sentence for each defect; ``host_ns`` maps a tick to host time."""

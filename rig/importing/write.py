@@ -214,7 +214,7 @@ def _record_trace(run: ImportedRun, trace: ImportedTrace, recorder: Recorder, no
     recorder.open_trace(meter, rail, trace.t0_tick)
     place = run.placing(meter.clock.name)
     first, last = trace.t0_tick, trace.t0_tick
-    gaps = Gaps(rail, meter.clock.tick_hz)
+    gaps = Gaps(rail, meter.clock.tick_hz, trace.t0_tick)
     for chunk in checked(trace, rail):
         if chunk.start_tick is not None and chunk.end_tick is not None:
             first = first if gaps.readings else int(chunk.start_tick[0])
@@ -227,6 +227,7 @@ def _record_trace(run: ImportedRun, trace: ImportedTrace, recorder: Recorder, no
     if gaps.readings < 2:
         what = f"the trace of rail {rail.name} holds {gaps.readings} readings"
         raise DataError(what, field=rail.name, value=gaps.readings, remedy="A trace needs at least two readings")
+    gaps.check_counter(place)
     notes += gaps.notes(place)
     return place(first), place(last)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.importers import plain_csv
+from drivers.importers import csv_columns, plain_csv
 from rig.errors import DataError, RigError, UsageError
 from rig.importing.write import write
 from tests.support.import_traces import BUSY_W, IDLE, RATE_HZ, SUPPLY_V, check, plain, recorded, table, trace, windows
@@ -134,6 +134,22 @@ def test_a_counter_of_watt_hours_is_energy(unit: str, joules: float, tmp_path: P
     run = plain(tmp_path, *columns, header=f"t,e ({unit})", power=None, energy=f"e ({unit}):{unit}")
     _, result = recorded(run, tmp_path / "run")
     assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-2)
+
+
+@pytest.mark.parametrize("jitter_s", [0.0, 0.001])
+def test_a_counter_that_falls_back_is_refused_with_its_row_and_time(
+    jitter_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_columns, "ROWS", 70)
+    t = 0.01 * np.arange(240) + jitter_s * (np.arange(240) % 3 == 1)
+    joules = np.arange(240.0)
+    joules[3:6] -= (0.0, 3.0, np.nan)  # rounding may fall by a little, and a missing value hides nothing
+    write(plain(tmp_path, t, joules, power=None, energy="p:J"), tmp_path / "whole")
+    joules[140:] -= 140.0
+    run = plain(tmp_path, t, joules, power=None, energy="p:J")
+    with pytest.raises(DataError, match=r"counter of rail p falls by 139 J at 1\.4 s, in reading 141"):
+        write(run, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("stamp", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59+00:00", "2026-13-01T00:00:00Z", "7"])
