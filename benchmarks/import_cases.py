@@ -137,6 +137,8 @@ def _jls(rng: np.random.Generator | None = None) -> bytes:
             for k, name in enumerate(names, start=1):
                 unit = units.get(name, "") if rng is None or rng.random() < 0.9 else "mW"
                 out.signal_def(k, source_id=1, sample_rate=rate, name=name, units=unit, data_type=DataType.F32)
+                own = {"current": values / 3.0, "voltage": 0.0 * values + 3.0} if rng is None else {}
                 if len(values):
-                    out.fsr_f32(k, 0 if rng is None else int(rng.choice([0, 5])), values.astype(np.float32))
+                    start = 0 if rng is None else int(rng.choice([0, 5]))
+                    out.fsr_f32(k, start, own.get(name, values).astype(np.float32))
         return path.read_bytes()

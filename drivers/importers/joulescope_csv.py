@@ -8,7 +8,7 @@ from pathlib import Path
 from drivers.importers.csv_columns import Blocks, Table
 from drivers.importers.csv_layout import find
 from drivers.importers.files import bad_file
-from drivers.importers.single_trace import Readings, SingleTrace, single_trace
+from drivers.importers.single_trace import Readings, SingleTrace, check_power, single_trace, watts
 from rig.types import Conversion, Rail
 
 COLUMNS = ["#time", "current", "voltage", "power", "charge", "energy"]
@@ -18,16 +18,18 @@ COLUMNS = ["#time", "current", "voltage", "power", "charge", "energy"]
 def open_import(source: Path) -> SingleTrace:
     """Import the power of a statistics recording, ``#time,current,voltage,power,charge,energy`` in s, A, V, W, C and J.
 
-    Times count from the end of the first row. Each row holds means up to its time: between two rows, charge and
-    energy rise by the current and the power of the later one. Raises ``UsageError`` for an option
-    that must be stated, ``DataError`` for a file that is not such a table.
+    Windows are in the seconds of ``#time`` as the file states them: its first row need not be at 0. Each row holds
+    means up to its time: between two rows, charge and energy rise by the current and the power of the later one.
+    Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such a table, or
+    whose power is not its current times its voltage.
     """
     layout = find(source, lambda names: names if _bare(names) == _bare(COLUMNS) else None)
     names = layout.names
     if _bare(names) != _bare(COLUMNS):
         what = f"is not a statistics recording: its columns are {', '.join(names)[:200]}"
         raise bad_file(source, what, f"The header of such a recording begins with {','.join(COLUMNS)}")
-    table = Table(source, [names[0], "power"], layout)
+    table = Table(source, [names[0], "power", "current", "voltage"], layout)
+    check_power(source, ((p.numbers("power"), watts(p.numbers("current"), p.numbers("voltage"))) for p in table))
     blocks = Blocks(table, lambda part: part.stamps_ns(names[0], "s"), lambda part: part.numbers("power"))
     readings = Readings(Rail("joulescope", "mean", Conversion("W")), blocks.axis("end"), blocks)
     return SingleTrace("Joulescope statistics", [readings], notes=layout.notes(source))

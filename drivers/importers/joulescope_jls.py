@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from drivers.importers.files import bad_file, unstated
-from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
+from drivers.importers.single_trace import Readings, SingleTrace, check_power, conversion, single_trace, watts
 from drivers.importers.time_axis import BLOCK, TimeAxis
 from rig.errors import DataError, reason
 from rig.plugins import imported
@@ -40,8 +40,10 @@ def open_import(source: Path, *, supply_v: float | None = None, instrument: str 
     ``DataError`` for a file that is damaged or was not closed, ``MissingExtraError`` without pyjls.
     """
     file = _File(source)
-    unit, taken = _taken(_chosen(file.signals, instrument, source), source)
+    unit, taken, others = _taken(_chosen(file.signals, instrument, source), source)
     first = taken[0]
+    if others:
+        check_power(source, ((p, vi) for (_, p), (_, vi) in zip(file.blocks(taken), file.blocks(others), strict=False)))
     rail = Rail(RAIL, "mean", conversion(unit, supply_v), first.rate_hz)
     details = {"signals": [s.name for s in taken], "source": first.source}
     readings = Readings(rail, TimeAxis(0, first.rate_hz), file.blocks(taken))
@@ -148,8 +150,8 @@ def _chosen(signals: list[_Signal], instrument: str | None, source: Path) -> lis
     return [s for s in signals if s.source == fitting[0]]
 
 
-def _taken(signals: list[_Signal], source: Path) -> tuple[Literal["W", "A"], list[_Signal]]:
-    """Return the unit of the rail, W or A, and the one or two signals it is made from."""
+def _taken(signals: list[_Signal], source: Path) -> tuple[Literal["W", "A"], list[_Signal], list[_Signal]]:
+    """Return the unit of the rail, W or A, the one or two signals it is made from, and two that must agree with it."""
     by_name: dict[str, _Signal] = {}
     for s in signals:
         name = s.name.strip().lower()
@@ -157,16 +159,17 @@ def _taken(signals: list[_Signal], source: Path) -> tuple[Literal["W", "A"], lis
             raise _bad(source, f"states its {name} in {s.unit!r}")
         if by_name.setdefault(name, s) is not s and name in UNITS:
             raise _bad(source, f"holds two signals {s.name}")
+    current, voltage = by_name.get("current"), by_name.get("voltage")
+    both = [current, voltage] if current and voltage and current.rate_hz == voltage.rate_hz else []
     if "power" in by_name:
-        return "W", [by_name["power"]]
-    if "current" not in by_name:
+        return "W", [by_name["power"]], both
+    if current is None:
         raise _bad(source, f"holds neither power nor current: {', '.join(by_name)[:100]}")
-    current, voltage = by_name["current"], by_name.get("voltage")
     if voltage is None:
-        return "A", [current]
-    if voltage.rate_hz != current.rate_hz:
+        return "A", [current], []
+    if not both:
         raise _bad(source, f"samples current at {current.rate_hz} Hz and voltage at {voltage.rate_hz} Hz")
-    return "W", [current, voltage]
+    return "W", both, []
 
 
 def _bad(source: Path, what: str) -> DataError:

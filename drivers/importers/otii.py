@@ -11,14 +11,14 @@ import numpy as np
 from drivers.importers.csv_columns import Table, unit_of_time
 from drivers.importers.csv_layout import find
 from drivers.importers.files import bad_file
-from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
+from drivers.importers.single_trace import Readings, SingleTrace, check_power, conversion, single_trace, watts
 from drivers.importers.time_axis import axis_of
 from drivers.importers.windows import Windows, from_channel
 from drivers.units import named_unit, unit_of
 from rig.errors import DataError, UsageError
 from rig.types import Floats, Indices, Rail
 
-CHANNELS = {"current": "A", "power": "W", "voltage": "V"}
+CHANNELS = {"current": "A", "voltage": "V", "power": "W"}
 RAIL = "otii"
 
 
@@ -141,9 +141,13 @@ def _scale(path: Path, channel: str, header_: str, unit: str, single: bool) -> f
 
 
 def _watts_or_amperes(taken: dict[str, _Series]) -> tuple[_Series, Floats, str]:
-    if "power" in taken:
-        return taken["power"], taken["power"].values, "W"
-    current, voltage = taken["current"], taken.get("voltage")
+    current, voltage, power = (taken.get(kind) for kind in CHANNELS)
+    if power is not None:
+        if current is not None and voltage is not None:
+            mean_v = np.mean(voltage.values[np.isfinite(voltage.values)], dtype=np.float64)
+            check_power(power.path, [(power.values, current.values * mean_v)])
+        return power, power.values, "W"
+    assert current is not None
     if voltage is None:
         return current, current.values, "A"
     # voltage is sampled more slowly: it is interpolated linearly between its readings

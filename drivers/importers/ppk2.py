@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from drivers.importers.csv_columns import Blocks, Table, unit_of_time
+import numpy as np
+
+from drivers.importers.csv_columns import Blocks, Columns, Table, unit_of_time
 from drivers.importers.csv_layout import find
 from drivers.importers.files import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace
 from drivers.importers.windows import Windows, from_channel, is_high
 from drivers.units import expect, named_unit
 from rig.errors import UsageError
-from rig.types import Rail
+from rig.types import Floats, Rail
 
+MOST_A = 2.0
+"""No reading is larger: the sheet of the instrument states a range of 1 A."""
 CHANNELS = tuple(f"D{k}" for k in range(8))
 _REMEDY = (
     "A PPK2 export has the columns Timestamp(ms) and Current(uA). If you know the units, write them into the header. "
@@ -53,13 +57,22 @@ def open_import(
     _, factor = expect(named_unit(current)[1], ("A",), "current", f"the column {current}", _REMEDY)
     marked = _channel_columns(layout.names, window_channel)
     table = Table(source, [time, current, *marked], layout)
-    blocks = Blocks(table, lambda part: part.stamps_ns(time, unit), lambda part: factor * part.numbers(current))
+    blocks = Blocks(table, lambda part: part.stamps_ns(time, unit), lambda part: _amperes(part, current, factor))
     readings, windows = Readings(rail, blocks.axis("start"), blocks), Windows()
     if window_channel is not None:
         place = (int(window_channel[1]), 8) if marked[0] == "D0-D7" else (0, 1)  # its first digit is D0
         levels = ((p.stamps_ns(time, unit), is_high(p, marked[0], *place)) for p in table)
         windows = from_channel(levels, window_active, inferences)
     return SingleTrace("Nordic PPK2", [readings], windows, notes=layout.notes(source))
+
+
+def _amperes(part: Columns, current: str, factor: float) -> Floats:
+    """Return the readings. Raises ``DataError`` for one that the instrument cannot deliver."""
+    amperes = factor * part.numbers(current)
+    if len(over := np.flatnonzero(np.abs(amperes) > MOST_A)):
+        what = f"states {amperes[over[0]]:.3g} A in data row {part.before + over[0] + 1}; a PPK2 measures up to 1 A"
+        raise bad_file(part.path, what, f"Correct the unit in the header {current}", field="current")
+    return amperes
 
 
 def _columns(names: Sequence[str]) -> list[str] | None:

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from drivers.importers.files import unstated
+from drivers.importers.files import bad_file, unstated
 from drivers.importers.settings import Limit, Recorded
 from drivers.importers.time_axis import Block, TimeAxis, chunks
 from drivers.importers.windows import Windows, stated
@@ -155,6 +155,24 @@ def watts(current: Floats, voltage: Floats) -> Floats:
     """Return volts times amperes, reading by reading. One overload makes another."""
     with np.errstate(all="ignore"):
         return np.asarray(current * voltage)
+
+
+def check_power(path: Path, blocks: Iterable[tuple[Floats, Floats]]) -> None:
+    """Refuse power that is more than twice, or less than half, the product of current and voltage in the same file.
+
+    ``blocks`` hold both in W. One of the columns is then in another unit, or under another name. Raises ``DataError``.
+    """
+    sums, counts = np.zeros(2), np.ones(2)
+    for block in blocks:
+        for k, values in enumerate(block):
+            known = values[np.isfinite(values)]
+            sums[k] += np.abs(known).sum(dtype=np.float64)
+            counts[k] += len(known)
+    power_w, product_w = sums / counts
+    if max(power_w, product_w) > 2.0 * min(power_w, product_w) > 0.0:
+        what = f"holds {power_w:.3g} W of power in the mean, but its current times its voltage is {product_w:.3g} W"
+        remedy = "Correct the unit that is wrong, or declare columns and units with --format plain-csv"
+        raise bad_file(path, what, remedy, field="power", value=float(power_w))
 
 
 def conversion(unit: str, supply_v: float | None) -> Conversion:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,33 @@ def test_ppk2_asks_for_what_the_file_does_not_say(missing: str, tmp_path: Path) 
     del options[missing]
     with pytest.raises(UsageError, match=missing):
         ppk2.open_import(ppk(tmp_path), **options)
+
+
+@pytest.mark.parametrize("off", [1.0, 1e3, 1e-3])
+@pytest.mark.parametrize("wrong", ["current", "voltage", "power"])
+def test_power_that_is_not_current_times_voltage_is_refused(wrong: str, off: float, tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    si = {"current": watts / SUPPLY_V, "voltage": 0.0 * t + SUPPLY_V, "power": watts}
+    si[wrong] = si[wrong] * off
+    statistics, none = ",".join(joulescope_csv.COLUMNS), 0.0 * t
+    sources = {
+        joulescope_csv: table(tmp_path / "s.csv", statistics, t + 1.0 / RATE_HZ, *si.values(), none, none),
+        otii: table(tmp_path / "o.csv", "Time (s),Main current (A),Main voltage (V),Main power (W)", t, *si.values()),
+    }
+    if find_spec("pyjls"):
+        sources[joulescope_jls] = jls(tmp_path / "a.jls", {k: (joulescope_jls.UNITS[k], v) for k, v in si.items()})
+    for module, source in sources.items():
+        if off == 1.0:
+            check(module.open_import(source, windows=windows(tmp_path)), tmp_path / module.__name__)
+        else:
+            with pytest.raises(DataError, match="of power in the mean, but its current times its voltage is"):
+                module.open_import(source, windows=windows(tmp_path))
+
+
+def test_ppk2_reads_no_more_than_it_can_deliver(tmp_path: Path) -> None:
+    source = ppk(tmp_path, header="Timestamp(ms),Current(A),D0-D7")
+    with pytest.raises(DataError, match=r"states \d+ A in data row 1; a PPK2 measures up to 1 A"):
+        ppk2.open_import(source, supply_v=SUPPLY_V, window_channel="D1")
 
 
 def test_ppk2_header_states_other_units(tmp_path: Path) -> None:
