@@ -145,7 +145,7 @@ def from_channel(blocks: Iterable[tuple[Indices, Bools]], active: str, inference
         raise refused("window_active", active, "Give high or low")
     bounds: list[_Bound] = []
     first, last, count, before, longest = 0, 0, 0, False, 0.0
-    for stamps, high in blocks:
+    for stamps, high in (block for block in blocks if len(block[0])):
         level = high if active == "high" else ~high
         if not count:
             first, last, before, longest = int(stamps[0]), int(stamps[0]), bool(level[0]), _longest(stamps, level)

@@ -73,6 +73,14 @@ def test_a_window_of_a_channel_that_a_gap_may_hide_in_part_is_left_out(
         check(run, tmp_path / str(len(list(tmp_path.iterdir()))), 5 * windows_)
 
 
+def test_otii_channel_without_readings_holds_no_window(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    table(tmp_path / "o" / "Main current - Arc.csv", "Timestamp,Value", t, watts / SUPPLY_V)
+    table(tmp_path / "o" / "GPI1 - Arc.csv", "Timestamp,Value", t[:0], t[:0])
+    with pytest.raises(DataError, match="never high between two edges"):
+        otii.open_import(tmp_path / "o", supply_v=SUPPLY_V, window_channel="gpi1")
+
+
 def test_otii_channel_of_edges_alone_has_no_gaps(tmp_path: Path) -> None:
     t, watts, busy = trace()
     table(tmp_path / "o" / "Main current - Arc.csv", "Timestamp,Value", t + 0.5 / RATE_HZ, watts / SUPPLY_V)
