@@ -32,7 +32,8 @@ KINDS = {  # in the order of tables
     "cross-check": "Cross-checks from trimmed windows",
 }
 _ORDER = list(CATALOGUE)
-_THROUGHPUT = ("throughput_samples_hz", "throughput_inferences_hz")
+PER_SECOND = {"throughput_samples_hz": "samples/s", "throughput_inferences_hz": "inferences/s"}
+"""The units of throughputs where hertz are hard to read."""
 _TWINS = {
     "energy_per_inference_integrated_j": "energy_per_inference_j",
     "throughput_inferences_hz": "throughput_samples_hz",
@@ -119,7 +120,7 @@ def brief(group: Group, scheduled: bool) -> Group:
     """
     entries = list(group.entries)
     if group.kind == "service":
-        entries = [e for e in entries if scheduled or e[0].quantity in _THROUGHPUT or _is_latency(e[0])]
+        entries = [e for e in entries if scheduled or e[0].quantity in PER_SECOND or _is_latency(e[0])]
     if group.kind == "solver":
         official = any(key.target == "official" for key, _ in entries)
         entries = [e for e in entries if not official or e[0].target in ("", "official")]
@@ -157,6 +158,4 @@ def text_of(key: FigureKey, q: Quantity) -> str:
 
 def _readable(key: FigureKey, q: Quantity) -> Quantity:
     """Return the quantity; a throughput below one a second gets no prefix, since millihertz are hard to read."""
-    if key.quantity not in _THROUGHPUT or not 0.0 < q.value < 1.0:
-        return q
-    return replace(q, unit="samples/s" if key.quantity == _THROUGHPUT[0] else "inferences/s")
+    return replace(q, unit=PER_SECOND.get(key.quantity, q.unit)) if 0.0 < q.value < 1.0 else q

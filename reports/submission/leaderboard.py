@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from reports.names import short_text, title
+from reports.names import PER_SECOND, short_text, title
 from reports.page_templates import hash_of, templates
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Component, Quantity
@@ -141,12 +141,13 @@ def _table(of: str, entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _cell(key: FigureKey, claim: Claim | None) -> tuple[str, str]:
-    """Return a figure as text, and the number to sort by."""
+    """Return a figure as text, and the number to sort by; a throughput has one unit, whether below 1 Hz or above."""
     if claim is None:
         return "", ""
     limits = None if claim.low is None or claim.high is None else (claim.low, claim.high)
     parts = () if limits is None else (Component("", max(claim.value - limits[0], limits[1] - claim.value)),)
-    return short_text(key, Quantity(claim.value, claim.unit, parts, limits=limits)), repr(claim.value)
+    unit = PER_SECOND.get(key.quantity, claim.unit)
+    return short_text(key, Quantity(claim.value, unit, parts, limits=limits)), repr(claim.value)
 
 
 # ---- rows ---------------------------------------------------------------------------------
@@ -174,10 +175,9 @@ def _link(folder: Path, out: Path) -> str:
 def _status(opened: Opened, row: Configuration, audits: Mapping[str | None, _Audit]) -> str:
     """Return a row's status, like the rules' "Under Audit" and "Incomplete Measurement"; audits match by root hash."""
     audit = audits.get(opened.root)
-    if missing(opened.document.about):
-        return "incomplete"
-    if row.verdict == "INVALID":
-        return "invalid"
+    wrong = {"invalid": row.verdict == "INVALID", "incomplete": bool(missing(opened.document.about))}
+    if any(wrong.values()):
+        return ", ".join(word for word, applies in wrong.items() if applies)
     if audit is None:
         return "under audit"
     pages = "" if audit.quick or audit.remade == EQUAL else ", pages not compared"
@@ -186,7 +186,10 @@ def _status(opened: Opened, row: Configuration, audits: Mapping[str | None, _Aud
 
 
 def _tier(row: Configuration) -> str:
-    """Return the smallest of the benchmark's gaps that the mean gap is within; empty for tasks without tiers."""
+    """Return the smallest of the benchmark's gaps that the mean gap is within; empty for tasks without tiers.
+
+    The benchmark defines the gap of the solutions that were found (eq. 24), and gives it no interval.
+    """
     claims = (row.claims.get(str(FigureKey("gap_{target}_mean", target=target))) for target in TARGETS)
     gap = next((claim.value for claim in claims if claim is not None), None)
     return "" if gap is None else next((f"gap ≤ {tier:.0%}" for tier in TIERS if gap <= tier), f"gap > {TIERS[-1]:.0%}")

@@ -66,6 +66,12 @@ def test_a_figure_is_shown_with_its_interval_and_sorts_by_its_value(tmp_path: Pa
     assert main(["leaderboard", str(tmp_path / "a"), "--out", str(tmp_path / "one.html")]) == 0
 
 
+def test_a_column_has_one_unit(tmp_path: Path) -> None:
+    for name, rate_hz in (("slow", 0.92), ("quick", 8.25)):
+        made(tmp_path, name, claims={"throughput_samples_hz": claim(rate_hz, "Hz")})
+    assert [row.count(" samples/s</td>") for row in rows(board(tmp_path), "Measured on")] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("of_audit", "more", "status"),
     [
@@ -77,6 +83,7 @@ def test_a_figure_is_shown_with_its_interval_and_sorts_by_its_value(tmp_path: Pa
         ({"ok": True, "root": "0" * 64}, {}, "under audit"),
         ({"ok": True}, {"about": msgspec.structs.replace(ABOUT, contact=" ")}, "incomplete"),
         ({"ok": True}, {"verdict": "INVALID"}, "invalid"),
+        ({"ok": True}, {"verdict": "INVALID", "about": About()}, "invalid, incomplete"),
     ],
     ids=str,
 )
