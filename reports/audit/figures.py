@@ -105,9 +105,13 @@ def windows_of(stamped: Table) -> Floats:
     return np.stack([stamped.on, stamped.off], axis=1)
 
 
-def batches(of_phase: Table) -> tuple[Floats, Any, Floats]:
-    """Join spans that overlap: return windows, float64 of shape (k, 2), the first issue of each, and its inferences."""
-    begins = np.flatnonzero(np.concatenate([[True], of_phase.on[1:] >= np.maximum.accumulate(of_phase.off)[:-1]]))
+def batches(of_phase: Table, one_at_a_time: bool = False) -> tuple[Floats, Any, Floats]:
+    """Join spans that overlap: return windows, float64 of shape (k, 2), the first issue of each, and its inferences.
+
+    Of a device that holds one sample at a time, spans of different issues stay apart: only their stamps overlap.
+    """
+    apart = of_phase.on[1:] >= np.maximum.accumulate(of_phase.off)[:-1]
+    begins = np.flatnonzero(np.concatenate([[True], apart | one_at_a_time & (np.diff(of_phase.issue) != 0)]))
     window = np.stack([of_phase.on[begins], np.maximum.reduceat(of_phase.off, begins)], axis=1)
     return window, of_phase.issue[begins], np.add.reduceat(of_phase.inferences, begins)
 
@@ -124,8 +128,10 @@ def execution_times(run: Run) -> Figures:
     if not len(stamped):
         return {}
     found, mean_s, by_issue = Figures(), 0.0, defaultdict[int, float](float)
+    holds = [run.start["device"].get(most) or 1 for most in ("max_batch", "max_pending")]
+    alone = holds == [1, 1] and not run.start.get("imported")
     for phase in dict.fromkeys(stamped.phase):
-        window, number, inferences = batches(stamped[stamped.phase == phase])
+        window, number, inferences = batches(stamped[stamped.phase == phase], alone)
         length = np.diff(window, axis=1)[:, 0]
         each = length / inferences
         mean = float(length.sum() / inferences.sum())

@@ -80,6 +80,11 @@ class DeviceRecord(Record, frozen=True):
     algorithm: Algorithm = Algorithm()
     """What the device runs. Older recordings have these fields in details."""
 
+    @property
+    def holds_one(self) -> bool:
+        """Return whether the device holds one sample at a time, so that spans of different samples do not overlap."""
+        return self.max_batch == 1 and (self.max_pending or 1) == 1
+
 
 class MeterRecord(Record, frozen=True):
     """One instrument."""

@@ -50,7 +50,8 @@ def busy_times(activity: Activity, stamps: Mapping[str, StampsU]) -> dict[str, B
         return {}
     busy = {name: BusyTime(p.busy_s, {name: stamps[name]}, p.n) for name, p in activity.phases.items()}
     seconds, n = sum(b.seconds for b in busy.values()), max(b.n for b in busy.values())
-    union = merged(activity.busy_windows_s())
+    windows_s = activity.busy_windows_s()
+    union = merged(windows_s) if len(activity.phases) > 1 else windows_s
     together_s = float(np.sum(union[:, 1] - union[:, 0]))
     overlap = together_s < seconds * (1.0 - 1e-9)
     return busy | {"": BusyTime(together_s if overlap else seconds, dict(stamps), n)}

@@ -209,7 +209,7 @@ def activity_of(run: Run, device: Timebase) -> Activity:
         use = (phase == name) & ~warm
         if np.any(use):
             spans = Phase(windows[use], (each * times)[use], times[use], issue[use].astype(np.int64))
-            phases[name] = _joined(spans)
+            phases[name] = _joined(spans, run.start.device.holds_one and run.start.imported is None)
             joined = joined or len(phases[name].windows_s) < len(spans.windows_s)
     marked = run.marks()
     phases.pop(MARK_PHASE, None)
@@ -227,12 +227,17 @@ def activity_of(run: Run, device: Timebase) -> Activity:
     )
 
 
-def _joined(phase: Phase) -> Phase:
-    """Join spans that overlap, as those of one batch do, into windows that hold all their inferences."""
+def _joined(phase: Phase, one_at_a_time: bool) -> Phase:
+    """Join spans that overlap, as those of one batch do, into windows that hold all their inferences.
+
+    If the device holds one sample at a time, only spans of one issue are joined: stamps that jitter more than the gap
+    between two samples overlap too, and joining those would count the overlap once and make the mean span too short.
+    """
     order = np.argsort(phase.windows_s[:, 0], kind="stable")
     on, off = phase.windows_s[order].T
     reach = np.maximum.accumulate(off)
-    first = np.concatenate([[True], on[1:] >= reach[:-1] - OVERLAP_S])
+    other_issue = one_at_a_time & (np.diff(phase.issue[order]) != 0)
+    first = np.concatenate([[True], (on[1:] >= reach[:-1] - OVERLAP_S) | other_issue])
     if np.all(first):
         return phase
     at = np.flatnonzero(first)

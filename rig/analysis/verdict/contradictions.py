@@ -75,7 +75,7 @@ def _misplaced(run: Run, device: Timebase) -> Iterator[Finding]:
     short = ticks[:, 1] - ticks[:, 0] <= 1
     if np.mean(short) > ONE_TICK:
         yield Finding("spans of one tick or less", f"{short.sum()} of {len(short)}", "at most half of them", False)
-    if (run.start.device.max_pending or 1) == 1 and run.start.device.max_batch == 1:
+    if run.start.device.holds_one:
         yield from _overlapping(array_of(table["issue"]), on_s, off_s, 2.0 * device.step_s)
 
 

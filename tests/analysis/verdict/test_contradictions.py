@@ -18,10 +18,12 @@ import pytest
 
 from benchmarks.faults.forge import hash_again
 from fixtures.worlds.lab_recording import plain_lab, write
+from reports.audit.audit import audit
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.verdict.contradictions import contradictions_of
+from rig.commands.shell.main import main
 from rig.recording.events import ChunkArrived, HostGap
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
@@ -82,6 +84,16 @@ def test_spans_outside_their_host_stamps_count_as_far_as_the_clocks_are_known(tm
 @pytest.mark.parametrize("rule", SPANS)
 def test_spans_that_cannot_be_are_named(tmp_path: Path, rule: str) -> None:
     assert rule in [check.rule for check in failed(tmp_path / "run", SPANS[rule])]
+
+
+def test_an_overlap_of_samples_on_a_device_that_holds_one_counts_in_both(tmp_path: Path) -> None:
+    """Only the stamps overlap; the time of one sample does not become shorter by the error of the other's stamp."""
+    failed(tmp_path / "run", SPANS["spans that overlap on a device that holds one sample"])
+    main(["report", str(tmp_path / "run"), "--json"])
+    claims = {c.key: c for c in audit(tmp_path / "run").compared}
+    assert claims["execution_time_s"].claimed == pytest.approx((7 + 10 + 6) * 1e-3 / 3)
+    assert claims["execution_time_s"].ok
+    assert "busy_time_per_inference_s" not in map(str, evaluate(open_run(tmp_path / "run")).quantities)
 
 
 @pytest.mark.parametrize("doubled", [False, True])
