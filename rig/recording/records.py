@@ -128,6 +128,11 @@ class ScenarioRecord(Record, frozen=True):
         return self._real("latency_bound_s")
 
     @property
+    def duration_s(self) -> float | None:
+        """Return for how long samples should at least arrive, in seconds."""
+        return self._real("duration_s")
+
+    @property
     def timeout_s(self) -> float | None:
         """Return the budget of each solve, in seconds."""
         return self._real("timeout_s")

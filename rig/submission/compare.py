@@ -14,6 +14,7 @@ from rig.analysis.result.proportion import paired_difference, proportion
 from rig.analysis.result.quantity import Component, Quantity, linear
 from rig.analysis.result.result import Result
 from rig.analysis.scores.accuracy import right_of
+from rig.analysis.sessions.rate_probes import DRAWN, PEAK, SEED
 from rig.analysis.sessions.speed import Executions, executions_of, paired
 from rig.analysis.sessions.summary import together
 from rig.errors import UsageError
@@ -48,7 +49,7 @@ NEITHER = (
 OF_EXECUTIONS = ("execution_time_s", "energy_per_inference_j", "dynamic_energy_per_inference_j")
 """Figures that state the mean of the executions that ran, whose times scatter from run to run."""
 _CALIBRATION = ("gain:", "offset:")
-"""Origins that belong to an instrument; all others belong to one run, such as its stamps and its clocks."""
+"""Origins that belong to an instrument; most others belong to one run, such as its stamps and its clocks."""
 _ACCURACY = FigureKey("accuracy")
 
 Right = Mapping[tuple[str, str], bool]
@@ -252,7 +253,9 @@ def compared(first: Subject, second: Subject) -> Comparison:
     judged = first.submitted and second.submitted
     shared = frozenset(k for k, said in first.instruments.items() if said == second.instruments.get(k))
     alike = [key for key in a if key in b and a[key].unit == b[key].unit]
-    found = (_paired(_difference(key, first, second, shared, judged), first, second) for key in alike)
+    one, other = (subject.result.start.scenario.options.get(SEED) for subject in (first, second))
+    of_draw = {key for key in alike if key == PEAK and one != other and not (a[key].components and b[key].components)}
+    found = (_paired(_difference(key, first, second, shared, judged, key in of_draw), first, second) for key in alike)
     alone = tuple(key for key in dict.fromkeys((*a, *b)) if (key in a) != (key in b))
     unlike = list(_unlike(first.result, second.result))
     if first.digests & second.digests:
@@ -270,11 +273,14 @@ def _paired(d: Difference, first: Subject, second: Subject) -> Difference:
     return replace(d, low=low, high=high, paired=(lost, won))
 
 
-def _difference(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str], judged: bool) -> Difference:
+def _difference(
+    key: FigureKey, first: Subject, second: Subject, shared: frozenset[str], judged: bool, of_draw: bool
+) -> Difference:
+    """Return the difference of a figure; ``of_draw`` if its intervals are for two different draws of arrivals."""
     a, b = first.result.quantities[key], second.result.quantities[key]
     value = b.value - a.value
     kept = _kept(key, a.value, b.value) if judged else None
-    if not (a.stated and b.stated):
+    if of_draw or not (a.stated and b.stated):
         return Difference(key, a, b, value, None, None, False, kept)
     if a.limits is not None or b.limits is not None:
         # Newcombe's hybrid interval (Statistics in Medicine 17, 873, 1998, method 10)
@@ -308,10 +314,13 @@ def of_instrument(origin: str | None) -> bool:
 
 
 def _owned(q: Quantity, owner: str, shared: frozenset[str]) -> Quantity:
-    """Return the quantity with its owner in the name of every origin, so that only a shared calibration cancels."""
+    """Return the quantity with its owner in the name of every origin.
+
+    So only the errors of a shared calibration and of one draw of arrivals cancel.
+    """
 
     def part(c: Component) -> Component:
-        keep = c.shared is None or _instrument(c.shared) in shared
+        keep = c.shared is None or c.shared.startswith(DRAWN) or _instrument(c.shared) in shared
         return c if keep else replace(c, shared=f"{owner}:{c.shared}")
 
     return replace(q, components=tuple(map(part, q.components)))

@@ -20,6 +20,7 @@ from reports.names import text_of
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.proportion import paired_difference, proportion
 from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.sessions.rate_probes import PEAK, SEED
 from rig.commands.shell.main import main
 from rig.errors import UsageError
 from rig.recording.records import MeterRecord
@@ -78,6 +79,13 @@ def test_a_gain_that_both_share_cancels() -> None:
 
 def test_nothing_cancels_where_no_instrument_is_named() -> None:
     assert not difference(power(3e-3), power(3.01e-3)).cancelled
+
+
+def test_peak_rates_of_two_draws_of_arrivals_are_not_judged_by_the_steps_of_their_searches() -> None:
+    a, b = (subject({PEAK: Quantity(hz, "Hz", (), 0.2)}) for hz in (16.0, 13.0))
+    assert compared(a, b).differences[0].said == "worse"
+    b.result.start.scenario.options[SEED] = 2
+    assert compared(a, b).differences[0].said == "no interval stated"
 
 
 def meter(**more: Any) -> MeterRecord:

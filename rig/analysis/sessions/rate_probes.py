@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import RateProbe
+from rig.analysis.service.early_stopping import allowed
 from rig.analysis.sessions.part import Part
 
 RATE = "arrival_hz"
 """The option of a scenario that a search for the highest rate varies."""
+SEED = "arrival_seed"
+"""The option that names a draw of arrivals."""
+PEAK = FigureKey("peak_rate_hz")
+DRAWN = "arrivals:"
+"""The origin of an error that two searches share if their arrivals are of one draw; the seed follows."""
+DRAWS, HALVINGS, FACTOR = 64, 10, 4.0
+"""Arrivals are drawn this often anew. Their rate is sought by halving, up to this factor from the recorded one."""
 _NOT_OF_RATE = "device and meters"
 
 
@@ -22,8 +33,11 @@ def failed_rules(result: Result) -> list[str]:
 
 def rate_probes(parts: Sequence[Part]) -> tuple[RateProbe, ...]:
     """Return the probes of a search for the highest rate, in order; none for a session without such a search."""
-    probes = [part for part in parts if part.purpose == "probe" and RATE in part.run.start.scenario.options]
-    return tuple(_probe(part.result) for part in probes)
+    return tuple(map(_probe, _results(parts)))
+
+
+def _results(parts: Sequence[Part]) -> list[Result]:
+    return [part.result for part in parts if part.purpose == "probe" and RATE in part.run.start.scenario.options]
 
 
 def _probe(result: Result) -> RateProbe:
@@ -33,11 +47,48 @@ def _probe(result: Result) -> RateProbe:
     return RateProbe(float(result.start.scenario.options[RATE]), not failed_rules(result), latency)
 
 
-def peak_rate(probes: Sequence[RateProbe]) -> Figures:
-    """Return the highest rate that held; its bias bound reaches to the lowest rate above it that failed."""
-    held = max((p.rate_hz for p in probes if p.held), default=None)
-    if held is None:
+def peak_rate(parts: Sequence[Part]) -> Figures:
+    """Return the highest rate that held.
+
+    Its bias bound reaches to the lowest rate above it that failed. Its uncertainty is that of another draw of arrivals,
+    if the device holds one sample at a time; for other devices nothing shows what another draw would give.
+    """
+    tried = [(_probe(result), result) for result in _results(parts)]
+    held, of = max((pair for pair in tried if pair[0].held), key=lambda pair: pair[0].rate_hz, default=(None, None))
+    if held is None or of is None:
         return Figures()
-    above = min((p.rate_hz for p in probes if not p.held and p.rate_hz > held), default=held)
+    peak_hz = held.rate_hz
+    above_hz = min((p.rate_hz for p, _ in tried if not p.held and p.rate_hz > peak_hz), default=peak_hz)
     method = "highest rate of the search that kept every rule, for this draw of arrivals; the next higher one broke one"
-    return Figures({FigureKey("peak_rate_hz"): Quantity(held, "Hz", (), above - held, len(probes), method)})
+    return Figures({PEAK: Quantity(peak_hz, "Hz", _of_draw(of, peak_hz), above_hz - peak_hz, len(tried), method)})
+
+
+def _of_draw(probe: Result, rate_hz: float) -> tuple[Component, ...]:
+    """Return the scatter of the highest rate over draws of arrivals, from a queue with the probe's times of service.
+
+    One sample at a time is served in order, so a sample begins when it is due and the one before it is answered.
+    """
+    rules, scenario, due_s = probe.start.rules, probe.start.scenario, probe.series.requested_s
+    bound_s, seed = scenario.latency_bound_s, scenario.options.get(SEED)
+    if rules is None or rules.percentile is None or bound_s is None or seed is None or not probe.start.device.holds_one:
+        return ()
+    p, least, lasts_s = rules.percentile, rules.min_queries or 1, scenario.duration_s or rules.min_duration_s or 0.0
+    done_s = due_s + probe.series.latency_s
+    service_s = done_s - np.maximum(due_s, np.concatenate([[-math.inf], done_s[:-1]]))
+
+    rng, rates = np.random.default_rng(0), []
+    for _ in range(DRAWS):
+        many = math.ceil(FACTOR * len(due_s)) + least
+        at, each_s = np.cumsum(rng.exponential(size=many)), rng.choice(service_s, many)
+        before_s = np.cumsum(each_s) - each_s
+        low_hz, high_hz = rate_hz / FACTOR, rate_hz * FACTOR
+        for _ in range(HALVINGS):
+            middle_hz = math.sqrt(low_hz * high_hz)
+            n = min(max(least, int(np.searchsorted(at, lasts_s * middle_hz)) + 1), many)
+            early_s = at[:n] / middle_hz - before_s[:n]
+            late = np.count_nonzero(np.maximum.accumulate(early_s) - early_s + each_s[:n] > bound_s)
+            over = allowed(n, p) if rules.early_stopping else n - math.ceil(n * p)
+            low_hz, high_hz = (middle_hz, high_hz) if late <= over else (low_hz, middle_hz)
+        rates.append(math.sqrt(low_hz * high_hz))
+    u_hz = float(np.std(rates, ddof=1))
+    return (Component("another draw of arrivals", u_hz, DRAWS - 1, f"{DRAWN}{seed}"),)

@@ -54,7 +54,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         return _searched(name, parts, probes)
     by = by_purpose([p for p in parts if configuration_of(p) == configuration_of(lead)])
     tried = rate_probes(parts)
-    figures = _figures(by) | peak_rate(tried)
+    figures = _figures(by) | peak_rate(parts)
     refusals = tuple(dict.fromkeys(r for part in parts for r in part.result.refusals))
     ruling, rules, checks = lead.result.ruling, lead.run.start.rules, tuple[Finding, ...]()
     if ruling is not None and rules is not None:
