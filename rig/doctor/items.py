@@ -79,7 +79,7 @@ def examine_meter(meter_item: Item, given: Mapping[str, Any], seconds: float, he
         yield f"reading it for {seconds:g} s"
         taken = take(meter, info, given["clock"], seconds)
         trip_s = (taken.trigger.after_ns - taken.trigger.before_ns) * 1e-9
-        yield ok(item, "trigger", f"{si(trip_s, 's')} from asking to answer", trip_s=trip_s)
+        yield ok(item, "trigger", f"{si(trip_s, 's')} from request to answer", trip_s=trip_s)
         yield from reading_findings(item, info, taken, meter_item.rails)
         if isinstance(meter, Clocked) and info.clock.name != "host":
             yield f"reading its clock for {seconds:g} s"

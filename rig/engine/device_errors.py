@@ -40,4 +40,4 @@ def failed_on(sample_id: str, error: BaseException) -> RigError:
 def bad_step(field: str, value: object, why: str) -> SetupError:
     """Return the error for a step that the device cannot play."""
     what = f"the scenario yielded a step with {field} {value!r}: {why}"
-    return SetupError(what, field=field, value=repr(value), remedy="Correct the scenario; due times do not decrease")
+    return SetupError(what, field=field, value=repr(value), remedy="Correct the scenario; due times may not decrease")
