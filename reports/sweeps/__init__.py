@@ -1,1 +1,1 @@
-"""Grids of runs and networks in both tracks: their tables, pages and pictures."""
+"""The tables, pages and pictures of sweeps, and of networks in both tracks."""

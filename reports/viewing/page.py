@@ -28,7 +28,7 @@ def as_json(model: dict[str, Any]) -> Markup:
 
 
 def policy(*, scripts: bool, server: bool = False) -> str:
-    """Return the Content-Security-Policy of a page: no requests, and no script but this one, by its hash."""
+    """Return the Content-Security-Policy of a page: only this script, by its hash, and requests only to its server."""
     own = f"; script-src 'sha256-{hash_of(script())}'" if scripts else ""
     return "default-src 'none'; style-src 'unsafe-inline'" + own + ("; connect-src 'self'" if server else "")
 

@@ -1,4 +1,4 @@
-"""One cell, from open to done: a process claims it, records it in a working place, and moves it complete to its place.
+"""One cell, from open to done: a process claims it, records it in a working place, and moves the whole to its place.
 
 If a process dies before the move, the cell stays open, with its partial recording in the working place, where the next
 process finds it. Two processes never record the same cell, or use the same exclusive device, at the same time.
@@ -36,7 +36,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of a task. ``halted``: nothing can be written, so the sweep ends.
+    """The result of a task. ``halted``: the sweep ends, for example as nothing can be written or the device is in use.
 
     ``again``: the recording was altered and is set aside, so the cell is open again.
     """

@@ -109,7 +109,7 @@ def _unfit(worker: str, what: str, remedy: str) -> SetupError:
 
 
 def _recall(out: dict[Future[Outcome], Task], level: int) -> None:
-    """Cancel the tasks that no worker has claimed; a task that is just being claimed is still finished."""
+    """Cancel the tasks that no worker has claimed, from level 2 all; one that is being claimed is still finished."""
     for future, task in out.items():
         if level > 1 or not (Path(task.folder) / PENDING / task.cell.key).exists():
             future.cancel()
@@ -123,5 +123,5 @@ def _given_up(task: Task, error: BaseException) -> Outcome:
         dead = DeviceError(what, field="cell", value=key, remedy="Correct the driver")
         return give_up(Path(task.folder), task.cell, dead)
     what = f"a worker failed with cell {key}: {type(error).__name__}: {error}"
-    remedy = "See the worker's log; finished cells are kept. Where the scheduler is gone, start it and try again"
+    remedy = "See the worker's log; finished cells are kept. If the scheduler is gone, start it and try again"
     raise SetupError(what, field="scheduler", value=key, remedy=remedy)

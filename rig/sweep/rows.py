@@ -1,9 +1,8 @@
 """The row of a cell: its figures, computed from its recording alone and kept in the user's cache.
 
-A row is kept under the digest of the sealed recording and of its estimators. It is never kept in the sweep, which
-others may have written. The last bits of a figure depend on the number of threads of linear algebra.
-So processes with one thread compute the rows (``one_thread``), and the same recordings give the same
-bytes.
+A row is kept under a digest of the recording's seal and of the estimators. It is never kept in the sweep, which others
+may have written. The last bits of a figure depend on the number of threads of linear algebra. So processes with one
+thread compute the rows (``one_thread``), and the same recordings give the same bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from rig.sweep.grid import Cell, digest
 from rig.sweep.store import keep, place_of, seal_of, torn
 
 ESTIMATORS = ("analysis", "bench", "recording")
-"""``rig.analysis`` and the packages that it may import; see the layers in pyproject.toml."""
+"""The packages whose files count as estimators, beside the modules at the root of ``rig``."""
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 VOLATILE = ("run_id", "created_utc", "argv", "environment", "seq", "prev")
 """Fields in which two recordings of one simulated cell differ."""

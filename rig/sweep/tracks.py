@@ -1,6 +1,6 @@
 """Run each network through two tracks, on every device, with one workload; one sweep has a grid per device.
 
-For the same samples, the algorithm track is the network's operations, and the system track the device's cost.
+For the same samples, the algorithm track has the network's accuracy and operations, the system track the device's cost.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Tracks:
-    """The result: networks on devices, why some devices accepted none, and the line of each device."""
+    """The result: networks on devices, why some devices accepted none, and each device's energy line."""
 
     tracks: tuple[Track, ...]
     refused: Mapping[str, str]
@@ -116,7 +116,7 @@ def front(tracks: Sequence[Track]) -> list[Track]:
 
 
 def grids_of(folder: Path, asked: Asked, extend: bool, wait: bool, say: Say) -> tuple[Sequence[Frozen], dict[str, str]]:
-    """Return the grids of all devices, which are added to the sweep in ``folder``, and why devices accept no network.
+    """Add the grids of all devices to the sweep in ``folder``. Return all its grids, and why devices accept no network.
 
     Raises ``UsageError`` for names, options and devices that cannot be used, and for a new grid beside others unless
     ``extend`` is set. If no device takes the networks, raises the first device's error.
@@ -146,7 +146,7 @@ def grids_of(folder: Path, asked: Asked, extend: bool, wait: bool, say: Say) -> 
 
 
 def tracks_of(folder: Path, grids: Iterable[Frozen], refusals: Mapping[str, str]) -> Tracks:
-    """Return the results of a sweep's cells, from rows that were verified and kept, and the line of each device."""
+    """Return the results of a sweep's cells, from rows that were verified and kept, and each device's energy line."""
     tracks, grids = [], tuple(grids)
     unmetered = {
         c.key for entry in grids for c in cells_of([entry.grid]) if not any(entry.grid.devices[c.device].meters)
@@ -198,7 +198,7 @@ def _meters(asked: Asked, device: str) -> tuple[str, ...]:
 
 
 def _is_for(text: str, device: str, asked: Asked, spec: GridSpec) -> bool:
-    """Return whether an option is for a device: named, or taken by it, the scenario, the workload or no device."""
+    """Return whether an option names a device, or is taken by the device, the scenario, the workload or no device."""
     key = text.partition("=")[0]
     if named := next((name for name in asked.devices if key.startswith(f"{name}.")), None):
         return named == device

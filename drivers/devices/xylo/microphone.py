@@ -32,11 +32,11 @@ from rig.errors import DeviceError, DeviceTimeoutError, UsageError, refused
 from rig.types import Sample, Span
 
 SLACK_S = 0.15
-"""A command may take this much longer than its sound. Its start-up time is lost at the end of a sample."""
+"""A command may take this much longer than its sound. If it starts late, the sample's end is not heard."""
 PENDING = 2
 """The next sample may be issued while the last time steps of the previous one are still processed."""
 LOST = 0.02
-"""This share of time steps may be missing or doubled, because clocks differ; one more may be at either end."""
+"""This share of time steps may be missing or doubled, because clocks differ, and one more at the ends."""
 STARTED_S = 0.2
 
 
@@ -149,7 +149,7 @@ class MicrophoneBackend:
 
     @classmethod
     def open(cls, kit: Kit, network: Network, options: ChipOptions) -> MicrophoneBackend:
-        """Load the network, start to listen, start the power monitor. Raises ``SetupError``, ``DataError``."""
+        """Load the network, and start to listen and to monitor power. Raises ``SetupError``, ``DataError``."""
         configuration, rate_hz = configuration_of(kit, network), default_rate_hz(kit)
         step_s, clock_hz = float(network.specification["dt"]), options.core_clock_hz
         clock = round(clock_hz) if kit.chip is AUDIO_2 else clock_hz * 1e-6  # one takes hertz, the other megahertz
@@ -233,7 +233,7 @@ class MicrophoneBackend:
             self._error = error
 
     def _take(self, readout: Any, found_ns: int) -> None:
-        """Estimate when a readout of Audio 3 was sent from its time step, as the stopwatch does from a stamp.
+        """Estimate from the time step of an Audio 3 readout when it was sent, as the stopwatch does from a stamp.
 
         The buffer also holds other events, which Rockpool ignores.
         """

@@ -54,8 +54,8 @@ class Solve:
 
     ``at_s`` and ``cost_at``, shape (k,), are the times and costs of its claims; times begin when the graph is loaded.
     ``cost`` is computed here from the solution in the answer. It is NaN if it cannot be computed. ``budget_s`` is
-    the scenario's budget, or NaN without one. ``over_s`` is the time by which the stamped span exceeded the
-    budget. For a loop, it is the worst solve's, if the answer states it, since the span shows only the mean.
+    the scenario's budget, or NaN without one. ``over_s`` is the time by which the stamped span exceeded the budget. The
+    span of a loop shows only the mean, so ``over_s`` is then of the longest solve, if the answer states it.
     ``processor_s`` is the processor time of the solver in ``seconds`` by its own answer, NaN if it states none.
     """
 
@@ -95,6 +95,6 @@ class Series:
     trials: Mapping[FigureKey, tuple[Quantity, ...]] = field(default_factory=dict)
     """The figures that the rules compare between trials, one for each trial."""
     probes: tuple[RateProbe, ...] = ()
-    """The rates that a search for the highest tried, in order."""
+    """The rates that the search for the highest rate tried, in order."""
     executions: Mapping[str, Floats] = field(default_factory=dict)
     """For each phase, shape (k, 2): issue and seconds per inference of each window."""

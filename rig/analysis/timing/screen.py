@@ -1,8 +1,8 @@
 """Find what a meter, its driver or its host did to values and stamps, by one profile of a trace and a table of rules.
 
-Only what was lost is mended. A reading that was not measured counts as missing. The steady pace of the meter replaces
-stamps of arrival or of polls; it can be found because no reading arrives before it was taken. Everything else is a bias
-or a failed check, which refuses power.
+A reading that was not measured counts as missing. The steady pace of the meter replaces stamps of arrival or of polls;
+it can be found because no reading arrives before it was taken. Readings with noise cut off are moved, with a bias.
+Everything else is a failed check, which refuses power.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rig.types import Bools, Floats
 MOST = AT_ONCE
 """At most this many readings of a trace are looked at."""
 LOST, SLOWER = 0.2, 1.05
-"""Power is refused above this share of repeated readings. Readings repeat from this many polls per conversion on."""
+"""Above this share of repeated readings power is refused. From this many polls per conversion, one of them is kept."""
 STEADY = 0.2
 """A reading with a new value may be off a steady pace by one poll plus this part of a poll."""
 UNSURE = 0.25
@@ -146,7 +146,7 @@ def _without(look: Look, wrong: Callable[[Floats], Bools], most: float = 1.0) ->
 
 
 def _chosen(look: Look) -> Found | None:
-    """Find values that recur within a few readings, but not at once and never later, as behind a running median."""
+    """Find values that recur within a few readings, but not at once and hardly ever later, as a running median does."""
     p = look.profile
     back = np.where(p.copies, 0, p.lag)
     share = len(np.unique(p.code[(back > 1) & (back <= SEVERAL)])) / max(len(back), 1)
@@ -167,7 +167,7 @@ def _cut_off(look: Look) -> Found | None:
 
 
 def _on_arrival(look: Look) -> Found | None:
-    """Put readings that were stamped on arrival on the grid of their meter, which the earliest of them show.
+    """Move readings that were stamped on arrival to the grid of their meter, which the earliest of them show.
 
     Means of successive intervals never overlap, so stamps that overlap are not the times of the readings.
     """

@@ -129,7 +129,7 @@ def _strays(found: AlignedRail) -> bool:
 def _doubtful(found: AlignedRail) -> bool:
     """Return whether spans of a rail may be at other places of its trace than stated.
 
-    This is so if only some spans show no rise, if most show none, or if a check contradicts its readings.
+    This is so if some spans, not most, are elsewhere, if most show no rise, or if a check contradicts its readings.
     """
     s = found.seen
     if s is None or found.readings.counter:
