@@ -28,7 +28,7 @@ from rig.session.asked import cache_dir
 from rig.sweep.grid import Cell, digest
 from rig.sweep.store import keep, place_of, seal_of, torn
 
-ESTIMATORS = ("analysis", "bench", "recording")
+ESTIMATORS = ("analysis", "bench", "network", "recording")
 """The packages whose files count as estimators, beside the modules at the root of ``rig``."""
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 VOLATILE = ("run_id", "created_utc", "argv", "environment", "seq", "prev")
