@@ -40,6 +40,8 @@ ALIKE = (0.0, 0.5, 0.8, 0.9, 0.95)
 """The correlations that are considered for errors of neighbouring counter values."""
 SEGMENT = 1 << 15
 """Slow noise is computed from weights at about this many moments at most."""
+ROUNDED = 1e-18
+"""The square of a sum of numbers is known to this part of the square of the sum of their sizes."""
 HORIZON_S = 1000.0
 """Changes slower than this are part of the calibration limits."""
 BLOCK = 1 << 16
@@ -325,7 +327,8 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, floa
     gain = np.abs(np.fft.rfft(grid, n)) ** 2
     step_hz = 1.0 / (2 * n * noise.period_s * stride)
     by_flicker = max(float(gain @ _by_number(n)), 0.0)
-    level = float(weight.sum()) ** 2
+    level, size = float(weight.sum()) ** 2, float(np.abs(weight).sum()) ** 2
+    level *= level > ROUNDED * size  # the weights of a difference add up to zero but for rounding
     slower = level * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
     wander = max(float(gain @ _by_lag(n, stride * noise.period_s / noise.wander_s)), 0.0)
     return noise.flicker_w2 * by_flicker, noise.flicker_w2 * slower, noise.wander_w2 * wander
