@@ -135,7 +135,8 @@ def verdict(table: list[dict[str, Any]], second: list[dict[str, Any]] | None = N
     refused = sum(FIGURES[0] not in r["figures"] for r in every) / len(every)
     never = sum(FIGURES[0] not in r["figures"] for r in plain if r["marks"])
     held = {name: _share([f["figures"][name] for f in every if name in f["figures"]], 1.0) for name in FIGURES}
-    silent = sum(_share([f for n, f in r["figures"].items() if n in FIGURES], 2.0) < 1.0 for r in every) / len(every)
+    told = [r for r in every if not r.get("failed")]
+    silent = sum(_share([f for n, f in r["figures"].items() if n in FIGURES], 2.0) < 1.0 for r in told) / len(every)
     goals = {
         "coverage": min(held.values()) >= (0.935 if len(every) >= 1000 else 0.92),
         "coverage_noisy": all((f["coverage_noisy"] or 0.0) <= 0.99 for f in figures.values()),
