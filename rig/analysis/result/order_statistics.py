@@ -14,9 +14,9 @@ from rig.analysis.result.quantity import Component, Quantity
 from rig.types import Floats
 
 SURELY = 5.0
-"""Values are compared up to this many times the number of values that are alike."""
+"""The autocovariance is summed up to this many times the number of values that are alike."""
 AT_ONCE = 1 << 14
-"""Of more values, means of successive ones are compared."""
+"""Of more values, means of successive ones are taken first."""
 UNBOUND = "nearest rank; too few to bound it"
 """The method of a percentile if there are too few values for an interval."""
 
@@ -38,8 +38,8 @@ def nearest_rank(ordered: Floats, percentile: float) -> float:
 def independent(values: Floats) -> float:
     """Return how many independent values have a mean as uncertain as that of values in order of time, shape (n,).
 
-    The variance of the mean is the sum of the autocovariance, up to where the values are no more alike (Sokal, Monte
-    Carlo Methods in Statistical Mechanics, 1997, section 3).
+    The variance of the mean is the sum of the autocovariance, up to a lag at which values are no longer alike (Sokal,
+    Monte Carlo Methods in Statistical Mechanics, 1997, section 3).
     """
     each = -(-len(values) // AT_ONCE)
     means = values[: len(values) // each * each].reshape(-1, each).mean(axis=1)

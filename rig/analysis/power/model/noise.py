@@ -328,8 +328,8 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, floa
     step_hz = 1.0 / (2 * n * noise.period_s * stride)
     by_flicker = max(float(gain @ _by_number(n)), 0.0)
     level, size = float(weight.sum()) ** 2, float(np.abs(weight).sum()) ** 2
-    level *= level > ROUNDED * size  # the weights of a difference add up to zero but for rounding
-    slower = level * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
+    # the weights of a difference add up to zero but for rounding
+    slower = 0.0 if level <= ROUNDED * size else level * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
     wander = max(float(gain @ _by_lag(n, stride * noise.period_s / noise.wander_s)), 0.0)
     return noise.flicker_w2 * by_flicker, noise.flicker_w2 * slower, noise.wander_w2 * wander
 
@@ -357,7 +357,7 @@ def _by_lag(n: int, step: float) -> Floats:
 
 
 def _of_spectrum(by_lag: Floats) -> Floats:
-    """Return the weights of a spectrum in the sum of its autocorrelation times ``by_lag``, which ends amid the lags."""
+    """Return the weights of a spectrum in the sum of its autocorrelation times ``by_lag``, for lags up to the half."""
     half = len(by_lag)
     return np.asarray(np.fft.irfft(by_lag, 2 * (half - 1))[:half] * np.r_[1.0, np.full(half - 2, 2.0), 1.0])
 

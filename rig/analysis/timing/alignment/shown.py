@@ -296,7 +296,7 @@ def edges_of_spans(shown: Shown, late_s: Floats, levels: float = np.inf) -> Edge
         left_s, right_s = (beside, inward) if sign > 0 else (inward, beside)
         wide = np.minimum(left_s, right_s) > guard_s
         left_s, right_s = np.minimum(left_s, levels * guard_s), np.minimum(right_s, levels * guard_s)
-        # an edge is off by the root of the readings that are compared, so they become as few as that in turn
+        # noise moves an edge by about the root of the number of readings, so ever fewer are looked at
         for power in (1.0, 1.0, 0.5, 0.25, 0.0):
             near_s = np.maximum(((left_s + right_s) / shown.period_s) ** power * shown.period_s, 2.0 * guard_s)
             left, right = shown.watts(at - left_s, at - guard_s), shown.watts(at + guard_s, at + right_s)

@@ -31,6 +31,12 @@ def test_spans_that_nearly_touch_have_no_edges_to_follow(tmp_path: Path) -> None
     assert not any("later in the trace" in note for note in result.notes)
 
 
+@pytest.mark.parametrize("seed", [41000003, 41000008])
+def test_a_long_reading_beside_a_span_is_not_cut_by_what_is_looked_at_near_an_edge(seed: int, tmp_path: Path) -> None:
+    """The logger reads up to 25 times less often in gaps, and notices the begin of work late."""
+    assert off(*evaluated("logger_slows_down_when_quiet", seed, tmp_path)) <= 1.0
+
+
 def lab_with_long_spans(seed: int) -> Lab:
     """Return a lab whose spans last 2000 readings, with noise of a tenth of what they add, and clocks of 0.4 ms."""
     lab, n, each = plain_lab(seed, "long spans"), 40, 2000
