@@ -126,11 +126,12 @@ def inside(windows_s: Floats, start_s: Floats, end_s: Floats) -> Indices:
 
 def count_before(edges_s: Floats, t_s: Floats, side: Literal["left", "right"] = "left") -> Indices:
     """Return how many of the sorted edges are before each moment, or with "right" at it too; shape of ``t_s``."""
-    if not all((x[1:] >= x[:-1]).all() for x in (edges_s, t_s)):
+    if not len(t_s) or not (t_s[1:] >= t_s[:-1]).all():
         return edges_s.searchsorted(t_s, side)
-    # one search for each edge, as there are far more moments
-    first = t_s.searchsorted(edges_s, "right" if side == "left" else "left")
-    return np.repeat(np.arange(len(edges_s) + 1), np.diff(first, prepend=0, append=len(t_s)))
+    # one search for each edge among the moments, as there are far more of these
+    before, upto = edges_s.searchsorted(t_s[[0, -1]], side)
+    first = t_s.searchsorted(edges_s[before:upto], "right" if side == "left" else "left")
+    return np.repeat(np.arange(before, upto + 1), np.diff(first, prepend=0, append=len(t_s)))
 
 
 def in_step(at_s: Floats, period_s: float) -> float:
