@@ -24,7 +24,7 @@ OVERLAP_S = 1e-9
 
 @dataclass(frozen=True)
 class Phase:
-    """All spans of one phase without warm-up.
+    """All spans of one phase without warm-up, by their begins.
 
     ``windows_s`` has shape (k, 2), the other arrays shape (k,).
     """
@@ -228,7 +228,7 @@ def activity_of(run: Run, device: Timebase) -> Activity:
 
 
 def _joined(phase: Phase, one_at_a_time: bool) -> Phase:
-    """Join spans that overlap, as those of one batch do, into windows that hold all their inferences.
+    """Return the spans in order, those that overlap, as in a batch, joined into windows that hold all their inferences.
 
     If the device holds one sample at a time, only spans of one issue are joined: stamps that jitter more than the gap
     between two samples overlap too, and joining those would count the overlap once and make the mean span too short.
@@ -238,8 +238,6 @@ def _joined(phase: Phase, one_at_a_time: bool) -> Phase:
     reach = np.maximum.accumulate(off)
     other_issue = one_at_a_time & (np.diff(phase.issue[order]) != 0)
     first = np.concatenate([[True], (on[1:] >= reach[:-1] - OVERLAP_S) | other_issue])
-    if np.all(first):
-        return phase
     at = np.flatnonzero(first)
     windows = np.column_stack([on[at], np.maximum.reduceat(off, at)])
     return Phase(

@@ -80,11 +80,6 @@ def test_readings_in_order_of_time_are_found_as_those_in_any_order(windows: Floa
         assert count_before(apart[:, 0], start, side).tolist() == np.searchsorted(apart[:, 0], start, side).tolist()
 
 
-def test_windows_out_of_order_are_looked_up_as_numpy_does() -> None:
-    edges, t = np.array([3.0, 1.0, 2.0]), np.arange(4.0)
-    assert count_before(edges, t).tolist() == edges.searchsorted(t).tolist()
-
-
 def test_without_windows_nothing_is_touched_or_inside() -> None:
     none = np.zeros((0, 2))
     t = np.arange(3.0)
