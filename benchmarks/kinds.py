@@ -6,7 +6,8 @@ The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``out
 ``activity_kinds``, ``aftermath_kinds``, ``acquisition_kinds``, ``mistake_kinds``, ``warming_kinds``, ``pace_kinds``,
 ``spoilt_kinds``, ``schedule_kinds``, ``nuisance_kinds``, ``experiment_kinds``, ``fault_kinds``, ``board_kinds``,
 ``course_kinds``, ``unsaid_kinds``, ``harness_kinds``, ``node_kinds``, ``slip_kinds``, ``governor_kinds``,
-``demand_kinds``, ``quirk_kinds``, ``everyday_kinds``, ``mild_kinds`` and ``blunder_kinds`` in ``fixtures.worlds``.
+``demand_kinds``, ``quirk_kinds``, ``everyday_kinds``, ``mild_kinds``, ``blunder_kinds``, ``ordinary_kinds``,
+``tolerable_kinds`` and ``botched_kinds`` in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -41,6 +42,7 @@ from fixtures.worlds.devices.unusual_kinds import KINDS as UNUSUAL_KINDS
 from fixtures.worlds.devices.warming_kinds import KINDS as WARMING_KINDS
 from fixtures.worlds.devices.work_kinds import KINDS as WORK_KINDS
 from fixtures.worlds.faults.blunder_kinds import KINDS as BLUNDER_KINDS
+from fixtures.worlds.faults.botched_kinds import KINDS as BOTCHED_KINDS
 from fixtures.worlds.faults.fault_kinds import KINDS as FAULT_KINDS
 from fixtures.worlds.faults.mistake_kinds import KINDS as MISTAKE_KINDS
 from fixtures.worlds.faults.quirk_kinds import KINDS as QUIRK_KINDS
@@ -58,6 +60,7 @@ from fixtures.worlds.labs.harness_kinds import KINDS as HARNESS_KINDS
 from fixtures.worlds.labs.lab_kinds import KINDS as FIRST_KINDS
 from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE_KINDS
 from fixtures.worlds.labs.nuisance_kinds import KINDS as NUISANCE_KINDS
+from fixtures.worlds.labs.ordinary_kinds import KINDS as ORDINARY_KINDS
 from fixtures.worlds.labs.outside_kinds import KINDS as OUTSIDE_KINDS
 from fixtures.worlds.labs.schedule_kinds import KINDS as SCHEDULE_KINDS
 from fixtures.worlds.labs.session_kinds import KINDS as SESSION_KINDS
@@ -68,6 +71,7 @@ from fixtures.worlds.meters.manual_kinds import KINDS as MANUAL_KINDS
 from fixtures.worlds.meters.meter_kinds import KINDS as METER_KINDS
 from fixtures.worlds.meters.reading_kinds import KINDS as READING_KINDS
 from fixtures.worlds.meters.readout_kinds import KINDS as READOUT_KINDS
+from fixtures.worlds.meters.tolerable_kinds import KINDS as TOLERABLE_KINDS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
 from rig.errors import RigError
@@ -87,9 +91,11 @@ TWELFTH_KINDS = BOARD_KINDS | COURSE_KINDS | UNSAID_KINDS
 THIRTEENTH_KINDS = HARNESS_KINDS | NODE_KINDS | SLIP_KINDS
 FOURTEENTH_KINDS = GOVERNOR_KINDS | DEMAND_KINDS | QUIRK_KINDS
 FIFTEENTH_KINDS = EVERYDAY_KINDS | MILD_KINDS | BLUNDER_KINDS
+SIXTEENTH_KINDS = ORDINARY_KINDS | TOLERABLE_KINDS | BOTCHED_KINDS
 KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | OUTSIDE_KINDS
 KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS | SEVENTH_KINDS | EIGHTH_KINDS | NINTH_KINDS
 KINDS |= TENTH_KINDS | ELEVENTH_KINDS | TWELFTH_KINDS | THIRTEENTH_KINDS | FOURTEENTH_KINDS | FIFTEENTH_KINDS
+KINDS |= SIXTEENTH_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
