@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.result.finding import Finding, note
+from rig.analysis.timing.activity_signal import inside, touches
 from rig.analysis.timing.alignment.lag_path import GROUPS, PER_SPAN, STANDS_OUT, Line, cheapest, far_places, line
 from rig.analysis.timing.alignment.shown import Cells, Shown
 from rig.analysis.timing.long_traces import in_means
@@ -35,7 +36,7 @@ LAST = 2
 CLEAR = 0.25
 """Single spans prove nothing if levels usually leave more than this share of their variance."""
 STRAYS = 0.05
-"""At most this share of the spans may disagree with the explanation that was found."""
+"""At most this share of the spans may disagree with the explanation that was found, or of the work lie elsewhere."""
 FARTHEST = 0.1
 """Largest deviation of the true rate from the declared one, as a part of it."""
 REMEDY = (
@@ -103,7 +104,7 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
     straight, at = min(tried, key=lambda x: x[0], default=(np.inf, None))
     rule = f"stretches of spans that rail {r.rail.name} shows at another time"
     astray = Bridged(trace, Finding(rule, f"{np.count_nonzero(absent)} of {len(c)} spans", "0", False))
-    unproven = astray if np.mean(absent) > 0.5 else None  # even if no break explains it
+    unproven = astray if np.mean(absent) > 0.5 or _elsewhere(s) else None  # even if no break explains it
     least = none if wandered is None else float(unlike(wandered, np.zeros(1), usual).sum())
     if min(total, straight) >= none or min(total, straight - BREAK) >= least:  # a line is no rarer than a path
         return unproven if wandered is None or least > 0.5 * len(c) else None
@@ -111,6 +112,18 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
         return _straight(trace, s, at, end_s) or astray
     pieces = _proven(s, path, lates, cost, here, absent, reach_s)
     return (_joined(trace, s, pieces, len(c) - 1 - pieces[-1].last) or astray) if pieces else unproven
+
+
+def _elsewhere(s: Shown) -> bool:
+    """Return whether a part of the work that spans lack lies outside of them."""
+    r = s.readings
+    within = r.ok & (inside(s.windows_s, r.start_s, r.end_s) >= 0)
+    beside = r.ok & ~touches(s.windows_s, r.start_s, r.end_s)
+    if not within.any() or not beside.any():
+        return False
+    high_w, low_w = (float(np.median(r.watts[x])) for x in (within, beside))
+    works = (r.watts > 0.5 * (high_w + low_w)) == (high_w > low_w)
+    return min(np.count_nonzero(within & ~works), np.count_nonzero(beside & works)) > STRAYS * np.count_nonzero(within)
 
 
 @dataclass(frozen=True)
@@ -165,7 +178,7 @@ def _proven(
         gained = float(np.sum(here[held] - own)) > BREAK * jumps
         return [] if not gained or any(_longer(s, p) for p in pieces) else pieces
     # readings after a break may match the next spans by chance, but after the last spans there are none
-    whole = np.all(own < 1.0) and len(held) == held[-1] + 1 <= len(path) - LAST
+    whole = np.all(own < 1.0) and len(path) < 2 * len(held) and len(held) == held[-1] + 1 <= len(path) - LAST
     return pieces if whole and absent[-LAST:].all() else []
 
 

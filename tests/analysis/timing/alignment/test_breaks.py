@@ -185,6 +185,24 @@ def test_spans_that_a_coarse_timer_stamps_as_nothing_give_a_refusal(tmp_path: Pa
     assert any("a window lasts 0 s" in refusal.reason for refusal in result.refusals)
 
 
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        ("blocks_out_of_order", 1_000_005),
+        ("kernels_launched_asynchronously", 1_000_006),
+        ("rate_switched_without_a_word", 1_000_004),
+        ("stamps_of_a_timer_beside_the_work", 1_000_000),
+        ("trace_off_by_a_few_pitches", 1_000_007),
+    ],
+)
+def test_work_that_some_spans_lack_and_that_lies_elsewhere_gives_no_power(kind: str, seed: int, tmp_path: Path) -> None:
+    """Most spans are where they are stamped, or nearly none; no loss of readings explains the others."""
+    _, result = evaluated(kind, seed, tmp_path)
+
+    assert POWER not in result.quantities
+    assert "at another time" in result.refusals[0].reason
+
+
 @pytest.mark.parametrize(("seed", "share"), [(7, 0.5), (9, 0.2)])
 def test_a_ring_buffer_that_was_not_unrolled_gives_no_power(seed: int, share: float, tmp_path: Path) -> None:
     """The recording ends before it begins, which no loss of readings explains."""
