@@ -21,7 +21,7 @@ from rig.analysis.timing.alignment.shown import Cells, Shown
 from rig.analysis.timing.long_traces import in_means
 from rig.analysis.timing.profile import MANY
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.timebase import Timebase, latest_s
+from rig.analysis.timing.timebase import CERTAIN, Timebase, latest_s
 from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats, Indices
 
@@ -115,15 +115,18 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
 
 
 def _elsewhere(s: Shown) -> bool:
-    """Return whether a part of the work that spans lack lies outside of them."""
+    """Return whether a part of the work that spans lack lies outside of them; single readings may be noise."""
     r = s.readings
-    within = r.ok & (inside(s.windows_s, r.start_s, r.end_s) >= 0)
-    beside = r.ok & ~touches(s.windows_s, r.start_s, r.end_s)
-    if not within.any() or not beside.any():
+    within, beside = inside(s.windows_s, r.start_s, r.end_s) >= 0, ~touches(s.windows_s, r.start_s, r.end_s)
+    if not all(np.any(r.ok & use) for use in (within, beside)):
         return False
-    high_w, low_w = (float(np.median(r.watts[x])) for x in (within, beside))
+    high_w, low_w = (float(np.median(r.watts[r.ok & use])) for use in (within, beside))
+    off_w = np.abs(r.watts - np.where(within, high_w, low_w))[r.ok & (within | beside)]
     works = (r.watts > 0.5 * (high_w + low_w)) == (high_w > low_w)
-    return min(np.count_nonzero(within & ~works), np.count_nonzero(beside & works)) > STRAYS * np.count_nonzero(within)
+    lacks, found = (x[:-1] & x[1:] for x in (r.ok & within & ~works, r.ok & beside & works))
+    least = STRAYS * np.count_nonzero(within)
+    clear = abs(high_w - low_w) > 2.0 * CERTAIN * float(np.median(off_w))
+    return clear and min(np.count_nonzero(lacks), np.count_nonzero(found)) > least
 
 
 @dataclass(frozen=True)
