@@ -45,6 +45,7 @@ def issues(run: Run) -> Table:
 
     Columns: ``sample``, ``warmup``, the first ``output`` (None if absent), ``phases`` as a tuple, and times in s of the
     run (NaN if absent): ``due_s``, ``issued_s``, ``answered_s``, and ``asked_s``: ``due_s``, or else ``issued_s``.
+    ``times`` is how often the device executed the sample in it, more than once in a loop.
     """
     replies, t0 = table(run, "replies"), int(run.start["t0_ns"])
     numbers = ticks(replies, "issue")[0]
@@ -58,8 +59,9 @@ def issues(run: Run) -> Table:
     stamps = (ticks(replies, name) for name in ("due_ns", "issued_ns", "completed_ns"))
     due, issued, answered = (np.where(there, (ns - t0) * 1e-9, np.nan)[first] for ns, there in stamps)
     asked = np.where(np.isnan(due), issued, due)
-    names = ("number", "sample", "warmup", "output", "phases", "asked_s", "due_s", "issued_s", "answered_s")
-    return _table(names, [number, sample, warmup.astype(bool), *told, asked, due, issued, answered])
+    times = np.array([n or 1 for n in column(replies, "executions")], dtype=np.int64)[first]
+    names = ("number", "sample", "warmup", "output", "phases", "asked_s", "due_s", "issued_s", "answered_s", "times")
+    return _table(names, [number, sample, warmup.astype(bool), *told, asked, due, issued, answered, times])
 
 
 def _table(names: Iterable[str], columns: list[Any]) -> Table:
@@ -157,10 +159,23 @@ def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:
 
 
 def waits_s(asked: Table) -> Floats:
-    """Return the seconds from asked to answered of the issues that have both stamps."""
-    waited = asked.answered_s - asked.asked_s
+    """Return the seconds from asked to answered of the issues that have both stamps, for one execution of a loop."""
+    waited = (asked.answered_s - asked.asked_s) / np.where(np.isnan(asked.due_s), asked.times, 1)
     found: Floats = waited[~np.isnan(waited)]
     return found
+
+
+def answers(run: Run) -> int:
+    """Return how often samples were answered; one that was executed in a loop counts each time."""
+    asked = counted(run)
+    return int(asked.times[~np.isnan(asked.answered_s)].sum())
+
+
+def alone(run: Run) -> list[str]:
+    """Return the phases if each was issued alone, so that no issue answers a sample; a device that learns has none."""
+    ran = {told for told in map(frozenset, counted(run).phases) if told}
+    phases = sorted(frozenset[str]().union(*ran))
+    return [] if len(ran) < 2 or "learning" in phases else phases
 
 
 def requested(run: Run) -> Floats:
@@ -183,13 +198,15 @@ def service(run: Run) -> Figures:
     latency = waits_s(asked)
     if not len(latency):
         return found
-    duration = float(np.ptp(requested(run)))
-    seconds = {"latency_mean_s": float(latency.mean()), "duration_s": duration}
-    seconds |= {f"latency_{name}_s": nearest_rank(latency, share) for name, share in PERCENTILES.items()}
+    duration, apart = float(np.ptp(requested(run))), alone(run)
+    each = [waits_s(asked[[phase in told for told in asked.phases]]) for phase in apart] or [latency]
+    seconds = {"latency_mean_s": float(sum(one.mean() for one in each if len(one))), "duration_s": duration}
+    whole = {} if apart else PERCENTILES
+    seconds |= {f"latency_{name}_s": nearest_rank(latency, share) for name, share in whole.items()}
     how = ("stamps of the host, nearest rank", "a nanosecond of the host's stamps")
     found |= {key: Plain(value, 2e-9, *how) for key, value in seconds.items()}
-    if duration > 0:
-        rate = len(latency) / duration
+    if duration > 0 and not apart:
+        rate = answers(run) / duration
         found["throughput_samples_hz"] = Plain(rate, 1e-6 * rate, "answers over duration", how[1])
     if due and (deadline := deadline_s(run)):
         found["in_time_share"] = Plain(float(np.sum(latency <= deadline)) / len(asked), EXACT, "counted")

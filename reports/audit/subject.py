@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from reports.audit.figures import Figures, Plain, counted, execution_times, service, spans, together
+from reports.audit.figures import Figures, Plain, answers, execution_times, service, spans, together
 from reports.audit.folder import hashes
 from reports.audit.folder.files import REMEDY, WHAT_TO_NAME, clean, inside, parse_json, read_bytes, refuse, walk
 from reports.audit.folder.hashes import EVENTS, MANIFEST, SESSION, SUBMISSION, Ledger
@@ -188,7 +187,7 @@ def _energies(figures: Figures, run: Run) -> Figures:
         figures["runtime_power_w"] = figures["active_power_w"]
     figures |= energies(figures)
     if (average := figures.get("average_power_w")) is not None and "duration_s" in figures:
-        each_s = figures["duration_s"].value / np.sum(~np.isnan(counted(run).answered_s))
+        each_s = figures["duration_s"].value / answers(run)
         joules = (average.value * each_s, average.bound * each_s)
         figures["average_energy_per_sample_j"] = Plain(*joules, "average power x duration over samples", average.why)
     stamped = spans(run)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rig.analysis.complexity.workload import complexity_of, energies_of
-from rig.analysis.power.energy import average_figures, energy_figures, with_learning
+from rig.analysis.power.energy import LEARNING, average_figures, energy_figures, with_learning
 from rig.analysis.power.figures import power_figures
 from rig.analysis.power.findings import no_power, sign_checks
 from rig.analysis.power.model.rail_model import RailModel, rail_model
@@ -188,7 +188,10 @@ def _service_figures(told: _Recorded, rails: _Rails) -> Figures:
     """Return figures of the service, with the average power of all rails if each has a model."""
     activity, queries, models = told.activity, told.queries, list(rails.models.values())
     rules = told.run.start.rules
-    service = service_figures(queries, None if rules is None else rules.percentile)
+    # a device that learns has issues of its own for that, and answers each other sample in one issue
+    apart = activity.per_phase and LEARNING not in activity.phases
+    issued = [phase.issue for phase in activity.phases.values()] if apart else []
+    service = service_figures(queries, None if rules is None else rules.percentile, issued)
     if len(models) == len(rails.rails) and not activity.per_phase:
         service |= average_figures(models, activity, queries.window_s(), queries.completed_count)
     return service | deadline_figures(queries, told.deadline_s) | change_figures(told.stream)

@@ -20,8 +20,8 @@ class Queries:
 
     Times are in seconds since the run's start. ``due_s`` is NaN without a schedule, ``issued_s`` if a sample was
     dropped, and ``completed_s`` if no reply came. ``sample`` is a row of the samples table. ``output`` is an index into
-    ``outputs``, which are decoded, or -1 if there is none. ``inferences`` is the number of inferences of the sample
-    times its executions.
+    ``outputs``, which are decoded, or -1 if there is none. ``executions`` is how often the device executed the sample
+    before it answered, as a loop (``--repeat``) does, and ``inferences`` is this times the inferences of the sample.
     """
 
     issue: Indices
@@ -29,6 +29,7 @@ class Queries:
     due_s: Floats
     issued_s: Floats
     completed_s: Floats
+    executions: Indices
     inferences: Indices
     output: Indices
     outputs: tuple[Any, ...]
@@ -55,8 +56,8 @@ class Queries:
 
     @property
     def completed_count(self) -> int:
-        """Return how many samples were completed."""
-        return int(np.count_nonzero(self.completed))
+        """Return how many samples were completed; one that was executed in a loop counts each time."""
+        return int(np.sum(self.executions[self.completed]))
 
     @property
     def dropped(self) -> Bools:
@@ -64,9 +65,14 @@ class Queries:
         return np.isnan(self.issued_s)
 
     def latency_s(self) -> Floats:
-        """Return the latencies of completed samples: from request to completion at the host, with the link."""
+        """Return the latencies of completed samples: from request to completion at the host, with the link.
+
+        Executions of a loop follow each other as samples of a stream do, so the latency of one is their mean. If a
+        loop was due at a time, its answer was late by the whole loop.
+        """
         # host stamps are whole nanoseconds, and rounding must not make a sample late
-        return np.asarray(np.round((self.completed_s - self.requested_s)[self.completed], 9))
+        times_s = np.round(self.completed_s - self.requested_s, 9)
+        return np.asarray((times_s / np.where(np.isnan(self.due_s), self.executions, 1))[self.completed])
 
     def window_s(self) -> tuple[float, float]:
         """Return the times of the first request and the last completion, or (nan, nan) if nothing was completed."""
@@ -91,7 +97,7 @@ def queries_of(run: Run) -> Queries:
     size = np.array([s or 1 for s in run.samples["inferences"].to_pylist()] + [1], dtype=np.int64)
     output, outputs = _coded(table["output"])
     first_output = _first_output(output[order], first, len(order))
-    executions = np.nan_to_num(_numbers(table["executions"]), nan=1.0).astype(np.int64)
+    executions = np.nan_to_num(_numbers(table["executions"])[rows], nan=1.0).astype(np.int64)
     holds = run.start.device.max_pending
     which = where[sample[rows]] if len(where) else np.full(len(rows), -1, np.int64)
     return Queries(
@@ -100,7 +106,8 @@ def queries_of(run: Run) -> Queries:
         due_s=_seconds(table["due_ns"], rows, t0_ns),
         issued_s=_seconds(table["issued_ns"], rows, t0_ns),
         completed_s=_seconds(table["completed_ns"], rows, t0_ns),
-        inferences=size[which] * executions[rows],
+        executions=executions,
+        inferences=size[which] * executions,
         output=first_output,
         outputs=tuple(map(decoded, outputs)),
         max_pending=holds if holds is not None and holds > 0 else None,

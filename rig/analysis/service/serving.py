@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,19 +15,23 @@ import numpy as np
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.order_statistics import independent, nearest_rank, percentile
 from rig.analysis.result.proportion import proportion
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import Component, Quantity, linear
 from rig.analysis.service.early_stopping import discarded, estimate
 from rig.analysis.service.queries import Queries
-from rig.types import Bools, Floats
+from rig.types import Bools, Floats, Indices
 
 PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
 
 
-def service_figures(q: Queries, early_stopping: float | None = None) -> Figures:
-    """Return every figure of service that these queries support; ``early_stopping`` is as in ``latencies``."""
+def service_figures(q: Queries, early_stopping: float | None = None, apart: Sequence[Indices] = ()) -> Figures:
+    """Return every figure of service that these queries support; ``early_stopping`` is as in ``latencies``.
+
+    ``apart`` holds the issues of each phase if phases were issued one at a time, so that a sample is answered by one
+    issue of each phase.
+    """
     if not np.any(q.completed):
         return Figures()
-    figures = throughput(q) | latencies(q.latency_s(), early_stopping)
+    figures = one_at_a_time(q, apart) if apart else throughput(q) | latencies(q.latency_s(), early_stopping)
     if q.scheduled:
         share = share_of(q.dropped, "samples never issued, counted")
         waiting = Quantity(float(backlog(q).max(initial=0)), "1", (), 0.0, len(q), "due and not completed")
@@ -37,15 +42,27 @@ def service_figures(q: Queries, early_stopping: float | None = None) -> Figures:
 def throughput(q: Queries) -> Figures:
     """Return samples and inferences per second between the first request and the last completion."""
     on_s, off_s = q.window_s()
-    n = q.completed_count
+    n = int(np.count_nonzero(q.completed))
     method = "first request to last completion, host clock"
     out = {FigureKey("duration_s"): Quantity(off_s - on_s, "s", (), 0.0, n, method)}
     if off_s > on_s:
         inferences = int(np.sum(q.inferences[q.completed]))
         method = "completions over the time from the first request to the last completion"
-        for quantity, count in (("throughput_samples_hz", n), ("throughput_inferences_hz", inferences)):
+        for quantity, count in (
+            ("throughput_samples_hz", q.completed_count),
+            ("throughput_inferences_hz", inferences),
+        ):
             out[FigureKey(quantity)] = Quantity(count / (off_s - on_s), "Hz", (), 0.0, n, method)
     return Figures(out)
+
+
+def one_at_a_time(q: Queries, apart: Sequence[Indices]) -> Figures:
+    """Return the duration, and the latency of a sample as the sum over phases, each of which has issues of its own."""
+    times_s, issue = q.latency_s(), q.issue[q.completed]
+    means = [mean_latency(own) for phase in apart if len(own := times_s[np.isin(issue, phase)])]
+    total = linear([(1.0, mean) for mean in means], "s", "sum over phases issued one at a time")
+    key = FigureKey("duration_s")
+    return Figures({key: throughput(q)[key], FigureKey("latency_mean_s"): total})
 
 
 def latencies(times_s: Floats, early_stopping: float | None = None) -> Figures:

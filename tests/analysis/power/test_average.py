@@ -94,6 +94,23 @@ def test_without_a_fault_the_average_is_the_truth_to_a_part_in_a_thousand(tmp_pa
     assert result.quantities["average_power_w"].value == pytest.approx(truth_w(plant, run), rel=1e-3)
 
 
+@pytest.mark.parametrize("repeat", [1, 10])
+def test_energy_and_latency_of_a_sample_do_not_depend_on_how_often_it_is_looped(tmp_path: Path, repeat: int) -> None:
+    """20 ms at 3 mW, and a link of 1 ms: the joules of the run over the executions in it, by hand."""
+    plant = open_plant()
+    device = open_device(plant, inference_s=0.02)
+
+    def by_loops(workload: BlankWorkload) -> Iterator[Step]:
+        return single_stream(workload, quick("single-stream"), idle_s=1.0, repeat=repeat)
+
+    run, result = measured(tmp_path / "run", plant, device, by_loops)
+    q, n = result.quantities, 40 * repeat
+    each_j = truth_w(plant, run) * q["duration_s"].value / n
+    assert q["average_energy_per_sample_j"].value == pytest.approx(each_j, 1e-3)
+    assert q["latency_mean_s"].value == pytest.approx(0.02 + 1.2e-3 / repeat, 1e-2)
+    assert q["throughput_samples_hz"].value == pytest.approx(n / q["duration_s"].value)
+
+
 def test_average_power_of_several_rails_is_their_sum(tmp_path: Path) -> None:
     plant = open_plant()
     run, result = measured(tmp_path / "run", plant, open_device(plant, rails=3, inference_s=0.05), by_server)

@@ -33,13 +33,13 @@ NAN = math.nan
 
 def queries(
     due_s: ArrayLike, issued_s: ArrayLike, completed_s: ArrayLike, most: int | None = None,
-    inferences: int = 1,
+    inferences: int = 1, executions: int = 1,
 ) -> Queries:  # fmt: skip
     n = len(np.asarray(due_s))
     zero = np.zeros(n, np.int64)
     return Queries(
         np.arange(n), zero, np.array(due_s, float), np.array(issued_s, float), np.array(completed_s, float),
-        zero + inferences, zero, ("null",), most,
+        zero + executions, zero + inferences * executions, zero, ("null",), most,
     )  # fmt: skip
 
 
@@ -57,6 +57,24 @@ def test_throughput_counts_answers_from_the_first_asked_for_to_the_last_answer()
 def test_a_sample_without_an_answer_lengthens_the_time_and_adds_no_answer() -> None:
     q = queries([0.0, 1.0, 2.0], [0.0, 1.0, NAN], [1.0, 4.0, NAN])
     assert throughput(q)["throughput_samples_hz"].value == 2 / 4.0
+
+
+def test_executions_of_a_loop_are_samples_that_follow_each_other() -> None:
+    """MLPerf Tiny divides the time of a loop by its iterations; a loop that was due was late as a whole."""
+    closed = queries([NAN, NAN], [0.0, 1.0], [1.0, 2.0], inferences=3, executions=10)
+    found = throughput(closed)
+    assert (found["throughput_samples_hz"].value, found["throughput_inferences_hz"].value) == (20 / 2.0, 60 / 2.0)
+    assert found["throughput_samples_hz"].n == 2  # for the finite sample, a loop is one
+    assert closed.latency_s().tolist() == [0.1, 0.1]
+    assert queries([0.0], [0.0], [1.0], executions=10).latency_s().tolist() == [1.0]
+
+
+def test_phases_issued_one_at_a_time_add_up_to_the_latency_of_a_sample() -> None:
+    q = queries([NAN] * 4, [0.0, 6.0, 20.0, 22.0], [6.0, 12.0, 22.0, 24.0])
+    found = service_figures(q, apart=(np.array([0, 1]), np.array([2, 3])))
+    assert found["latency_mean_s"].value == 8.0
+    assert found["duration_s"].value == 24.0
+    assert not {"throughput_samples_hz", "latency_p50_s"} & {str(key) for key in found}
 
 
 def test_latency_counts_from_when_a_sample_was_due_and_else_from_its_hand_over() -> None:
