@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,15 +51,18 @@ def issues(run: Run) -> Table:
     numbers = ticks(replies, "issue")[0]
     number, first = np.unique(numbers, return_index=True)
     output, phases = dict[int, str](), defaultdict[int, tuple[str, ...]](tuple)
-    for issue, text, phase in zip(numbers, column(replies, "output"), column(replies, "phase"), strict=True):
+    executed = defaultdict[int, Counter[str | None]](Counter)
+    rows = (column(replies, name) for name in ("output", "phase", "executions"))
+    for issue, text, phase, ran in zip(numbers, *rows, strict=True):
         output |= {issue: text} if text is not None and issue not in output else {}
         phases[issue] += () if phase is None else (phase,)
+        executed[issue][phase] += ran or 1
     sample, warmup = (np.array(column(replies, name), dtype=object)[first] for name in ("sample_id", "warmup"))
     told = (np.fromiter(map(of, number), dtype=object, count=len(number)) for of in (output.get, phases.get))
     stamps = (ticks(replies, name) for name in ("due_ns", "issued_ns", "completed_ns"))
     due, issued, answered = (np.where(there, (ns - t0) * 1e-9, np.nan)[first] for ns, there in stamps)
     asked = np.where(np.isnan(due), issued, due)
-    times = np.array([n or 1 for n in column(replies, "executions")], dtype=np.int64)[first]
+    times = np.array([max(executed[issue].values()) for issue in number], dtype=np.int64)
     names = ("number", "sample", "warmup", "output", "phases", "asked_s", "due_s", "issued_s", "answered_s", "times")
     return _table(names, [number, sample, warmup.astype(bool), *told, asked, due, issued, answered, times])
 
@@ -199,7 +202,8 @@ def service(run: Run) -> Figures:
     if not len(latency):
         return found
     duration, apart = float(np.ptp(requested(run))), alone(run)
-    each = [waits_s(asked[[phase in told for told in asked.phases]]) for phase in apart] or [latency]
+    held: list[Any] = [[phase in told for told in asked.phases] for phase in apart]
+    each = [waits_s(asked[of]) for of in held] or [latency]
     seconds = {"latency_mean_s": float(sum(one.mean() for one in each if len(one))), "duration_s": duration}
     whole = {} if apart else PERCENTILES
     seconds |= {f"latency_{name}_s": nearest_rank(latency, share) for name, share in whole.items()}

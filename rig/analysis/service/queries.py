@@ -97,7 +97,7 @@ def queries_of(run: Run) -> Queries:
     size = np.array([s or 1 for s in run.samples["inferences"].to_pylist()] + [1], dtype=np.int64)
     output, outputs = _coded(table["output"])
     first_output = _first_output(output[order], first, len(order))
-    executions = np.nan_to_num(_numbers(table["executions"])[rows], nan=1.0).astype(np.int64)
+    executions = _executions(array_of(table["executions"], 1)[order], _coded(table["phase"])[0][order], first)
     holds = run.start.device.max_pending
     which = where[sample[rows]] if len(where) else np.full(len(rows), -1, np.int64)
     return Queries(
@@ -112,6 +112,15 @@ def queries_of(run: Run) -> Queries:
         outputs=tuple(map(decoded, outputs)),
         max_pending=holds if holds is not None and holds > 0 else None,
     )
+
+
+def _executions(each: Indices, phase: Indices, first: Indices) -> Indices:
+    """Return how often each issue executed its sample: in the phase with most, in one span or in one for each time.
+
+    ``each`` and ``phase`` are of the rows of all issues in their order, and ``first`` is the first row of each issue.
+    """
+    sums = [np.add.reduceat(np.where(phase == k, each, 0), first) for k in np.unique(phase)] if len(first) else []
+    return np.asarray(np.max([np.zeros(len(first), np.int64), *sums], axis=0), np.int64)
 
 
 def _first_output(output: Indices, first: Indices, n: int) -> Indices:
@@ -134,10 +143,6 @@ def _coded(column: pa.ChunkedArray) -> tuple[Indices, list[str]]:
 def _seconds(column: pa.ChunkedArray, rows: Indices, t0_ns: int) -> Floats:
     known, ns = array_of(column.is_valid())[rows], array_of(column, 0)[rows]
     return np.where(known, (ns - t0_ns) * 1e-9, np.nan)
-
-
-def _numbers(column: pa.ChunkedArray) -> Floats:
-    return np.asarray(array_of(column), dtype=float)
 
 
 def _flags(column: pa.ChunkedArray) -> Bools:

@@ -26,7 +26,7 @@ from rig.analysis.service.serving import (
     throughput,
 )
 from rig.types import Floats, Issue, Reply, Sample, Span
-from tests.support.serving import bench, due, played
+from tests.support.serving import bench, due, played, samples
 
 NAN = math.nan
 
@@ -265,6 +265,26 @@ def test_an_answer_of_several_spans_is_one_query() -> None:
         q = queries_of(run)
     assert len(q) == 2
     assert [q.outputs[k] for k in q.output] == ["x", "x"]
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        (Span("a", 0, 30, 3),),  # a board stamps the loop
+        (Span("a", 0, 10), Span("a", 10, 20), Span("a", 20, 30)),  # a function stamps each execution
+        (Span("a", 0, 10, 3), Span("b", 10, 30, 3)),  # all of a phase, then all of the next
+    ],
+)
+def test_a_loop_is_counted_however_its_spans_are_stamped(
+    spans: tuple[Span, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant, device = bench(0.1)
+    polled = device.poll
+    monkeypatch.setattr(device, "poll", lambda wait_s: [Reply(r.sample_id, "x", spans) for r in polled(wait_s)])
+    with played(device, [Issue(samples(1)), Issue(samples(1))], plant) as run:
+        q = queries_of(run)
+    assert (q.executions.tolist(), q.inferences.tolist()) == ([3, 3], [3, 3])
+    assert q.latency_s().round(9).tolist() == [round(0.1 / 3, 9)] * 2
 
 
 def test_a_recording_without_an_issue_has_no_queries() -> None:
