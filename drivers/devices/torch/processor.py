@@ -23,7 +23,7 @@ _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 class Timed:
     """What a module returned, on the host, and when its executions began and ended by the host's clock.
 
-    ``kernels_s`` is the time of one execution between CUDA events, without copies; None on a CPU.
+    ``kernels_s`` is the time of the last execution between CUDA events, without copies; None on a CPU.
     """
 
     output: Any
@@ -100,15 +100,15 @@ def open_cuda(torch: Any, index: int, clock_mhz: int) -> Processor:
         with torch.cuda.device(index):
             torch.cuda.synchronize(index)
             on_ns = time.monotonic_ns()
-            given = inputs.to(place)
-            begin.record()
-            for _ in range(times):
+            for _ in range(times):  # each with its copies, so that a loop shows the time of one execution
+                given = inputs.to(place)
+                begin.record()
                 output = module(given)
-            end.record()
-            output = output.to("cpu") if hasattr(output, "to") else output
+                end.record()
+                output = output.to("cpu") if hasattr(output, "to") else output
             torch.cuda.synchronize(index)
             off_ns = time.monotonic_ns()
-            return Timed(output, on_ns, off_ns, 1e-3 * begin.elapsed_time(end) / times)
+            return Timed(output, on_ns, off_ns, 1e-3 * begin.elapsed_time(end))
 
     return Processor(place, execute, details | clocks, "nvml", close)
 
