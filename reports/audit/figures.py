@@ -178,7 +178,7 @@ def alone(run: Run) -> list[str]:
     """Return the phases if each was issued alone, so that no issue answers a sample; a device that learns has none."""
     ran = {told for told in map(frozenset, counted(run).phases) if told}
     phases = sorted(frozenset[str]().union(*ran))
-    return [] if len(ran) < 2 or "learning" in phases else phases
+    return [] if len(ran) < 2 or ran & {frozenset(phases)} or "learning" in phases else phases
 
 
 def requested(run: Run) -> Floats:

@@ -6,6 +6,7 @@ import math
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import pyarrow.compute as pc
@@ -189,9 +190,9 @@ def _service_figures(told: _Recorded, rails: _Rails) -> Figures:
     activity, queries, models = told.activity, told.queries, list(rails.models.values())
     rules = told.run.start.rules
     # a device that learns has issues of its own for that, and answers each other sample in one issue
-    apart = activity.per_phase and LEARNING not in activity.phases
-    issued = [phase.issue for phase in activity.phases.values()] if apart else []
-    service = service_figures(queries, None if rules is None else rules.percentile, issued)
+    issued = [] if LEARNING in activity.phases else [phase.issue for phase in activity.phases.values()]
+    apart = issued if len(issued) > 1 and not reduce(np.intersect1d, issued).size else []
+    service = service_figures(queries, None if rules is None else rules.percentile, apart)
     if len(models) == len(rails.rails) and not activity.per_phase:
         service |= average_figures(models, activity, queries.window_s(), queries.completed_count)
     return service | deadline_figures(queries, told.deadline_s) | change_figures(told.stream)

@@ -70,7 +70,7 @@ def texts(svg: bytes) -> str:
 @given(classes=st.integers(1, 5), scenes=st.integers(1, 20), answers=st.integers(1, 300), seed=st.integers(0, 99))
 def test_the_share_of_time_right_is_that_of_the_figure(classes: int, scenes: int, answers: int, seed: int) -> None:
     stream = made_up_stream(classes=classes, scenes=scenes, answers=answers, total_s=10.0 + seed)
-    first, last = float(stream.at_s[0]), stream.end_s
+    first, last = stream.begin_s, stream.end_s
     assert right_share(stream, np.array([first, last]))[0] == pytest.approx(time_right(stream))
 
 

@@ -137,7 +137,7 @@ def made_up_stream(*, classes: int = 4, scenes: int = 12, answers: int = 120, to
     odds[np.arange(answers), which[heard]] += 3.0 * (rng.random(answers) < 0.85)
     probability = np.exp(odds) / np.exp(odds).sum(axis=1, keepdims=True)
     said = tuple(names[k] for k in probability.argmax(axis=1))
-    return Stream(at, said, names, probability, onset, tuple(names[k] for k in which), 5.0 + total_s + 0.3)
+    return Stream(at, said, names, probability, onset, tuple(names[k] for k in which), 5.0, 5.0 + total_s + 0.3)
 
 
 def with_checks(result: Result, *checks: Finding, submittable: bool = False) -> Result:

@@ -36,7 +36,8 @@ class Stream:
     """The answers of a stream in the order of completion, and its scenes.
 
     ``said`` holds the answers and ``at_s`` their times, shape (k,). ``probability`` has shape (k, classes). Scene
-    ``scene[j]`` begins at ``onset_s[j]``, shape (m,). Times are in seconds since the run's start.
+    ``scene[j]`` begins at ``onset_s[j]``, shape (m,). The first frame is due at ``begin_s``, and the stream ends at
+    ``end_s``. Times are in seconds since the run's start.
     """
 
     at_s: Floats
@@ -45,6 +46,7 @@ class Stream:
     probability: Floats
     onset_s: Floats
     scene: tuple[str, ...]
+    begin_s: float
     end_s: float
 
 

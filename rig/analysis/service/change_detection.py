@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.order_statistics import percentile
+from rig.analysis.result.order_statistics import independent, percentile
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.series import Stream
@@ -17,7 +18,7 @@ from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import mean_latency
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
-from rig.types import Floats
+from rig.types import Bools, Floats
 
 SUSTAIN = 3
 """This many answers in a row must be right; fewer are enough at the end of a scene."""
@@ -38,10 +39,9 @@ def stream_of(run: Run, q: Queries) -> Stream | None:
     scene = tuple(str(labels[q.sample[k]]) for k in starts)
     classes = tuple(sorted({*scene, *(name for a in answers for name in _probabilities(a))}))
     table = np.array([[_probabilities(a).get(c, 0.0) for c in classes] for a in answers]).reshape(-1, len(classes))
-    end_s = float(max(q.due_s[order[-1]], q.window_s()[1]))
-    return Stream(
-        q.completed_s[came], tuple(str(answer_in(a)) for a in answers), classes, table, onset[starts], scene, end_s
-    )
+    begin_s, end_s = float(q.due_s[order[0]]), float(max(q.due_s[order[-1]], q.window_s()[1]))
+    said = tuple(str(answer_in(a)) for a in answers)
+    return Stream(q.completed_s[came], said, classes, table, onset[starts], scene, begin_s, end_s)
 
 
 def change_figures(stream: Stream | None) -> Figures:
@@ -60,9 +60,17 @@ def change_figures(stream: Stream | None) -> Figures:
         out[FigureKey("onset_latency_mean_s")] = mean_latency(reached)
         for p in (0.5, 0.9):
             out[FigureKey("onset_latency_p{percentile}_s", percentile=100 * p)] = percentile(ordered, p)
-    method = "share of the stream's time in which the last answer is right"
-    out[FigureKey("stream_accuracy")] = Quantity(time_right(stream), "1", (), 0.0, len(stream.at_s), method)
+    out[FigureKey("stream_accuracy")] = stream_accuracy(stream)
     return Figures(out)
+
+
+def stream_accuracy(stream: Stream) -> Quantity:
+    """Return the share of time right, as uncertain as looks at the stream, one for each answer, are alike."""
+    n = max(len(stream.at_s), 1)
+    looks_s = stream.begin_s + (stream.end_s - stream.begin_s) * (np.arange(n) + 0.5) / n
+    count = independent(_right(stream, looks_s).astype(float))
+    method = "share of time, since the first frame was due, in which the last answer is right"
+    return replace(proportion(count * time_right(stream), count, method), n=n)
 
 
 def change_latencies_s(stream: Stream) -> Floats:
@@ -86,18 +94,19 @@ def change_latencies_s(stream: Stream) -> Floats:
 
 
 def time_right(stream: Stream) -> float:
-    """Return the share of the time since the first answer in which the latest answer is the current scene."""
-    if not len(stream.at_s):
-        return 0.0
-    edges = np.unique(np.concatenate([stream.at_s, stream.onset_s, [stream.end_s]]))
-    edges = edges[(edges >= stream.at_s[0]) & (edges <= stream.end_s)]
-    begin, length = edges[:-1], np.diff(edges)
-    if not len(begin):
-        return 0.0
-    last = np.searchsorted(stream.at_s, begin, side="right") - 1
-    heard = np.clip(np.searchsorted(stream.onset_s, begin, side="right") - 1, 0, None)
-    right = np.array(stream.said)[last] == np.array(stream.scene)[heard]
-    return float(np.sum(length[right]) / np.sum(length))
+    """Return the share of the time since the first frame was due in which the latest answer is the current scene."""
+    edges = np.unique(np.concatenate([stream.at_s, stream.onset_s, [stream.begin_s, stream.end_s]]))
+    edges = edges[(edges >= stream.begin_s) & (edges <= stream.end_s)]
+    length = np.diff(edges)
+    return float(np.sum(length[_right(stream, edges[:-1])]) / np.sum(length)) if len(length) else 0.0
+
+
+def _right(stream: Stream, at_s: Floats) -> Bools:
+    """Return whether the latest answer is the current scene, at each time; without an answer, it is not."""
+    last = np.searchsorted(stream.at_s, at_s, side="right")
+    heard = np.clip(np.searchsorted(stream.onset_s, at_s, side="right") - 1, 0, None)
+    said = np.array([None, *stream.said], dtype=object)
+    return np.asarray(said[last] == np.array(stream.scene, dtype=object)[heard], bool)
 
 
 def _probabilities(answer: Any) -> dict[str, float]:

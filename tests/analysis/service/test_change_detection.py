@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.result.series import Stream
-from rig.analysis.service.change_detection import change_figures, change_latencies_s, stream_of, time_right
+from rig.analysis.service.change_detection import (
+    change_figures,
+    change_latencies_s,
+    stream_accuracy,
+    stream_of,
+    time_right,
+)
 from rig.analysis.service.queries import queries_of
 from rig.types import Sample
 from tests.support.serving import Asked, recording
@@ -24,7 +30,7 @@ def stream(said: str, scenes: str = "ab", scene_s: float = 10.0, begin_s: float 
     onset_s = np.arange(len(scenes)) * scene_s
     return Stream(
         np.array([t for t, _ in at]), tuple(c for _, c in at), tuple(sorted(set(said + scenes) - {"-"})),
-        np.zeros((len(at), 1)), onset_s, tuple(scenes), begin_s + (len(said) - 1) * every_s,
+        np.zeros((len(at), 1)), onset_s, tuple(scenes), begin_s, begin_s + (len(said) - 1) * every_s,
     )  # fmt: skip
 
 
@@ -76,7 +82,7 @@ def test_a_stream_of_one_scene_has_no_onset() -> None:
         ("aaaaaaaaa" "bbbbbbbbbbb", 1.0),
         ("bbbbbbbbb" "aaaaaaaaaaa", 0.0),
         ("aaaaaaaaa" "aabbbbbbbbb", 17 / 19),  # two of nineteen seconds wrong
-        ("---------" "bbbbbbbbbbb", 1.0),  # before the first answer nothing is scored
+        ("---------" "bbbbbbbbbbb", 10 / 19),  # before the first answer, none is right
         ("aaaaaaaaa" "a---------b", 9 / 19),  # the last answer is valid until another comes
         ("aaaaaaaaa" "a----------", 9 / 19),  # also until the end of the stream
     ],
@@ -88,6 +94,24 @@ def test_stream_accuracy_is_the_share_of_time_in_which_the_last_answer_is_right(
 def test_stream_accuracy_counts_time_between_answers_too() -> None:
     """The scene changes half a second before the answer does."""
     assert time_right(stream("aaaaaaaaaabbbbbbbbbb", begin_s=0.5)) == pytest.approx(18.5 / 19.0)
+
+
+@pytest.mark.parametrize(("answers", "lag_s"), [(120, 0.1), (240, 0.7)])
+def test_the_interval_of_stream_accuracy_holds_what_a_long_stream_shows(answers: int, lag_s: float) -> None:
+    """Frames of half a second, scenes of 5 s, nine of ten answers right, each ``lag_s`` late."""
+
+    def drawn(count: int, rng: np.random.Generator) -> Stream:
+        due_s = 0.5 * np.arange(count)
+        scene, right = (due_s // 5.0).astype(int), rng.random(count) < 0.9
+        said = tuple("ab"[k % 2] if ok else "-" for k, ok in zip(scene, right, strict=True))
+        onset_s = 5.0 * np.arange(scene[-1] + 1)
+        names = tuple("ab"[k % 2] for k in range(len(onset_s)))
+        return Stream(due_s + lag_s, said, ("a", "b"), np.zeros((count, 2)), onset_s, names, 0.0, 0.5 * count)
+
+    real = time_right(drawn(100_000, np.random.default_rng(0)))
+    found = [stream_accuracy(drawn(answers, np.random.default_rng(k))) for k in range(1, 101)]
+    assert sum(low <= real <= high for low, high in (q.interval() for q in found)) >= 92
+    assert max(q.half_width() for q in found) < 0.2
 
 
 answers = st.text("abc", min_size=1, max_size=30)
