@@ -37,6 +37,8 @@ from rig.types import Floats
 SCORES = (ACCURACY, "balanced_accuracy", "map", "r2", "smape_mean", "smape_p{percentile}")
 ROUNDING = 1e-12
 """Trials that differ by less than this part differ only by the rounding of their arithmetic."""
+SAMPLES = "samples"
+"""The origin of the uncertainty of a finite sample, which all trials share."""
 INTEGRATED = "energy_per_inference_integrated_j"
 _EXECUTION_TIMES = (
     "execution_time_s", "execution_time_se_s", "execution_time_p{percentile}_s", "busy_time_per_inference_s",
@@ -92,7 +94,6 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
     if len(sessions) == 1:
         return first
     trials = [result.quantities for _, _, result in sessions]
-    means = {key: _share([t[key] for t in trials], q) for key, q in over_trials(trials).items()}
     rules, by = first.start.rules, by_purpose([part for _, parts, _ in sessions for part in parts])
     checks = [check for session in sessions for check in _checks_of(*session)]
     if first.ruling is not None and rules is not None:
@@ -105,7 +106,7 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
         run_id=name,
         complete=all(result.complete for _, _, result in sessions),
         simulated=any(result.simulated for _, _, result in sessions),
-        quantities=Figures(means),
+        quantities=Figures(over_trials(trials)),
         findings=(
             *map(note, (about, *(text for _, _, result in sessions for text in result.notes))),
             *dict.fromkeys(r for _, _, result in sessions for r in result.refusals),
@@ -121,16 +122,6 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
 
 def _execution_times_s(parts: Sequence[Part]) -> Floats:
     return np.concatenate([part.result.series.execution_times_s for part in parts])
-
-
-def _share(values: Sequence[Quantity], mean: Quantity) -> Quantity:
-    """Return the mean of shares of counts; sessions answer the same samples, so the interval does not shrink."""
-    limits = [q.limits for q in values if q.limits is not None]
-    if len(limits) < len(values):
-        return mean
-    low, high = (sum(side) / len(values) for side in zip(*limits, strict=True))
-    parts = tuple(replace(c, u=sum(q.u for q in values) / len(values)) for c in values[0].components[:1])
-    return replace(mean, components=parts, limits=(low, high))
 
 
 def _checks_of(session: str, parts: Sequence[Part], result: Result) -> Iterator[Finding]:
@@ -256,16 +247,27 @@ def over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:
 def _mean(values: Sequence[Quantity]) -> Quantity:
     """Return the mean of trials; scatter is a component if it is more than rounding and their stated uncertainty.
 
-    If a trial has too few times to bound a percentile, the mean has no uncertainty: trials repeat the same samples.
+    Trials repeat the same samples, so the uncertainty of a finite sample does not shrink with their number: that of a
+    share of counts has the mean of their limits, and a percentile with too few times to bound it has none.
     """
     n, each = len(values), [q.value for q in values]
     unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)
-    mean = linear([(1.0 / n, q) for q in values], values[0].unit, f"{unbound or values[0].method}; mean of {n} trials")
+    same = [(1.0 / n, _of_same_samples(q)) for q in values]
+    mean = linear(same, values[0].unit, f"{unbound or values[0].method}; mean of {n} trials")
     if unbound:
         return replace(mean, components=(), bias=0.0)
+    limits = [q.limits for q in values if q.limits is not None]
+    if len(limits) == n:
+        low, high = (sum(side) / n for side in zip(*limits, strict=True))
+        return replace(mean, limits=(low, high))
     dust = np.ptp(each) <= ROUNDING * max(map(abs, each))
     scatter = 0.0 if dust else float(np.std(each, ddof=1)) / math.sqrt(n)
     more = math.sqrt(max(scatter**2 - mean.u**2, 0.0))
     if more == 0.0:
         return mean
     return replace(mean, components=(*mean.components, Component("scatter of trials", more, n - 1)))
+
+
+def _of_same_samples(q: Quantity) -> Quantity:
+    parts = (replace(c, shared=SAMPLES) if c.source == "finite sample" else c for c in q.components)
+    return replace(q, components=tuple(parts))

@@ -16,6 +16,7 @@ from msgspec import structs
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.order_statistics import percentile
+from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
@@ -159,6 +160,14 @@ def test_trials_that_differ_by_the_rounding_of_a_float_do_not_scatter() -> None:
     gain = Component("gain", 1e-3)
     assert _mean([replace(q, components=(gain,)) for q in rates]).components == (replace(gain, u=2e-4),) * 5
     assert _mean([Quantity(0.1, "s"), Quantity(0.1 + 1e-9, "s")]).u == pytest.approx(5e-10)
+
+
+def test_five_trials_of_the_same_samples_show_no_more_of_other_samples_than_one() -> None:
+    one = proportion(0, 119, "frames in time")
+    assert _mean([one] * 5).interval() == pytest.approx(one.interval())  # no share below zero
+    assert _mean([proportion(8, 119, ""), proportion(10, 119, "")]).value == pytest.approx(9 / 119)
+    mean = _mean([Quantity(1.0, "s", (Component("finite sample", 0.1, 9.0), Component("gain", 0.1)))] * 4)
+    assert mean.u == pytest.approx(np.hypot(0.1, 0.1 / 2.0))
 
 
 def of_times(count: int, longest_s: float) -> Quantity:
