@@ -174,11 +174,15 @@ def answers(run: Run) -> int:
     return int(asked.times[~np.isnan(asked.answered_s)].sum())
 
 
-def alone(run: Run) -> list[str]:
-    """Return the phases if each was issued alone, so that no issue answers a sample; a device that learns has none."""
-    ran = {told for told in map(frozenset, counted(run).phases) if told}
-    phases = sorted(frozenset[str]().union(*ran))
-    return [] if len(ran) < 2 or ran & {frozenset(phases)} or "learning" in phases else phases
+def answering(run: Run) -> list[Table]:
+    """Return the issues of each phase if each was issued alone, or all but those that learn; empty if all answer."""
+    asked = counted(run)
+    ran = {told for told in map(frozenset, asked.phases) if told}
+    phases = sorted(frozenset[str]().union(*ran) - {"learning"})
+    alone = len(phases) > 1 and frozenset(phases) not in ran and max(map(len, ran)) == 1
+    groups = [{phase} for phase in phases] if alone else [set(phases)] if frozenset(["learning"]) in ran else []
+    held: list[Any] = [[bool(group & set(told)) for told in asked.phases] for group in groups]
+    return [asked[of] for of in held]
 
 
 def requested(run: Run) -> Floats:
@@ -201,12 +205,11 @@ def service(run: Run) -> Figures:
     latency = waits_s(asked)
     if not len(latency):
         return found
-    duration, apart = float(np.ptp(requested(run))), alone(run)
-    held: list[Any] = [[phase in told for told in asked.phases] for phase in apart]
-    each = [waits_s(asked[of]) for of in held] or [latency]
+    duration, apart = float(np.ptp(requested(run))), answering(run)
+    each = [waits_s(group) for group in apart] or [latency]
     seconds = {"latency_mean_s": float(sum(one.mean() for one in each if len(one))), "duration_s": duration}
-    whole = {} if apart else PERCENTILES
-    seconds |= {f"latency_{name}_s": nearest_rank(latency, share) for name, share in whole.items()}
+    whole = {} if len(each) > 1 or not len(each[0]) else PERCENTILES
+    seconds |= {f"latency_{name}_s": nearest_rank(each[0], share) for name, share in whole.items()}
     how = ("stamps of the host, nearest rank", "a nanosecond of the host's stamps")
     found |= {key: Plain(value, 2e-9, *how) for key, value in seconds.items()}
     if duration > 0 and not apart:

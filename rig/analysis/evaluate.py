@@ -189,9 +189,10 @@ def _service_figures(told: _Recorded, rails: _Rails) -> Figures:
     """Return figures of the service, with the average power of all rails if each has a model."""
     activity, queries, models = told.activity, told.queries, list(rails.models.values())
     rules = told.run.start.rules
-    # a device that learns has issues of its own for that, and answers each other sample in one issue
-    issued = [] if LEARNING in activity.phases else [phase.issue for phase in activity.phases.values()]
-    apart = issued if len(issued) > 1 and not reduce(np.intersect1d, issued).size else []
+    answering = [phase.issue for name, phase in activity.phases.items() if name != LEARNING]
+    apart = answering if len(answering) > 1 and not reduce(np.intersect1d, answering).size else []
+    if LEARNING in activity.phases and answering and not apart:  # what is learnt is not answered
+        apart = [np.concatenate(answering)]
     service = service_figures(queries, None if rules is None else rules.percentile, apart)
     if len(models) == len(rails.rails) and not activity.per_phase:
         service |= average_figures(models, activity, queries.window_s(), queries.completed_count)

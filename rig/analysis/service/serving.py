@@ -26,12 +26,14 @@ PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
 def service_figures(q: Queries, early_stopping: float | None = None, apart: Sequence[Indices] = ()) -> Figures:
     """Return every figure of service that these queries support; ``early_stopping`` is as in ``latencies``.
 
-    ``apart`` holds the issues of each phase if phases were issued one at a time, so that a sample is answered by one
-    issue of each phase.
+    ``apart`` holds the issues that answer, if others do not answer a sample: those of each phase if phases were issued
+    one at a time, or all but those in which the device learns.
     """
     if not np.any(q.completed):
         return Figures()
-    figures = one_at_a_time(q, apart) if apart else throughput(q) | latencies(q.latency_s(), early_stopping)
+    figures = (
+        _of_answers(q, apart, early_stopping) if apart else throughput(q) | latencies(q.latency_s(), early_stopping)
+    )
     if q.scheduled:
         share = share_of(q.dropped, "samples never issued, counted")
         waiting = Quantity(float(backlog(q).max(initial=0)), "1", (), 0.0, len(q), "due and not completed")
@@ -56,13 +58,15 @@ def throughput(q: Queries) -> Figures:
     return Figures(out)
 
 
-def one_at_a_time(q: Queries, apart: Sequence[Indices]) -> Figures:
-    """Return the duration, and the latency of a sample as the sum over phases, each of which has issues of its own."""
-    times_s, issue = q.latency_s(), q.issue[q.completed]
-    means = [mean_latency(own) for phase in apart if len(own := times_s[np.isin(issue, phase)])]
-    total = linear([(1.0, mean) for mean in means], "s", "sum over phases issued one at a time")
-    key = FigureKey("duration_s")
-    return Figures({key: throughput(q)[key], FigureKey("latency_mean_s"): total})
+def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | None) -> Figures:
+    """Return the duration and the latencies of ``apart``; of several phases, only the sum of their means."""
+    times_s, issue, duration = q.latency_s(), q.issue[q.completed], FigureKey("duration_s")
+    each = [own for issues in apart if len(own := times_s[np.isin(issue, issues)])]
+    found = latencies(each[0], early_stopping) if len(each) == 1 else Figures()
+    if len(each) > 1:
+        total = linear([(1.0, mean_latency(own)) for own in each], "s", "sum over phases issued one at a time")
+        found = Figures({FigureKey("latency_mean_s"): total})
+    return Figures({duration: throughput(q)[duration]}) | found
 
 
 def latencies(times_s: Floats, early_stopping: float | None = None) -> Figures:

@@ -77,6 +77,12 @@ def test_phases_issued_one_at_a_time_add_up_to_the_latency_of_a_sample() -> None
     assert not {"throughput_samples_hz", "latency_p50_s"} & {str(key) for key in found}
 
 
+def test_what_a_device_learns_is_no_answer_and_enters_no_latency() -> None:
+    q = queries([NAN] * 3, [0.0, 6.0, 20.0], [6.0, 7.0, 21.0])
+    found = service_figures(q, apart=(np.array([1, 2]),))
+    assert (found["latency_mean_s"].value, found["latency_p99_s"].value, found["duration_s"].value) == (1.0, 1.0, 21.0)
+
+
 def test_latency_counts_from_when_a_sample_was_due_and_else_from_its_hand_over() -> None:
     scheduled = queries([0.0, 1.0], [0.0, 1.5], [1.0, 2.0])
     closed = queries([NAN, NAN], [0.0, 1.5], [1.0, 2.0])
