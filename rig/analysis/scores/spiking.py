@@ -34,16 +34,16 @@ def spiking_figures(run: Run, answers: Sequence[Answer], known: Figures) -> Figu
     counted = list(_counted(run, answers))
     if not counted:
         return Figures()
-    figures = _latency([answer for _, answer in counted])
-    biological_s = sum(seconds for seconds, _ in counted) / len(counted)
+    ids, seconds, said = zip(*counted, strict=True)
+    figures, biological_s = _latency(ids, said), sum(seconds) / len(seconds)
     phase = run.start.device.phases[-1] if run.start.device.phases else ""
     for name, method in _COUNTS.items():
-        counts = np.array([answer[name] for _, answer in counted], np.float64)
-        figures |= {FigureKey(f"{name}_hz"): _mean(counts / biological_s, "Hz", method)}
+        counts = np.array([answer[name] for answer in said], np.float64)
+        figures |= {FigureKey(f"{name}_hz"): _mean(counts / biological_s, ids, "Hz", method)}
     if (wall_s := known.get(FigureKey("execution_time_s", phase))) is not None and wall_s.value > 0:
         method = f"biological time over the time of the phase {phase}"
         figures |= {FigureKey("real_time_factor"): _inverse(wall_s, biological_s, "1", method)}
-    each = _mean(np.array([answer["synaptic_operations"] for _, answer in counted], np.float64), "1", "")
+    each = _mean(np.array([answer["synaptic_operations"] for answer in said], np.float64), ids, "1", "")
     energy_j = known.get(FigureKey("dynamic_energy_per_inference_j", phase))
     if energy_j is None or not each.value:
         return figures
@@ -56,32 +56,36 @@ def spiking_figures(run: Run, answers: Sequence[Answer], known: Figures) -> Figu
     return figures
 
 
-def _counted(run: Run, answers: Sequence[Answer]) -> Iterator[tuple[float, Mapping[str, Any]]]:
-    """Yield biological seconds and output of each answer that states its synaptic operations, without warm-up."""
+def _counted(run: Run, answers: Sequence[Answer]) -> Iterator[tuple[str, float, Mapping[str, Any]]]:
+    """Yield sample, biological seconds and output of each answer that states its operations, without warm-up."""
     durations = dict(zip(run.samples["id"].to_pylist(), run.samples["duration_s"].to_pylist(), strict=True))
     for answer in answers:
         output, seconds = answer.output, durations.get(answer.sample_id) or 0.0
         if seconds > 0 and isinstance(output, dict) and all(_is_number(output.get(name)) for name in _COUNTS):
-            yield seconds, output
+            yield answer.sample_id, seconds, output
 
 
-def _latency(answers: list[Mapping[str, Any]]) -> Figures:
+def _latency(ids: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> Figures:
     """Return the mean time from the first input spike to the first output spike, and the share of silent answers."""
     pairs: list[tuple[Any, Any]] = [(a.get("first_input_ms"), a.get("first_output_ms")) for a in answers]
-    each_s = np.array([1e-3 * (last - first) for first, last in pairs if _is_number(first) and _is_number(last)], float)
-    silent = proportion(len(answers) - len(each_s), len(answers), "answers without an output spike, counted")
-    figures = Figures({FigureKey("silent_share"): silent})
-    if len(each_s):
+    spiked = [k for k, pair in enumerate(pairs) if all(map(_is_number, pair))]
+    silent, asked = len(pairs) - len(spiked), len(set(ids)) / len(ids)
+    method = "answers without an output spike, counted"
+    figures = Figures({FigureKey("silent_share"): proportion(asked * silent, asked * len(pairs), method)})
+    if spiked:
+        each_s = np.array([1e-3 * (pairs[k][1] - pairs[k][0]) for k in spiked], float)
         method = "first input spike to first output spike in biological time, over samples with an output spike"
-        figures |= {FigureKey("response_latency_mean_s"): _mean(each_s, "s", method)}
+        figures |= {FigureKey("response_latency_mean_s"): _mean(each_s, [ids[k] for k in spiked], "s", method)}
     return figures
 
 
-def _mean(each: Floats, unit: str, method: str) -> Quantity:
-    """Return the mean of samples, with its standard error (GUM 4.2)."""
-    n = len(each)
-    parts = (Component("finite sample", float(each.std(ddof=1)) / math.sqrt(n), n - 1),) if n > 1 else ()
-    return Quantity(float(each.mean()), unit, parts, 0.0, n, method)
+def _mean(each: Floats, ids: Sequence[str], unit: str, method: str) -> Quantity:
+    """Return the mean of samples, with its standard error (GUM 4.2); a sample that was asked again counts once."""
+    _, of = np.unique(ids, return_inverse=True)
+    means = np.bincount(of, each) / np.bincount(of)
+    n = len(means)
+    parts = (Component("finite sample", float(means.std(ddof=1)) / math.sqrt(n), n - 1),) if n > 1 else ()
+    return Quantity(float(means.mean()), unit, parts, 0.0, n, method)
 
 
 def _inverse(quantity: Quantity, factor: float, unit: str, method: str) -> Quantity:

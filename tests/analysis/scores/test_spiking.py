@@ -34,10 +34,10 @@ def answer(first_output_ms: float | None, operations: int) -> dict[str, Any]:
     }
 
 
-def recorded(path: Path, outputs: list[Any]) -> Run:
-    given = iter(outputs)
+def recorded(path: Path, outputs: list[Any], rounds: int = 1) -> Run:
+    given = iter(outputs * rounds)
     info = DeviceInfo("toy", "hardware", phases=("inference",))
-    samples = [Sample(f"s{k}", np.zeros(1), "3", duration_s=SECONDS) for k in range(len(outputs))]
+    samples = [Sample(f"s{k}", np.zeros(1), "3", duration_s=SECONDS) for k in range(len(outputs))] * rounds
     record(
         path,
         Bench(blocking(lambda sample: next(given), info), (), HostClock()),
@@ -46,6 +46,13 @@ def recorded(path: Path, outputs: list[Any]) -> Run:
         scenario={"name": "by hand"},
     )
     return open_run(path)
+
+
+def test_rounds_of_the_same_samples_show_no_more_of_other_samples(tmp_path: Path) -> None:
+    said = [answer(11.0, 1000), answer(21.0, 2000), answer(31.0, 3000), answer(None, 2000)]
+    once, often = (evaluate(recorded(tmp_path / f"{k}", said, k)).quantities for k in (1, 9))
+    for key in ("response_latency_mean_s", "synaptic_operations_hz", "silent_share"):
+        assert often[key].interval() == pytest.approx(once[key].interval())
 
 
 def test_every_figure_by_hand(tmp_path: Path) -> None:
