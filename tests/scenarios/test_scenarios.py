@@ -236,6 +236,8 @@ def test_a_device_slower_than_real_time_shows_its_backlog_its_drops_and_is_inval
     q = result.quantities
     assert q["backlog_max"].value == queue
     assert q["dropped_share"].value == pytest.approx(dropped, abs=0.06)
+    left_out = round(q["dropped_share"].value * q["dropped_share"].n)
+    assert f"without {left_out} samples that were dropped" in q["accuracy"].method
     assert q["throughput_samples_hz"].value == pytest.approx(2.0 * (1.0 - dropped), rel=0.1)
     assert q["in_time_share"].value < 0.1
     assert result.validity is not None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+import pyarrow.compute as pc
+
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.proportion import mean_proportion, proportion
@@ -15,7 +17,7 @@ from rig.recording.reader import Run
 def accuracy_figures(run: Run, answers: Sequence[Answer]) -> Figures:
     """Return accuracy and the mean recall by class.
 
-    An issue that ran only an earlier phase does not count. A sample that was asked several times counts once in the
+    An issue that ran only an earlier phase does not count, nor does a dropped sample. A sample that was asked several times counts once in the
     interval, with its share of right answers, since repetition shows nothing of other samples.
     """
     hits = _hits(run, answers)
@@ -28,6 +30,8 @@ def accuracy_figures(run: Run, answers: Sequence[Answer]) -> Figures:
     method = "outputs equal to labels, counted"
     if (asked := sum(map(len, hits.values()))) > len(each):
         method = f"{asked} outputs equal to labels, counted by sample"
+    if dropped := pc.sum(run.replies["issued_ns"].is_null()).as_py():
+        method += f", without {dropped} samples that were dropped"
     recalls = [(sum(shares), len(shares)) for shares in by_class.values()]
     return Figures({
         FigureKey("accuracy"): proportion(sum(each), len(each), method),
