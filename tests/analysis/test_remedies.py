@@ -19,6 +19,7 @@ from rig.analysis.verdict.remedies import REMEDIES, remedy_of
 from rig.analysis.verdict.validity import named
 from tests.support.made_up import made_up, with_checks, without_pictures
 
+CHECKS = ("Finding", "at_least", "at_most", "_within", "_count")
 ANALYSIS = Path(__file__).resolve().parents[2] / "rig" / "analysis"
 
 
@@ -37,7 +38,7 @@ def rules() -> Iterator[str]:
         tree = ast.parse(path.read_text())
         calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
         for call in calls:
-            if isinstance(call.func, ast.Name) and call.func.id in ("Finding", "_within", "_count"):
+            if isinstance(call.func, ast.Name) and call.func.id in CHECKS:
                 names = {
                     target.id: text
                     for n in ast.walk(tree)

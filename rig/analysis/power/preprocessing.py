@@ -52,8 +52,8 @@ def preprocessing_checks(run: Run, phases: Sequence[str], figures: Figures) -> t
     stated = bool(told.phases or told.rails or told.none)
     missing = "" if recorded and shown else ", not measured by itself"
     rule = "pre-processing, reported separately from inference"
-    ok, source = stated and recorded and shown, rules.source_of("preprocessing")
-    return (Finding(rule, ", ".join(found) + missing, ALLOWED, ok, source),)
+    ok = stated and recorded and shown
+    return (Finding(rule, ", ".join(found) + missing, ALLOWED, ok, by="preprocessing"),)
 
 
 def _declared(run: Run) -> Preprocessing:

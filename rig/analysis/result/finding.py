@@ -16,9 +16,9 @@ class Finding:
     """What was found, what is allowed, what follows for the result, and what to change.
 
     A check has a ``rule`` and passes if it is ``ok``; ``source`` is the sentence from which the rule comes, or "" if
-    the rules of the run name none. With ``told``, a failed check is also a note, whatever the rules are. A refusal
-    replaces the figures of ``scope``, which is one figure or, in words, several; ``found`` says why there is none. In a
-    note, ``found`` is the sentence.
+    the rules of the run name none. They name it under ``by``, which is a field of ``Rules`` or a figure. With ``told``,
+    a failed check is also a note, whatever the rules are. A refusal replaces the figures of ``scope``, which is one
+    figure or, in words, several; ``found`` says why there is none. In a note, ``found`` is the sentence.
     """
 
     rule: str
@@ -30,6 +30,7 @@ class Finding:
     scope: FigureKey | str = ""
     remedy: str = ""
     told: bool = False
+    by: str = "*"
 
     @property
     def reason(self) -> str:
@@ -40,6 +41,16 @@ class Finding:
     def text(self) -> str:
         """Return the finding in the words of a note."""
         return ": ".join(filter(None, (self.rule, self.found))) + (f", allowed: {self.allowed}" if self.allowed else "")
+
+
+def at_least(rule: str, found: float, least: float, by: str, form: str = "{}") -> Finding:
+    """Return the check that a number is no smaller than the rule ``by`` allows; ``form`` writes both numbers."""
+    return Finding(rule, form.format(found), f"at least {form.format(least)}", found >= least, by=by)
+
+
+def at_most(rule: str, found: float, most: float, by: str, form: str = "{}") -> Finding:
+    """Return the check that a number is no larger than the rule ``by`` allows; ``form`` writes both numbers."""
+    return Finding(rule, form.format(found), f"at most {form.format(most)}", found <= most, by=by)
 
 
 def note(text: str) -> Finding:

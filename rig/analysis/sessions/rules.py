@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rig.analysis.result.catalogue import CATALOGUE
 from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.finding import Finding
+from rig.analysis.result.finding import Finding, at_least
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.sessions.answers import no_cache, same_answers
 from rig.analysis.sessions.part import Part
@@ -40,14 +40,9 @@ def session_checks(
 
     ``figures`` are those of the session. ``by`` holds the runs that gave these figures, by purpose.
     """
-    checks = [
-        *_whole_session(parts),
-        *recording_checks(parts),
-        *trial_checks(by, rules),
-        *_one_system(parts, rules),
-        *_outlined(parts[0].run, rules),
-    ]
-    checks += [*_reported(figures, refusals, rules), *one_speed(by, rules), *same_answers(by), *no_cache(by)]
+    checks = [*_whole_session(parts), *recording_checks(parts), *trial_checks(by, rules), *_one_system(parts, rules)]
+    checks += [*_outlined(parts[0].run, rules), *_reported(figures, refusals, rules)]
+    checks += [*one_speed(by, rules), *same_answers(by), *no_cache(by)]
     return (*_of_runs(parts), *named(checks, rules))
 
 
@@ -60,10 +55,8 @@ def _whole_session(parts: Sequence[Part]) -> Iterator[Finding]:
     """Check that every run that the runs themselves announce is there."""
     announced = [link.of for part in parts if (link := part.run.start.session) is not None and link.of is not None]
     if announced or any(part.run.start.session for part in parts):
-        wanted = max(announced, default=len(parts) + 1)
-        yield Finding(
-            "runs of the session", str(len(parts)), str(wanted) if announced else "more", len(parts) == wanted
-        )
+        wanted = str(max(announced)) if announced else "more"
+        yield Finding("runs of the session", str(len(parts)), wanted, str(len(parts)) == wanted)
 
 
 def _of_runs(parts: Sequence[Part]) -> Iterator[Finding]:
@@ -80,41 +73,41 @@ def trial_checks(by: Mapping[str, list[Part]], rules: Rules) -> tuple[Finding, .
 
 def _enough(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
     """Check that there are as many runs of each purpose as the rules ask for, and that each is near the mean of all."""
-    wanted = {"performance": rules.trials or 1, "power": rules.trials or 1, "accuracy": int(ACCURACY in rules.reports)}
-    if not (by["power"] or rules.submittable):
-        del wanted["power"]  # a session that cannot be submitted needs no meter
+    wanted = {"performance": rules.trials or 1}
+    if by["power"] or rules.submittable:  # a session that cannot be submitted needs no meter
+        wanted["power"] = rules.trials or 1
+    if ACCURACY in rules.reports:
+        wanted[ACCURACY] = 1
     for purpose, least in wanted.items():
-        if least:
-            found, source = len(by[purpose]), rules.source_of(ACCURACY if purpose == "accuracy" else "trials")
-            yield Finding(f"runs for {purpose}", str(found), f"at least {least}", found >= least, source)
+        yield at_least(f"runs for {purpose}", len(by[purpose]), least, ACCURACY if purpose == ACCURACY else "trials")
     if rules.trial_tolerance is not None:
-        source = rules.source_of("trial_tolerance")
-        yield from (replace(check, source=source) for check in _within(by, rules.trial_tolerance))
+        yield from _within(by, rules.trial_tolerance)
 
 
 def _one_system(parts: Sequence[Part], rules: Rules) -> Iterator[Finding]:
     """Check that all runs are of one system in one configuration, so that time and power belong together."""
     if not rules.session:
         return
-    names, source = sorted({configuration_of(part) for part in parts}), rules.source_of("session")
+    names = sorted({configuration_of(part) for part in parts})
     found = ", ".join(name or "not named" for name in names)
-    yield Finding("configurations of the runs", found, "one", len(names) == 1, source)
+    yield Finding("configurations of the runs", found, "one", len(names) == 1, by="session")
     devices = len({json.dumps(part.run.start.as_recorded.get("device"), sort_keys=True) for part in parts})
-    yield Finding("devices, as they were declared in the runs", str(devices), "1", devices == 1, source)
+    yield Finding("devices, as they were declared in the runs", str(devices), "1", devices == 1, by="session")
 
 
 def _outlined(run: Run, rules: Rules) -> Iterator[Finding]:
     """Check that the device declares what the outlines of the report need."""
     if not rules.outline:
         return
-    device, source = run.start.device, rules.source_of("outline")
+    device = run.start.device
     outlines = {
         "system architecture": device.description,
         "algorithm": device.algorithm.outline,
         "tuning of the algorithm": device.algorithm.tuned,
     }
     for what, said in outlines.items():
-        yield Finding(f"outline of the {what}", "declared" if said else "not stated", "declared", bool(said), source)
+        found = "declared" if said else "not stated"
+        yield Finding(f"outline of the {what}", found, "declared", bool(said), by="outline")
 
 
 def _reported(figures: Figures, refusals: Sequence[Finding], rules: Rules) -> Iterator[Finding]:
@@ -124,7 +117,7 @@ def _reported(figures: Figures, refusals: Sequence[Finding], rules: Rules) -> It
     for name in rules.reports:
         found = "stated" if name in stated else "refused" if name in refused else "absent"
         title = CATALOGUE[name].title.format(target="target's", threshold="threshold", percentile="percentile")
-        yield Finding(f"{title} reported", found, "stated", found == "stated", rules.source_of(name))
+        yield Finding(f"{title} reported", found, "stated", found == "stated", by=name)
 
 
 def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Finding]:
@@ -134,7 +127,7 @@ def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Finding]
         mean = sum(values) / len(values)
         worst = max(abs(v - mean) for v in values) / abs(mean) if mean else 0.0
         rule = f"{key} of each trial from the mean"
-        yield Finding(rule, f"{worst:.3%}", f"at most {tolerance:.0%}", worst <= tolerance)
+        yield Finding(rule, f"{worst:.3%}", f"at most {tolerance:.0%}", worst <= tolerance, by="trial_tolerance")
 
 
 def trial_figures(by: Mapping[str, list[Part]]) -> dict[FigureKey, tuple[Quantity, ...]]:

@@ -61,7 +61,7 @@ def one_speed(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
             share, off = beyond[worst]
             found = f"{off:+.3%} in {worst}, sample by sample: {share:.3%} beyond chance and clocks"
             rule = f"execution time of the {purpose} runs, against the performance runs"
-            yield Finding(rule, found, f"at most {limit:.0%}", share <= limit, rules.source_of("session"))
+            yield Finding(rule, found, f"at most {limit:.0%}", share <= limit, by="session")
 
 
 def paired(own: Executions, speed: Executions) -> Quantity | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from rig.analysis.result.finding import Finding
+from rig.analysis.result.finding import Finding, at_most
 from rig.analysis.scores.answers import Answer
 from rig.recording.reader import Run
 
@@ -24,8 +24,6 @@ def repeat_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
             tunings.add(json.dumps(said.get("tuning"), sort_keys=True))
     if rules.fresh_seeds:
         again = sum(len(found) - len(set(found)) for found in seeds.values())
-        yield Finding("solves with a seed that their problem had before", str(again), "0", not again,
-                    rules.source_of("fresh_seeds"))  # fmt: skip
+        yield Finding("solves with a seed that their problem had before", str(again), "0", not again, by="fresh_seeds")
     if rules.one_tuning:
-        found, source = str(len(tunings)), rules.source_of("one_tuning")
-        yield Finding("tunings of the solver in a run", found, "at most 1", len(tunings) <= 1, source)
+        yield at_most("tunings of the solver in a run", len(tunings), 1, "one_tuning")

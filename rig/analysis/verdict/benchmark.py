@@ -17,23 +17,23 @@ _SHOWN = 6
 """A check names at most this many values."""
 
 
-def benchmark_checks(benchmark: Benchmark | None, scenario: ScenarioRecord, source: str) -> Iterator[Finding]:
+def benchmark_checks(benchmark: Benchmark | None, scenario: ScenarioRecord) -> Iterator[Finding]:
     """Yield one check for each parameter of the benchmark, and for each option of the scenario.
 
     The allowed values are those that the rig holds of the benchmark, or, for an unknown benchmark, those that the
-    workload declares. An option that the scenario does not have is not checked. ``source`` is that of the rule itself.
+    workload declares. An option that the scenario does not have is not checked.
     """
     if benchmark is None:
-        yield Finding("benchmark of the workload", "none declared", "declared by the workload", False, source)
+        yield Finding("benchmark of the workload", "none declared", "declared by the workload", False, by="benchmark")
         return
     held = as_held(benchmark)
-    yield Finding("benchmark of the workload", held.name, "declared by the workload", True, source)
-    yield _within("scenario of the benchmark", (scenario.name,), held.scenarios, source)
+    yield Finding("benchmark of the workload", held.name, "declared by the workload", True, by="benchmark")
+    yield _within("scenario of the benchmark", (scenario.name,), held.scenarios)
     for name, parameter in held.parameters.items():
-        yield _within(f"benchmark: {name}", parameter.found, parameter, source)
+        yield _within(f"benchmark: {name}", parameter.found, parameter)
     for name, parameter in held.options.items():
         if name in scenario.options:
-            yield _within(f"benchmark: option {name}", (scenario.options[name],), parameter, source)
+            yield _within(f"benchmark: option {name}", (scenario.options[name],), parameter)
 
 
 def as_held(benchmark: Benchmark) -> Benchmark:
@@ -81,9 +81,10 @@ def set_findings(run: Run) -> Iterator[Finding]:
         yield Finding("samples in the recording", str(held), f"{_listed(said, ', ')}, as it declares", False)
 
 
-def _within(rule: str, found: Sequence[Value], parameter: Parameter, source: str) -> Finding:
+def _within(rule: str, found: Sequence[Value], parameter: Parameter) -> Finding:
     ok = bool(found) and all(value in parameter.allowed for value in found)
-    return Finding(rule, _listed(found, ", "), _listed(parameter.allowed, " or "), ok, parameter.source or source)
+    allowed = _listed(parameter.allowed, " or ")
+    return Finding(rule, _listed(found, ", "), allowed, ok, parameter.source, by="benchmark")
 
 
 def _listed(values: Sequence[Value], between: str) -> str:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.finding import Finding, Ruling
+from rig.analysis.result.finding import Finding, Ruling, at_least, at_most
 from rig.analysis.result.order_statistics import nearest_rank
-from rig.analysis.service.early_stopping import allowed, needed
+from rig.analysis.service.early_stopping import needed
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import in_time_share, scheduling_delays_s
 from rig.analysis.verdict.benchmark import benchmark_checks
@@ -43,11 +43,11 @@ def checks_of(rules: Rules, run: Run, q: Queries, figures: Figures) -> list[Find
 
 def named(findings: Iterable[Finding], rules: Rules | None) -> tuple[Finding, ...]:
     """Return findings; checks without a source or remedy get that of their rule."""
-    source = "" if rules is None else rules.source_of()
-    return tuple(_named(f, source) if f.effect == "check" else f for f in findings)
+    return tuple(_named(f, rules) if f.effect == "check" else f for f in findings)
 
 
-def _named(check: Finding, source: str) -> Finding:
+def _named(check: Finding, rules: Rules | None) -> Finding:
+    source = "" if rules is None else rules.source_of(check.by)
     remedy = check.remedy or ("" if check.ok else remedy_of(check.rule))
     return replace(check, source=check.source or source, remedy=remedy)
 
@@ -59,12 +59,10 @@ def _whole(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
     yield Finding("samples without an answer", str(lost), "0", lost == 0)
     if rules.hardware_only:
         modes = sorted(map(str, start.modes))
-        source = rules.source_of("hardware_only")
-        yield Finding("device and meters", ", ".join(modes), "hardware", modes == ["hardware"], source)
+        yield Finding("device and meters", ", ".join(modes), "hardware", modes == ["hardware"], by="hardware_only")
     if start.purpose == "accuracy" or (rules.whole_set and start.purpose != "compliance"):
-        completed = len(np.unique(q.sample[q.completed]))
-        found, wanted, source = str(completed), str(start.workload.samples), rules.source_of("whole_set")
-        yield Finding("samples of the set answered", found, wanted, completed >= start.workload.samples, source)
+        found, wanted = len(np.unique(q.sample[q.completed])), start.workload.samples
+        yield Finding("samples of the set answered", str(found), str(wanted), found >= wanted, by="whole_set")
 
 
 def _mend(run: Run) -> str:
@@ -76,12 +74,11 @@ def _mend(run: Run) -> str:
 
 def _of_benchmark(start: Start, q: Queries, rules: Rules) -> Iterator[Finding]:
     if rules.session and start.purpose == "all":
-        yield Finding("mode", "together", "a session of runs", False, rules.source_of("session"))
+        yield Finding("mode", "together", "a session of runs", False, by="session")
     if rules.benchmark and start.purpose != "probe":  # a search must be able to pass with any workload
-        yield from benchmark_checks(start.workload.benchmark, start.scenario, rules.source_of("benchmark"))
-    if (most := rules.at_a_time) is not None:
-        found, source = most_at_a_time(q), rules.source_of("at_a_time")
-        yield Finding("samples at a time", str(found), f"at most {most}", found <= most, source)
+        yield from benchmark_checks(start.workload.benchmark, start.scenario)
+    if rules.at_a_time is not None:
+        yield at_most("samples at a time", most_at_a_time(q), rules.at_a_time, "at_a_time")
 
 
 def most_at_a_time(q: Queries) -> int:
@@ -93,23 +90,19 @@ def most_at_a_time(q: Queries) -> int:
 
 
 def _long_enough(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
-    if (most := rules.warmup) is not None:
+    if rules.warmup is not None:
         warm = len(run.replies.filter(run.replies["warmup"])["issue"].unique())
-        yield Finding("warm-up samples", str(warm), f"at most {most}", warm <= most, rules.source_of("warmup"))
-    n, least = len(q), rules.min_queries or 1
-    yield Finding("queries", str(n), f"at least {least}", n >= least, rules.source_of("min_queries"))
+        yield at_most("warm-up samples", warm, rules.warmup, "warmup")
+    yield at_least("queries", len(q), rules.min_queries or 1, "min_queries")
     on_s, off_s = q.window_s()
     # the last random arrival comes before the end of the schedule, which ran for as long as required
-    required_s = rules.min_duration_s
-    if required_s:
-        lasted_s, source = round(off_s - on_s, 9), rules.source_of("min_duration_s")
-        yield Finding("duration", f"{lasted_s:.6g} s", f"at least {required_s:g} s", lasted_s >= required_s, source)
+    if rules.min_duration_s:
+        yield at_least("duration", round(off_s - on_s, 9), rules.min_duration_s, "min_duration_s", "{:g} s")
     if run.start.meters:
-        idle_ns, wanted_s = run.idle_windows_ns(), rules.idle_s
-        shortest_s = float(np.min(idle_ns[:, 1] - idle_ns[:, 0])) / 1e9 if len(idle_ns) else 0.0
+        idle_ns = run.idle_windows_ns()
         # a window is stamped before and after the sleep, so it is never shorter than that
-        found, wanted = f"{shortest_s:.6g} s", f"at least {wanted_s:g} s"
-        yield Finding("shortest idle window", found, wanted, shortest_s >= wanted_s, rules.source_of("idle_s"))
+        shortest_s = float(np.min(idle_ns[:, 1] - idle_ns[:, 0])) / 1e9 if len(idle_ns) else 0.0
+        yield at_least("shortest idle window", shortest_s, rules.idle_s, "idle_s", "{:g} s")
 
 
 def _on_time(scenario: ScenarioRecord, q: Queries, rules: Rules, figures: Figures) -> Iterator[Finding]:
@@ -118,28 +111,22 @@ def _on_time(scenario: ScenarioRecord, q: Queries, rules: Rules, figures: Figure
     p, bound_s, deadline_s = rules.percentile, scenario.latency_bound_s, scenario.deadline_s
     times = q.latency_s()
     if p is not None and bound_s is not None:
-        over = int(np.count_nonzero(times > bound_s)) + int(np.count_nonzero(~q.completed))
-        value = nearest_rank(np.sort(times), p)
-        source = rules.source_of("percentile")
-        yield Finding(f"p{100 * p:g} of latency", f"{value:.6g} s", f"at most {bound_s:g} s", value <= bound_s, source)
+        yield at_most(f"p{100 * p:g} of latency", nearest_rank(np.sort(times), p), bound_s, "percentile", "{:g} s")
         if rules.early_stopping:
-            least = needed(over, p)
+            over = int(np.count_nonzero(times > bound_s)) + int(np.count_nonzero(~q.completed))
             rule = f"queries, with {over} over the bound, to trust p{100 * p:g} (early stopping)"
-            source = rules.source_of("early_stopping")
-            yield Finding(rule, str(len(q)), f"at least {least}", len(q) >= least, source)
+            yield at_least(rule, len(q), needed(over, p), "early_stopping")
     elif p is not None and rules.early_stopping:
-        enough, source = allowed(len(times), p) >= 1, rules.source_of("early_stopping")
-        rule = f"queries for p{100 * p:g} (early stopping)"
-        yield Finding(rule, str(len(times)), f"at least {needed(1, p)}", enough, source)
+        yield at_least(f"queries for p{100 * p:g} (early stopping)", len(times), needed(1, p), "early_stopping")
     share = rules.in_time_share
     if share is not None and deadline_s is not None:
-        met = in_time_share(q, deadline_s).value
         rule = f"frames answered within {deadline_s:g} s"
-        yield Finding(rule, f"{met:.2%}", f"at least {share:.0%}", met >= share, rules.source_of("in_time_share"))
+        met = in_time_share(q, deadline_s).value
+        yield Finding(rule, f"{met:.2%}", f"at least {share:.0%}", met >= share, by="in_time_share")
     stride_s = scenario.options.get("stride_s")
     if rules.deadline_strides is not None and deadline_s is not None and stride_s:
-        most_s, source = rules.deadline_strides * stride_s, rules.source_of("deadline_strides")
-        yield Finding("deadline of a frame", f"{deadline_s:g} s", f"at most {most_s:g} s", deadline_s <= most_s, source)
+        most_s = rules.deadline_strides * stride_s
+        yield at_most("deadline of a frame", deadline_s, most_s, "deadline_strides", "{:g} s")
     yield from _schedule_kept(q, rules, bound_s if bound_s is not None else deadline_s, figures)
 
 
@@ -149,14 +136,8 @@ def _schedule_kept(q: Queries, rules: Rules, limit_s: float | None, figures: Fig
         return
     if rules.late_share is not None and limit_s is not None:
         delay_s = nearest_rank(np.sort(scheduling_delays_s(q)), HUNDRED)
-        most_s = rules.late_share * limit_s
-        source = rules.source_of("late_share")
-        yield Finding(
-            "p99 of the host's slip", f"{delay_s:.3g} s", f"at most {most_s:.3g} s", delay_s <= most_s, source
-        )
-    distance = figures.get(FigureKey("arrival_gap_distance"))
-    if rules.gap_distance is not None and distance is not None:
-        most = rules.gap_distance
+        yield at_most("p99 of the host's slip", delay_s, rules.late_share * limit_s, "late_share", "{:.3g} s")
+    distance, most = figures.get(FigureKey("arrival_gap_distance")), rules.gap_distance
+    if most is not None and distance is not None:
         rule = "Kolmogorov distance of gaps kept to gaps scheduled"
-        source = rules.source_of("gap_distance")
-        yield Finding(rule, f"{distance.value:.3g}", f"at most {most:g}", distance.value <= most, source)
+        yield Finding(rule, f"{distance.value:.3g}", f"at most {most:g}", distance.value <= most, by="gap_distance")
