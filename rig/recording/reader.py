@@ -94,6 +94,10 @@ class Run:
         table[:, 0] = np.cumsum(table[:, 0])
         return table
 
+    def by_sample(self, column: str) -> dict[str, Any]:
+        """Return a column of the samples by their ids; an absent value is None."""
+        return dict(zip(self.samples["id"].to_pylist(), self.samples[column].to_pylist(), strict=True))
+
     def payload(self, sample_id: str) -> NDArray[Any] | None:
         """Return the stored payload of a sample, or None if it was not kept. Raises ``DataError`` for a damaged one."""
         name = payload_path(sample_id)

@@ -136,7 +136,7 @@ def _per_inference(run: Run, counted: list[_Counted]) -> dict[str, float]:
     rows = run.replies.select(["issue", "sample_id", "phase", "executions", "warmup"]).to_pylist()
     last = run.start.device.phases[-1:]
     spans = [row for row in rows if row["phase"] in last and not row["warmup"]]
-    size = dict(zip(run.samples["id"].to_pylist(), run.samples["inferences"].to_pylist(), strict=True))
+    size = run.by_sample("inferences")
     inferences = sum((row["executions"] or 1) * (size.get(row["sample_id"]) or 1) for row in spans)
     known = {(one.issue, one.sample_id): one for one in counted}
     if not spans or any((row["issue"], row["sample_id"]) not in known for row in spans):
@@ -193,8 +193,7 @@ def _figures(counted: list[_Counted]) -> Figures:
 
 def _rate_checks(run: Run, counted: list[_Counted]) -> Iterator[Finding]:
     """Yield a failed check if samples that state their length took more or fewer executions than the rate gives."""
-    rows = zip(run.samples["id"].to_pylist(), run.samples["duration_s"].to_pylist(), strict=True)
-    lasting_s: Mapping[str, float] = {name: s for name, s in rows if s}
+    lasting_s = {name: s for name, s in run.by_sample("duration_s").items() if s}
     known = [(one, one.network.execution_s) for one in counted if one.sample_id in lasting_s]
     timed = [(one, execution_s) for one, execution_s in known if execution_s is not None]
     off = [(one, s) for one, s in timed if abs(one.executions - lasting_s[one.sample_id] / s) > 1.0]

@@ -17,8 +17,8 @@ from rig.recording.reader import Run
 def accuracy_figures(run: Run, answers: Sequence[Answer]) -> Figures:
     """Return accuracy and the mean recall by class.
 
-    An issue that ran only an earlier phase does not count, nor does a dropped sample. A sample that was asked several times counts once in the
-    interval, with its share of right answers, since repetition shows nothing of other samples.
+    An issue that ran only an earlier phase does not count, nor does a dropped sample. A sample that was asked several
+    times counts once in the interval, with its share of right answers, since repetition shows nothing of other samples.
     """
     hits = _hits(run, answers)
     if not hits:
@@ -128,7 +128,7 @@ def _hits(run: Run, answers: Sequence[Answer]) -> dict[tuple[str, str], list[boo
 
 def _labelled(run: Run, answers: Sequence[Answer]) -> Iterator[tuple[str, str, object]]:
     """Yield sample, label and answer, for every answer to a sample with a label."""
-    labels = dict(zip(run.samples["id"].to_pylist(), run.samples["label"].to_pylist(), strict=True))
+    labels = run.by_sample("label")
     for answer in answers:
         label = labels.get(answer.sample_id)
         if label is not None and answer.decided:

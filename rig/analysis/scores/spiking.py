@@ -58,7 +58,7 @@ def spiking_figures(run: Run, answers: Sequence[Answer], known: Figures) -> Figu
 
 def _counted(run: Run, answers: Sequence[Answer]) -> Iterator[tuple[str, float, Mapping[str, Any]]]:
     """Yield sample, biological seconds and output of each answer that states its operations, without warm-up."""
-    durations = dict(zip(run.samples["id"].to_pylist(), run.samples["duration_s"].to_pylist(), strict=True))
+    durations = run.by_sample("duration_s")
     for answer in answers:
         output, seconds = answer.output, durations.get(answer.sample_id) or 0.0
         if seconds > 0 and isinstance(output, dict) and all(_is_number(output.get(name)) for name in _COUNTS):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rig.analysis.scores.answers import decoded
 from rig.recording.columns.buffers import array_of
@@ -83,54 +84,48 @@ class Queries:
 
 def queries_of(run: Run) -> Queries:
     """Return the queries of a run."""
-    table = run.replies
-    counts = ~_flags(table["warmup"])
-    issue = array_of(table["issue"])
-    order = np.flatnonzero(counts)
-    order = order[np.argsort(issue[order], kind="stable")]
-    _, first = np.unique(issue[order], return_index=True)
-    rows = order[first]
-    t0_ns = run.start.t0_ns
+    table, t0_ns = run.replies, run.start.t0_ns
+    issue, counts = array_of(table["issue"]), ~array_of(table["warmup"])
     sample, names = _coded(table["sample_id"])
-    known = {name: k for k, name in enumerate(run.samples["id"].to_pylist())}
-    where = np.array([known.get(name, -1) for name in names], dtype=np.int64)
-    size = np.array([s or 1 for s in run.samples["inferences"].to_pylist()] + [1], dtype=np.int64)
     output, outputs = _coded(table["output"])
-    first_output = _first_output(output[order], first, len(order))
-    executions = _executions(array_of(table["executions"], 1)[order], _coded(table["phase"])[0][order], first)
-    holds = run.start.device.max_pending
-    which = where[sample[rows]] if len(where) else np.full(len(rows), -1, np.int64)
+    rows, told = _first(issue, counts), _first(issue, counts & (output >= 0))
+    first_output = np.full(len(rows), -1, np.int64)
+    first_output[np.searchsorted(issue[rows], issue[told])] = output[told]
+    known = {name: k for k, name in enumerate(run.samples["id"].to_pylist())}
+    which = np.array([*(known.get(name, -1) for name in names), -1], np.int64)[sample[rows]]
+    size = np.array([s or 1 for s in run.samples["inferences"].to_pylist()] + [1], np.int64)
+    due_s, issued_s, completed_s = (
+        array_of(pc.subtract(table[name], t0_ns))[rows] * 1e-9 for name in ("due_ns", "issued_ns", "completed_ns")
+    )
+    executions = _executions(issue[counts], array_of(table["executions"], 1)[counts], _coded(table["phase"])[0][counts])
     return Queries(
         issue=issue[rows],
         sample=which,
-        due_s=_seconds(table["due_ns"], rows, t0_ns),
-        issued_s=_seconds(table["issued_ns"], rows, t0_ns),
-        completed_s=_seconds(table["completed_ns"], rows, t0_ns),
+        due_s=due_s,
+        issued_s=issued_s,
+        completed_s=completed_s,
         executions=executions,
         inferences=size[which] * executions,
         output=first_output,
         outputs=tuple(map(decoded, outputs)),
-        max_pending=holds if holds is not None and holds > 0 else None,
+        max_pending=max(run.start.device.max_pending or 0, 0) or None,
     )
 
 
-def _executions(each: Indices, phase: Indices, first: Indices) -> Indices:
+def _executions(issue: Indices, each: Indices, phase: Indices) -> Indices:
     """Return how often each issue executed its sample: in the phase with most, in one span or in one for each time.
 
-    ``each`` and ``phase`` are of the rows of all issues in their order, and ``first`` is the first row of each issue.
+    The arguments are of rows, shape (n,); the result is in the order of issues.
     """
-    sums = [np.add.reduceat(np.where(phase == k, each, 0), first) for k in np.unique(phase)] if len(first) else []
-    return np.asarray(np.max([np.zeros(len(first), np.int64), *sums], axis=0), np.int64)
+    issues, of = np.unique(issue, return_inverse=True)
+    sums = [np.bincount(of[phase == k], each[phase == k], len(issues)) for k in np.unique(phase)]
+    return np.max([np.zeros(len(issues)), *sums], axis=0).astype(np.int64)
 
 
-def _first_output(output: Indices, first: Indices, n: int) -> Indices:
-    """Return the output of each issue, which is the first output among its rows."""
-    ends = np.append(first[1:], n)
-    found = output[first]
-    for k in np.flatnonzero(found < 0):
-        rows = output[first[k] : ends[k]]
-        found[k] = rows[rows >= 0][0] if np.any(rows >= 0) else -1
-    return found
+def _first(issue: Indices, which: Bools) -> Indices:
+    """Return the first row of each issue, of some rows, in the order of issues."""
+    rows = np.flatnonzero(which)
+    return rows[np.unique(issue[rows], return_index=True)[1]]
 
 
 def _coded(column: pa.ChunkedArray) -> tuple[Indices, list[str]]:
@@ -138,12 +133,3 @@ def _coded(column: pa.ChunkedArray) -> tuple[Indices, list[str]]:
     coded = column.combine_chunks().dictionary_encode()
     coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
     return array_of(coded.indices, -1).astype(np.int64), coded.dictionary.to_pylist()
-
-
-def _seconds(column: pa.ChunkedArray, rows: Indices, t0_ns: int) -> Floats:
-    known, ns = array_of(column.is_valid())[rows], array_of(column, 0)[rows]
-    return np.where(known, (ns - t0_ns) * 1e-9, np.nan)
-
-
-def _flags(column: pa.ChunkedArray) -> Bools:
-    return array_of(column)

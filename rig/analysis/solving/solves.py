@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from rig.analysis.result.quantity import Component, Quantity, product
 from rig.analysis.result.series import Solve
 from rig.analysis.scores.answers import Answer, decoded
 from rig.analysis.solving.gap import THRESHOLDS, gap
+from rig.analysis.solving.targets import OFFICIAL
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
 from rig.plugins import problem_factory
@@ -42,16 +44,16 @@ def solves_of(run: Run, answers: Sequence[Answer], device: Timebase) -> list[Sol
         return []
     rows = [row for row in run.replies.to_pylist() if None not in (row["output"], row["on_tick"]) and not row["warmup"]]
     said = [(row, out) for row in rows if _is_solution(out := decoded(row["output"]))]
-    progress: dict[int, list[Mapping[str, Any]]] = {}
+    progress = defaultdict[int, list[Mapping[str, Any]]](list)
     for step in run.progress.to_pylist():
-        progress.setdefault(step["issue"], []).append(step)
-    problems = _problems(run, {row["sample_id"] for row, _ in said})
-    targets, budget_s = _targets(run), run.start.scenario.timeout_s or math.nan
-    return [
-        _solve(row, out, progress.get(row["issue"], []), problems[sample], targets.get(sample, {}), device, budget_s)
-        for row, out in said
-        for sample in (row["sample_id"],)
-    ]
+        progress[step["issue"]].append(step)
+    problems, targets = _problems(run, {row["sample_id"] for row, _ in said}), _targets(run)
+    budget_s = run.start.scenario.timeout_s or math.nan
+    found = []
+    for row, out in said:
+        problem, wanted = problems.get(row["sample_id"]), targets.get(row["sample_id"], {})
+        found.append(_solve(row, out, progress[row["issue"]], problem, wanted, device, budget_s))
+    return found
 
 
 def _is_solution(out: Any) -> bool:
@@ -80,44 +82,38 @@ def _solve(
     times, worked_s = row["executions"] or 1, out.get("processor_s")
     seconds = (off_s - on_s) / times
     worst_s = float(out.get("overrun_s") or 0.0) if times > 1 else 0.0
+    cost_at = np.array([s["cost"] for s in steps], dtype=float)
+    over_s = max(seconds - budget_s, worst_s, 0.0)
+    processor_s = worked_s / times if isinstance(worked_s, float) else math.nan
     return Solve(
-        sample_id=row["sample_id"],
-        seconds=seconds,
-        budget_s=budget_s,
-        claimed=claimed,
-        cost=float(cost),
-        conflicts=conflicts,
-        honest=honest,
-        at_s=np.array(at_s) - on_s,
-        cost_at=np.array([s["cost"] for s in steps], dtype=float),
-        targets=targets,
-        over_s=max(seconds - budget_s, worst_s, 0.0),
-        processor_s=worked_s / times if isinstance(worked_s, float) else math.nan,
-    )
+        row["sample_id"], seconds, budget_s, claimed, float(cost), conflicts, honest, np.array(at_s) - on_s, cost_at,
+        targets, over_s, processor_s,
+    )  # fmt: skip
 
 
-def _problems(run: Run, sample_ids: Iterable[str]) -> dict[str, Problem | None]:
-    """Return the problem of each sample, from the payload that is stored with the recording.
+def _problems(run: Run, sample_ids: Iterable[str]) -> dict[str, Problem]:
+    """Return the problem of each sample whose payload is stored with the recording.
 
-    It is None if no payload was stored, or if no problem is registered under the workload's name or task.
+    There are none if no problem is registered under the workload's name or task.
     """
     problem_of: Callable[[Any], Problem] | None = problem_factory(run.start.workload.name, run.start.workload.task)
-    return {key: None if problem_of is None else _problem(run, key, problem_of) for key in sample_ids}
-
-
-def _problem(run: Run, sample_id: str, problem_of: Callable[[Any], Problem]) -> Problem | None:
-    stored = run.payload(sample_id)
-    try:
-        return None if stored is None else problem_of(stored)
-    except ValueError as error:
-        what = f"the payload of {sample_id} holds no problem: {error}"
-        raise DataError(what, field="payload", value=sample_id, remedy="Restore the recording") from error
+    found: dict[str, Problem] = {}
+    if problem_of is None:
+        return found
+    for sample_id in sample_ids:
+        try:
+            if (stored := run.payload(sample_id)) is not None:
+                found[sample_id] = problem_of(stored)
+        except ValueError as error:
+            what = f"the payload of {sample_id} holds no problem: {error}"
+            raise DataError(what, field="payload", value=sample_id, remedy="Restore the recording") from error
+    return found
 
 
 def _targets(run: Run) -> dict[str, dict[str, float]]:
     """Return for each sample the official target, and any other target that the workload names."""
-    rows = zip(run.samples["id"].to_pylist(), run.samples["target_cost"].to_pylist(), strict=True)
-    found: dict[str, dict[str, float]] = {name: ({} if cost is None else {"official": cost}) for name, cost in rows}
+    official = run.by_sample("target_cost").items()
+    found: dict[str, dict[str, float]] = {name: ({} if cost is None else {OFFICIAL: cost}) for name, cost in official}
     for name, by_sample in run.start.workload.targets.items():
         for sample_id, cost in by_sample.items():
             if sample_id in found and cost is not None:
@@ -141,27 +137,22 @@ def solving_figures(
     ``timed`` is for recordings whose schedule does not depend on the budget, or whose solves stopped at the gap
     ``to_gap``. In the second case there are no figures for closer thresholds, because the solves stopped before them.
     """
-    if not solves:
-        return Figures()
-    n = len(solves)
     judged = [s for s in solves if math.isfinite(s.cost)]
     if not judged:
         return Figures()
-    constrained = [s for s in solves if s.conflicts is not None]
     method = "x^T Q x of the solutions given"
     figures = {
         FigureKey("cost_mean"): _scattered(judged, [s.cost for s in judged], "1", method),
         FigureKey("cost_best"): Quantity(min(s.cost for s in judged), "1", (), 0.0, len(judged), method),
     }
-    if constrained:
-        feasible = sum(s.conflicts == 0 for s in constrained)
+    if conflicts := [s.conflicts for s in solves if s.conflicts is not None]:
         told = "solutions that are independent sets"
-        figures[FigureKey("feasible_share")] = proportion(feasible, len(constrained), told)
+        figures[FigureKey("feasible_share")] = proportion(conflicts.count(0), len(conflicts), told)
     over = np.array([s.over_s for s in solves])
     if np.all(np.isfinite(over)):
         method = "end of the span past the budget's, 0 where it ended in time"
-        figures[FigureKey("overrun_mean_s")] = Quantity(float(over.mean()), "s", (), 0.0, n, method)
-        figures[FigureKey("overrun_max_s")] = Quantity(float(over.max()), "s", (), 0.0, n, method)
+        figures[FigureKey("overrun_mean_s")] = Quantity(float(over.mean()), "s", (), 0.0, len(over), method)
+        figures[FigureKey("overrun_max_s")] = Quantity(float(over.max()), "s", (), 0.0, len(over), method)
     for target in sorted({name for s in solves for name in s.targets}):
         costs = {s.sample_id: s.targets[target] for s in solves if target in s.targets}
         method = f"mean of the {target} target costs of {len(costs)} problems"
@@ -175,28 +166,23 @@ def solving_figures(
 
 def _gaps(solves: Sequence[Solve], target: str) -> dict[FigureKey, Quantity]:
     """Return the mean gap, its spread between problems, and its spread between solves of one problem."""
-    by_problem: dict[str, list[float]] = {}
-    for s in solves:
-        if s.targets[target]:
-            by_problem.setdefault(s.sample_id, []).append(gap(s.cost, s.targets[target]))
-    if not by_problem:
-        return {}
-    means = [sum(g) / len(g) for g in by_problem.values()]
-    within = [float(np.std(g, ddof=1)) for g in by_problem.values() if len(g) > 1]
-    method = f"(c - c_target)/|c_target| to the {target} target: worse is positive"
     own = [s for s in solves if s.targets[target]]
-    mean_gap = _scattered(own, [gap(s.cost, s.targets[target]) for s in own], "1", method)
-    out = {FigureKey("gap_{target}_mean", target=target): mean_gap}
+    if not own:
+        return {}
+    gaps, by_problem = [gap(s.cost, s.targets[target]) for s in own], defaultdict[str, list[float]](list)
+    for s, found in zip(own, gaps, strict=True):
+        by_problem[s.sample_id].append(found)
+    means = [sum(g) / len(g) for g in by_problem.values()]
+    within = [np.var(g, ddof=1) for g in by_problem.values() if len(g) > 1]
+    method = f"(c - c_target)/|c_target| to the {target} target: worse is positive"
+    key = FigureKey("gap_{target}_mean", target=target)
+    out = {key: _scattered(own, gaps, "1", method)}
     if len(means) > 1:
-        spread = float(np.std(means, ddof=1))
-        problems = "deviation of problems' means"
-        out[FigureKey("gap_{target}_spread_problems", target=target)] = Quantity(
-            spread, "1", (), 0.0, len(means), problems
-        )
+        spread, method = float(np.std(means, ddof=1)), "deviation of problems' means"
+        out[replace(key, quantity="gap_{target}_spread_problems")] = Quantity(spread, "1", (), 0.0, len(means), method)
     if within:
-        mean = float(np.sqrt(np.mean(np.square(within))))
-        pooled = "deviation within a problem, pooled"
-        out[FigureKey("gap_{target}_spread_solves", target=target)] = Quantity(mean, "1", (), 0.0, len(solves), pooled)
+        spread, method = math.sqrt(np.mean(within)), "deviation within a problem, pooled"
+        out[replace(key, quantity="gap_{target}_spread_solves")] = Quantity(spread, "1", (), 0.0, len(solves), method)
     return out
 
 
@@ -204,17 +190,15 @@ def _times_to(solves: Sequence[Solve], target: str, to_gap: float) -> dict[Figur
     """Return time to each threshold, and the share of solves that reached it; officially, all solves must reach it."""
     out: dict[FigureKey, Quantity] = {}
     for threshold in (t for t in THRESHOLDS if t >= to_gap):
-        times = [_time_to(s, s.targets[target], threshold) for s in solves]
-        reached = [(s, t) for s, t in zip(solves, times, strict=True) if math.isfinite(t)]
+        reached = [(s, t) for s in solves if math.isfinite(t := _time_to(s, s.targets[target], threshold))]
         time_key = FigureKey("time_to_gap_{target}_{threshold}_s", target=target, threshold=threshold)
-        share = proportion(len(reached), len(times), "solves that came as close")
+        share = proportion(len(reached), len(solves), "solves that came as close")
         out[replace(time_key, quantity="reached_gap_{target}_{threshold}_share")] = share
         if not reached:
             continue
-        found, seconds = [s for s, _ in reached], [t for _, t in reached]
-        told = "mean of those that reached it, from graph loaded"
-        out[time_key] = _scattered(found, seconds, "s", told)
-        if len(reached) == len(times):
+        found, seconds = zip(*reached, strict=True)
+        out[time_key] = _scattered(found, seconds, "s", "mean of those that reached it, from graph loaded")
+        if len(reached) == len(solves):
             every = replace(out[time_key], method="mean of all: every solve reached it")
             out[replace(time_key, quantity="time_to_gap_{target}_{threshold}_official_s")] = every
     return out
@@ -246,14 +230,11 @@ def _scattered(solves: Sequence[Solve], values: Sequence[float], unit: str, meth
     problems; Liang and Zeger, Biometrika 73, 1986). If all problems have equally many solves, this is the scatter of
     the problems' means.
     """
-    n = len(values)
-    mean = sum(values) / n
-    sums: dict[str, float] = {}
-    for solve, value in zip(solves, values, strict=True):
-        sums[solve.sample_id] = sums.get(solve.sample_id, 0.0) + value - mean
-    groups = len(sums) if len(sums) > 1 else n
-    parts = list(sums.values()) if len(sums) > 1 else [v - mean for v in values]
-    u = math.sqrt(groups / (groups - 1.0) * sum(p * p for p in parts)) / n if groups > 1 else 0.0
+    n, mean = len(values), sum(values) / len(values)
+    of, residual = np.unique([s.sample_id for s in solves], return_inverse=True)[1], np.array(values) - mean
+    parts = np.bincount(of, residual) if of.any() else residual
+    groups = len(parts)
+    u = math.sqrt(groups / (groups - 1.0) * float(parts @ parts)) / n if groups > 1 else 0.0
     return Quantity(mean, unit, (Component("scatter", u, groups - 1),) if u else (), 0.0, n, method)
 
 
@@ -293,7 +274,8 @@ def solving_findings(
         return
     yield from map(note, _odd_solutions(solves))
     yield from map(note, told)
-    if unjudged := sum(math.isnan(s.cost) for s in solves):
+    n, unjudged = len(solves), sum(math.isnan(s.cost) for s in solves)
+    if unjudged:
         yield note(
             f"{unjudged} solutions have no cost: the workload holds no problem that the rig can judge. Make it with "
             "rig.qubo(models), or read it with --workload qubo"
@@ -308,9 +290,8 @@ def solving_findings(
         )
     elif to_gap is not None:
         yield note(f"The solver was told to stop at a gap of {to_gap:g}, so smaller gaps are not stated")
-    n = len(solves)
-    checked = sum(not math.isnan(s.cost) for s in solves)
-    yield Finding("solutions that could be checked", str(checked), str(answers), checked == answers)
+    checked = str(n - unjudged)
+    yield Finding("solutions that could be checked", checked, str(answers), checked == str(answers))
     lies = sum(not s.honest for s in solves)
     yield Finding("solves whose costs are not those of their solutions", str(lies), "0", lies == 0)
     if math.isfinite(solves[0].budget_s):

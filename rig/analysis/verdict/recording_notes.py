@@ -19,40 +19,26 @@ OFFERED = 0.05
 """A rate of arrivals that differs by more than this part from what was asked is told."""
 
 
-def remarks_of(run: Run) -> list[str]:
-    """Return every note on a recording."""
-    return [
-        *_meters(run),
-        *_host(run),
-        *_origin(run),
-        *_end(run),
-        *_phases(run),
-        *_traces(run),
-        *_warmup(run),
-        *_offered(run),
-    ]
+def remarks_of(run: Run) -> Iterator[str]:
+    """Yield every note on a recording."""
+    for remarks in (_bench, _files, _phases, _traces, _warmup, _offered):
+        yield from remarks(run)
 
 
-def _meters(run: Run) -> Iterator[str]:
+def _bench(run: Run) -> Iterator[str]:
     if not run.start.meters:
         yield "No meter recorded: times and accuracy only"
-
-
-def _host(run: Run) -> Iterator[str]:
     bend_s, shown_by = host_bend(run)
     if shown_by:
         yield (
             f"The clocks {', '.join(shown_by)} deviate alike from a line, by {bend_s:.2g} s: the clock of the host "
             "was corrected during the run. Times are uncertain by their clock's tolerance, idle windows by this shift"
         )
-
-
-def _origin(run: Run) -> Iterator[str]:
     if isinstance(made := run.start.workload.details.get("synthetic"), str):
         yield f"The samples are synthetic, not recorded: {made}"
 
 
-def _end(run: Run) -> Iterator[str]:
+def _files(run: Run) -> Iterator[str]:
     for name in run.truncated:
         yield f"{name} ends in an incomplete batch, which was left out"
     yield from (note.text for note in run.of_type(Note) if note.about == "files")
@@ -90,7 +76,7 @@ def _phases(run: Run) -> Iterator[str]:
 
 def _inferences(run: Run) -> dict[str, int]:
     """Return the inferences in the windows of each phase, without warm-up."""
-    size = dict(zip(run.samples["id"].to_pylist(), run.samples["inferences"].to_pylist(), strict=True))
+    size = run.by_sample("inferences")
     counts: dict[str, int] = {}
     columns = (run.replies[c].to_pylist() for c in ("phase", "sample_id", "executions", "warmup"))
     for phase, sample, executions, warmup in zip(*columns, strict=True):

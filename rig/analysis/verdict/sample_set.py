@@ -21,8 +21,7 @@ def sample_findings(run: Run) -> Iterator[Finding]:
         yield Finding("samples without a label", f"{without} of {len(run.samples)}", "none, or all", False)
     if not rules.whole_set or purpose == "compliance":
         return
-    digests = run.samples.select(["id", "payload_sha256"]).group_by("id").aggregate([("payload_sha256", "min")])
-    count = digests.num_rows
-    distinct = len(digests["payload_sha256_min"].unique())
+    digests = run.by_sample("payload_sha256")
+    count, distinct = len(digests), len(set(digests.values()))
     if distinct < count:
         yield note(f"samples with the data of another: {count - distinct} of {count}, so {distinct} are distinct")
