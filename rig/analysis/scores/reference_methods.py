@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 import numpy as np
@@ -22,6 +22,7 @@ from rig.recording.reader import Run
 from rig.recording.traces.traces import Trace
 
 Found = dict[FigureKey, Quantity]
+Window = tuple[float, float, int]
 
 
 def recorder_figures(run: Run) -> Figures:
@@ -37,8 +38,8 @@ def recorder_figures(run: Run) -> Figures:
         trace = run.traces.get(given.rail)
         if trace is None or len(trace.value) < 2:
             raise _bad("rail", given.rail, "names no trace of this run")
-        trace = trace.part(0, len(trace.value))
-        figures |= method(given, trace, _tick_hz(run, trace))
+        clock = run.clocks().get(trace.clock)
+        figures |= method(given, trace.part(0, len(trace.value)), 1e9 if clock is None else clock.tick_hz)
     return Figures(figures)
 
 
@@ -52,14 +53,14 @@ def _energyrunner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Foun
     the stamped length. ``inferences`` are the counts of the windows. The method was derived from the published results
     of mlcommons/tiny_results_v1.0, which it reproduces in all printed digits.
     """
-    stamps, counts, rate_hz = _windows(given, trace, tick_hz)
-    time_s = np.concatenate([[0.0], np.cumsum(np.full(len(trace.value) - 1, 1.0 / rate_hz))])
-    figures: Found = {}
-    for k, (on, off, count) in enumerate(zip(stamps[1::2], stamps[2::2], counts, strict=True), start=1):
-        first, last = np.searchsorted(time_s, [on, off], side="left")
-        method = f"EnergyRunner, window {2 * k}: samples with {on:g} s <= t < {off:g} s, untrimmed"
-        figures |= _window(k, trace, (int(first), int(last)), off - on, count, method)
-    return figures | _medians(figures, len(counts), "EnergyRunner")
+    windows = _windows(given, trace, tick_hz)
+    time_s = np.concatenate([[0.0], np.cumsum(np.full(len(trace.value) - 1, 1.0 / trace.rail.rate_hz))])
+    bounds = [np.searchsorted(time_s, [on_s, off_s], side="left").tolist() for on_s, off_s, _ in windows]
+    methods = [
+        f"EnergyRunner, window {2 * k}: samples with {on_s:g} s <= t < {off_s:g} s, untrimmed"
+        for k, (on_s, off_s, _) in enumerate(windows, start=1)
+    ]
+    return _of_windows(trace, windows, bounds, methods)
 
 
 def _tiny_runner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Found:
@@ -68,17 +69,14 @@ def _tiny_runner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Found
     Stamps are numbers of samples. Energy is the sum of the samples between two stamps times the sampling interval,
     power is energy over the time of those samples, and the result is the median energy per inference.
     """
-    stamps, counts, rate_hz = _windows(given, trace, tick_hz)
-    figures: Found = {}
-    for k, (on, off, count) in enumerate(zip(stamps[1::2], stamps[2::2], counts, strict=True), start=1):
-        bounds = round(on * rate_hz), round(off * rate_hz)
-        method = f"MLPerf Tiny runner, trial {k - 1}: samples {bounds[0]} to {bounds[1] - 1}"
-        figures |= _window(k, trace, bounds, off - on, count, method)
-    return figures | _medians(figures, len(counts), "MLPerf Tiny runner")
+    windows, rate_hz = _windows(given, trace, tick_hz), trace.rail.rate_hz
+    bounds = [(round(on_s * rate_hz), round(off_s * rate_hz)) for on_s, off_s, _ in windows]
+    methods = [f"MLPerf Tiny runner, trial {k}: samples {a} to {b - 1}" for k, (a, b) in enumerate(bounds)]
+    return _of_windows(trace, windows, bounds, methods)
 
 
-def _windows(given: ReferenceWindows, trace: Trace, tick_hz: float) -> tuple[list[float], list[int], float]:
-    """Return stamps in seconds, the inferences of each window, and the rate of the trace.
+def _windows(given: ReferenceWindows, trace: Trace, tick_hz: float) -> list[Window]:
+    """Return begin and end of each window in seconds, and its inferences.
 
     Raises ``DataError`` for stamps out of order, a wrong count of windows, or no watts at a fixed rate.
     """
@@ -87,43 +85,41 @@ def _windows(given: ReferenceWindows, trace: Trace, tick_hz: float) -> tuple[lis
     if any(abs(tick) >= LIMIT for tick in given.stamps):
         raise _bad("stamps", "a stamp", "is outside +-2^62")
     stamps, counts = [tick / tick_hz for tick in given.stamps], given.inferences
-    if len(counts) != len(stamps[1::2]) or len(stamps[1::2]) != len(stamps[2::2]) or min(counts, default=1) < 1:
-        raise _bad("inferences", len(counts), f"does not count the {len(stamps[2::2])} windows")
+    on_s, off_s = stamps[1::2], stamps[2::2]
+    if not len(counts) == len(on_s) == len(off_s) or min(counts, default=1) < 1:
+        raise _bad("inferences", len(counts), f"does not count the {len(off_s)} windows")
     if trace.rail.rate_hz <= 0 or trace.rail.conversion.unit != "W":
         raise _bad("rail", given.rail, "is not in watts at a fixed rate")
-    return stamps, counts, trace.rail.rate_hz
+    return list(zip(on_s, off_s, counts, strict=True))
 
 
-def _window(k: int, trace: Trace, bounds: tuple[int, int], length_s: float, count: int, method: str) -> Found:
-    """Return energy, power, energy per inference and throughput of one window; none if a sample in it was dropped."""
-    first, last = bounds
-    held = np.asarray(trace.value[first:last], dtype=np.float64)
-    if not len(held) or not length_s > 0.0:
-        raise _bad("stamps", bounds, "bound a window without a sample")
-    if np.any(np.isnan(held)):
-        return {}
-    total_j = math.fsum((held / trace.rail.rate_hz).tolist())
-    mean_w = total_j * trace.rail.rate_hz / len(held)
-    return {
-        _key("energy_j", k): _q(total_j, "J", len(held), method),
-        _key("power_w", k): _q(mean_w, "W", len(held), f"{method}, over the time of its samples"),
-        _key("energy_per_inference_j", k): _q(total_j / count, "J", count, method),
-        _key("throughput_hz", k): _q(count / length_s, "Hz", count, method),
-    }
+def _of_windows(
+    trace: Trace, windows: Sequence[Window], bounds: Sequence[Sequence[int]], methods: Sequence[str]
+) -> Found:
+    """Return energy, power, energy per inference and throughput of each window, and the medians of the last two.
 
-
-def _medians(figures: Found, windows: int, who: str) -> Found:
-    """Return medians over the windows, if every window has its figures."""
-    out: Found = {}
-    for of_window, of_all in (
-        ("energy_per_inference_j", "energy_per_inference_median_j"),
-        ("throughput_hz", "throughput_median_hz"),
-    ):
-        each = [q for key, q in figures.items() if key.quantity == of_window]
-        if each and len(each) == windows:
-            middle = median(q.value for q in each)
-            out[_key(of_all)] = _q(middle, each[0].unit, len(each), f"{who}, median of its windows")
-    return out
+    ``bounds`` are the first sample of each window and the one behind its last. A window with a sample that was dropped
+    has no figures, and then there are no medians.
+    """
+    found, rate_hz = Found(), trace.rail.rate_hz
+    for k, ((on_s, off_s, count), (first, end), method) in enumerate(zip(windows, bounds, methods, strict=True), 1):
+        held = np.asarray(trace.value[first:end], dtype=np.float64)
+        if not len(held) or not off_s > on_s:
+            raise _bad("stamps", (first, end), "bound a window without a sample")
+        if np.any(np.isnan(held)):
+            continue
+        total_j = math.fsum((held / rate_hz).tolist())
+        mean_w = total_j * rate_hz / len(held)
+        found[_key("energy_j", k)] = _q(total_j, "J", len(held), method)
+        found[_key("power_w", k)] = _q(mean_w, "W", len(held), f"{method}, over the time of its samples")
+        found[_key("energy_per_inference_j", k)] = _q(total_j / count, "J", count, method)
+        found[_key("throughput_hz", k)] = _q(count / (off_s - on_s), "Hz", count, method)
+    for name, unit in (("energy_per_inference", "j"), ("throughput", "hz")):
+        each = [q for key, q in found.items() if key.quantity == f"{name}_{unit}"]
+        if each and len(each) == len(windows):
+            told = f"{methods[0].partition(',')[0]}, median of its windows"
+            found[_key(f"{name}_median_{unit}")] = _q(median(q.value for q in each), each[0].unit, len(each), told)
+    return found
 
 
 def _mlperf_power(given: ReferenceWindows, trace: Trace, _: float) -> Found:
@@ -175,11 +171,6 @@ def _key(quantity: str, window: int = 0) -> FigureKey:
 
 def _q(value: float, unit: str, n: int, method: str) -> Quantity:
     return Quantity(value, unit, (), 0.0, n, method)
-
-
-def _tick_hz(run: Run, trace: Trace) -> float:
-    clock = run.clocks().get(trace.clock)
-    return 1e9 if clock is None else clock.tick_hz
 
 
 def _bad(field: str, value: object, why: str) -> DataError:
