@@ -46,7 +46,6 @@ from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.outside_spans import restless, with_work_outside
-from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, activity_of, off_line_checks, rate_checks
 from rig.analysis.verdict.benchmark import set_findings
@@ -80,14 +79,13 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
             print(key, quantity.value, quantity.unit)
     """
     check_memory()
-    told = _recorded(run)
+    told = _recorded(run, at_once)
     run = told.run
-    told, rails = _rails(told, at_once)
-    computed, found = _figures(told, rails)
+    computed, found = _figures(told)
     unknown = list(without_number(computed))
     figures = Figures({key: q for key, q in computed.items() if key not in {r.scope for r in unknown}})
-    findings = (as_imported(f, run) for f in (*_findings(told, rails, figures, found), *unknown))
-    timebases = {told.device.clock.name: told.device} | {r.timebase.clock.name: r.timebase for r in rails.rails}
+    findings = (as_imported(f, run) for f in (*_findings(told, figures, found), *unknown))
+    timebases = {told.device.clock.name: told.device} | {r.timebase.clock.name: r.timebase for r in told.rails}
     return Result(
         run_id=run.start.run_id,
         run_digest=run.digest,
@@ -97,14 +95,17 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
         quantities=figures,
         findings=named(findings, run.start.rules),
         clocks=_clocks(timebases, told.device),
-        series=_series(told, rails, timebases),
+        series=_series(told, timebases),
         ruling=ruling_of(run.start.rules),
     )
 
 
 @dataclass(frozen=True)
 class _Recorded:
-    """The recording, in seconds of the run, on the device's clock."""
+    """The recording, in seconds of the run: spans on the device's clock, and readings placed on it.
+
+    ``models`` holds the model of each rail that has one, and ``against`` the checks that refuse the power of a rail.
+    """
 
     run: Run
     device: Timebase
@@ -112,94 +113,75 @@ class _Recorded:
     activity: Activity
     queries: Queries
     answers: list[Answer]
-    deadline_s: float | None
     stream: Stream | None
     solves: list[Solve]
-
-
-@dataclass(frozen=True)
-class _Rails:
-    """Readings on the device's time, the model of each rail that has one, and the checks that refuse its power."""
-
     rails: list[AlignedRail]
     models: dict[str, RailModel]
     against: dict[str, tuple[Finding, ...]]
 
-    @property
-    def readings(self) -> list[Readings]:
-        """Return the readings of each rail."""
-        return [r.readings for r in self.rails]
 
-
-def _recorded(run: Run) -> _Recorded:
-    run, device = on_device_clock(run)
-    device, clock_checks = off_line_checks(run, device)
-    queries, answers = queries_of(run), answers_of(run)
+def _recorded(run: Run, at_once: int) -> _Recorded:
+    """Put everything on the device's time, and model each rail; work seen outside spans is among the activity."""
+    run, clock = on_device_clock(run)
+    clock, clock_checks = off_line_checks(run, clock)
+    queries, answers, spans = queries_of(run), answers_of(run), activity_of(run, clock)
+    activity, rails = with_work_outside(spans, aligned_rails(run, spans, clock, _end_s(run), at_once))
+    turn = max((r.turn for r in rails), default=0.0)  # either of the two clocks may be off by this rate
+    against = {r.readings.rail.name: (*r.contradictions, *restless(r, activity)) for r in rails}
+    sound = [r for r in rails if not against[r.readings.rail.name]]
     return _Recorded(
         run=run,
-        device=device,
+        device=replace(clock, rate_sigma=math.hypot(clock.rate_sigma, turn / math.sqrt(3.0))),
         clock_checks=clock_checks,
-        activity=activity_of(run, device),
+        activity=activity,
         queries=queries,
         answers=answers,
-        deadline_s=run.start.scenario.deadline_s,
         stream=stream_of(run, queries),
-        solves=solves_of(run, answers, device),
+        solves=solves_of(run, answers, clock),
+        rails=rails,
+        models={r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None},
+        against=against,
     )
 
 
-def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
-    """Put readings on the device's time and model each rail; add work seen outside spans to the activity."""
-    run = told.run
-    rails = aligned_rails(run, told.activity, told.device, _end_s(run), at_once)
-    activity, rails = with_work_outside(told.activity, rails)
-    turn = max((r.turn for r in rails), default=0.0)  # either of the two clocks may be off by this rate
-    device = replace(told.device, rate_sigma=math.hypot(told.device.rate_sigma, turn / math.sqrt(3.0)))
-    against = {r.readings.rail.name: (*r.contradictions, *restless(r, activity)) for r in rails}
-    sound = [r for r in rails if not against[r.readings.rail.name]]
-    models = {r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None}
-    return replace(told, activity=activity, device=device), _Rails(rails, models, against)
-
-
-def _figures(told: _Recorded, rails: _Rails) -> tuple[Figures, list[Finding]]:
+def _figures(told: _Recorded) -> tuple[Figures, list[Finding]]:
     """Compute all figures, topic by topic, and the findings of these computations."""
-    run, activity = told.run, told.activity
-    by_host_s = math.inf if rails.models else host_jitter_s(run, told.device)
-    busy = busy_times(activity, stamps_u_s(activity, told.device, list(rails.models.values()), by_host_s))
+    run, activity, readings = told.run, told.activity, [r.readings for r in told.rails]
+    by_host_s = math.inf if told.models else host_jitter_s(run, told.device)
+    busy = busy_times(activity, stamps_u_s(activity, told.device, list(told.models.values()), by_host_s))
     times = time_figures(activity, told.device, busy)
-    power = power_figures(rails.readings, rails.models, activity, busy, rails.against)
+    power = power_figures(readings, told.models, activity, busy, told.against)
     figures = accuracy_figures(run, told.answers) | times | power.figures
-    rails_named = [r.rail.name for r in rails.readings]
-    figures |= energy_figures(times, power.figures, rails_named, list(activity.phases), activity.per_phase)
+    rails = [r.rail.name for r in readings]
+    figures |= energy_figures(times, power.figures, rails, list(activity.phases), activity.per_phase)
     heard, unheard = front_end_figures(run, power.figures)
     figures |= heard | recorder_figures(run) | session_figures(run, told.answers)
     if run.start.scenario.name != "import":  # an imported window holds many inferences that no host requested singly
-        figures |= _service_figures(told, rails)
+        figures |= _service_figures(told)
     if told.solves:
         figures |= runtime_power(power.figures)
-        runtime_w = figures.get(RUNTIME)
-        figures |= solving_figures(told.solves, runtime_w, gap_times_known(run), run.start.scenario.to_gap)
+        to_gap = run.start.scenario.to_gap
+        figures |= solving_figures(told.solves, figures.get(RUNTIME), gap_times_known(run), to_gap)
     complexity, (predicted, odd) = complexity_of(run), predictions_of(run, told.answers)
     figures |= complexity.figures | energies_of(run, complexity, figures) | predicted
     found = [*power.findings, *unheard, *_told((*complexity.findings, *odd))]
     return with_learning(figures | spiking_figures(run, told.answers, figures)), found
 
 
-def _service_figures(told: _Recorded, rails: _Rails) -> Figures:
+def _service_figures(told: _Recorded) -> Figures:
     """Return figures of the service, with the average power of all rails if each has a model."""
-    activity, queries, models = told.activity, told.queries, list(rails.models.values())
-    rules = told.run.start.rules
+    start, activity, queries, models = told.run.start, told.activity, told.queries, list(told.models.values())
     answering = [phase.issue for name, phase in activity.phases.items() if name != LEARNING]
     apart = answering if len(answering) > 1 and not reduce(np.intersect1d, answering).size else []
     if LEARNING in activity.phases and answering and not apart:  # what is learnt is not answered
         apart = [np.concatenate(answering)]
-    service = service_figures(queries, None if rules is None else rules.percentile, apart)
-    if len(models) == len(rails.rails) and not activity.per_phase:
+    service = service_figures(queries, None if start.rules is None else start.rules.percentile, apart)
+    if len(models) == len(told.rails) and not activity.per_phase:
         service |= average_figures(models, activity, queries.window_s(), queries.completed_count)
-    return service | deadline_figures(queries, told.deadline_s) | change_figures(told.stream)
+    return service | deadline_figures(queries, start.scenario.deadline_s) | change_figures(told.stream)
 
 
-def _findings(told: _Recorded, rails: _Rails, figures: Figures, found: Sequence[Finding]) -> Iterator[Finding]:
+def _findings(told: _Recorded, figures: Figures, found: Sequence[Finding]) -> Iterator[Finding]:
     """Yield all findings of a run; ``found`` are the findings from computing its figures."""
     run, start = told.run, told.run.start
     if start.rules is not None:
@@ -208,10 +190,10 @@ def _findings(told: _Recorded, rails: _Rails, figures: Figures, found: Sequence[
     yield from found
     yield from sign_checks(figures)
     yield from _told(told.clock_checks)
-    for rail in rails.rails:
+    for rail in told.rails:
         yield from rail.findings
     yield from _told(rate_checks(run))
-    if start.meters and not rails.rails:
+    if start.meters and not told.rails:
         yield no_power(run)
     if not told.activity.phases:
         yield without_spans(run)
@@ -241,13 +223,12 @@ def _clocks(timebases: Mapping[str, Timebase], device: Timebase) -> dict[str, Cl
     return found
 
 
-def _series(told: _Recorded, rails: _Rails, timebases: Mapping[str, Timebase]) -> Series:
+def _series(told: _Recorded, timebases: Mapping[str, Timebase]) -> Series:
     run, activity, queries = told.run, told.activity, told.queries
     reads = {name: t.residuals(run.brackets(name), run.start.t0_ns) for name, t in timebases.items()}
+    readings = [r.readings for r in told.rails]
     return Series(
-        rails=tuple(
-            RailSeries(r.rail.name, r.start_s, r.end_s, np.where(r.ok, r.watts, np.nan)) for r in rails.readings
-        ),
+        rails=tuple(RailSeries(r.rail.name, r.start_s, r.end_s, np.where(r.ok, r.watts, np.nan)) for r in readings),
         phase_windows_s={name: p.windows_s for name, p in activity.phases.items()},
         warmup_windows_s=activity.warmup_s,
         idle_windows_s=activity.idle_s,

@@ -20,9 +20,10 @@ class Queries:
     """Samples that count (no warm-up), in the order of their issue numbers; arrays have shape (n,).
 
     Times are in seconds since the run's start. ``due_s`` is NaN without a schedule, ``issued_s`` if a sample was
-    dropped, and ``completed_s`` if no reply came. ``sample`` is a row of the samples table. ``output`` is an index into
-    ``outputs``, which are decoded, or -1 if there is none. ``executions`` is how often the device executed the sample
-    before it answered, as a loop (``--repeat``) does, and ``inferences`` is this times the inferences of the sample.
+    dropped, and ``completed_s`` if no reply came. ``sample`` is a row of the samples table, or -1 if that lacks it;
+    ``names`` are the ids of this table, and "" at the end. ``output`` is an index into ``outputs``, which are decoded,
+    or -1 if there is none. ``executions`` is how often the device executed the sample before it answered, as a loop
+    (``--repeat``) does, and ``inferences`` is this times the inferences of the sample.
     """
 
     issue: Indices
@@ -36,6 +37,7 @@ class Queries:
     outputs: tuple[Any, ...]
     max_pending: int | None = None
     """The number of samples that the device can hold at a time; None if it takes one batch at a time."""
+    names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.issue)
@@ -86,13 +88,14 @@ def queries_of(run: Run) -> Queries:
     """Return the queries of a run."""
     table, t0_ns = run.replies, run.start.t0_ns
     issue, counts = array_of(table["issue"]), ~array_of(table["warmup"])
-    sample, names = _coded(table["sample_id"])
+    sample, asked = _coded(table["sample_id"])
     output, outputs = _coded(table["output"])
     rows, told = _first(issue, counts), _first(issue, counts & (output >= 0))
     first_output = np.full(len(rows), -1, np.int64)
     first_output[np.searchsorted(issue[rows], issue[told])] = output[told]
-    known = {name: k for k, name in enumerate(run.samples["id"].to_pylist())}
-    which = np.array([*(known.get(name, -1) for name in names), -1], np.int64)[sample[rows]]
+    names = run.samples["id"].to_pylist()
+    known = {name: k for k, name in enumerate(names)}
+    which = np.array([*(known.get(name, -1) for name in asked), -1], np.int64)[sample[rows]]
     size = np.array([s or 1 for s in run.samples["inferences"].to_pylist()] + [1], np.int64)
     due_s, issued_s, completed_s = (
         array_of(pc.subtract(table[name], t0_ns))[rows] * 1e-9 for name in ("due_ns", "issued_ns", "completed_ns")
@@ -109,6 +112,7 @@ def queries_of(run: Run) -> Queries:
         output=first_output,
         outputs=tuple(map(decoded, outputs)),
         max_pending=max(run.start.device.max_pending or 0, 0) or None,
+        names=(*names, ""),
     )
 
 

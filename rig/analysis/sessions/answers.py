@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -33,10 +34,8 @@ def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
     """
     expected = _answers(by["accuracy"][0].run) if by["accuracy"] else {}
     for purpose, what in (("performance", "speed"), ("power", "power")):
-        each = [_answers(part.run) for part in by[purpose]]
-        runs = [
-            [answers <= expected[sample] for sample, answers in said.items() if sample in expected] for said in each
-        ]
+        each = [_answers(part.run).items() for part in by[purpose]]
+        runs = [[answers <= expected[sample] for sample, answers in said if sample in expected] for said in each]
         same = [one for run in runs for one in run]
         if same:
             differ = same.count(False)
@@ -60,13 +59,12 @@ def _as_accurate(parts: Sequence[Part], chance: float) -> bool:
 
 def _answers(run: Run) -> dict[str, set[str]]:
     q = queries_of(run)
-    ids = run.samples["id"].to_pylist()
-    labels = [json.dumps(answer_in(output)) for output in q.outputs]
-    out: dict[str, set[str]] = {}
+    labels = [*(json.dumps(answer_in(output)) for output in q.outputs), "no answer"]
+    out = defaultdict[str, set[str]](set)
     use = np.isin(q.issue, list(decided_issues(run))) & q.completed & (q.sample >= 0)
     pairs = np.unique(np.column_stack([q.sample, q.output])[use], axis=0)
     for sample, output in pairs.tolist():
-        out.setdefault(ids[sample], set()).add(labels[output] if output >= 0 else "no answer")
+        out[q.names[sample]].add(labels[output])
     return out
 
 
@@ -89,10 +87,9 @@ def no_cache(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
 
 def _median_times(parts: Sequence[Part]) -> dict[str, float]:
     """Return median seconds from issue to completion by sample id; time in the host's queue is not included."""
-    by_sample: dict[str, list[float]] = {}
-    for part in parts:
-        q, ids = queries_of(part.run), part.run.samples["id"].to_pylist()
+    by_sample = defaultdict[str, list[float]](list)
+    for q in (queries_of(part.run) for part in parts):
         for sample, seconds in zip(q.sample.tolist(), (q.completed_s - q.issued_s).tolist(), strict=True):
             if math.isfinite(seconds) and sample >= 0:
-                by_sample.setdefault(ids[sample], []).append(seconds)
+                by_sample[q.names[sample]].append(seconds)
     return {name: float(np.median(times)) for name, times in by_sample.items()}

@@ -16,3 +16,8 @@ class Part:
     purpose: str
     run: Run
     result: Result
+
+    @property
+    def configuration(self) -> str:
+        """Return the configuration of the system in the run."""
+        return self.run.start.configuration

@@ -28,20 +28,15 @@ COMPARED = (
 PURPOSES = ("performance", "accuracy", "power", "compliance")
 
 
-def configuration_of(part: Part) -> str:
-    """Return the configuration of the system in a run."""
-    return part.run.start.configuration
-
-
 def session_checks(
-    parts: Sequence[Part], by: Mapping[str, list[Part]], rules: Rules, figures: Figures, refusals: Sequence[Finding]
+    parts: Sequence[Part], by: Mapping[str, list[Part]], rules: Rules, figures: Figures
 ) -> tuple[Finding, ...]:
     """Return the checks of every run, and those of the session.
 
     ``figures`` are those of the session. ``by`` holds the runs that gave these figures, by purpose.
     """
     checks = [*_whole_session(parts), *recording_checks(parts), *trial_checks(by, rules), *_one_system(parts, rules)]
-    checks += [*_outlined(parts[0].run, rules), *_reported(figures, refusals, rules)]
+    checks += [*_outlined(parts[0].run, rules), *_reported(parts, figures, rules)]
     checks += [*one_speed(by, rules), *same_answers(by), *no_cache(by)]
     return (*_of_runs(parts), *named(checks, rules))
 
@@ -88,7 +83,7 @@ def _one_system(parts: Sequence[Part], rules: Rules) -> Iterator[Finding]:
     """Check that all runs are of one system in one configuration, so that time and power belong together."""
     if not rules.session:
         return
-    names = sorted({configuration_of(part) for part in parts})
+    names = sorted({part.configuration for part in parts})
     found = ", ".join(name or "not named" for name in names)
     yield Finding("configurations of the runs", found, "one", len(names) == 1, by="session")
     devices = len({json.dumps(part.run.start.as_recorded.get("device"), sort_keys=True) for part in parts})
@@ -110,10 +105,10 @@ def _outlined(run: Run, rules: Rules) -> Iterator[Finding]:
         yield Finding(f"outline of the {what}", found, "declared", bool(said), by="outline")
 
 
-def _reported(figures: Figures, refusals: Sequence[Finding], rules: Rules) -> Iterator[Finding]:
+def _reported(parts: Sequence[Part], figures: Figures, rules: Rules) -> Iterator[Finding]:
     """Check that every figure that the rules name is stated."""
     stated = {key.quantity for key in figures if key.of_whole}
-    refused = {r.scope.quantity for r in refusals if isinstance(r.scope, FigureKey)}
+    refused = {r.scope.quantity for p in parts for r in p.result.refusals if isinstance(r.scope, FigureKey)}
     for name in rules.reports:
         found = "stated" if name in stated else "refused" if name in refused else "absent"
         title = CATALOGUE[name].title.format(target="target's", threshold="threshold", percentile="percentile")

@@ -87,10 +87,10 @@ def executions_of(parts: Sequence[Part], codes: dict[tuple[str, str], int]) -> E
 
 def _executions(part: Part, codes: dict[tuple[str, str], int]) -> Executions:
     """Return the executions of a run; ``codes`` numbers each phase of each sample, and grows."""
-    q, ids = queries_of(part.run), [*part.run.samples["id"].to_pylist(), ""]
+    q = queries_of(part.run)
     found: list[Executions] = []
     for phase, rows in part.result.series.executions.items():
-        known = np.array([codes.setdefault((name, phase), len(codes)) for name in ids])
+        known = np.array([codes.setdefault((name, phase), len(codes)) for name in q.names])
         code = known[q.sample[np.searchsorted(q.issue, rows[:, 0])]]
         order = np.argsort(code, kind="stable")
         before = np.arange(len(code)) - np.searchsorted(code[order], code[order])
@@ -116,8 +116,8 @@ def _of_clocks(part: Part) -> Iterator[Component]:
 
 def _samples(run: Run) -> set[str]:
     """Return the samples that a run asked for."""
-    ids = [*run.samples["id"].to_pylist(), ""]
-    return {ids[k] for k in set(queries_of(run).sample.tolist())}
+    q = queries_of(run)
+    return {q.names[k] for k in set(q.sample.tolist())}
 
 
 def _amortised(run: Run) -> bool:

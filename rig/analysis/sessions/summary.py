@@ -21,18 +21,10 @@ from rig.analysis.result.quantity import Component, Quantity, linear
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.rate_probes import peak_rate, rate_probes
-from rig.analysis.sessions.rules import (
-    ACCURACY,
-    by_purpose,
-    configuration_of,
-    session_checks,
-    trial_checks,
-    trial_figures,
-)
+from rig.analysis.sessions.rules import ACCURACY, by_purpose, session_checks, trial_checks, trial_figures
 from rig.analysis.solving.solves import RUNTIME, gap_energies
 from rig.analysis.verdict.rule_set import is_known
 from rig.recording.session import SizeProbe
-from rig.types import Floats
 
 SCORES = (ACCURACY, "balanced_accuracy", "map", "r2", "smape_mean", "smape_p{percentile}")
 ROUNDING = 1e-12
@@ -54,34 +46,31 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     lead = next((by[p][0] for p in ("power", "performance", "accuracy") if by[p]), None)
     if lead is None:
         return _searched(name, parts, probes)
-    by = by_purpose([p for p in parts if configuration_of(p) == configuration_of(lead)])
-    tried = rate_probes(parts)
+    by = by_purpose([part for part in parts if part.configuration == lead.configuration])
     figures = _figures(by) | peak_rate(parts)
-    refusals = tuple(dict.fromkeys(r for part in parts for r in part.result.refusals))
     ruling, rules, checks = lead.result.ruling, lead.run.start.rules, tuple[Finding, ...]()
     if ruling is not None and rules is not None:
-        checks = session_checks(parts, by, rules, figures, refusals)
+        checks = session_checks(parts, by, rules, figures)
         ruling = ruling._replace(submittable=rules.submittable and is_known(rules))
-    about = "A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)
-    own = (text for part in by["power"] or [lead] for text in part.result.notes)
-    served = (by["performance"] or [lead])[0].result.series
-    return replace(
-        lead.result,
-        run_id=name,
-        complete=all(part.result.complete for part in parts),
-        simulated=any(part.result.simulated for part in parts),
-        quantities=figures,
-        findings=(*map(note, (about, *_amortised_notes(by), *own)), *refusals, *checks),
-        series=replace(
-            lead.result.series,
-            requested_s=served.requested_s,
-            latency_s=served.latency_s,
-            execution_times_s=_execution_times_s(by["performance"] or [lead]),
-            trials=trial_figures(by),
-            probes=tried,
-        ),
-        ruling=ruling,
+    about = ["A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)]
+    if seconds := _sequence_s(by):
+        about.append(
+            f"Power and execution time are of sequences of {seconds:g} s, per inference, so that the ends of a "
+            "sequence are spread over it. Accuracy, latency and the execution time of a single sample are of single "
+            "samples"
+        )
+    about += [text for part in by["power"] or [lead] for text in part.result.notes]
+    timed = [part.result for part in by["performance"] or [lead]]
+    whole = _joined(name, lead.result, [part.result for part in parts], figures, (*map(note, about),), checks, timed)
+    served = timed[0].series
+    series = replace(
+        whole.series,
+        requested_s=served.requested_s,
+        latency_s=served.latency_s,
+        trials=trial_figures(by),
+        probes=rate_probes(parts),
     )
+    return replace(whole, series=series, ruling=ruling)
 
 
 def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) -> Result:
@@ -90,10 +79,11 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
     Figures are the means over the sessions. The rules about trials are over the runs of all of them. Series are those
     of the first session, except for the execution times, which are those of all.
     """
-    first = sessions[0][2]
+    results = [result for _, _, result in sessions]
+    first = results[0]
     if len(sessions) == 1:
         return first
-    trials = [result.quantities for _, _, result in sessions]
+    trials = [result.quantities for result in results]
     rules, by = first.start.rules, by_purpose([part for _, parts, _ in sessions for part in parts])
     checks = [check for session in sessions for check in _checks_of(*session)]
     if first.ruling is not None and rules is not None:
@@ -101,27 +91,27 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
         checks = [check for check in checks if check.rule.partition(": ")[2] not in {check.rule for check in over_all}]
         checks += over_all
     about = f"The mean of {len(sessions)} sessions: {', '.join(session for session, _, _ in sessions)}"
+    notes = [note(text) for text in (about, *(text for result in results for text in result.notes))]
+    whole = _joined(name, first, results, Figures(over_trials(trials)), notes, checks, results)
+    return replace(whole, series=replace(whole.series, trials=trial_figures(by)))
+
+
+def _joined(
+    name: str, first: Result, results: Sequence[Result], figures: Figures, notes: Sequence[Finding],
+    checks: Sequence[Finding], timed: Sequence[Result],
+) -> Result:  # fmt: skip
+    """Return the first result as that of all, with every refusal once and the execution times of ``timed``."""
     return replace(
         first,
         run_id=name,
-        complete=all(result.complete for _, _, result in sessions),
-        simulated=any(result.simulated for _, _, result in sessions),
-        quantities=Figures(over_trials(trials)),
-        findings=(
-            *map(note, (about, *(text for _, _, result in sessions for text in result.notes))),
-            *dict.fromkeys(r for _, _, result in sessions for r in result.refusals),
-            *checks,
-        ),
+        complete=all(result.complete for result in results),
+        simulated=any(result.simulated for result in results),
+        quantities=figures,
+        findings=(*notes, *dict.fromkeys(refused for result in results for refused in result.refusals), *checks),
         series=replace(
-            first.series,
-            execution_times_s=np.concatenate([result.series.execution_times_s for _, _, result in sessions]),
-            trials=trial_figures(by),
+            first.series, execution_times_s=np.concatenate([result.series.execution_times_s for result in timed])
         ),
     )
-
-
-def _execution_times_s(parts: Sequence[Part]) -> Floats:
-    return np.concatenate([part.result.series.execution_times_s for part in parts])
 
 
 def _checks_of(session: str, parts: Sequence[Part], result: Result) -> Iterator[Finding]:
@@ -129,15 +119,6 @@ def _checks_of(session: str, parts: Sequence[Part], result: Result) -> Iterator[
     runs = tuple(f"{part.name}: " for part in parts)
     for check in () if result.validity is None else result.validity.checks:
         yield replace(check, rule=f"{session}{'.' if check.rule.startswith(runs) else ': '}{check.rule}", told=False)
-
-
-def _amortised_notes(by: Mapping[str, list[Part]]) -> Iterator[str]:
-    if seconds := _sequence_s(by):
-        yield (
-            f"Power and execution time are of sequences of {seconds:g} s, per inference, so that the ends of a "
-            "sequence are spread over it. Accuracy, latency and the execution time of a single sample are of single "
-            "samples"
-        )
 
 
 def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> Result | None:
@@ -187,12 +168,9 @@ def _figures(by: Mapping[str, list[Part]]) -> Figures:
 
 def _complexity(by: Mapping[str, list[Part]]) -> dict[FigureKey, Quantity]:
     """Return complexity over single samples: from the accuracy run, which asks all, or else from the runs of times."""
-    for purpose in ("accuracy", "performance", "power"):
-        for part in by[purpose]:
-            found = {k: q for k, q in part.result.quantities.items() if entry_of(k).family == "complexity"}
-            if found:
-                return found
-    return {}
+    every = [part.result.quantities for part in (*by["accuracy"], *by["performance"], *by["power"])]
+    found = ({k: q for k, q in figures.items() if entry_of(k).family == "complexity"} for figures in every)
+    return next(filter(None, found), {})
 
 
 def _sequence_s(by: Mapping[str, list[Part]]) -> float:
