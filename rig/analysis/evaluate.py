@@ -50,7 +50,7 @@ from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, activity_of, off_line_checks, rate_checks
 from rig.analysis.verdict.benchmark import set_findings
 from rig.analysis.verdict.contradictions import contradictions_of
-from rig.analysis.verdict.missing import as_imported, ended_well, without_number, without_spans
+from rig.analysis.verdict.missing import as_imported, without_number, without_spans
 from rig.analysis.verdict.recording_notes import remarks_of
 from rig.analysis.verdict.sample_set import sample_findings
 from rig.analysis.verdict.validity import checks_of, named, ruling_of
@@ -89,7 +89,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     return Result(
         run_id=run.start.run_id,
         run_digest=run.digest,
-        complete=ended_well(run),
+        complete=run.complete,
         simulated=run.start.simulated,
         start=run.start,
         quantities=figures,

@@ -67,6 +67,11 @@ class Run:
         """Return the error that ended the run, if one was recorded."""
         return None if self.stop is None else self.stop.error
 
+    @property
+    def complete(self) -> bool:
+        """Return whether the run was played to its end."""
+        return self.stop is not None and self.stop.error is None
+
     def of_type(self, type_: type[L]) -> list[L]:
         """Return the lines of one type, in order."""
         return [e for e in self.events if isinstance(e, type_)]

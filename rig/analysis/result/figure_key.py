@@ -48,11 +48,8 @@ class FigureKey:
             target=target, threshold=_digits(self.threshold), percentile=_digits(self.percentile)
         )
         where = [self.method] if self.method else []
-        where += ["phase", self.phase] if self.phase else []
-        where += ["rail", self.rail] if self.rail else []
-        where += ["layer", self.layer] if self.layer else []
-        where += ["sample", self.sample] if self.sample else []
-        where += ["window", str(self.window)] if self.window else []
+        for name in ("phase", "rail", "layer", "sample", "window"):
+            where += [name, str(value)] if (value := getattr(self, name)) else []
         return ".".join([*where, quantity])
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.verdict_words import verdict_words
 
 Effect = Literal["check", "note", "refusal"]
 
@@ -61,6 +60,13 @@ def note(text: str) -> Finding:
 def refusal(scope: FigureKey | str, reason: str, remedy: str) -> Finding:
     """Return the refusal of figures that the recording cannot support: what, why, and what to change."""
     return Finding("", reason, effect="refusal", scope=scope, remedy=remedy)
+
+
+def verdict_words(valid: bool, *, power_refused: bool = False) -> str:
+    """Return VALID or INVALID, or for which figures a result is valid."""
+    if not valid:
+        return "INVALID"
+    return "VALID for times; power refused" if power_refused else "VALID"
 
 
 class Ruling(NamedTuple):

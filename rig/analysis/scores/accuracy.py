@@ -94,7 +94,7 @@ def span_checks(run: Run) -> Iterator[Finding]:
     if not timed:
         return
     declared, ran = run.start.device.phases, dict.fromkeys(row["phase"] for row in rows if row["phase"] is not None)
-    if declared and set(ran) != set(declared) and run.stop is not None and run.stop.error is None:
+    if declared and set(ran) != set(declared) and run.complete:
         yield Finding("phases that ran", ", ".join(ran), ", ".join(declared), False)
     answered = {row["issue"] for row in rows if row["output"] is not None}
     if untimed := answered - timed:

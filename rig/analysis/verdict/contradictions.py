@@ -27,31 +27,22 @@ ONE_TICK = 0.5
 
 def contradictions_of(run: Run, device: Timebase) -> tuple[Finding, ...]:
     """Return a failed check for each contradiction; ``device`` is the clock of the spans."""
-    return (*_left_out(run), *_stopped(run), *_miscounted(run), *_misplaced(run, device))
+    return (*_lost(run), *_misplaced(run, device))
 
 
-def _left_out(run: Run) -> Iterator[Finding]:
+def _lost(run: Run) -> Iterator[Finding]:
+    """Find values, time of the host, and files or chunks that are cut, doubled or missing."""
     if run.left_out:
         more = f" and {len(run.left_out) - 1} more" if len(run.left_out) > 1 else ""
         yield Finding("values that cannot be used", f"{run.left_out[0]}{more}", "none", False)
-
-
-def _stopped(run: Run) -> Iterator[Finding]:
     gaps_s = [(gap.off_ns - gap.on_ns) * 1e-9 for gap in run.of_type(HostGap)]
     if gaps_s:
         found = f"{len(gaps_s)}, the longest {max(gaps_s):.3g} s"
         yield Finding("gaps in the host's heartbeat", found, "none", False)
-
-
-def _miscounted(run: Run) -> Iterator[Finding]:
-    """Find files or chunks that are cut, doubled or missing; a run that ended as planned has written all of them."""
-    if run.stop is None or run.error is not None:
-        return
-    if run.truncated:
+    # a run that ended as planned has written all files and chunks
+    if run.complete and run.truncated:
         yield Finding("files that were written to their end", f"all but {', '.join(run.truncated)}", "all", False)
-    if run.truncated or run.left_out:
-        return
-    for name, trace in run.traces.items():
+    for name, trace in run.traces.items() if run.complete and not (run.truncated or run.left_out) else ():
         table = run.arrivals(name)
         arrived = int(table[-1, 0]) if len(table) else len(trace.value)
         if arrived != len(trace.value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from rig.analysis.result.figure_key import Figures
@@ -11,17 +11,12 @@ from rig.analysis.result.finding import Finding, refusal
 from rig.recording.reader import Run
 
 
-def ended_well(run: Run) -> bool:
-    """Return whether a run was played to its end."""
-    return run.stop is not None and run.error is None
-
-
 def without_spans(run: Run) -> Finding:
     """Return the refusal of everything that needs a span."""
     remedy = "Let the device return spans with its replies"
     if run.start.device.spans_on_pin:
         remedy = "Wire the pin that marks the spans to a logic input of the meter, and declare it there (`pin`)"
-    elif not ended_well(run):
+    elif not run.complete:
         remedy = "Measure again; the run ended too early"
     return refusal("time and power", "no span was recorded", remedy)
 
@@ -38,15 +33,15 @@ def as_imported(finding: Finding, run: Run) -> Finding:
     """Return a finding; a remedy that names options of ``rig measure`` becomes one for the run's importer."""
     if run.start.imported is None or "--" not in finding.remedy or finding.effect != "refusal":
         return finding
-    remedy = "Record longer windows, or with a faster meter"
-    if "idle_s" in finding.remedy:
-        remedy = _idle_remedy(run.start.imported.options)
+    options = run.start.imported.options
+    if "idle_s" not in finding.remedy:
+        remedy = "Record longer windows, or with a faster meter"
+    elif "idle" in options:
+        remedy = (
+            "State when the device was idle, in seconds of the trace, and import again (--option idle=START:END,...)"
+        )
+    elif "idle_guard_s" in options:
+        remedy = "Count less time around the run as work, and import again (--option idle_guard_s=SECONDS)"
+    else:
+        remedy = "The trace must also hold readings while the device was idle"
     return replace(finding, remedy=remedy)
-
-
-def _idle_remedy(options: Mapping[str, object]) -> str:
-    if "idle" in options:
-        return "State when the device was idle, in seconds of the trace, and import again (--option idle=START:END,...)"
-    if "idle_guard_s" in options:
-        return "Count less time around the run as work, and import again (--option idle_guard_s=SECONDS)"
-    return "The trace must also hold readings while the device was idle"

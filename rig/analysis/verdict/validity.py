@@ -14,7 +14,6 @@ from rig.analysis.service.early_stopping import needed
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import in_time_share, scheduling_delays_s
 from rig.analysis.verdict.benchmark import benchmark_checks
-from rig.analysis.verdict.missing import ended_well
 from rig.analysis.verdict.remedies import remedy_of
 from rig.analysis.verdict.rule_set import differing_rules, is_known
 from rig.recording.events import Start
@@ -53,7 +52,7 @@ def _named(check: Finding, rules: Rules | None) -> Finding:
 
 
 def _whole(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
-    start, whole = run.start, ended_well(run)
+    start, whole = run.start, run.complete
     yield Finding("the run", "to the end" if whole else "broken off", "to the end", whole, remedy=_mend(run))
     lost = int(np.count_nonzero(~q.completed & ~q.dropped))
     yield Finding("samples without an answer", str(lost), "0", lost == 0)
