@@ -8,11 +8,12 @@ footprint are separate figures.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
-from typing import get_args
+from typing import Any, get_args
 
-from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.catalogue import figure
+from rig.analysis.result.figure_key import Figures
 from rig.network.description import MemoryKind, NetworkInfo
 
 
@@ -20,21 +21,17 @@ def static_figures(network: NetworkInfo) -> Figures:
     """Return the figures that follow from the description alone."""
     weights = sum(c.weights for c in network.connections)
     method = f"counted from the declared network{f' ({network.convention})' if network.convention else ''}"
-    found = {
-        FigureKey("footprint_bytes"): exact(network.footprint_bits() / 8, "B", method),
-        FigureKey("footprint_at_start_bytes"): exact(network.footprint_bits(at_start=True) / 8, "B", method),
-        FigureKey("parameters"): exact(network.parameters, "1", method),
-        FigureKey("dense_operations_per_execution"): exact(network.dense, "1", method),
-    }
+    found = exact("footprint_bytes", network.footprint_bits() / 8, method)
+    found |= exact("footprint_at_start_bytes", network.footprint_bits(at_start=True) / 8, method)
+    found |= exact("parameters", network.parameters, method)
+    found |= exact("dense_operations_per_execution", network.dense, method)
     for kind in get_args(MemoryKind):
-        key = FigureKey(f"footprint_{kind}_bytes")
-        found[key] = exact(network.footprint_bits(kind) / 8, "B", method)
+        found |= exact(f"footprint_{kind}_bytes", network.footprint_bits(kind) / 8, method)
     if weights:
-        zeros = sum(c.zeros for c in network.connections)
-        found[FigureKey("connection_sparsity")] = exact(zeros / weights, "1", method)
+        found |= exact("connection_sparsity", sum(c.zeros for c in network.connections) / weights, method)
     if network.execution_s is not None:
-        found[FigureKey("model_execution_rate_hz")] = exact(1.0 / network.execution_s, "Hz", "declared by the device")
-    return Figures(found)
+        found |= exact("model_execution_rate_hz", 1.0 / network.execution_s, "declared by the device")
+    return found
 
 
 def mean_static_figures(networks: Sequence[NetworkInfo]) -> Figures:
@@ -42,14 +39,15 @@ def mean_static_figures(networks: Sequence[NetworkInfo]) -> Figures:
     each = [static_figures(network) for network in networks]
     if len(set(networks)) == 1:
         return each[0]
-    found = {}
+    found = Figures()
     for key, first in each[0].items():
         values = [figures[key].value for figures in each if key in figures]
         method = f"mean over {len(values)} samples, each a network of its own, {first.method}"
-        found[key] = exact(fmean(values), first.unit, method, len(values))
-    return Figures(found)
+        found |= exact(key.quantity, fmean(values), method, len(values))
+    return found
 
 
-def exact(value: float, unit: str, method: str, n: int = 0) -> Quantity:
-    """Return a counted number with an interval of zero width."""
-    return Quantity(float(value), unit, n=n, method=method, limits=(float(value), float(value)))
+def exact(name: str, value: float, told: str, n: int = 0, **of: Any) -> Figures:
+    """Return one figure that was counted, with an interval of zero width; arguments are as in ``figure``."""
+    counted = figure(name, value, told, n, **of)
+    return Figures({key: replace(q, limits=(q.value, q.value)) for key, q in counted.items()})

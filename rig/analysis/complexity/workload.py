@@ -16,13 +16,7 @@ import numpy as np
 from rig.analysis.complexity.static import exact, mean_static_figures
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding
-from rig.network.description import (
-    Activity,
-    Counts,
-    NetworkInfo,
-    activity_faults,
-    network_faults,
-)
+from rig.network.description import Activity, Counts, NetworkInfo, activity_faults, network_faults
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 
@@ -109,19 +103,18 @@ class _Counted:
         if counter == "dense_operations":
             return {c.name: c.dense * self.executions for c in self.network.connections}
         names = [layer.name for layer in self.network.layers] + [c.name for c in self.network.connections]
-        known = {name: self.activity[name][counter] for name in names if counter in self.activity[name]}
-        return {name: int(counts.sum(dtype=np.float64)) for name, counts in known.items()}
+        known = [(name, self.activity[name]) for name in names]
+        return {name: int(own[counter].sum(dtype=np.float64)) for name, own in known if counter in own}
 
 
 def _activity(run: Run) -> dict[tuple[int, str], Activity]:
     """Return the activity of every answer, without warm-up, in the order of issue."""
-    warm = {row["issue"] for row in run.replies.select(["issue", "warmup"]).to_pylist() if row["warmup"]}
+    warm = set(run.replies.filter(run.replies["warmup"])["issue"].to_pylist())
     found: dict[tuple[int, str], dict[str, dict[str, Counts]]] = {}
-    table = run.activity.combine_chunks()
-    names = zip(*(table[c].to_pylist() for c in ("issue", "sample_id", "layer", "counter")), strict=True)
-    counts = table["counts"].combine_chunks() if len(table) else None
+    names = zip(*(run.activity[c].to_pylist() for c in ("issue", "sample_id", "layer", "counter")), strict=True)
+    counts = run.activity.combine_chunks()["counts"]
     for row, (issue, sample_id, layer, counter) in enumerate(names):
-        values = counts[row].values if counts is not None else None
+        values = counts[row].values
         array = np.zeros(0, np.int64) if values is None else array_of(values).astype(np.int64)
         if issue not in warm:
             found.setdefault((issue, sample_id), {}).setdefault(layer, {})[counter] = array
@@ -173,22 +166,20 @@ def _figures(counted: list[_Counted]) -> Figures:
         """Return the layers or connections that the networks of all samples have."""
         return [part for part in sums[counter][0] if all(part in each for each in sums[counter])]
 
-    found = {FigureKey("executions_per_sample"): exact(executions / len(asked), "1", method, len(asked))}
+    n = len(asked)
+    found = exact("executions_per_sample", executions / n, method, n)
     for layer in (None, *shared("neurons")) if total("neurons") else ():
-        value = 1.0 - total("active", layer) / total("neurons", layer)
-        key = FigureKey("activation_sparsity", layer=layer) if layer else FigureKey("activation_sparsity")
-        found[key] = exact(value, "1", method, len(asked))
+        sparsity = 1.0 - total("active", layer) / total("neurons", layer)
+        found |= exact("activation_sparsity", sparsity, method, n, layer=layer or "")
     names = {"dense_operations": "dense_operations", "effective_macs": "macs", "effective_acs": "acs"}
     optional = {"membrane_updates": "updates", "spikes": "spikes"}
-    for name, counter in (names | {n: c for n, c in optional.items() if _in_every_layer(c, counted)}).items():
-        number = total(counter)
-        found[FigureKey(f"{name}_per_execution")] = exact(number / executions, "1", method, len(asked))
-        found[FigureKey(f"{name}_per_sample")] = exact(number / len(asked), "1", method, len(asked))
+    for name, counter in (names | {name: c for name, c in optional.items() if _in_every_layer(c, counted)}).items():
+        found |= exact(f"{name}_per_execution", total(counter) / executions, method, n)
+        found |= exact(f"{name}_per_sample", total(counter) / n, method, n)
     for connection in shared("dense_operations"):
         for name, counter in names.items():
-            key = FigureKey(f"{name}_per_sample", layer=connection)
-            found[key] = exact(total(counter, connection) / len(asked), "1", method, len(asked))
-    return Figures(found)
+            found |= exact(f"{name}_per_sample", total(counter, connection) / n, method, n, layer=connection)
+    return found
 
 
 def _rate_checks(run: Run, counted: list[_Counted]) -> Iterator[Finding]:

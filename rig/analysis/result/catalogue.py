@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import Quantity
 
 Family = Literal[
     "overall", "service", "arrivals", "scene changes", "average", "solver", "complexity", "spiking", "recorder"
@@ -150,6 +151,11 @@ def entry_of(key: FigureKey) -> Entry:
     Raises ``KeyError`` for a quantity that the catalogue does not hold.
     """
     return CATALOGUE[key.quantity]
+
+
+def figure(name: str, value: float, told: str, n: int = 0, **of: Any) -> Figures:
+    """Return one figure without an uncertainty; ``told`` is its method, and ``of`` are the other fields of its key."""
+    return Figures({FigureKey(name, **of): Quantity(float(value), CATALOGUE[name].unit, n=n, method=told)})
 
 
 def title_of(key: FigureKey) -> str:

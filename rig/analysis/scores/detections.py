@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from rig.analysis.result.catalogue import figure
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding, refusal
-from rig.analysis.result.quantity import Quantity
 from rig.analysis.scores.answers import Answer
 from rig.recording.reader import Run
 
@@ -39,7 +39,7 @@ def detections_of(run: Run, answers: Sequence[Answer], wanted: dict[str, Any]) -
         remedy = "pip install 'neurorig[detection]', and make the report again"
         return Figures(), [refusal(MAP, "faster-coco-eval is not installed", remedy)]
     method = f"COCO, IoU 0.50 to 0.95, {len(judged)} frames; frames that follow one another give no interval"
-    return Figures({MAP: Quantity(value, "1", n=len(judged), method=method)}), []
+    return figure("map", value, method, len(judged)), []
 
 
 def coco_map(truth: list[list[list[float]]], found: list[list[list[float]]], classes: int) -> float:

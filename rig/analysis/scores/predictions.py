@@ -6,14 +6,14 @@ the mean of its scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
 
-from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.catalogue import figure
+from rig.analysis.result.figure_key import Figures
 from rig.analysis.result.finding import Finding
-from rig.analysis.result.quantity import Quantity
 from rig.analysis.scores.answers import Answer
 from rig.analysis.scores.detections import detections_of
 from rig.recording.reader import Run
@@ -71,15 +71,13 @@ def _forecasts(run: Run, answers: Sequence[Answer], first: int) -> tuple[Figures
         return NOTHING if series is None or series.ndim != 1 or series.dtype.names else _floats(series[first:])
 
     scores, checks = _scored(answers, "forecast", truth, smape, "forecasts of the whole series")
-    found: dict[FigureKey, Quantity] = {}
+    found, each = Figures(), np.array(list(scores.values()))
     if scores:
-        each = np.array(list(scores.values()))
-        method = f"by the definition of NeuroBench, over {len(each)} series; starts that overlap give no interval"
-        found[FigureKey("smape_mean")] = Quantity(float(each.mean()), "1", n=len(each), method=method)
+        told = f"by the definition of NeuroBench, over {len(each)} series; starts that overlap give no interval"
+        found |= figure("smape_mean", each.mean(), told, len(each))
         for p in PERCENTILES:
-            key = FigureKey("smape_p{percentile}", percentile=p)
-            found[key] = Quantity(float(np.percentile(each, p)), "1", n=len(each), method=method)
-    return Figures(found), checks
+            found |= figure("smape_p{percentile}", np.percentile(each, p), told, len(each), percentile=p)
+    return found, checks
 
 
 def _regressions(
@@ -91,13 +89,12 @@ def _regressions(
         return _floats(payload[field][begin:]) if payload is not None and known else NOTHING
 
     scores, checks = _scored(answers, "prediction", truth, r2, "predictions of every step, and a truth that varies")
-    found: dict[FigureKey, Quantity] = {}
+    found, told = Figures(), "by the definition of NeuroBench; steps that follow one another give no interval"
     if scores:
-        method = "by the definition of NeuroBench; steps that follow one another give no interval"
-        mean = float(np.mean(list(scores.values())))
-        found[FigureKey("r2")] = Quantity(mean, "1", n=len(scores), method=f"mean over sessions, {method}")
-        found |= {FigureKey("r2", sample=name): Quantity(one, "1", n=1, method=method) for name, one in scores.items()}
-    return Figures(found), checks
+        found |= figure("r2", float(np.mean(list(scores.values()))), f"mean over sessions, {told}", len(scores))
+        for name, one in scores.items():
+            found |= figure("r2", one, told, 1, sample=name)
+    return found, checks
 
 
 def _scored(
@@ -110,8 +107,11 @@ def _scored(
     """Return the score of each sample, and a failed check on answers that cannot be judged."""
     scores: dict[str, list[float]] = {}
     odd = []
-    for sample_id, found in _arrays(answers, key):
-        wanted = truth(sample_id)
+    for sample_id, output in ((answer.sample_id, answer.output) for answer in answers):
+        points = output.get(key) if isinstance(output, dict) else None
+        if not isinstance(points, list):
+            continue
+        wanted, found = truth(sample_id), _floats(points)
         fits = len(wanted) > 0 and wanted.shape == found.shape and bool(np.all(np.isfinite(wanted)))
         if (value := score(wanted, found) if fits else None) is not None:
             scores.setdefault(sample_id, []).append(value)
@@ -119,13 +119,6 @@ def _scored(
             odd.append(f"{len(found)} points of {sample_id}, where {len(wanted)} are known")
     checks = [Finding(rule, f"{len(odd)}, such as {odd[0]}", "0")] if odd else []
     return {name: float(np.mean(values)) for name, values in scores.items()}, checks
-
-
-def _arrays(answers: Sequence[Answer], key: str) -> Iterator[tuple[str, Floats]]:
-    for answer in answers:
-        points = answer.output.get(key) if isinstance(answer.output, dict) else None
-        if isinstance(points, list):
-            yield answer.sample_id, _floats(points)
 
 
 def _floats(values: Any) -> Floats:

@@ -14,14 +14,13 @@ from statistics import median
 
 import numpy as np
 
-from rig.analysis.result.figure_key import PEER, FigureKey, Figures
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.catalogue import figure
+from rig.analysis.result.figure_key import PEER, Figures
 from rig.errors import DataError
 from rig.recording.events import LIMIT, ReferenceWindows
 from rig.recording.reader import Run
 from rig.recording.traces.traces import Trace
 
-Found = dict[FigureKey, Quantity]
 Window = tuple[float, float, int]
 
 
@@ -30,7 +29,7 @@ def recorder_figures(run: Run) -> Figures:
 
     Raises ``DataError`` for a line that lacks what its method needs.
     """
-    figures: Found = {}
+    figures = Figures()
     for given in run.of_type(ReferenceWindows):
         method = METHODS.get(given.method)
         if method is None:
@@ -40,10 +39,10 @@ def recorder_figures(run: Run) -> Figures:
             raise _bad("rail", given.rail, "names no trace of this run")
         clock = run.clocks().get(trace.clock)
         figures |= method(given, trace.part(0, len(trace.value)), 1e9 if clock is None else clock.tick_hz)
-    return Figures(figures)
+    return figures
 
 
-def _energyrunner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Found:
+def _energyrunner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Figures:
     """EEMBC EnergyRunner 3 (MLPerf Tiny, ULPMark-ML): energy by untrimmed windows.
 
     ``stamps`` are the falling edges of the device's pin in ticks, of which the first marks the connection; window
@@ -63,7 +62,7 @@ def _energyrunner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Foun
     return _of_windows(trace, windows, bounds, methods)
 
 
-def _tiny_runner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Found:
+def _tiny_runner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Figures:
     """Return the runner of MLPerf Tiny 1.3 (mlcommons/tiny, ``benchmark/runner/main.py``): windows counted in samples.
 
     Stamps are numbers of samples. Energy is the sum of the samples between two stamps times the sampling interval,
@@ -95,13 +94,13 @@ def _windows(given: ReferenceWindows, trace: Trace, tick_hz: float) -> list[Wind
 
 def _of_windows(
     trace: Trace, windows: Sequence[Window], bounds: Sequence[Sequence[int]], methods: Sequence[str]
-) -> Found:
+) -> Figures:
     """Return energy, power, energy per inference and throughput of each window, and the medians of the last two.
 
     ``bounds`` are the first sample of each window and the one behind its last. A window with a sample that was dropped
     has no figures, and then there are no medians.
     """
-    found, rate_hz = Found(), trace.rail.rate_hz
+    found, rate_hz = Figures(), trace.rail.rate_hz
     for k, ((on_s, off_s, count), (first, end), method) in enumerate(zip(windows, bounds, methods, strict=True), 1):
         held = np.asarray(trace.value[first:end], dtype=np.float64)
         if not len(held) or not off_s > on_s:
@@ -110,19 +109,19 @@ def _of_windows(
             continue
         total_j = math.fsum((held / rate_hz).tolist())
         mean_w = total_j * rate_hz / len(held)
-        found[_key("energy_j", k)] = _q(total_j, "J", len(held), method)
-        found[_key("power_w", k)] = _q(mean_w, "W", len(held), f"{method}, over the time of its samples")
-        found[_key("energy_per_inference_j", k)] = _q(total_j / count, "J", count, method)
-        found[_key("throughput_hz", k)] = _q(count / (off_s - on_s), "Hz", count, method)
+        found |= _figure("energy_j", total_j, method, len(held), k)
+        found |= _figure("power_w", mean_w, f"{method}, over the time of its samples", len(held), k)
+        found |= _figure("energy_per_inference_j", total_j / count, method, count, k)
+        found |= _figure("throughput_hz", count / (off_s - on_s), method, count, k)
     for name, unit in (("energy_per_inference", "j"), ("throughput", "hz")):
-        each = [q for key, q in found.items() if key.quantity == f"{name}_{unit}"]
+        each = [q.value for key, q in found.items() if key.quantity == f"{name}_{unit}"]
         if each and len(each) == len(windows):
             told = f"{methods[0].partition(',')[0]}, median of its windows"
-            found[_key(f"{name}_median_{unit}")] = _q(median(q.value for q in each), each[0].unit, len(each), told)
+            found |= _figure(f"{name}_median_{unit}", median(each), told, len(each))
     return found
 
 
-def _mlperf_power(given: ReferenceWindows, trace: Trace, _: float) -> Found:
+def _mlperf_power(given: ReferenceWindows, trace: Trace, _: float) -> Figures:
     """MLPerf Inference power: mean of the meter's log strictly between LoadGen's ``power_begin`` and ``power_end``.
 
     Readings that are not above 0 are left out; the two clocks are treated as one. Energy per query is given for the
@@ -130,7 +129,7 @@ def _mlperf_power(given: ReferenceWindows, trace: Trace, _: float) -> Found:
     run is given if there was one (submission checker and power checker of mlcommons/inference and
     mlcommons/power-dev).
     """
-    figures: Found = {}
+    figures = Figures()
     means: dict[str, float] = {}
     for quantity, key, bounds in (
         ("average_power_w", "testing", given.testing),
@@ -144,33 +143,29 @@ def _mlperf_power(given: ReferenceWindows, trace: Trace, _: float) -> Found:
             raise _bad(key, [begin, end], "bounds no reading above 0 W")
         means[key] = sum(held) / len(held)
         method = "MLPerf power: mean of the readings stamped strictly between power_begin and power_end, above 0 W"
-        figures[_key(quantity)] = _q(means[key], "W", len(held), method)
+        figures |= _figure(quantity, means[key], method, len(held))
     queries, duration_s = given.queries, given.duration_s
     if given.scenario in ("SingleStream", "MultiStream") and "testing" in means and queries is not None:
         if not (queries > 0 and duration_s is not None and duration_s > 0):
             raise _bad("queries", queries, "does not count queries")
         method = "MLPerf power: average power x (power_end - power_begin) / queries"
-        figures[_key("energy_per_query_j")] = _q(means["testing"] * duration_s / queries, "J", queries, method)
+        figures |= _figure("energy_per_query_j", means["testing"] * duration_s / queries, method, queries)
     if len(means) == 2:
         excess = means["testing"] / means["ranging"] - 1.0
         method = "MLPerf power checker: testing over ranging, less 1; refused below -0.05"
-        figures[_key("testing_over_ranging")] = _q(excess, "1", 0, method)
+        figures |= _figure("testing_over_ranging", excess, method)
     return figures
 
 
-METHODS: Mapping[str, Callable[[ReferenceWindows, Trace, float], Found]] = {
+METHODS: Mapping[str, Callable[[ReferenceWindows, Trace, float], Figures]] = {
     "energyrunner": _energyrunner,
     "mlperf-tiny-runner": _tiny_runner,
     "mlperf-power": _mlperf_power,
 }
 
 
-def _key(quantity: str, window: int = 0) -> FigureKey:
-    return FigureKey(quantity, method=PEER, window=window)
-
-
-def _q(value: float, unit: str, n: int, method: str) -> Quantity:
-    return Quantity(value, unit, (), 0.0, n, method)
+def _figure(name: str, value: float, told: str, n: int = 0, window: int = 0) -> Figures:
+    return figure(name, value, told, n, method=PEER, window=window)
 
 
 def _bad(field: str, value: object, why: str) -> DataError:

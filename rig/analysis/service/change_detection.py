@@ -50,18 +50,16 @@ def change_figures(stream: Stream | None) -> Figures:
         return Figures()
     found = change_latencies_s(stream)
     changes = len(stream.onset_s) - 1
-    out: dict[FigureKey, Quantity] = {}
+    out = Figures()
     reached = found[np.isfinite(found)]
     if changes > 0:
         method = f"changes of scene without {SUSTAIN} right answers in a row, or right to the scene's end"
-        out[FigureKey("onset_never_share")] = proportion(changes - len(reached), changes, method)
+        out |= {FigureKey("onset_never_share"): proportion(changes - len(reached), changes, method)}
     if len(reached):
-        ordered = np.sort(reached)
-        out[FigureKey("onset_latency_mean_s")] = mean_latency(reached)
+        out |= {FigureKey("onset_latency_mean_s"): mean_latency(reached)}
         for p in (0.5, 0.9):
-            out[FigureKey("onset_latency_p{percentile}_s", percentile=100 * p)] = percentile(ordered, p)
-    out[FigureKey("stream_accuracy")] = stream_accuracy(stream)
-    return Figures(out)
+            out |= {FigureKey("onset_latency_p{percentile}_s", percentile=100 * p): percentile(np.sort(reached), p)}
+    return out | {FigureKey("stream_accuracy"): stream_accuracy(stream)}
 
 
 def stream_accuracy(stream: Stream) -> Quantity:
@@ -86,10 +84,9 @@ def change_latencies_s(stream: Stream) -> Floats:
     for k in range(1, len(out)):
         inside = np.flatnonzero((stream.at_s >= stream.onset_s[k]) & (stream.at_s < ends[k]))
         right = said_right[inside]
-        for j in range(len(inside)):
-            if np.all(right[j : j + SUSTAIN]):
-                out[k] = stream.at_s[inside[j]] - stream.onset_s[k]
-                break
+        sustained = (j for j in range(len(inside)) if np.all(right[j : j + SUSTAIN]))
+        if (first := next(sustained, None)) is not None:
+            out[k] = stream.at_s[inside[first]] - stream.onset_s[k]
     return out[1:]
 
 

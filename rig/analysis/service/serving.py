@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rig.analysis.result.catalogue import figure
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.order_statistics import independent, nearest_rank, percentile
 from rig.analysis.result.proportion import proportion
@@ -36,26 +37,21 @@ def service_figures(q: Queries, early_stopping: float | None = None, apart: Sequ
     )
     if q.scheduled:
         share = share_of(q.dropped, "samples never issued, counted")
-        waiting = Quantity(float(backlog(q).max(initial=0)), "1", (), 0.0, len(q), "due and not completed")
-        figures |= arrivals(q) | {FigureKey("dropped_share"): share, FigureKey("backlog_max"): waiting}
+        figures |= arrivals(q) | {FigureKey("dropped_share"): share}
+        figures |= figure("backlog_max", backlog(q).max(initial=0), "due and not completed", len(q))
     return figures
 
 
 def throughput(q: Queries) -> Figures:
     """Return samples and inferences per second between the first request and the last completion."""
     on_s, off_s = q.window_s()
-    n = int(np.count_nonzero(q.completed))
-    method = "first request to last completion, host clock"
-    out = {FigureKey("duration_s"): Quantity(off_s - on_s, "s", (), 0.0, n, method)}
+    n, inferences = int(np.count_nonzero(q.completed)), int(np.sum(q.inferences[q.completed]))
+    out = figure("duration_s", off_s - on_s, "first request to last completion, host clock", n)
     if off_s > on_s:
-        inferences = int(np.sum(q.inferences[q.completed]))
-        method = "completions over the time from the first request to the last completion"
-        for quantity, count in (
-            ("throughput_samples_hz", q.completed_count),
-            ("throughput_inferences_hz", inferences),
-        ):
-            out[FigureKey(quantity)] = Quantity(count / (off_s - on_s), "Hz", (), 0.0, n, method)
-    return Figures(out)
+        told = "completions over the time from the first request to the last completion"
+        out |= figure("throughput_samples_hz", q.completed_count / (off_s - on_s), told, n)
+        out |= figure("throughput_inferences_hz", inferences / (off_s - on_s), told, n)
+    return out
 
 
 def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | None) -> Figures:
@@ -75,17 +71,15 @@ def latencies(times_s: Floats, early_stopping: float | None = None) -> Figures:
     ``early_stopping`` names one percentile, 0 to 1. MLPerf's early-stopping estimate of this percentile is added.
     """
     ordered, n = np.sort(times_s), len(times_s)
-    out = {FigureKey("latency_mean_s"): mean_latency(times_s)}
+    out = Figures({FigureKey("latency_mean_s"): mean_latency(times_s)})
     for p in PERCENTILES:
         above = times_s > nearest_rank(ordered, p)
-        key = FigureKey("latency_p{percentile}_s", percentile=100 * p)
-        out[key] = percentile(ordered, p, count=independent(above.astype(float)))
+        value = percentile(ordered, p, count=independent(above.astype(float)))
+        out |= {FigureKey("latency_p{percentile}_s", percentile=100 * p): value}
     if early_stopping is not None and math.isfinite(found := estimate(ordered, early_stopping)):
-        left_out = discarded(n, early_stopping)
-        method = f"early stopping: the {left_out} slowest of {n} left out (99 % confidence)"
-        key = FigureKey("latency_p{percentile}_early_stopping_s", percentile=100 * early_stopping)
-        out[key] = Quantity(found, "s", (), 0.0, n, method)
-    return Figures(out)
+        told = f"early stopping: the {discarded(n, early_stopping)} slowest of {n} left out (99 % confidence)"
+        out |= figure("latency_p{percentile}_early_stopping_s", found, told, n, percentile=100 * early_stopping)
+    return out
 
 
 def mean_latency(times_s: Floats) -> Quantity:
@@ -103,19 +97,17 @@ def arrivals(q: Queries) -> Figures:
     The figures are the scheduling delay, and the distance between the actual and the scheduled gaps.
     """
     delay = np.sort(scheduling_delays_s(q))
-    n, method = len(delay), "issued after it was possible"
-    out = {
-        FigureKey("slip_p{percentile}_s", percentile=100 * p): Quantity(nearest_rank(delay, p), "s", (), 0.0, n, method)
-        for p in (0.5, 0.99)
-    }
-    out[FigureKey("slip_max_s")] = Quantity(float(delay[-1]), "s", (), 0.0, n, method)
+    n, told = len(delay), "issued after it was possible"
+    out = Figures()
+    for p in (0.5, 0.99):
+        out |= figure("slip_p{percentile}_s", nearest_rank(delay, p), told, n, percentile=100 * p)
+    out |= figure("slip_max_s", delay[-1], told, n)
     if n > 2:
         due = q.due_s[~q.dropped]
         issued = np.diff(np.sort(due + scheduling_delays_s(q)))
         distance = gap_distance(np.diff(np.sort(due)), issued)
-        method = "Kolmogorov distance, gaps issued to scheduled"
-        out[FigureKey("arrival_gap_distance")] = Quantity(distance, "1", (), 0.0, n, method)
-    return Figures(out)
+        out |= figure("arrival_gap_distance", distance, "Kolmogorov distance, gaps issued to scheduled", n)
+    return out
 
 
 def scheduling_delays_s(q: Queries) -> Floats:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rig.analysis.result.catalogue import figure
 from rig.analysis.result.figure_key import LITERAL, FigureKey, Figures
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.proportion import proportion
@@ -141,48 +142,44 @@ def solving_figures(
     if not judged:
         return Figures()
     method = "x^T Q x of the solutions given"
-    figures = {
-        FigureKey("cost_mean"): _scattered(judged, [s.cost for s in judged], "1", method),
-        FigureKey("cost_best"): Quantity(min(s.cost for s in judged), "1", (), 0.0, len(judged), method),
-    }
+    figures = Figures({FigureKey("cost_mean"): _scattered(judged, [s.cost for s in judged], "1", method)})
+    figures |= figure("cost_best", min(s.cost for s in judged), method, len(judged))
     if conflicts := [s.conflicts for s in solves if s.conflicts is not None]:
         told = "solutions that are independent sets"
-        figures[FigureKey("feasible_share")] = proportion(conflicts.count(0), len(conflicts), told)
+        figures |= {FigureKey("feasible_share"): proportion(conflicts.count(0), len(conflicts), told)}
     over = np.array([s.over_s for s in solves])
     if np.all(np.isfinite(over)):
         method = "end of the span past the budget's, 0 where it ended in time"
-        figures[FigureKey("overrun_mean_s")] = Quantity(float(over.mean()), "s", (), 0.0, len(over), method)
-        figures[FigureKey("overrun_max_s")] = Quantity(float(over.max()), "s", (), 0.0, len(over), method)
+        figures |= figure("overrun_mean_s", over.mean(), method, len(over))
+        figures |= figure("overrun_max_s", over.max(), method, len(over))
     for target in sorted({name for s in solves for name in s.targets}):
         costs = {s.sample_id: s.targets[target] for s in solves if target in s.targets}
-        method = f"mean of the {target} target costs of {len(costs)} problems"
-        key = FigureKey("target_{target}_mean", target=target)
-        figures[key] = Quantity(sum(costs.values()) / len(costs), "1", (), 0.0, len(costs), method)
+        mean, method = sum(costs.values()) / len(costs), f"mean of the {target} target costs of {len(costs)} problems"
+        figures |= figure("target_{target}_mean", mean, method, len(costs), target=target)
         figures |= _gaps([s for s in judged if target in s.targets], target)
         if timed:
             figures |= _times_to([s for s in solves if target in s.targets], target, to_gap or 0.0)
-    return Figures(figures) | (Figures() if power is None else gap_energies(figures, power))
+    return figures if power is None else figures | gap_energies(figures, power)
 
 
-def _gaps(solves: Sequence[Solve], target: str) -> dict[FigureKey, Quantity]:
+def _gaps(solves: Sequence[Solve], target: str) -> Figures:
     """Return the mean gap, its spread between problems, and its spread between solves of one problem."""
     own = [s for s in solves if s.targets[target]]
     if not own:
-        return {}
+        return Figures()
     gaps, by_problem = [gap(s.cost, s.targets[target]) for s in own], defaultdict[str, list[float]](list)
     for s, found in zip(own, gaps, strict=True):
         by_problem[s.sample_id].append(found)
     means = [sum(g) / len(g) for g in by_problem.values()]
     within = [np.var(g, ddof=1) for g in by_problem.values() if len(g) > 1]
     method = f"(c - c_target)/|c_target| to the {target} target: worse is positive"
-    key = FigureKey("gap_{target}_mean", target=target)
-    out = {key: _scattered(own, gaps, "1", method)}
+    out = Figures({FigureKey("gap_{target}_mean", target=target): _scattered(own, gaps, "1", method)})
     if len(means) > 1:
         spread, method = float(np.std(means, ddof=1)), "deviation of problems' means"
-        out[replace(key, quantity="gap_{target}_spread_problems")] = Quantity(spread, "1", (), 0.0, len(means), method)
+        out |= figure("gap_{target}_spread_problems", spread, method, len(means), target=target)
     if within:
         spread, method = math.sqrt(np.mean(within)), "deviation within a problem, pooled"
-        out[replace(key, quantity="gap_{target}_spread_solves")] = Quantity(spread, "1", (), 0.0, len(solves), method)
+        out |= figure("gap_{target}_spread_solves", spread, method, len(solves), target=target)
     return out
 
 
