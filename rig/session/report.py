@@ -93,9 +93,7 @@ def report(
         print(found.result.quantities["execution_time_s"].value, found.folder / "report.html")
     """
     path, out = Path(path), None if out is None else Path(out)
-    session = open_session(path) if is_session(path) else None
-    parts = list(parts_of(path, session))
-    whole = parts[0].result if session is None else session_result(session, parts)
+    session, parts, whole = _read(path)
     if tell is not None and whole is not None:
         tell(whole)
     runs = list[Report]()
@@ -109,6 +107,13 @@ def report(
         return Report(path, None, out or path / DERIVED, (), tuple(runs))
     run = next(part.run for part in parts if part.result.run_digest == whole.run_digest)
     return _written(session.folder, whole, out, run, tuple(runs), beside, pages=pages)
+
+
+def _read(path: Path) -> tuple[Session | None, tuple[Part, ...], Result | None]:
+    """Return the session, or None for a lone run, its runs, and the result of the whole."""
+    session = open_session(path) if is_session(path) else None
+    parts = tuple(parts_of(path, session))
+    return session, parts, parts[0].result if session is None else session_result(session, parts)
 
 
 def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
@@ -160,9 +165,7 @@ def evaluated(path: Path | str) -> Evaluated:
             print(part.name, part.purpose, sorted(part.result.frames()))
     """
     path = Path(path)
-    session = open_session(path) if is_session(path) else None
-    parts = tuple(parts_of(path, session))
-    result = parts[0].result if session is None else session_result(session, parts)
+    session, parts, result = _read(path)
     if result is None:
         what, remedy = f"the runs of {path} give no figures of the session", "Name one of its runs"
         raise DataError(what, field="session", value=str(path), remedy=remedy)

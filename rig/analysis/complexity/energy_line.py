@@ -85,8 +85,8 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
     per_operation, per_execution = (
         linear(zip(row, energies, strict=True), "J", _METHOD.format(len(points)), len(points)) for row in solution
     )
-    if per_operation.interval()[0] <= 0.0:
-        low, high = per_operation.interval()
+    low, high = per_operation.interval()
+    if low <= 0.0:
         what = f"the energy of an execution does not grow with its operations: {low:.3g} to {high:.3g} J for each"
         return EnergyLine(refusal=what, misfit=misfit, allowed=allowed)
     return EnergyLine(per_operation, per_execution, "", misfit, allowed)

@@ -185,8 +185,8 @@ def _figures(counted: list[_Counted]) -> Figures:
 def _rate_checks(run: Run, counted: list[_Counted]) -> Iterator[Finding]:
     """Yield a failed check if samples that state their length took more or fewer executions than the rate gives."""
     lasting_s = {name: s for name, s in run.by_sample("duration_s").items() if s}
-    known = [(one, one.network.execution_s) for one in counted if one.sample_id in lasting_s]
-    timed = [(one, execution_s) for one, execution_s in known if execution_s is not None]
+    known = [one for one in counted if one.sample_id in lasting_s]
+    timed = [(one, one.network.execution_s) for one in known if one.network.execution_s is not None]
     off = [(one, s) for one, s in timed if abs(one.executions - lasting_s[one.sample_id] / s) > 1.0]
     if off:
         first, execution_s = off[0]

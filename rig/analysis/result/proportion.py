@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from rig.analysis.result.distributions import beta_quantile
 from rig.analysis.result.quantity import CONFIDENCE, Component, Quantity, coverage_factor
 
@@ -38,10 +40,9 @@ def mean_proportion(counts: Sequence[tuple[float, int]], method: str) -> Quantit
     and Donner, Statistics in Medicine 27 (2008) 1693).
     """
     shares = [count / n for count, n in counts]
-    limits = [clopper_pearson(count, n) for count, n in counts]
+    apart = np.array([clopper_pearson(count, n) for count, n in counts]) - np.array(shares)[:, None]
     mean = sum(shares) / len(shares)
-    below = math.sqrt(sum((p - low) ** 2 for p, (low, _) in zip(shares, limits, strict=True))) / len(shares)
-    above = math.sqrt(sum((high - p) ** 2 for p, (_, high) in zip(shares, limits, strict=True))) / len(shares)
+    below, above = (np.sqrt(np.sum(apart**2, axis=0)) / len(shares)).tolist()
     total = sum(n for _, n in counts)
     return _stated(mean, (mean - below, mean + above), total, f"{method}; from {NAMED}s")
 

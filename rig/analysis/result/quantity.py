@@ -91,7 +91,7 @@ class Quantity:
             unit=unit,
             components=tuple(replace(c, u=c.u * factor) for c in self.components),
             bias=self.bias * abs(factor),
-            limits=None if self.limits is None else _ordered(factor * self.limits[0], factor * self.limits[1]),
+            limits=None if self.limits is None else (min(ends := [factor * x for x in self.limits]), max(ends)),
             method=self.method if method is None else method,
         )
 
@@ -181,10 +181,6 @@ def _independent(components: tuple[Component, ...]) -> list[tuple[float, float]]
             u, dof = shared.get(c.shared, (0.0, math.inf))
             shared[c.shared] = (u + c.u, min(dof, c.dof))
     return parts + list(shared.values())
-
-
-def _ordered(a: float, b: float) -> tuple[float, float]:
-    return min(a, b), max(a, b)
 
 
 def _finite(x: float) -> float | None:

@@ -11,26 +11,31 @@ from rig.recording.reader import Run
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One output that counts. It is ``decided`` unless it comes from an earlier phase alone."""
+    """One output that counts. It is ``decided`` unless it comes from an earlier phase alone.
+
+    ``on_tick`` and ``off_tick`` bound its span, which holds ``times`` executions; they are None without a span.
+    """
 
     issue: int
     sample_id: str
     output: Any
     decided: bool
-
-
-def decoded(text: str) -> Any:
-    """Return an output as it was recorded, which is JSON."""
-    return json.loads(text)
+    on_tick: int | None
+    off_tick: int | None
+    times: int
 
 
 def answers_of(run: Run) -> list[Answer]:
     """Return every output of a run in order, without those of warm-up; each text is decoded once."""
     decided = decided_issues(run)
-    rows = run.replies.select(["issue", "sample_id", "output", "warmup"]).to_pylist()
-    rows = [row for row in rows if row["output"] is not None and not row["warmup"]]
-    said = {text: decoded(text) for text in {row["output"] for row in rows}}
-    return [Answer(r["issue"], r["sample_id"], said[r["output"]], r["issue"] in decided) for r in rows]
+    columns = ("output", "warmup", "issue", "sample_id", "on_tick", "off_tick", "executions")
+    every = zip(*(run.replies[name].to_pylist() for name in columns), strict=True)
+    rows = [row for row in every if row[0] is not None and not row[1]]
+    said = {text: json.loads(text) for text in {row[0] for row in rows}}
+    return [
+        Answer(issue, sample_id, said[text], issue in decided, on_tick, off_tick, times or 1)
+        for text, _, issue, sample_id, on_tick, off_tick, times in rows
+    ]
 
 
 def decided_issues(run: Run) -> set[int]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.order_statistics import independent, percentile
@@ -78,8 +79,7 @@ def change_latencies_s(stream: Stream) -> Floats:
     scene. The latency of a change without such an answer is inf. The first scene is not a change.
     """
     ends = np.append(stream.onset_s[1:], stream.end_s + 1.0)
-    heard = np.clip(np.searchsorted(stream.onset_s, stream.at_s, side="right") - 1, 0, None)
-    said_right = np.array(stream.said) == np.array(stream.scene)[heard]
+    said_right = np.array(stream.said) == _scenes(stream, stream.at_s)
     out = np.full(len(stream.onset_s), np.inf)
     for k in range(1, len(out)):
         inside = np.flatnonzero((stream.at_s >= stream.onset_s[k]) & (stream.at_s < ends[k]))
@@ -101,9 +101,13 @@ def time_right(stream: Stream) -> float:
 def _right(stream: Stream, at_s: Floats) -> Bools:
     """Return whether the latest answer is the current scene, at each time; without an answer, it is not."""
     last = np.searchsorted(stream.at_s, at_s, side="right")
-    heard = np.clip(np.searchsorted(stream.onset_s, at_s, side="right") - 1, 0, None)
     said = np.array([None, *stream.said], dtype=object)
-    return np.asarray(said[last] == np.array(stream.scene, dtype=object)[heard], bool)
+    return np.asarray(said[last] == _scenes(stream, at_s), bool)
+
+
+def _scenes(stream: Stream, at_s: Floats) -> NDArray[np.str_]:
+    """Return the scene at each time, shape (n,)."""
+    return np.array(stream.scene)[np.clip(np.searchsorted(stream.onset_s, at_s, side="right") - 1, 0, None)]
 
 
 def _probabilities(answer: Any) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rig.analysis.scores.answers import decoded
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 from rig.types import Bools, Floats, Indices
@@ -110,7 +110,7 @@ def queries_of(run: Run) -> Queries:
         executions=executions,
         inferences=size[which] * executions,
         output=first_output,
-        outputs=tuple(map(decoded, outputs)),
+        outputs=tuple(map(json.loads, outputs)),
         max_pending=max(run.start.device.max_pending or 0, 0) or None,
         names=(*names, ""),
     )

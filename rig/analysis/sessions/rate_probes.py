@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -33,18 +33,16 @@ def failed_rules(result: Result) -> list[str]:
 
 def rate_probes(parts: Sequence[Part]) -> tuple[RateProbe, ...]:
     """Return the probes of a search for the highest rate, in order; none for a session without such a search."""
-    return tuple(map(_probe, _results(parts)))
+    return tuple(probe for probe, _ in _probes(parts))
 
 
-def _results(parts: Sequence[Part]) -> list[Result]:
-    return [part.result for part in parts if part.purpose == "probe" and RATE in part.run.start.scenario.options]
-
-
-def _probe(result: Result) -> RateProbe:
-    rules = result.start.rules
-    share = 0.0 if rules is None or rules.percentile is None else rules.percentile
-    latency = result.quantities.get(FigureKey("latency_p{percentile}_s", percentile=100.0 * share))
-    return RateProbe(float(result.start.scenario.options[RATE]), not failed_rules(result), latency)
+def _probes(parts: Sequence[Part]) -> Iterator[tuple[RateProbe, Result]]:
+    for result in (part.result for part in parts if part.purpose == "probe"):
+        rules, options = result.start.rules, result.start.scenario.options
+        if RATE in options:
+            share = 0.0 if rules is None or rules.percentile is None else rules.percentile
+            latency = result.quantities.get(FigureKey("latency_p{percentile}_s", percentile=100.0 * share))
+            yield RateProbe(float(options[RATE]), not failed_rules(result), latency), result
 
 
 def peak_rate(parts: Sequence[Part]) -> Figures:
@@ -53,11 +51,11 @@ def peak_rate(parts: Sequence[Part]) -> Figures:
     Its bias bound reaches to the lowest rate above it that failed. Its uncertainty is that of another draw of arrivals,
     if the device holds one sample at a time; for other devices nothing shows what another draw would give.
     """
-    tried = [(_probe(result), result) for result in _results(parts)]
-    held, of = max((pair for pair in tried if pair[0].held), key=lambda pair: pair[0].rate_hz, default=(None, None))
-    if held is None or of is None:
+    tried = list(_probes(parts))
+    held = [(probe.rate_hz, result) for probe, result in tried if probe.held]
+    if not held:
         return Figures()
-    peak_hz = held.rate_hz
+    peak_hz, of = max(held, key=lambda pair: pair[0])
     above_hz = min((p.rate_hz for p, _ in tried if not p.held and p.rate_hz > peak_hz), default=peak_hz)
     method = "highest rate of the search that kept every rule, for this draw of arrivals; the next higher one broke one"
     return Figures({PEAK: Quantity(peak_hz, "Hz", _of_draw(of, peak_hz), above_hz - peak_hz, len(tried), method)})

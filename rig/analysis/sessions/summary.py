@@ -61,7 +61,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         )
     about += [text for part in by["power"] or [lead] for text in part.result.notes]
     timed = [part.result for part in by["performance"] or [lead]]
-    whole = _joined(name, lead.result, [part.result for part in parts], figures, (*map(note, about),), checks, timed)
+    whole = _joined(name, lead.result, [part.result for part in parts], figures, about, checks, timed)
     served = timed[0].series
     series = replace(
         whole.series,
@@ -91,13 +91,13 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
         checks = [check for check in checks if check.rule.partition(": ")[2] not in {check.rule for check in over_all}]
         checks += over_all
     about = f"The mean of {len(sessions)} sessions: {', '.join(session for session, _, _ in sessions)}"
-    notes = [note(text) for text in (about, *(text for result in results for text in result.notes))]
+    notes = [about, *(text for result in results for text in result.notes)]
     whole = _joined(name, first, results, Figures(over_trials(trials)), notes, checks, results)
     return replace(whole, series=replace(whole.series, trials=trial_figures(by)))
 
 
 def _joined(
-    name: str, first: Result, results: Sequence[Result], figures: Figures, notes: Sequence[Finding],
+    name: str, first: Result, results: Sequence[Result], figures: Figures, notes: Sequence[str],
     checks: Sequence[Finding], timed: Sequence[Result],
 ) -> Result:  # fmt: skip
     """Return the first result as that of all, with every refusal once and the execution times of ``timed``."""
@@ -107,10 +107,8 @@ def _joined(
         complete=all(result.complete for result in results),
         simulated=any(result.simulated for result in results),
         quantities=figures,
-        findings=(*notes, *dict.fromkeys(refused for result in results for refused in result.refusals), *checks),
-        series=replace(
-            first.series, execution_times_s=np.concatenate([result.series.execution_times_s for result in timed])
-        ),
+        findings=(*map(note, notes), *dict.fromkeys(f for result in results for f in result.refusals), *checks),
+        series=replace(first.series, execution_times_s=np.concatenate([r.series.execution_times_s for r in timed])),
     )
 
 

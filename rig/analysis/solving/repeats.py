@@ -15,15 +15,11 @@ def repeat_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
     rules = run.start.rules
     if rules is None or not (rules.fresh_seeds or rules.one_tuning):
         return
-    seeds: dict[str, list[str]] = {}
-    tunings = set()
-    for answer in answers:
-        if isinstance(said := answer.output, dict):
-            if "seed" in said:
-                seeds.setdefault(answer.sample_id, []).append(str(said["seed"]))
-            tunings.add(json.dumps(said.get("tuning"), sort_keys=True))
+    said = [(answer.sample_id, answer.output) for answer in answers if isinstance(answer.output, dict)]
     if rules.fresh_seeds:
-        again = sum(len(found) - len(set(found)) for found in seeds.values())
+        seeds = [(sample_id, str(output["seed"])) for sample_id, output in said if "seed" in output]
+        again = len(seeds) - len(set(seeds))
         yield Finding("solves with a seed that their problem had before", str(again), "0", not again, by="fresh_seeds")
     if rules.one_tuning:
+        tunings = {json.dumps(output.get("tuning"), sort_keys=True) for _, output in said}
         yield at_most("tunings of the solver in a run", len(tunings), 1, "one_tuning")

@@ -16,7 +16,7 @@ from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity, product
 from rig.analysis.result.series import Solve
-from rig.analysis.scores.answers import Answer, decoded
+from rig.analysis.scores.answers import Answer
 from rig.analysis.solving.gap import THRESHOLDS, gap
 from rig.analysis.solving.targets import OFFICIAL
 from rig.analysis.timing.timebase import Timebase
@@ -41,19 +41,18 @@ def solves_of(run: Run, answers: Sequence[Answer], device: Timebase) -> list[Sol
 
     A solve without a span, or whose span was left out, has no time and is no solve.
     """
-    if not any(_is_solution(answer.output) for answer in answers):
+    said = [answer for answer in answers if answer.on_tick is not None and _is_solution(answer.output)]
+    if not said:
         return []
-    rows = [row for row in run.replies.to_pylist() if None not in (row["output"], row["on_tick"]) and not row["warmup"]]
-    said = [(row, out) for row in rows if _is_solution(out := decoded(row["output"]))]
     progress = defaultdict[int, list[Mapping[str, Any]]](list)
     for step in run.progress.to_pylist():
         progress[step["issue"]].append(step)
-    problems, targets = _problems(run, {row["sample_id"] for row, _ in said}), _targets(run)
+    problems, targets = _problems(run, {answer.sample_id for answer in said}), _targets(run)
     budget_s = run.start.scenario.timeout_s or math.nan
     found = []
-    for row, out in said:
-        problem, wanted = problems.get(row["sample_id"]), targets.get(row["sample_id"], {})
-        found.append(_solve(row, out, progress[row["issue"]], problem, wanted, device, budget_s))
+    for answer in said:
+        problem, wanted = problems.get(answer.sample_id), targets.get(answer.sample_id, {})
+        found.append(_solve(answer, progress[answer.issue], problem, wanted, device, budget_s))
     return found
 
 
@@ -69,25 +68,25 @@ def _is_solution(out: Any) -> bool:
 
 
 def _solve(
-    row: Mapping[str, Any], out: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], problem: Problem | None,
-    targets: Mapping[str, float], device: Timebase, budget_s: float,
+    answer: Answer, steps: Sequence[Mapping[str, Any]], problem: Problem | None, targets: Mapping[str, float],
+    device: Timebase, budget_s: float,
 ) -> Solve:  # fmt: skip
+    out, times = answer.output, answer.times
     claimed, cost, conflicts, honest = float(out["cost"]), math.nan, None, True
     if problem is not None:
         cost, conflicts = problem.judge(out["solution"])
         honest = _same(cost, claimed)
         honest &= all(_same(problem.judge((s["solution"] or b"").hex())[0], s["cost"]) for s in steps)
         claimed = float(out.get("stated_cost", claimed))
-    ticks = np.array([row["on_tick"], row["off_tick"], *(s["tick"] for s in steps)], dtype=np.int64)
+    ticks = np.array([answer.on_tick, answer.off_tick, *(s["tick"] for s in steps)], dtype=np.int64)
     on_s, off_s, *at_s = device.seconds(ticks).tolist()
-    times, worked_s = row["executions"] or 1, out.get("processor_s")
-    seconds = (off_s - on_s) / times
+    seconds, worked_s = (off_s - on_s) / times, out.get("processor_s")
     worst_s = float(out.get("overrun_s") or 0.0) if times > 1 else 0.0
     cost_at = np.array([s["cost"] for s in steps], dtype=float)
     over_s = max(seconds - budget_s, worst_s, 0.0)
     processor_s = worked_s / times if isinstance(worked_s, float) else math.nan
     return Solve(
-        row["sample_id"], seconds, budget_s, claimed, float(cost), conflicts, honest, np.array(at_s) - on_s, cost_at,
+        answer.sample_id, seconds, budget_s, claimed, float(cost), conflicts, honest, np.array(at_s) - on_s, cost_at,
         targets, over_s, processor_s,
     )  # fmt: skip
 

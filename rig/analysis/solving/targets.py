@@ -12,9 +12,5 @@ def by_preference(names: Iterable[str]) -> list[str]:
 
     The others are in the order in which they were given.
     """
-    return sorted(dict.fromkeys(names), key=_rank)
-
-
-def _rank(name: str) -> int:
-    known = (OFFICIAL, SPECIFIED, BEST_KNOWN)
-    return known.index(name) if name in known else len(known)
+    given, known = dict.fromkeys(names), (OFFICIAL, SPECIFIED, BEST_KNOWN)
+    return [name for name in known if name in given] + [name for name in given if name not in known]

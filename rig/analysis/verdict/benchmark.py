@@ -62,12 +62,14 @@ def set_findings(run: Run) -> Iterator[Finding]:
     of it.
     """
     benchmark, rules = run.start.workload.benchmark, run.start.rules
-    limits = None if benchmark is None else limits_of(benchmark)
-    if benchmark is not None and limits is None and rules is not None and rules.submittable:
+    if benchmark is None or rules is None:
+        return
+    limits = limits_of(benchmark)
+    if limits is None and rules.submittable:
         yield note(
             f"Limits of the benchmark {benchmark.name!r} are as declared by the workload; the rig knows none of its own"
         )
-    if benchmark is None or limits is None or limits.inference_s is None or rules is None or not rules.benchmark:
+    if limits is None or limits.inference_s is None or not rules.benchmark:
         return
     rows = run.samples.select(["id", "inferences", "duration_s"]).to_pylist()
     lengths = {row["id"]: row["inferences"] * limits.inference_s for row in rows}
@@ -90,6 +92,5 @@ def _within(rule: str, found: Sequence[Value], parameter: Parameter) -> Finding:
 def _listed(values: Sequence[Value], between: str) -> str:
     words = ["none" if v is None else f"{v:g}" if isinstance(v, float) else str(v) for v in values]
     if len(words) > _SHOWN:
-        words = [*words[: _SHOWN - 2], "...", words[-1]]
-        between = ", "
+        words, between = [*words[: _SHOWN - 2], "...", words[-1]], ", "
     return between.join(words) or "none"
