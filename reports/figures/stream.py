@@ -12,11 +12,10 @@ import numpy as np
 from reports.figures.style import COLOURS, GRID, INK, LIMIT, MUTED, TRACE, WIDTH_IN, Floats, new_figure
 from reports.figures.trace import draw_power, total_of
 from reports.names import text_of
-from reports.stream_answers import right_answers, right_share
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.series import Series, Stream
-from rig.analysis.service.change_detection import change_latencies_s
+from rig.analysis.service.change_detection import change_latencies_s, right_answers, right_share
 from rig.terminal import clean
 from rig.types import Bools, Indices
 

@@ -19,12 +19,12 @@ from reports.figures.draw import draw
 from reports.figures.sheet import Sheet, ticks
 from reports.figures.stream import MAX_CLASSES, shown_of
 from reports.render import write
-from reports.stream_answers import right_share, stream_csv
+from reports.stream_answers import stream_csv
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.quantity import Component
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve, Stream
-from rig.analysis.service.change_detection import time_right
+from rig.analysis.service.change_detection import right_share, time_right
 from rig.recording.records import ScenarioRecord
 from rig.terminal import clean
 from tests.support.made_up import HOSTILE, made_up, made_up_stream, q, without_pictures

@@ -79,8 +79,7 @@ def change_latencies_s(stream: Stream) -> Floats:
     scene. The latency of a change without such an answer is inf. The first scene is not a change.
     """
     ends = np.append(stream.onset_s[1:], stream.end_s + 1.0)
-    said_right = np.array(stream.said) == _scenes(stream, stream.at_s)
-    out = np.full(len(stream.onset_s), np.inf)
+    out, said_right = np.full(len(stream.onset_s), np.inf), right_answers(stream)
     for k in range(1, len(out)):
         inside = np.flatnonzero((stream.at_s >= stream.onset_s[k]) & (stream.at_s < ends[k]))
         right = said_right[inside]
@@ -90,24 +89,36 @@ def change_latencies_s(stream: Stream) -> Floats:
     return out[1:]
 
 
+def right_answers(stream: Stream) -> Bools:
+    """Return which answers name the scene that was present when they came, shape (k,)."""
+    return np.asarray(np.array(stream.said, object) == scenes_at(stream, stream.at_s), bool)
+
+
+def right_share(stream: Stream, edges_s: Floats) -> Floats:
+    """Return the share of the time between ``edges_s`` (n + 1,) in which the last answer names the present scene.
+
+    The shape is (n,).
+    """
+    knots = np.unique(np.concatenate([stream.at_s, stream.onset_s, edges_s]))
+    until = np.concatenate([[0.0], np.cumsum(np.diff(knots) * _right(stream, knots[:-1]))])
+    return np.asarray(np.diff(np.interp(edges_s, knots, until)) / np.diff(edges_s))
+
+
 def time_right(stream: Stream) -> float:
     """Return the share of the time since the first frame was due in which the latest answer is the current scene."""
-    edges = np.unique(np.concatenate([stream.at_s, stream.onset_s, [stream.begin_s, stream.end_s]]))
-    edges = edges[(edges >= stream.begin_s) & (edges <= stream.end_s)]
-    length = np.diff(edges)
-    return float(np.sum(length[_right(stream, edges[:-1])]) / np.sum(length)) if len(length) else 0.0
+    edges_s = np.array([stream.begin_s, stream.end_s])
+    return float(right_share(stream, edges_s)[0]) if edges_s[0] < edges_s[1] else 0.0
 
 
 def _right(stream: Stream, at_s: Floats) -> Bools:
     """Return whether the latest answer is the current scene, at each time; without an answer, it is not."""
-    last = np.searchsorted(stream.at_s, at_s, side="right")
     said = np.array([None, *stream.said], dtype=object)
-    return np.asarray(said[last] == _scenes(stream, at_s), bool)
+    return np.asarray(said[np.searchsorted(stream.at_s, at_s, side="right")] == scenes_at(stream, at_s), bool)
 
 
-def _scenes(stream: Stream, at_s: Floats) -> NDArray[np.str_]:
+def scenes_at(stream: Stream, at_s: Floats) -> NDArray[np.object_]:
     """Return the scene at each time, shape (n,)."""
-    return np.array(stream.scene)[np.clip(np.searchsorted(stream.onset_s, at_s, side="right") - 1, 0, None)]
+    return np.array(stream.scene, object)[np.clip(np.searchsorted(stream.onset_s, at_s, side="right") - 1, 0, None)]
 
 
 def _probabilities(answer: Any) -> dict[str, float]:
