@@ -30,12 +30,12 @@ from rig.analysis.scores.spiking import spiking_figures
 from rig.analysis.service.change_detection import change_figures, stream_of
 from rig.analysis.service.queries import Queries, queries_of
 from rig.analysis.service.serving import deadline_figures, service_figures
-from rig.analysis.solving.repeats import repeat_checks
 from rig.analysis.solving.solves import (
     RUNTIME,
     answer_count,
     asks_solutions,
     gap_times_known,
+    repeat_checks,
     runtime_power,
     solves_of,
     solving_figures,
@@ -48,11 +48,10 @@ from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.outside_spans import restless, with_work_outside
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, activity_of, off_line_checks, rate_checks
-from rig.analysis.verdict.benchmark import set_findings
+from rig.analysis.verdict.benchmark import sample_findings, set_findings
 from rig.analysis.verdict.contradictions import contradictions_of
 from rig.analysis.verdict.missing import as_imported, without_number, without_spans
 from rig.analysis.verdict.recording_notes import remarks_of
-from rig.analysis.verdict.sample_set import sample_findings
 from rig.analysis.verdict.validity import checks_of, named, ruling_of
 from rig.errors import MeasurementRefusedError
 from rig.recording.events import Brackets, ChunkArrived, IdleWindow

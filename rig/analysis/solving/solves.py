@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 
 from rig.analysis.result.catalogue import figure
 from rig.analysis.result.figure_key import LITERAL, FigureKey, Figures
-from rig.analysis.result.finding import Finding, note
+from rig.analysis.result.finding import Finding, at_most, note
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity, product
 from rig.analysis.result.series import Solve
@@ -298,6 +299,21 @@ def solving_findings(
             found += f", by {worst.over_s * 1e3:.3g} ms at most; {had}"
         remedy = _BUSY if late and worst.seconds - worst.processor_s > worst.over_s else ""
         yield Finding("solves past their budget by 1 ms and 1 %", found, "0", late == 0, remedy=remedy)
+
+
+def repeat_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
+    """Yield the checks of seeds and tuning, as far as the answers of the solver state them and the rules ask."""
+    rules = run.start.rules
+    if rules is None or not (rules.fresh_seeds or rules.one_tuning):
+        return
+    said = [(answer.sample_id, answer.output) for answer in answers if isinstance(answer.output, dict)]
+    if rules.fresh_seeds:
+        seeds = [(sample_id, str(output["seed"])) for sample_id, output in said if "seed" in output]
+        again = len(seeds) - len(set(seeds))
+        yield Finding("solves with a seed that their problem had before", str(again), "0", not again, by="fresh_seeds")
+    if rules.one_tuning:
+        tunings = {json.dumps(output.get("tuning"), sort_keys=True) for _, output in said}
+        yield at_most("tunings of the solver in a run", len(tunings), 1, "one_tuning")
 
 
 def _odd_solutions(solves: Sequence[Solve]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Check that a run keeps the parameters of the benchmark that its workload declares."""
+"""Check that a run keeps the parameters of the benchmark that its workload declares, and that its samples are a set."""
 
 from __future__ import annotations
 
@@ -81,6 +81,25 @@ def set_findings(run: Run) -> Iterator[Finding]:
     held = sum(row["inferences"] for row in rows)
     if rules.whole_set and run.start.purpose not in ("compliance", "probe") and said and said != (held,):
         yield Finding("samples in the recording", str(held), f"{_listed(said, ', ')}, as it declares", False)
+
+
+def sample_findings(run: Run) -> Iterator[Finding]:
+    """Yield a failed check if only some samples of an accuracy run have a label, as accuracy then covers only these.
+
+    Samples with equal data give a note, if the rules ask for the whole set, which counts such samples separately.
+    """
+    rules, purpose = run.start.rules, run.start.purpose
+    if rules is None or not rules.submittable:
+        return
+    without = run.samples["label"].null_count
+    if purpose == "accuracy" and 0 < without < len(run.samples):
+        yield Finding("samples without a label", f"{without} of {len(run.samples)}", "none, or all", False)
+    if not rules.whole_set or purpose == "compliance":
+        return
+    digests = run.by_sample("payload_sha256")
+    count, distinct = len(digests), len(set(digests.values()))
+    if distinct < count:
+        yield note(f"samples with the data of another: {count - distinct} of {count}, so {distinct} are distinct")
 
 
 def _within(rule: str, found: Sequence[Value], parameter: Parameter) -> Finding:

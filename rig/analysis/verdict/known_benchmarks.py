@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from itertools import count, takewhile
+from typing import NamedTuple
 
 from rig.analysis.solving.gap import THRESHOLDS
 from rig.analysis.solving.targets import OFFICIAL, SPECIFIED
@@ -21,8 +21,7 @@ PROVEN_BELOW = 50
 """Below this many nodes, the target of QUBO is the optimum."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """The limits of a benchmark: scenarios, and by name the values of its parameters and of options of the scenario.
 
     ``inference_s`` is the length of data of one inference, or None if the benchmark does not state it.
@@ -30,7 +29,7 @@ class Limits:
 
     scenarios: Values
     parameters: Mapping[str, Values]
-    options: Mapping[str, Values] = field(default_factory=dict)
+    options: Mapping[str, Values]
     inference_s: float | None = None
 
 
