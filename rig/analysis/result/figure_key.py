@@ -44,9 +44,8 @@ class FigureKey:
 
     def __str__(self) -> str:
         target = self.target.replace(".", "_") if self.threshold else self.target
-        quantity = self.quantity.format(
-            target=target, threshold=_digits(self.threshold), percentile=_digits(self.percentile)
-        )
+        digits = {name: f"{getattr(self, name):g}".replace(".", "_") for name in ("threshold", "percentile")}
+        quantity = self.quantity.format(target=target, **digits)
         where = [self.method] if self.method else []
         for name in ("phase", "rail", "layer", "sample", "window"):
             where += [name, str(value)] if (value := getattr(self, name)) else []
@@ -81,7 +80,3 @@ class Figures(Mapping[FigureKey, Quantity]):
 
     def __repr__(self) -> str:
         return f"Figures({self._by_name})"
-
-
-def _digits(number: float) -> str:
-    return f"{number:g}".replace(".", "_")

@@ -104,10 +104,8 @@ class Result:
         import pandas as pd
 
         columns = ("value", "low", "high", "unit", "n", "method")
-        rows = [
-            (q.value, *(q.interval() if q.stated else (math.nan, math.nan)), q.unit, q.n, q.method)
-            for q in self.quantities.values()
-        ]
+        quantities, unknown = self.quantities.values(), (math.nan, math.nan)
+        rows = [(q.value, *(q.interval() if q.stated else unknown), q.unit, q.n, q.method) for q in quantities]
         return pd.DataFrame(rows, index=pd.Index([str(key) for key in self.quantities], name="figure"), columns=columns)
 
     def frames(self) -> dict[str, pd.DataFrame]:

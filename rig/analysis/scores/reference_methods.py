@@ -55,10 +55,8 @@ def _energyrunner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Figu
     windows = _windows(given, trace, tick_hz)
     time_s = np.concatenate([[0.0], np.cumsum(np.full(len(trace.value) - 1, 1.0 / trace.rail.rate_hz))])
     bounds = [np.searchsorted(time_s, [on_s, off_s], side="left").tolist() for on_s, off_s, _ in windows]
-    methods = [
-        f"EnergyRunner, window {2 * k}: samples with {on_s:g} s <= t < {off_s:g} s, untrimmed"
-        for k, (on_s, off_s, _) in enumerate(windows, start=1)
-    ]
+    told = "EnergyRunner, window {}: samples with {:g} s <= t < {:g} s, untrimmed"
+    methods = [told.format(2 * k, on_s, off_s) for k, (on_s, off_s, _) in enumerate(windows, start=1)]
     return _of_windows(trace, windows, bounds, methods)
 
 

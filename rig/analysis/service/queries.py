@@ -97,9 +97,8 @@ def queries_of(run: Run) -> Queries:
     known = {name: k for k, name in enumerate(names)}
     which = np.array([*(known.get(name, -1) for name in asked), -1], np.int64)[sample[rows]]
     size = np.array([s or 1 for s in run.samples["inferences"].to_pylist()] + [1], np.int64)
-    due_s, issued_s, completed_s = (
-        array_of(pc.subtract(table[name], t0_ns))[rows] * 1e-9 for name in ("due_ns", "issued_ns", "completed_ns")
-    )
+    stamps = ("due_ns", "issued_ns", "completed_ns")
+    due_s, issued_s, completed_s = (array_of(pc.subtract(table[name], t0_ns))[rows] * 1e-9 for name in stamps)
     executions = _executions(issue[counts], array_of(table["executions"], 1)[counts], _coded(table["phase"])[0][counts])
     return Queries(
         issue=issue[rows],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from msgspec import UNSET
@@ -61,16 +62,10 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         )
     about += [text for part in by["power"] or [lead] for text in part.result.notes]
     timed = [part.result for part in by["performance"] or [lead]]
-    whole = _joined(name, lead.result, [part.result for part in parts], figures, about, checks, timed)
-    served = timed[0].series
-    series = replace(
-        whole.series,
-        requested_s=served.requested_s,
-        latency_s=served.latency_s,
-        trials=trial_figures(by),
-        probes=rate_probes(parts),
-    )
-    return replace(whole, series=series, ruling=ruling)
+    own: dict[str, Any] = {name: getattr(timed[0].series, name) for name in ("requested_s", "latency_s")}
+    own |= {"trials": trial_figures(by), "probes": rate_probes(parts)}
+    results = [part.result for part in parts]
+    return replace(_joined(name, lead.result, results, figures, about, checks, timed, own), ruling=ruling)
 
 
 def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) -> Result:
@@ -92,15 +87,15 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
         checks += over_all
     about = f"The mean of {len(sessions)} sessions: {', '.join(session for session, _, _ in sessions)}"
     notes = [about, *(text for result in results for text in result.notes)]
-    whole = _joined(name, first, results, Figures(over_trials(trials)), notes, checks, results)
-    return replace(whole, series=replace(whole.series, trials=trial_figures(by)))
+    return _joined(name, first, results, Figures(over_trials(trials)), notes, checks, results, {"trials": trial_figures(by)})
 
 
 def _joined(
     name: str, first: Result, results: Sequence[Result], figures: Figures, notes: Sequence[str],
-    checks: Sequence[Finding], timed: Sequence[Result],
+    checks: Sequence[Finding], timed: Sequence[Result], series: Mapping[str, Any],
 ) -> Result:  # fmt: skip
-    """Return the first result as that of all, with every refusal once and the execution times of ``timed``."""
+    """Return the first result as that of all: every refusal once, and the execution times of ``timed``."""
+    times_s = np.concatenate([result.series.execution_times_s for result in timed])
     return replace(
         first,
         run_id=name,
@@ -108,7 +103,7 @@ def _joined(
         simulated=any(result.simulated for result in results),
         quantities=figures,
         findings=(*map(note, notes), *dict.fromkeys(f for result in results for f in result.refusals), *checks),
-        series=replace(first.series, execution_times_s=np.concatenate([r.series.execution_times_s for r in timed])),
+        series=replace(first.series, execution_times_s=times_s, **series),
     )
 
 
@@ -133,13 +128,8 @@ def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> 
     own = (FigureKey("cost_best"), FigureKey("overrun_max_s"), FigureKey("execution_time_s"))
     figures |= {key: part.result.quantities[key] for key in own if key in part.result.quantities}
     about = f"A search over {', '.join(str(t.nodes) for t in probes)} nodes"
-    return replace(
-        part.result,
-        run_id=name,
-        quantities=Figures(figures),
-        findings=tuple(map(note, (about, ended, *part.result.notes))),
-        ruling=None,
-    )
+    notes = tuple(map(note, (about, ended, *part.result.notes)))
+    return replace(part.result, run_id=name, quantities=Figures(figures), findings=notes, ruling=None)
 
 
 def _solved(part: Part) -> bool:
