@@ -87,7 +87,8 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
         checks += over_all
     about = f"The mean of {len(sessions)} sessions: {', '.join(session for session, _, _ in sessions)}"
     notes = [about, *(text for result in results for text in result.notes)]
-    return _joined(name, first, results, Figures(over_trials(trials)), notes, checks, results, {"trials": trial_figures(by)})
+    means, own = Figures(over_trials(trials)), {"trials": trial_figures(by)}
+    return _joined(name, first, results, means, notes, checks, results, own)
 
 
 def _joined(
