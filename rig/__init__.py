@@ -33,40 +33,7 @@ if TYPE_CHECKING:
     from rig.session.setup import Request
     from rig.solving.function import solver
     from rig.solving.model import qubo
-    from rig.types import (
-        UNSTAMPED,
-        Accuracy,
-        Bracket,
-        Budget,
-        Chunk,
-        Clock,
-        Clocked,
-        ClockInfo,
-        Conversion,
-        Device,
-        DeviceInfo,
-        Exports,
-        Idle,
-        Issue,
-        Mark,
-        Marks,
-        Meter,
-        MeterInfo,
-        Problem,
-        Progress,
-        Rail,
-        Repeats,
-        Reply,
-        Rules,
-        Sample,
-        SampleSet,
-        Sequenced,
-        SimulatedBench,
-        Span,
-        Step,
-        Streams,
-        Workload,
-    )  # fmt: skip
+    from rig.types import *
 
 __all__ = [
     "UNSTAMPED", "Accuracy", "Bracket", "Budget", "Chunk", "Clock", "ClockInfo", "Clocked", "Conversion",
