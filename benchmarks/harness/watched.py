@@ -74,7 +74,7 @@ def issue_s(scenario: str, issues: int, kind: type[dispatcher.Dispatcher], watch
     played, path = steps(given, work, rules, clock), folder / "run"
     began_s = time.process_time()
     with Recorder(path) as recorder:
-        recorder.event(record.start_document(Bench(AtOnce(), (), clock), work, {"name": scenario}, "all", [], "run"))
+        recorder.event(record.start_document(Bench(AtOnce(), (), clock), work, "run", {"name": scenario}, []))
         collect.__dict__["Dispatcher"] = kind
         collect.collect(played, Bench(AtOnce(), (), clock), recorder, watch=watch)
     took_s = time.process_time() - began_s

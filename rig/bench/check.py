@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rig.bench.file_checks import clashes, wrong_value
-from rig.bench.lines import Where, line_of
-from rig.bench.read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value
+from rig.bench.read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value, Where, line_of
 from rig.errors import MissingExtraError, RigError, UnknownNameError, closest
 from rig.factories import Factory, Option, located, options_of
 from rig.plugins import home_of, load

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -15,7 +15,6 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from rig.bench.lines import Where, line_of, lines_of
 from rig.errors import DataError, closest, reason, refused
 from rig.plugins import code_in, code_of_others, home_of
 from rig.recording.disk.bounded import read_bounded
@@ -26,6 +25,8 @@ ABSOLUTE_ZERO_C, HOTTEST_C = -273.15, 1000.0
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 LAB = ("lab", "operator", "ambient_temperature_c")
 Value = str | int | float | bool
+Where = tuple[str, ...]
+"""The path of a key in a TOML text, from the top."""
 E = TypeVar("E", "DeviceEntry", "MeterEntry")
 _Wrong = tuple[str, str, Any, str]
 
@@ -250,3 +251,46 @@ def _check_sees(notes: Notes, m: MeterEntry, named: Iterable[str], device: Devic
             line = _line(notes, "devices", device.name, "rails")
             what = f"is {rail!r}, and {m.sees} has no such rail ({line})"
             notes.add((*where, "rail"), what, rail, closest(rail, device.rails))
+
+
+# ---- the lines of keys, which ``tomllib`` does not give ------------------------------------
+
+
+def lines_of(text: str) -> dict[Where, int]:
+    """Return the line (from 1) of every table and key of a valid TOML text, by its path from the top.
+
+    Each statement is parsed alone, below the header of its table. A statement of several lines has the number of its
+    first line. Tables of an array share the array's path, with the line of the first table.
+    """
+    found: dict[Where, int] = {}
+    header, waiting, first = "", "", 1
+    for number, line in enumerate(text.split("\n"), start=1):
+        first = first if waiting else number
+        waiting += line + "\n"
+        is_header = waiting.lstrip().startswith("[")
+        try:
+            data = tomllib.loads(waiting if is_header else header + waiting)
+        except tomllib.TOMLDecodeError:  # the statement continues in the next line
+            continue
+        for where in _paths(data):
+            found.setdefault(where, first)
+        header = waiting if is_header else header
+        waiting = ""
+    return found
+
+
+def _paths(data: Any, above: Where = ()) -> Iterator[Where]:
+    if isinstance(data, list):
+        for item in data:
+            yield from _paths(item, above)
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            yield (*above, key)
+            yield from _paths(value, (*above, key))
+
+
+def line_of(lines: Mapping[Where, int], where: Where) -> int:
+    """Return the line of a path, or of the nearest table around it; 1 for the whole file."""
+    while where and where not in lines:
+        where = where[:-1]
+    return lines.get(where, 1)

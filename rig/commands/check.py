@@ -71,8 +71,7 @@ def _lines(what: str, kept: Sequence[str], failures: Sequence[RuleFailure]) -> l
 
 def _checks(setup: BenchSetup, request: Request) -> Iterator[tuple[str, Callable[[], tuple[str, ...]]]]:
     """Yield the checks by name. The device comes last, because its check closes it."""
-    from rig.conformance.declared import answers_of
-    from rig.conformance.device import check_device
+    from rig.conformance.device import answers_of, check_device
     from rig.conformance.meter import check_meter
     from rig.conformance.workload import check_workload, labels_of
 

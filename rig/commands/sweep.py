@@ -15,10 +15,9 @@ from rig.plugins import load
 from rig.session.asked import check_continued
 from rig.sweep.check import grids_for
 from rig.sweep.dask import check_address
-from rig.sweep.grid import Cell, GridSpec, cells_of
+from rig.sweep.grid import Cell, GridSpec, cells_of, from_texts, values_in, with_workload
 from rig.sweep.loop import Means, compute_rows, work_off
 from rig.sweep.pool import Brake
-from rig.sweep.reading import from_texts, values_in, with_workload
 from rig.sweep.store import FILE, Frozen, error_of, failure_of, frozen, keep
 from rig.sweep.table import Table, table_of, write
 from rig.terminal import answer, command, say, tell

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from rig.errors import Ended, RigError, SetupError
 from rig.plugins import load
-from rig.sweep.grid import cells_of
+from rig.sweep.grid import cells_of, with_workload
 from rig.sweep.loop import Means, work_off
-from rig.sweep.reading import with_workload
 from rig.sweep.store import error_of, keep, state_of
 from rig.sweep.table import table_of, write
 from rig.sweep.tracks import Asked, grids_of, tracks_of

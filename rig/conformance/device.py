@@ -14,15 +14,18 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from rig.analysis.scores.answers import answer_in
-from rig.conformance.meter import check_meter
+from rig.conformance.meter import check_meter, meter_info_rules
 from rig.conformance.reply import inside, lengths, reply_rules
 from rig.conformance.rule_failures import Checks, clock_info, close, identity, raised, rate, read_timer
+from rig.conformance.workload import check_workload
+from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.errors import ConformanceError, RigError, RuleFailure, UsageError, said
 from rig.network.description import network_faults
-from rig.types import MARK_PHASE, Bracket, Clock, Clocked, Device, DeviceInfo, Marks, Repeats, Reply, Sample
+from rig.types import MARK_PHASE, Bracket, Clock, Clocked, Device, DeviceInfo, Marks, Repeats, Reply, Sample, Workload
 
 __all__ = ["ConformanceError", "RuleFailure", "check_device", "check_meter"]
 
@@ -243,3 +246,37 @@ def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None]
     if run.info.clock is not None and before is not None and after is not None:
         rate(c, run.info.clock, before, after)
     return replies
+
+
+# ---- what the parts of a bench declare, before the first run --------------------------------
+
+
+def check_declared(bench: Bench, workload: Workload) -> None:
+    """Check the samples in memory, or only the first of lazy ones, and the infos of the device and the meters.
+
+    Nothing is staged, issued or started. Raises ``ConformanceError`` for the first part that fails rules.
+    """
+    _check_info(bench, bench.device, device_info_rules)
+    check_workload(workload, answers=answers_of(bench), looked_at=1)
+    for meter in bench.meters:
+        _check_info(bench, meter, meter_info_rules)
+
+
+def answers_of(bench: Bench) -> Sequence[str]:
+    """Return the answers that the device declares in its details as ``classes`` or ``labels``; none if unknown.
+
+    The rules of devices report a bad info, not this function.
+    """
+    c = Checks(bench.clock, prompt_s=0.1, kind="device")
+    with c.calling("info()"):
+        details = c.call("info()", bench.device.info).details
+        declared = details.get("classes") or details.get("labels") or ()
+        return [str(name) for name in declared] if isinstance(declared, list | tuple) else ()
+    return ()
+
+
+def _check_info(bench: Bench, driver: Any, rules: Callable[[Checks, Any, Any], object]) -> None:
+    c = Checks(bench.clock, prompt_s=0.1)
+    with c.calling("info()"):
+        rules(c, *(c.call("info()", driver.info) for _ in range(2)))
+    c.verdict()

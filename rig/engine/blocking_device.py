@@ -29,22 +29,37 @@ class BlockingDevice:
 
     The function takes a sample and returns its output, or a ``Reply`` with its own spans. For an output alone, the span
     is the call, in host nanoseconds. If the device declares several phases, an output alone has no span, because only
-    the function knows when each phase began. With ``batches``, the function takes the samples of an issue and how many
-    times to run them without a pause, and returns one output or reply for each sample.
+    the function knows when each phase began.
+
+    ``info`` is by default the name of the function, in hardware mode. ``load`` gets the samples beforehand, and is not
+    timed. ``count`` is called after ``run``, outside the span, and returns the network's activity for the same sample.
+    With ``batches``, ``run`` takes the samples that are issued together, up to ``info.max_batch``, and how many times
+    to run them without a pause, and returns an output or a reply for each; the span of each is then the call. ``close``
+    calls ``end`` once. ``power`` states by rail the power that the device would use, (idle_w, busy_w), for the
+    simulated meter ``mock``; it is reported as SIMULATED. Raises ``UsageError`` for watts that are not valid.
+
+    Example::
+
+        import rig
+
+        def open_device() -> rig.Device:
+            return rig.blocking(lambda sample: {"label": "park"}, rig.DeviceInfo("parks", mode="hardware"))
     """
 
     def __init__(
         self,
         run: Run,
-        info: DeviceInfo,
-        load: Load | None,
+        info: DeviceInfo | None = None,
+        load: Load | None = None,
         count: Count | None = None,
+        *,
         batches: bool = False,
         end: Callable[[], None] | None = None,
         power: Power | None = None,
     ) -> None:
         self._run = run if batches else partial(_looped, run)
-        self._info, self._load, self._count, self._batches = info, load, count, batches
+        self._info = info or DeviceInfo(name=getattr(run, "__name__", "function"), mode="hardware")
+        self._load, self._count, self._batches = load, count, batches
         self._end = end
         self.power = None if power is None else checked_power(power)
         self._bench: SimulatedBench | None = None
@@ -185,31 +200,4 @@ def checked_power(power: Power) -> dict[str, tuple[float, float]]:
     return {rail: (float(idle), float(busy)) for rail, (idle, busy) in power.items()}
 
 
-def blocking(
-    run: Run,
-    info: DeviceInfo | None = None,
-    load: Load | None = None,
-    count: Count | None = None,
-    *,
-    batches: bool = False,
-    end: Callable[[], None] | None = None,
-    power: Power | None = None,
-) -> BlockingDevice:
-    """Make a device of one function.
-
-    ``info`` is by default the name of the function, in hardware mode. ``load`` gets the samples beforehand, and is not
-    timed. ``count`` is called after ``run``, outside the span, and returns the network's activity for the same sample.
-    With ``batches``, ``run`` takes the samples that are issued together, up to ``info.max_batch``, and how many times
-    to run them, and returns an output for each; the span of each is then the call. ``close`` calls ``end`` once.
-    ``power`` states by rail the power that the device would use, (idle_w, busy_w), for the simulated meter ``mock``; it
-    is reported as SIMULATED. Raises ``UsageError`` for watts that are not valid.
-
-    Example::
-
-        import rig
-
-        def open_device() -> rig.Device:
-            return rig.blocking(lambda sample: {"label": "park"}, rig.DeviceInfo("parks", mode="hardware"))
-    """
-    name = getattr(run, "__name__", "function")
-    return BlockingDevice(run, info or DeviceInfo(name=name, mode="hardware"), load, count, batches, end, power)
+blocking = BlockingDevice

@@ -34,24 +34,12 @@ PACKAGES = ("neurorig", "numpy", "scipy", "pyarrow", "pandas")
 
 
 def record(
-    path: Path,
-    bench: Bench,
-    workload: Workload,
-    steps: Iterable[Step],
-    *,
-    scenario: Mapping[str, Any],
-    rules: Rules | None = None,
-    purpose: str = "all",
-    argv: list[str] | None = None,
-    progress: Progress | None = None,
-    artifacts: Mapping[str, bytes] | None = None,
-    keep_identity: bool = False,
-    configuration: str = "",
-    session: SessionLink | None = None,
-    watch: Watch | None = None,
-    workload_options: Mapping[str, Any] | None = None,
+    path: Path, bench: Bench, workload: Workload, steps: Iterable[Step], *, scenario: Mapping[str, Any],
+    rules: Rules | None = None, purpose: str = "all", argv: list[str] | None = None, progress: Progress | None = None,
+    artifacts: Mapping[str, bytes] | None = None, keep_identity: bool = False, configuration: str = "",
+    session: SessionLink | None = None, watch: Watch | None = None, workload_options: Mapping[str, Any] | None = None,
     local_code: Mapping[str, str] | None = None,
-) -> Path:
+) -> Path:  # fmt: skip
     """Record one run into ``path``; ``scenario`` is its name and all its options.
 
     ``session`` is the place of the run in its session, ``local_code`` the SHA-256 of the user's own files by path.
@@ -65,12 +53,9 @@ def record(
     check_ids(workload)
     files = artifacts or {}
     start = start_document(
-        bench, workload, scenario, purpose, argv, path.name, rules, keep_identity, configuration, workload_options,
-        local_code,
+        bench, workload, path.name, scenario, argv, keep_identity, workload_options, local_code, purpose=purpose,
+        rules=rules, configuration=configuration, session=session, **lab_of(files.get("bench.toml", b"")),
     )  # fmt: skip
-    start = replace(start, session=session)
-    if "bench.toml" in files:
-        start = replace(start, **lab_of(files["bench.toml"]))
     check_descriptions(start, {})
     line_of(start, keep_identity)  # refuses what a reader would refuse, before anything is written
     background = isinstance(bench.clock, HostClock)  # in simulated time, no write is too late
@@ -87,19 +72,11 @@ def record(
 
 
 def start_document(
-    bench: Bench,
-    workload: Workload,
-    scenario: Mapping[str, Any],
-    purpose: str,
-    argv: list[str] | None,
-    run_id: str,
-    rules: Rules | None = None,
-    keep_identity: bool = False,
-    configuration: str = "",
-    workload_options: Mapping[str, Any] | None = None,
-    local_code: Mapping[str, str] | None = None,
-) -> Start:
-    """Return the first line of ``events.jsonl``.
+    bench: Bench, workload: Workload, run_id: str, scenario: Mapping[str, Any], argv: list[str] | None = None,
+    keep_identity: bool = False, workload_options: Mapping[str, Any] | None = None,
+    local_code: Mapping[str, str] | None = None, **said: Any,
+) -> Start:  # fmt: skip
+    """Return the first line of ``events.jsonl``; ``said`` are further fields of it.
 
     Raises ``StoreError`` for a driver that declares a value that a line cannot hold.
     """
@@ -111,30 +88,21 @@ def start_document(
     def stated(options: Mapping[str, Any] | None) -> dict[str, Any]:
         return {k: v if keep_identity else without_place(v) for k, v in (options or {}).items()}
 
-    document = {
+    names = ("name", "task", "version", "digest_sha256")
+    described = {name: getattr(workload, name) for name in names} | {"samples": len(workload.samples)}
+    described |= {"details": dict(workload.details or {}), "benchmark": getattr(workload, "benchmark", None)}
+    return declared_start({
         "run_id": run_id,
         "t0_ns": bench.clock.now_ns(),
         "argv": given if keep_identity else without_places(given),
-        "purpose": purpose,
-        "configuration": configuration,
         "device": device,
         "meters": meters,
         "clocks": list({c.name: c for c in clocks}.values()),
         "scenario": {**scenario, "options": stated(scenario.get("options"))},
-        "rules": rules,
-        "workload": _described(workload) | {"options": stated(workload_options)},
+        "workload": {**described, "options": stated(workload_options)},
         "environment": environment_with(local_code or {}, keep_identity),
-    }
-    return declared_start(document)
-
-
-def _described(workload: Workload) -> dict[str, Any]:
-    return {
-        **{name: getattr(workload, name) for name in ("name", "task", "version", "digest_sha256")},
-        "samples": len(workload.samples),
-        "details": dict(workload.details or {}),
-        "benchmark": getattr(workload, "benchmark", None),
-    }
+        **said,
+    })  # fmt: skip
 
 
 def check_ids(workload: Workload) -> None:

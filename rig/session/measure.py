@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.analysis.verdict.remedies import remedy_of
-from rig.conformance.declared import check_declared
+from rig.conformance.device import check_declared
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.interrupts import ENDING, interrupt, on_signals

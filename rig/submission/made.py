@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -17,10 +19,9 @@ from rig.recording.submission import FILE, SESSIONS, Submission
 from rig.session.report import Evaluated, evaluated
 from rig.submission import about as about_file
 from rig.submission.configurations import Row, rows_of
-from rig.submission.crate import FILE as CRATE
-from rig.submission.crate import crate
 
 MAKERS = ("numpy", "matplotlib", "jinja2")
+CRATE = "ro-crate-metadata.json"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def made_of(folder: Path, names: Sequence[str], head: Submission, about: bytes) 
     pages: Mapping[str, bytes] = load("reports", "submission")(document, [(row.result, row.run) for row in rows])
     content = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
     files = {**pages, FILE: content, about_file.FILE: about}
-    files[CRATE] = crate(document, sorted(name for name in files if "/" not in name))
+    files[CRATE] = _crate(document, sorted(name for name in files if "/" not in name))
     return Made(document, tuple(rows), files)
 
 
@@ -64,3 +65,40 @@ def _check_apart(read: Sequence[tuple[str, Evaluated]]) -> None:
         said = f"{one} and {other} hold one recording: their {what} are equal"
         remedy = "Hand in each recording once, and measure again for another trial"
         raise DataError(said, field="session", value=other, remedy=remedy)
+
+
+def _crate(document: Submission, files: Iterable[str]) -> bytes:
+    """Return what a submission holds, in the words of RO-Crate 1.1, for archives; ``files`` are those at its root."""
+    about = document.about
+    folders = [folder for row in document.configurations for folder in row.sessions]
+    rig = {"@id": "#neurorig", "@type": "SoftwareApplication", "name": "neurorig", "version": document.rig_version}
+    root: dict[str, Any] = {
+        "@id": "./",
+        "@type": "Dataset",
+        "name": about.title or document.name,
+        "description": f"Submission of {len(document.configurations)} configurations by neurorig",
+        "datePublished": about.date,
+        "license": about.licence,
+        "author": {"@id": "#submitter"} if about.organization else "",
+        "hasPart": [{"@id": name} for name in (*files, *(f"{folder}/" for folder in folders))],
+    }
+    actions = [
+        {
+            "@id": f"#configuration-{k}", "@type": "CreateAction", "name": row.name, "instrument": {"@id": "#neurorig"},
+            "result": [{"@id": f"{folder}/"} for folder in row.sessions],
+        }
+        for k, row in enumerate(document.configurations, 1)
+    ]  # fmt: skip
+    graph = [
+        {
+            "@id": CRATE, "@type": "CreativeWork", "about": {"@id": "./"},
+            "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
+        },
+        {key: value for key, value in root.items() if value},
+        *({"@id": name, "@type": "File", "name": name} for name in files),
+        *({"@id": f"{folder}/", "@type": "Dataset", "name": folder} for folder in folders),
+        rig,
+        *([{"@id": "#submitter", "@type": "Organization", "name": about.organization}] if about.organization else []),
+        *actions,
+    ]  # fmt: skip
+    return json.dumps({"@context": "https://w3id.org/ro/crate/1.1/context", "@graph": graph}, indent=1).encode() + b"\n"

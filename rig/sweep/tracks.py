@@ -22,8 +22,7 @@ from rig.plugins import load
 from rig.session.locks import Say
 from rig.session.setup import plant_factory_of
 from rig.sweep.check import grids_for
-from rig.sweep.grid import NONE, GridSpec, cells_of
-from rig.sweep.reading import from_texts
+from rig.sweep.grid import NONE, GridSpec, cells_of, from_texts
 from rig.sweep.rows import kept_row
 from rig.sweep.store import Frozen, State, error_of, frozen, is_sweep, state_of
 

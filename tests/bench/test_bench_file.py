@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
 from rig.bench.bench_file import Chosen, examine, find_bench, lab_of, request_of
-from rig.bench.lines import line_of, lines_of
+from rig.bench.read import line_of, lines_of
 from rig.engine.record import record
 from rig.errors import DataError, RigError, SetupError, UnknownNameError, UsageError
 from rig.factories import build

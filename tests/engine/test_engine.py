@@ -36,7 +36,7 @@ def play(tmp_path: Path, plant: SimPlant) -> Play:
     def run(device: Device, steps: Iterable[Step], log: Log, meters: tuple[Meter, ...] = ()) -> Played:
         bench = Bench(device, meters, plant.clock)
         with Witness(tmp_path / "run", log) as recorder:
-            recorder.event(start_document(bench, Blank(), {"name": "by hand"}, "all", [], "run"))
+            recorder.event(start_document(bench, Blank(), "run", {"name": "by hand"}, []))
             collect(steps, bench, recorder)
         return open_run(tmp_path / "run"), log
 

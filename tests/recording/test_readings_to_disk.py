@@ -18,8 +18,7 @@ from rig.engine.blocking_device import blocking
 from rig.engine.clock import HostClock
 from rig.engine.record import record
 from rig.errors import DiskTooSlowError, MeterError, SetupError, StoreError
-from rig.recording.disk import full_disk
-from rig.recording.disk.files import Folder, Opened
+from rig.recording.disk.files import Folder, Hashed, Opened, Whole
 from rig.recording.events import ChunkArrived
 from rig.recording.reader import open_run
 from rig.recording.traces.readings import BATCH
@@ -49,14 +48,14 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """A disk that takes nothing until the event is set."""
-    free, write = threading.Event(), full_disk.Whole.write
+    free, write = threading.Event(), Whole.write
 
-    def slow(file: full_disk.Whole, data: Any) -> int:
+    def slow(file: Whole, data: Any) -> int:
         if str(file.name).endswith(".arrows"):
             free.wait()
         return write(file, data)
 
-    monkeypatch.setattr(full_disk.Whole, "write", slow)
+    monkeypatch.setattr(Whole, "write", slow)
     yield free
     free.set()
 
@@ -154,7 +153,7 @@ def test_an_error_of_the_thread_is_raised_where_readings_are_handed_over(
 
     recorder.chunk(readings(0, 10), 0)
     recorder.settle()
-    monkeypatch.setattr(full_disk.Hashed, "write", full)
+    monkeypatch.setattr(Hashed, "write", full)
     recorder.chunk(readings(10, 10), 1)
     with pytest.raises(StoreError, match="No space left"):
         recorder.settle()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rig.errors import DeviceError, RigError, StoreError
 from rig.recording.columns.arrow_files import to_the_end
 from rig.recording.columns.rows import PART_ROWS, ROWS, ReplyRows
-from rig.recording.disk.full_disk import Whole
+from rig.recording.disk.files import Whole
 from rig.recording.reader import Run, open_run
 from rig.recording.writer import Recorder
 from rig.types import Progress, Reply, Span

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from rig.errors import StoreError, UnknownNameError, UsageError
 from rig.sweep.check import checked
-from rig.sweep.grid import Cell, Facts, Grid, GridSpec, cells_of, plain
-from rig.sweep.reading import with_workload
+from rig.sweep.grid import Cell, Facts, Grid, GridSpec, cells_of, plain, with_workload
 from tests.support.paths import SUPPORT
 from tests.support.sweep_bench import QUICK, quick, sweep
 
