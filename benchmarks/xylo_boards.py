@@ -89,7 +89,7 @@ def steps(d: Draw, workload: BlankWorkload) -> Iterator[Step]:
 
 def measured(d: Draw, path: Path) -> tuple[SimBoard, Any]:
     """Measure one board into ``path``."""
-    plant = live_plant(d.traits.seed)
+    plant = live_plant(d.traits.board_seed)
     plant.install(d.idle_w, {PHASE: d.busy_w})
     board = SimBoard(d.traits, plant)
     workload = BlankWorkload(tuple(events(k) for k in range(d.spans)))
