@@ -33,14 +33,9 @@ NOMINAL_CHIP_S = 2e-3
 
 
 def collect(
-    steps: Iterable[Step],
-    bench: Bench,
-    recorder: Recorder,
-    progress: Progress | None = None,
-    *,
-    workload: object = None,
-    watch: Watch | None = None,
-) -> None:
+    steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: Progress | None = None, *,
+    workload: object = None, watch: Watch | None = None,
+) -> None:  # fmt: skip
     """Play ``steps`` to the end, or to the first error, and write the stop line in both cases.
 
     Raises a ``RigError`` for every failure of a device, a meter, the scenario or its ``workload``, ``Interrupted``

@@ -36,13 +36,9 @@ Say = Callable[[str], None]
 
 
 def run_import(
-    format_: str,
-    source: Path,
-    out: Path,
-    options: Sequence[str] = (),
-    say: Say | None = None,
+    format_: str, source: Path, out: Path, options: Sequence[str] = (), say: Say | None = None,
     keep_identity: bool = False,
-) -> list[Path]:
+) -> list[Path]:  # fmt: skip
     """Import the recordings at ``source``: one run directory at ``out``, or a session there that binds several.
 
     ``format_`` is a name in the group ``rig.importers`` or ``path.py:function``; ``options`` are ``key=value``. ``say``
@@ -104,15 +100,9 @@ def _check_regular(source: Path) -> None:
 
 
 def write(
-    run: ImportedRun,
-    out: Path,
-    *,
-    about: Mapping[str, Any] | None = None,
-    argv: Sequence[str] = (),
-    environment: Environment | None = None,
-    say: Say | None = None,
-    keep_identity: bool = False,
-) -> Path:
+    run: ImportedRun, out: Path, *, about: Mapping[str, Any] | None = None, argv: Sequence[str] = (),
+    environment: Environment | None = None, say: Say | None = None, keep_identity: bool = False,
+) -> Path:  # fmt: skip
     """Write one recording into ``out``, whole or not at all, and read it back.
 
     Each defect of the files becomes a line of the type ``note``; ``say`` gets the notes after everything is written.

@@ -10,18 +10,8 @@ from msgspec import Meta
 
 from rig.errors import StoreError
 from rig.network.description import NetworkInfo
+from rig.recording import records
 from rig.recording.layout import GENESIS
-from rig.recording.records import (
-    DeviceRecord,
-    Environment,
-    ErrorRecord,
-    ImportRecord,
-    MeterRecord,
-    Object,
-    Record,
-    ScenarioRecord,
-    WorkloadRecord,
-)
 from rig.types import ClockInfo, Rules
 
 SCHEMA = "neurorig-run/1"
@@ -60,7 +50,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """
 
 
-class SessionLink(Record, frozen=True):
+class SessionLink(records.Record, frozen=True):
     """The place of a run in its session, and its link to the run before."""
 
     id: str
@@ -87,11 +77,11 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
     """Zero of the run's seconds, in nanoseconds of the host clock (ns)."""
     clocks: list[ClockInfo]
     """Every clock of the recording, by unique name."""
-    device: DeviceRecord
-    meters: list[MeterRecord]
+    device: records.DeviceRecord
+    meters: list[records.MeterRecord]
     """The instruments; empty when no power was measured."""
-    scenario: ScenarioRecord
-    workload: WorkloadRecord
+    scenario: records.ScenarioRecord
+    workload: records.WorkloadRecord
     created_utc: str = ""
     """When recording began by the wall clock, ISO 8601, UTC. Informative: no figure uses it."""
     argv: list[str] = []
@@ -110,9 +100,9 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
     """Temperature around the bench, as the bench file says (degree Celsius, as laboratories use it). Informative."""
     rules: Rules | None = None
     """The rules that make a result of the scenario valid."""
-    environment: Environment | None = None
-    imported: ImportRecord | None = None
-    as_recorded: Object = {}
+    environment: records.Environment | None = None
+    imported: records.ImportRecord | None = None
+    as_recorded: records.Object = {}
     """The line as it is in the file, for parts that are printed unchanged. Only the reader sets it."""
 
     @property
@@ -230,7 +220,7 @@ class Stop(Line, frozen=True, tag="stop"):
 
     files: dict[InsidePath, str]
     """SHA-256 in hex of each recorded file by its path below the directory, with / between parts."""
-    error: ErrorRecord | None = None
+    error: records.ErrorRecord | None = None
     """What ended the run early; null when it ended as planned."""
     issues: int = 0
     """Number of samples handed to the device. Informative."""

@@ -174,20 +174,11 @@ class SolverDevice(Generic[T]):
     """
 
     def __init__(
-        self,
-        info: DeviceInfo,
-        load: Callable[[Any], T],
-        solve: Callable[[T, Tally], None],
-        *,
-        seed: int,
-        default_s: float,
-        longest_s: float,
-        problem_of: Callable[[NDArray[Any]], Any],
-        fresh: Callable[[T], T] = lambda loaded: loaded,
-        from_empty: bool = True,
-        power: Power | None = None,
+        self, info: DeviceInfo, load: Callable[[Any], T], solve: Callable[[T, Tally], None], *, seed: int,
+        default_s: float, longest_s: float, problem_of: Callable[[NDArray[Any]], Any],
+        fresh: Callable[[T], T] = lambda loaded: loaded, from_empty: bool = True, power: Power | None = None,
         patience_s: float = math.inf,
-    ) -> None:
+    ) -> None:  # fmt: skip
         checked_options(seed, default_s, longest_s)
         self._patience_s = patience_s
         self._solving: tuple[str, list[Reply], Tally] | None = None

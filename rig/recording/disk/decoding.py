@@ -12,39 +12,26 @@ from typing import Any, NoReturn
 import msgspec
 
 from rig.errors import DataError, StoreError
+from rig.recording import events
 from rig.recording.disk.bounded import START_BYTES, check_json, check_texts
-from rig.recording.events import (
-    LINES,
-    MOVED,
-    REMEDY,
-    SCHEMA,
-    Brackets,
-    HostGap,
-    IdleWindow,
-    Line,
-    MarkPulses,
-    ReferenceWindows,
-    Start,
-    plain,
-)
 from rig.recording.records import DeviceRecord, WorkloadRecord
 
 DECLARE = "Give plain numbers, texts, lists and objects in what a driver or workload declares"
 
 
-def decode(line: bytes, type_: str, number: int) -> Line | None:
+def decode(line: bytes, type_: str, number: int) -> events.Line | None:
     """Decode a line to the struct of its type; return None for an unknown type.
 
     Raises ``StoreError``, which names the line, the field and the value, and ``DataError`` if an interval ends before
     it begins.
     """
-    struct = LINES.get(type_)
+    struct = events.LINES.get(type_)
     if struct is None:
         return None
     try:
         if type_ == "start":
             return start_of(strict(line))
-        found: Line = msgspec.json.decode(line, type=struct)
+        found: events.Line = msgspec.json.decode(line, type=struct)
     except (ValueError, RecursionError) as error:
         raise _refused(line, type_, number, error) from error
     _check_order(found, type_, number)
@@ -71,7 +58,7 @@ def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text[:20]} is no plain number")
 
 
-def start_of(document: Mapping[str, Any]) -> Start:
+def start_of(document: Mapping[str, Any]) -> events.Start:
     """Return a start line from plain JSON.
 
     Raises ``msgspec.ValidationError``.
@@ -82,10 +69,10 @@ def start_of(document: Mapping[str, Any]) -> Start:
         if isinstance(part := moved.get(name), dict):
             found = declared(part.get("details"), record)
             moved[name] = part | {k: v for k, v in found.items() if part.get(k) in (None, {}, [])}
-    return msgspec.convert(moved | {"as_recorded": document}, Start)
+    return msgspec.convert(moved | {"as_recorded": document}, events.Start)
 
 
-def declared_start(document: Mapping[str, Any]) -> Start:
+def declared_start(document: Mapping[str, Any]) -> events.Start:
     """Return a start line, dated now, from what drivers, workload and rules declare.
 
     Raises ``StoreError`` for a value that a line cannot hold.
@@ -94,9 +81,9 @@ def declared_start(document: Mapping[str, Any]) -> Start:
         given = document.get(kind)
         for part in given if isinstance(given, Sequence) else [given]:
             _check_declared(kind.removesuffix("s"), part)
-    made = {"schema": SCHEMA, "created_utc": datetime.now(UTC).isoformat(timespec="seconds")}
+    made = {"schema": events.SCHEMA, "created_utc": datetime.now(UTC).isoformat(timespec="seconds")}
     try:
-        return start_of(msgspec.to_builtins({**made, **document}, enc_hook=plain))
+        return start_of(msgspec.to_builtins({**made, **document}, enc_hook=events.plain))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         what = f"the start line cannot be written: {error}"
         raise StoreError(what, field="start", value=str(error), remedy=DECLARE) from error
@@ -107,21 +94,21 @@ def _check_declared(kind: str, part: Any) -> None:
     name = part.get("name") if isinstance(part, Mapping) else getattr(part, "name", None)
     where = f"what the {kind} {str(name)[:80]!r} declares"
     try:
-        check_texts(msgspec.to_builtins(part, enc_hook=plain), where)
-        check_json(msgspec.json.encode(part, enc_hook=plain), where, START_BYTES)
+        check_texts(msgspec.to_builtins(part, enc_hook=events.plain), where)
+        check_json(msgspec.json.encode(part, enc_hook=events.plain), where, START_BYTES)
     except StoreError as error:
         raise StoreError(error.message, field=kind, value=error.value, remedy=DECLARE) from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(f"{where} cannot be written: {error}", field=kind, value=str(error), remedy=DECLARE) from error
 
 
-def reference_windows(given: Mapping[str, Any]) -> ReferenceWindows:
+def reference_windows(given: Mapping[str, Any]) -> events.ReferenceWindows:
     """Check and return what an importer declares for the recording program's figures.
 
     Raises ``DataError``.
     """
     try:
-        return msgspec.convert(dict(given), ReferenceWindows)
+        return msgspec.convert(dict(given), events.ReferenceWindows)
     except ValueError as error:
         raise _refused(msgspec.json.encode(given), "peer", None, error) from error
 
@@ -138,7 +125,7 @@ def declared(details: object, record: type[DeviceRecord | WorkloadRecord]) -> di
     if record is DeviceRecord:
         given = {"schedule_depends_on_budget": given.get("schedule_depends_on_budget"), "algorithm": given}
     for f in msgspec.structs.fields(record):
-        if f.name in MOVED and given.get(f.name) is not None:
+        if f.name in events.MOVED and given.get(f.name) is not None:
             try:
                 found[f.name] = msgspec.to_builtins(msgspec.convert(given[f.name], f.type))
             except msgspec.ValidationError:
@@ -153,14 +140,14 @@ def _refused(line: bytes, type_: str, number: int | None, error: Exception) -> S
     try:
         document = strict(line)
     except (ValueError, RecursionError) as wrong:
-        return kind(f"{at} is not JSON: {wrong}", field=type_, value=number, remedy=REMEDY)
-    required = [f.name for f in msgspec.structs.fields(LINES[type_]) if f.required]
+        return kind(f"{at} is not JSON: {wrong}", field=type_, value=number, remedy=events.REMEDY)
+    required = [f.name for f in msgspec.structs.fields(events.LINES[type_]) if f.required]
     if missing := [name for name in required if name not in document]:
-        return kind(f"{at} lacks {', '.join(missing)}", field=type_, value=missing, remedy=REMEDY)
+        return kind(f"{at} lacks {', '.join(missing)}", field=type_, value=missing, remedy=events.REMEDY)
     field, what, value = place_of(error, document)
     if len(shown := repr(value)) > 80:
         value = shown = shown[:77] + "..."
-    return kind(f"{field or 'a field'} of {at} is {shown}: {what}", field=field, value=value, remedy=REMEDY)
+    return kind(f"{field or 'a field'} of {at} is {shown}: {what}", field=field, value=value, remedy=events.REMEDY)
 
 
 def place_of(error: Exception, document: Any) -> tuple[str, str, Any]:
@@ -178,12 +165,13 @@ def place_of(error: Exception, document: Any) -> tuple[str, str, Any]:
     return field, what, value
 
 
-def _check_order(found: Line, type_: str, number: int) -> None:
+def _check_order(found: events.Line, type_: str, number: int) -> None:
     """Refuse an interval that ends before it begins. Raises ``DataError``."""
-    if isinstance(found, IdleWindow | HostGap):
-        pairs: Sequence[Sequence[int]] = [(found.on_ns, found.off_ns)]
-    else:
-        pairs = found.rows if isinstance(found, Brackets) else found.spans if isinstance(found, MarkPulses) else ()
+    pairs: Sequence[Sequence[int]] = ()
+    if isinstance(found, events.IdleWindow | events.HostGap):
+        pairs = [(found.on_ns, found.off_ns)]
+    elif isinstance(found, events.Brackets | events.MarkPulses):
+        pairs = found.rows if isinstance(found, events.Brackets) else found.spans
     for row in pairs:
         if row[-1] < row[0]:
             what = f"line {number + 1} ({type_}) ends before it begins"
