@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rig.errors import Ended, RigError, SetupError, UsageError, refused
+from rig.errors import Ended, RigError, UsageError, refused
 from rig.plugins import load
 from rig.session.asked import check_continued
 from rig.sweep.check import grids_for
@@ -18,7 +18,7 @@ from rig.sweep.dask import check_address
 from rig.sweep.grid import Cell, GridSpec, cells_of, from_texts, values_in, with_workload
 from rig.sweep.loop import Means, compute_rows, work_off
 from rig.sweep.pool import Brake
-from rig.sweep.store import FILE, Frozen, error_of, failure_of, frozen, keep
+from rig.sweep.store import FILE, Frozen, exit_code_of, failure_of, frozen, keep, outcome_of
 from rig.sweep.table import Table, table_of, write
 from rig.terminal import answer, command, say, tell
 
@@ -32,41 +32,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("path", nargs="?", type=Path, metavar="DIR", help="the directory of a sweep to continue")
     add("--device", nargs="+", action="extend", metavar="NAME", help="devices of `rig list`, or path.py:function")
-    add("--scenario", help="a scenario of `rig list`; default: single-stream")
-    add("--workload", help="a workload of `rig list`; default: asc, or qubo-mis for the scenario optimization")
+    add_shared_arguments(parser)
     add("--vary", action="append", metavar="KEY=V1,V2,...", help="an option and its values; may be repeated")
     add("--option", action="append", metavar="KEY=VALUE", help="an option that all cells share; may be repeated")
-    add("--data", metavar="DIR", help="folder with the data set of the workload")
     add("--repetitions", type=int, metavar="N", help="measure each cell N times; default: 1")
     add(
         "--repetition-seed", action="append", metavar="KEY",
         help="an option to which repetition k adds k, or `none`; default: every seed of device, "
         "simulated bench and meters",
     )  # fmt: skip
-    add("--rules", metavar="SET", help="set of rules that decides whether a cell is valid; default: quick")
-    add("--mode", help="a mode of `rig measure`; default: together")
     add("--simulate", action="store_true", default=None, help="use the devices' simulators")
     add(
         "--meter", action="append", metavar="NAME",
         help="a meter of `rig list`, or `none`; may be repeated; default: the device's own meter",
     )  # fmt: skip
     add("--out", type=Path, metavar="DIR", help="the directory of the sweep, new or existing")
-    add("--extend", action="store_true", help="add the cells of another grid to a sweep")
-    add("--retry-failed", action="store_true", help="try failed cells again")
-    add(
-        "--jobs", type=int, metavar="N",
-        help="simulated cells at the same time; default: one for each core; 0 means in this process only",
-    )  # fmt: skip
     add("--scheduler", metavar="ADDRESS", help="spread simulated cells over a Dask cluster")
-    add(
-        "--no-wait", action="store_true",
-        help="end with an error, instead of waiting, when another process uses the device",
-    )  # fmt: skip
     add("--trust", action="store_true", help="run code and programs that the directory of others names")
     add("--table", action="store_true", help="only rebuild the table and the picture, and measure nothing")
     add("--all-columns", action="store_true", help="add the figures by phase and rail to the table")
     add("--plot", metavar="QUANTITY", help="the quantity that the picture shows")
     add("--against", metavar="KEY|QUANTITY", help="the varied key or the quantity on the horizontal axis")
+
+
+def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that `rig sweep` and `rig tracks` have in common."""
+    add = parser.add_argument
+    add("--scenario", help="a scenario of `rig list`; default: single-stream")
+    add("--workload", help="a workload of `rig list`; default: asc, or qubo-mis for the scenario optimization")
+    add("--data", metavar="DIR", help="folder with the data set of the workload")
+    add("--rules", metavar="SET", help="set of rules that decides whether a run is valid; default: quick")
+    add("--mode", help="a mode of `rig measure`; default: together")
+    add("--extend", action="store_true", help="add the cells of another grid to the directory")
+    add("--retry-failed", action="store_true", help="try failed cells again")
+    add(
+        "--jobs", type=int, metavar="N",
+        help="simulated cells at the same time; default: one for each core; 0 means in this process only",
+    )  # fmt: skip
+    add(
+        "--no-wait", action="store_true",
+        help="end with an error, instead of waiting, when another process uses a device",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -144,20 +150,18 @@ def _write(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> t
 def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> int:
     """Write table and figure, print the state of the cells, and return the exit code."""
     cells, table, files = _write(args, folder, grids)
-    states = [str(row["state"]) for row in table.rows]
-    count = {state: states.count(state) for state in ("done", "failed", "open")}
-    failed = [(cell.key, error_of(folder, cell)) for cell, s in zip(cells, states, strict=True) if s == "failed"]
+    count, failed = outcome_of(folder, cells)
     if args.json:
         document: dict[str, Any] = {"sweep": str(folder), "cells": len(cells), **count, "files": [*map(str, files)]}
-        document["failures"] = [{"cell": key, **error} for key, error in failed]
+        document["failures"] = [{"cell": key, **error} for key, error in failed.items()]
         answer(document)
     else:
         say(f"sweep   {folder}", f"cells   {', '.join(f'{n} {state}' for state, n in count.items())}")
         say(*(f"wrote   {file}" for file in files))
         load("reports", "sweep-table")(table.rows, table.varied, table.figures)
-        say(*(f"failed  {key}: {error.get('message')}" for key, error in failed[:5]))
+        say(*(f"failed  {key}: {error.get('message')}" for key, error in list(failed.items())[:5]))
         if failed:
             again = command("sweep", folder, "--retry-failed", *(["--trust"] if args.trust else []))
             where = failure_of(folder, cells[0]).parent
             say(f"        {len(failed)} in all, see {where}; try again with: {again}")
-    return int(failed[0][1].get("exit_code") or SetupError.exit_code) if failed else 0
+    return exit_code_of(failed)

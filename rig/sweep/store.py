@@ -15,11 +15,11 @@ import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from rig.errors import IntegrityError, RigError, StoreError
+from rig.errors import IntegrityError, RigError, SetupError, StoreError
 from rig.recording import session
 from rig.recording.disk.atomic_write import folder_inside, inside, not_stored, sync_to_disk, write_whole
 from rig.recording.disk.bounded import read_bounded
@@ -147,6 +147,18 @@ def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
         return dict(json.loads(read_bounded(failure_of(folder, cell)))["error"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {"error": "unknown", "message": "its file cannot be read", "exit_code": StoreError.exit_code}
+
+
+def outcome_of(folder: Path, cells: Iterable[Cell]) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
+    """Return how many cells are in each state, and the error of each failed one by its key."""
+    states = [(cell, state_of(folder, cell)) for cell in cells]
+    count = {known: sum(state == known for _, state in states) for known in get_args(State)}
+    return count, {cell.key: error_of(folder, cell) for cell, state in states if state == "failed"}
+
+
+def exit_code_of(errors: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return the exit code of the first of these errors; 0 without one."""
+    return next((int(error.get("exit_code") or SetupError.exit_code) for error in errors.values()), 0)
 
 
 def seal_of(path: Path) -> Path:
