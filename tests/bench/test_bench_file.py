@@ -164,10 +164,9 @@ def test_what_is_wrong_is_named_by_file_line_and_remedy(tmp_path: Path, case: st
     assert error.exit_code == DataError.exit_code
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [(GOOD.replace("[meters.smu]", "[meters.smu"), 20), (GOOD + 'x = "a', 29), (GOOD + "x = [1,\n", 30)],
-)
+@pytest.mark.parametrize(("text", "line"), [
+    (GOOD.replace("[meters.smu]", "[meters.smu"), 20), (GOOD + 'x = "a', 29), (GOOD + "x = [1,\n", 30),
+])  # fmt: skip
 def test_what_is_no_toml_is_named_by_its_line(tmp_path: Path, text: str, line: int) -> None:
     error = problem(path := written(tmp_path, text))
 
@@ -181,14 +180,11 @@ def test_what_is_no_text_is_named_by_its_line(tmp_path: Path) -> None:
     assert ":2: it is not UTF-8" in problem(path).message
 
 
-@pytest.mark.parametrize(
-    ("certificate", "says"),
-    [
-        (calibration(until=TODAY - timedelta(days=1)), "has expired: dmm.toml is valid from"),
-        (calibration(since=TODAY + timedelta(days=1)), "is not valid yet: dmm.toml is valid from"),
-        (calibration().replace('"34465A"', "3"), "cannot be used: calibration dmm.toml: instrument is 3"),
-    ],
-)
+@pytest.mark.parametrize(("certificate", "says"), [
+    (calibration(until=TODAY - timedelta(days=1)), "has expired: dmm.toml is valid from"),
+    (calibration(since=TODAY + timedelta(days=1)), "is not valid yet: dmm.toml is valid from"),
+    (calibration().replace('"34465A"', "3"), "cannot be used: calibration dmm.toml: instrument is 3"),
+])  # fmt: skip
 def test_a_calibration_must_be_one_and_hold_today(tmp_path: Path, certificate: str, says: str) -> None:
     error = problem(written(tmp_path, certificate=certificate))
 

@@ -61,21 +61,18 @@ def test_outputs_of_one_supply_instruments_of_one_server_and_one_board_twice_are
     assert len(open_bench(written(tmp_path)).meters) == 5
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "says", "remedy"),
-    [
-        ("channel = 2", "channel = 1", ":19: meters.two.options.address is tcpip::192.0.2.8", "an address"),
-        (", channel = 2", "", "which one uses too (line 9)", "channel"),
-        ('"/dev/ttyACM9"', '"/dev/ttyACM7"', ":25: meters.kit.options.port is /dev/ttyACM7, which board", "its own"),
-        ('instrument = "B"', 'instrument = "A"', "arc2.options.port is 127.0.0.1:1905, which arc uses", "its own"),
-        ("supply_v = 3.3", "supply_v = 1800", ":24: meters.kit.supply_v is 1800", "Give volts, not millivolts"),
-        ("channel = 1", "rate_hz = 0", "options.rate_hz is 0", "above zero"),
-        ("channel = 1", "range_max = -1", "options.range_max is -1", "above zero"),
-        ("channel = 1", "timeout_s = 0.0", "options.timeout_s is 0.0", "above zero"),
-        ("channel = 1", "temperature_c = 400", "options.temperature_c is 400", "degrees Celsius, -60 to 150"),
-        ('"TCPIP::192.0.2.8::5025::SOCKET", channel = 1', '""', ":13: meters.one.options.address is ''", "the address"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("before", "after", "says", "remedy"), [
+    ("channel = 2", "channel = 1", ":19: meters.two.options.address is tcpip::192.0.2.8", "an address"),
+    (", channel = 2", "", "which one uses too (line 9)", "channel"),
+    ('"/dev/ttyACM9"', '"/dev/ttyACM7"', ":25: meters.kit.options.port is /dev/ttyACM7, which board", "its own"),
+    ('instrument = "B"', 'instrument = "A"', "arc2.options.port is 127.0.0.1:1905, which arc uses", "its own"),
+    ("supply_v = 3.3", "supply_v = 1800", ":24: meters.kit.supply_v is 1800", "Give volts, not millivolts"),
+    ("channel = 1", "rate_hz = 0", "options.rate_hz is 0", "above zero"),
+    ("channel = 1", "range_max = -1", "options.range_max is -1", "above zero"),
+    ("channel = 1", "timeout_s = 0.0", "options.timeout_s is 0.0", "above zero"),
+    ("channel = 1", "temperature_c = 400", "options.temperature_c is 400", "degrees Celsius, -60 to 150"),
+    ('"TCPIP::192.0.2.8::5025::SOCKET", channel = 1', '""', ":13: meters.one.options.address is ''", "the address"),
+])  # fmt: skip
 def test_what_cannot_be_meant_is_found_without_opening(
     before: str, after: str, says: str, remedy: str, tmp_path: Path
 ) -> None:

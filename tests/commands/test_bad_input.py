@@ -81,13 +81,10 @@ def test_recordings_of_ones_own_are_measured(rig: Rig) -> None:
     assert open_run(Path("run/power")).samples["id"].to_pylist() == ["clip.wav:0", "clip.wav:1"]
 
 
-@pytest.mark.parametrize(
-    ("error", "says"),
-    [
-        (OSError(24, "Too many open files", "events.jsonl"), "Too many open files"),
-        (MemoryError(), "there is not enough free memory"),
-    ],
-)
+@pytest.mark.parametrize(("error", "says"), [
+    (OSError(24, "Too many open files", "events.jsonl"), "Too many open files"),
+    (MemoryError(), "there is not enough free memory"),
+])  # fmt: skip
 def test_what_the_system_refuses_is_one_line(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, error: BaseException, says: str
 ) -> None:

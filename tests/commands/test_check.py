@@ -50,14 +50,11 @@ def open_workload(*, hole: bool = False):
 """
 
 
-@pytest.mark.parametrize(
-    ("device", "more", "says"),
-    [
-        ("board.py:open_board", (),
-         "workload.labels: found low; required is labels that the device can answer, of left"),
-        ("mock", ("--option", "hole=true"), "sample.finite: found sample s holds NaN or infinity"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("device", "more", "says"), [
+    ("board.py:open_board", (),
+     "workload.labels: found low; required is labels that the device can answer, of left"),
+    ("mock", ("--option", "hole=true"), "sample.finite: found sample s holds NaN or infinity"),
+])  # fmt: skip
 def test_what_one_sample_shows_is_told_before_anything_is_recorded(
     device: str, more: tuple[str, ...], says: str,
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

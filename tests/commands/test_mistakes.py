@@ -70,11 +70,9 @@ sys.exit(supervised(work, None, parent=True))
 no_parent = pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="there is no parent here")
 
 
-@pytest.mark.parametrize(
-    ("code", "says"),
-    [(IMPORTS, "rig: interrupted\n"), (CALLBACK, ""), pytest.param(CHILD, "", marks=no_parent)],
-    ids=["of the imports", "in a callback", "of a child"],
-)
+@pytest.mark.parametrize(("code", "says"), [
+    (IMPORTS, "rig: interrupted\n"), (CALLBACK, ""), pytest.param(CHILD, "", marks=no_parent),
+], ids=["of the imports", "in a callback", "of a child"])  # fmt: skip
 def test_an_interruption_anywhere_is_one_line_at_most(code: str, says: str) -> None:
     done = python(code)
     assert (done.returncode, done.stderr) == (130, says)

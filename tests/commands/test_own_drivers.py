@@ -138,17 +138,14 @@ def m():
     assert open_run(elsewhere / "run").start.meters[0].omitted == ["device"]
 
 
-@pytest.mark.parametrize(
-    ("source", "says"),
-    [
-        ("raise RuntimeError('boom')", "mine.py cannot be loaded: RuntimeError: boom. Correct the file"),
-        ("import no_such_package", "mine.py cannot be loaded: ModuleNotFoundError: No module named"),
-        ("import sys; sys.exit(0)", "mine.py cannot be loaded: SystemExit: 0. Correct the file"),
-        ("def f(): raise OSError('no such port')", "mine.f failed: OSError: no such port. Check its cable"),
-        ("def f(bench): return bench.nothing", "mine.f failed: AttributeError"),
-        ("class f:\n  def info(self): raise OSError('unplugged')", "OSError: unplugged"),
-    ],
-)
+@pytest.mark.parametrize(("source", "says"), [
+    ("raise RuntimeError('boom')", "mine.py cannot be loaded: RuntimeError: boom. Correct the file"),
+    ("import no_such_package", "mine.py cannot be loaded: ModuleNotFoundError: No module named"),
+    ("import sys; sys.exit(0)", "mine.py cannot be loaded: SystemExit: 0. Correct the file"),
+    ("def f(): raise OSError('no such port')", "mine.f failed: OSError: no such port. Check its cable"),
+    ("def f(bench): return bench.nothing", "mine.f failed: AttributeError"),
+    ("class f:\n  def info(self): raise OSError('unplugged')", "OSError: unplugged"),
+])  # fmt: skip
 def test_a_file_that_fails_is_a_setup_error(
     elsewhere: Path, capsys: pytest.CaptureFixture[str], source: str, says: str
 ) -> None:
@@ -173,17 +170,14 @@ def f():
 PROTOCOL = ("info", "stage", "submit", "poll", "close")
 
 
-@pytest.mark.parametrize(
-    ("source", "more", "says"),
-    [
-        (LACKS.format(has=PROTOCOL), ("--apart",), "device <lambda> cannot run its phases one at a time"),
-        (LACKS.format(has=("info", "submit", "close")), (), "has no stage, poll"),
-        *(
-            (FOR_EVER.format(timeout_s=text), (), "timeout_s")
-            for text in ("float('inf')", "1e300", "float('nan')", "'2'")
-        ),
-    ],
-)
+@pytest.mark.parametrize(("source", "more", "says"), [
+    (LACKS.format(has=PROTOCOL), ("--apart",), "device <lambda> cannot run its phases one at a time"),
+    (LACKS.format(has=("info", "submit", "close")), (), "has no stage, poll"),
+    *(
+        (FOR_EVER.format(timeout_s=text), (), "timeout_s")
+        for text in ("float('inf')", "1e300", "float('nan')", "'2'")
+    ),
+])  # fmt: skip
 def test_a_device_that_lacks_something_is_refused_before_anything_is_recorded(
     elsewhere: Path, capsys: pytest.CaptureFixture[str], source: str, more: tuple[str, ...], says: str
 ) -> None:
@@ -204,15 +198,12 @@ def test_a_simulated_device_that_lives_by_no_plant_is_timed_by_the_hosts_clock(e
         assert row["issued_ns"] <= row["on_tick"] <= row["off_tick"] <= row["completed_ns"]
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "says"),
-    [
-        ("raise OSError('gone')", 20, "the device failed on sample airport-02000: OSError: gone"),
-        ("return {1, 2}", 20, "set"),
-        ("return Reply('other', 1)", 20, "replied to 'other' when given"),
-        ("return Reply(s.id, 1, (Span('inference', 'a', 'b'),))", 20, "sample airport-02000 cannot be recorded"),
-    ],
-)
+@pytest.mark.parametrize(("body", "code", "says"), [
+    ("raise OSError('gone')", 20, "the device failed on sample airport-02000: OSError: gone"),
+    ("return {1, 2}", 20, "set"),
+    ("return Reply('other', 1)", 20, "replied to 'other' when given"),
+    ("return Reply(s.id, 1, (Span('inference', 'a', 'b'),))", 20, "sample airport-02000 cannot be recorded"),
+])  # fmt: skip
 def test_a_reply_that_cannot_be_kept_ends_the_run_with_a_typed_error(
     elsewhere: Path, capsys: pytest.CaptureFixture[str], body: str, code: int, says: str
 ) -> None:

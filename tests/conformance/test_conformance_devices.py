@@ -235,14 +235,11 @@ def test_a_device_that_breaks_a_rule_is_told_so(rule: str, spoil: Spoil) -> None
     assert rule in broken(device, device.clock)
 
 
-@pytest.mark.parametrize(
-    ("timer", "says"),
-    [
-        (lambda: 1.5, "timer.whole: found 1.5; required is an integer"),
-        (lambda: Bracket(1, 2, 3), "timer.whole: found Bracket(before_ns=1, tick=2, after_ns=3); required is"),
-        (refuse, "calls: found OSError from timer(): no;"),
-    ],
-)
+@pytest.mark.parametrize(("timer", "says"), [
+    (lambda: 1.5, "timer.whole: found 1.5; required is an integer"),
+    (lambda: Bracket(1, 2, 3), "timer.whole: found Bracket(before_ns=1, tick=2, after_ns=3); required is"),
+    (refuse, "calls: found OSError from timer(): no;"),
+])  # fmt: skip
 def test_a_timer_that_cannot_be_used_is_named(timer: Callable[[], Any], says: str) -> None:
     device = GoodDevice(VirtualClock())
     device.timer = timer  # type: ignore[method-assign]

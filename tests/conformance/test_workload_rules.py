@@ -31,17 +31,13 @@ def test_a_list_of_samples_is_a_workload_that_keeps_every_rule() -> None:
     assert "samples.steady" in rig.check_workload(GOOD)
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        [*SAMPLES[:3], replace(SAMPLES[3], label="a")],
-        [*SAMPLES[:3], replace(SAMPLES[3], payload=np.full(4, 3.5))],
-        [*SAMPLES[:3], replace(SAMPLES[3], rate_hz=8000.0)],
-        SAMPLES[::-1],
-        SAMPLES[:3],
-    ],
-    ids=["label", "payload", "rate", "order", "count"],
-)
+@pytest.mark.parametrize("changed", [
+    [*SAMPLES[:3], replace(SAMPLES[3], label="a")],
+    [*SAMPLES[:3], replace(SAMPLES[3], payload=np.full(4, 3.5))],
+    [*SAMPLES[:3], replace(SAMPLES[3], rate_hz=8000.0)],
+    SAMPLES[::-1],
+    SAMPLES[:3],
+], ids=["label", "payload", "rate", "order", "count"])  # fmt: skip
 def test_whatever_changes_what_is_streamed_or_scored_changes_the_digest(changed: list[rig.Sample]) -> None:
     assert rig.workload(changed, name="steps").digest_sha256 != GOOD.digest_sha256
     assert rig.workload(list(SAMPLES), name="steps").digest_sha256 == GOOD.digest_sha256

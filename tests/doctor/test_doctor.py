@@ -99,10 +99,9 @@ def test_rate_and_offset_of_a_clock_lie_within_what_is_said(off: float, offset_s
     assert abs(number(clock, "offset_s") - offset_s - off * middle_s) < 2.0 * number(clock, "offset_doubt_s") + moved_s
 
 
-@pytest.mark.parametrize(
-    ("ticks", "says"),
-    [([5] * 4, "stands still"), ([5, 9, 8, 12], "goes back"), ([k // 3 * 1000 for k in range(60)], "steps of 1 ms")],
-)
+@pytest.mark.parametrize(("ticks", "says"), [
+    ([5] * 4, "stands still"), ([5, 9, 8, 12], "goes back"), ([k // 3 * 1000 for k in range(60)], "steps of 1 ms"),
+])  # fmt: skip
 def test_a_clock_that_stands_goes_back_or_is_coarse_is_named(ticks: list[int], says: str) -> None:
     brackets = [Bracket(k * 333_333, tick, k * 333_333 + 1000) for k, tick in enumerate(ticks)]
     found = list(clock_findings("x", ClockInfo("c", 1e6, 0.1), brackets, 0))
@@ -132,15 +131,12 @@ def test_noise_and_rate_are_those_of_the_instrument(visit: Doctor) -> None:
     assert abs(number(rate, "rate_hz") - 2000.0 * (1 + 40e-6)) < 1.5 * number(rate, "doubt_hz")
 
 
-@pytest.mark.parametrize(
-    ("rail", "options", "topic", "level"),
-    [
-        ("", "clip = 0.3", "overload", "broken"), ("", "drop = 0.3", "rate", "broken"),
-        ("", "stated = false", "accuracy", "doubtful"), ("", "noise = 0.0", "noise", "doubtful"),
-        ("", "silent_after_s = 1e-6", "core", "broken"), ("", "raise_after_s = 0.01", "driver", "broken"),
-        ("", "meter_drift_ppm = 9000.0", "clock", "broken"), ('rail = "io"', "", "wiring", "broken"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("rail", "options", "topic", "level"), [
+    ("", "clip = 0.3", "overload", "broken"), ("", "drop = 0.3", "rate", "broken"),
+    ("", "stated = false", "accuracy", "doubtful"), ("", "noise = 0.0", "noise", "doubtful"),
+    ("", "silent_after_s = 1e-6", "core", "broken"), ("", "raise_after_s = 0.01", "driver", "broken"),
+    ("", "meter_drift_ppm = 9000.0", "clock", "broken"), ('rail = "io"', "", "wiring", "broken"),
+])  # fmt: skip
 def test_what_a_meter_does_wrong_is_found(visit: Doctor, rail: str, options: str, topic: str, level: str) -> None:
     found = visit(text=WATCHED.format(rail, options))
 
@@ -226,14 +222,11 @@ def test_only_what_is_named_is_opened(visit: Doctor) -> None:
     assert {f.item for f in visit("far", text=text)} == {"bench", "far"}
 
 
-@pytest.mark.parametrize(
-    ("options", "says", "code"),
-    [
-        ("", "no address of an instrument is given", UsageError),
-        ('address = "TCPIP::127.0.0.1::1::SOCKET"', "cannot be opened", SetupError),
-        ('address = "TCPIP::127.0.0.1::{mute}::SOCKET", timeout_s = 0.2', "gave no answer", MeterError),
-    ],
-)
+@pytest.mark.parametrize(("options", "says", "code"), [
+    ("", "no address of an instrument is given", UsageError),
+    ('address = "TCPIP::127.0.0.1::1::SOCKET"', "cannot be opened", SetupError),
+    ('address = "TCPIP::127.0.0.1::{mute}::SOCKET", timeout_s = 0.2', "gave no answer", MeterError),
+])  # fmt: skip
 def test_a_meter_that_does_not_answer_is_broken(visit: Doctor, options: str, says: str, code: type[RigError]) -> None:
     pytest.importorskip("pyvisa_py")
     with socket.create_server(("127.0.0.1", 0)) as mute:
@@ -322,10 +315,9 @@ def test_a_driver_that_hangs_is_given_up_and_the_others_are_visited(rogue: Docto
     assert of(found, "good", "identity").level == "ok"
 
 
-@pytest.mark.parametrize(
-    ("how", "says"),
-    [("raise", "RuntimeError: it fell over"), ("lie", "its info() gives a int"), ("exit", "failed: SystemExit: 3")],
-)
+@pytest.mark.parametrize(("how", "says"), [
+    ("raise", "RuntimeError: it fell over"), ("lie", "its info() gives a int"), ("exit", "failed: SystemExit: 3"),
+])  # fmt: skip
 def test_a_driver_that_throws_or_lies_is_broken(rogue: Doctor, how: str, says: str) -> None:
     found = [f for f in rogue(how) if f.item == "bad"]
 

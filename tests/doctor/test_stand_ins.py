@@ -37,20 +37,17 @@ sees = "board"
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "how", "says", "rate_hz"),
-    [
-        ("ppk2", {}, "SIMULATED Nordic PPK2, source mode", 100_000),
-        ("lpm01a", {}, "SIMULATED ST PowerShield, energy", 1000),
-        ("otii", {}, "SIMULATED Otii Simulator", 4000),
-        ("joulescope", {}, "Joulescope u/js110/000007, power", 20_000),
-        ("scpi-dmm", {"wiring": EXACT}, "34465A on its 3 A terminals", 1000),
-        ("serial-text", {}, "serial", 0),
-        ("nvml", {}, "SIM", None),
-        ("dmm6500", {}, "DMM6500, FRON terminals", 10_000),
-        ("rapl", {}, "RAPL", 100),
-    ],
-)
+@pytest.mark.parametrize(("name", "how", "says", "rate_hz"), [
+    ("ppk2", {}, "SIMULATED Nordic PPK2, source mode", 100_000),
+    ("lpm01a", {}, "SIMULATED ST PowerShield, energy", 1000),
+    ("otii", {}, "SIMULATED Otii Simulator", 4000),
+    ("joulescope", {}, "Joulescope u/js110/000007, power", 20_000),
+    ("scpi-dmm", {"wiring": EXACT}, "34465A on its 3 A terminals", 1000),
+    ("serial-text", {}, "serial", 0),
+    ("nvml", {}, "SIM", None),
+    ("dmm6500", {}, "DMM6500, FRON terminals", 10_000),
+    ("rapl", {}, "RAPL", 100),
+])  # fmt: skip
 def test_the_doctor_names_the_meter_its_range_its_rate_and_the_order_of_power(
     tmp_path: Path, name: str, how: dict[str, Any], says: str, rate_hz: float | None
 ) -> None:

@@ -98,15 +98,12 @@ def test_during_a_call_submissions_return_and_polls_end_in_time(gate: threading.
     assert [r.sample_id for r in fetch(device, 2)] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("run", "batches", "error", "says"),
-    [
-        (lambda s: Reply("b", None), False, DeviceError, "replied to 'b' when given 'a'"),
-        (lambda s: dict[str, str]()["gone"], False, KeyError, "gone"),
-        (lambda s: sys.exit(3), False, DeviceError, "ended with SystemExit on sample a"),
-        (lambda samples, times: [], True, DeviceError, "gave 0 outputs for 1 samples"),
-    ],
-)
+@pytest.mark.parametrize(("run", "batches", "error", "says"), [
+    (lambda s: Reply("b", None), False, DeviceError, "replied to 'b' when given 'a'"),
+    (lambda s: dict[str, str]()["gone"], False, KeyError, "gone"),
+    (lambda s: sys.exit(3), False, DeviceError, "ended with SystemExit on sample a"),
+    (lambda samples, times: [], True, DeviceError, "gave 0 outputs for 1 samples"),
+])  # fmt: skip
 def test_what_a_function_does_wrong_is_an_error_of_the_next_poll(
     run: Callable[..., Any], batches: bool, error: type[Exception], says: str
 ) -> None:

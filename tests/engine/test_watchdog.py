@@ -185,13 +185,9 @@ def test_a_run_that_cannot_be_watched_ends_by_type_and_with_a_stop_line(tmp_path
     assert (run.sealed, run.error is not None) == (True, True)
 
 
-@pytest.mark.parametrize(
-    ("call", "undeclared_s", "declared_s"),
-    [
-        ("open", 60, 200), ("info", 30, 200), ("stop", 30, 200), ("close", 30, 200), ("stage", 600, 600),
-        ("poll", 90, 230),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "undeclared_s", "declared_s"), [
+    ("open", 60, 200), ("info", 30, 200), ("stop", 30, 200), ("close", 30, 200), ("stage", 600, 600), ("poll", 90, 230),
+])  # fmt: skip
 def test_a_call_has_as_long_as_it_needs_and_no_longer(call: str, undeclared_s: float, declared_s: float) -> None:
     watch = Watch()
     assert watch.allowed_s(f"{call}() of the device") == undeclared_s

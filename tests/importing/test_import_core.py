@@ -106,23 +106,20 @@ def test_nothing_is_left_when_one_of_several_fails(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"spans": (ImportedSpan("inference", 600, 400),)},
-        {"spans": (ImportedSpan("inference", 400, 2**62),)},
-        {"spans": (ImportedSpan("inference", 400, 600, executions=0),)},
-        {"spans": (ImportedSpan("inference", 4000, 6000),)},
-        {"idle_ns": ((5, 4),)},
-        {"originals": {"/outside": Path(__file__)}},
-        {"originals": {"../outside": Path(__file__)}},
-        {"originals": {"absent": Path("absent")}},
-        {"traces": (ImportedTrace("core", ()),)},
-        {"traces": (ImportedTrace("core", (Chunk("core", np.array([1.0, 1e300])),)),)},
-        {"traces": (ImportedTrace("core", (Chunk("core", np.ones(2), np.array([0, 10]), np.array([5, 9])),)),)},
-        {"traces": (ImportedTrace("core", (Chunk("core", np.ones(2), np.array([5, 5]), np.array([6, 6])),)),)},
-    ],
-)
+@pytest.mark.parametrize("change", [
+    {"spans": (ImportedSpan("inference", 600, 400),)},
+    {"spans": (ImportedSpan("inference", 400, 2**62),)},
+    {"spans": (ImportedSpan("inference", 400, 600, executions=0),)},
+    {"spans": (ImportedSpan("inference", 4000, 6000),)},
+    {"idle_ns": ((5, 4),)},
+    {"originals": {"/outside": Path(__file__)}},
+    {"originals": {"../outside": Path(__file__)}},
+    {"originals": {"absent": Path("absent")}},
+    {"traces": (ImportedTrace("core", ()),)},
+    {"traces": (ImportedTrace("core", (Chunk("core", np.array([1.0, 1e300])),)),)},
+    {"traces": (ImportedTrace("core", (Chunk("core", np.ones(2), np.array([0, 10]), np.array([5, 9])),)),)},
+    {"traces": (ImportedTrace("core", (Chunk("core", np.ones(2), np.array([5, 5]), np.array([6, 6])),)),)},
+])  # fmt: skip
 def test_what_no_run_can_hold_is_refused_and_leaves_nothing(change: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(DataError):
         write(small(**change), tmp_path / "run")
@@ -153,20 +150,17 @@ def test_lines_of_other_peers_are_passed_over(tmp_path: Path) -> None:
     assert recorder_figures(open_run(write(run_, tmp_path / "run"))) == {}
 
 
-@pytest.mark.parametrize(
-    "peer",
-    [
-        {"method": "energyrunner"},
-        {"method": "energyrunner", "rail": "core", "stamps": [0, 400, 600]},
-        {"method": "energyrunner", "rail": "core", "stamps": [0, 600, 400], "inferences": [1]},
-        {"method": "energyrunner", "rail": "core", "stamps": [0, 400, 600], "inferences": [0]},
-        {"method": "energyrunner", "rail": "core", "stamps": [0, 400, 400], "inferences": [1]},
-        {"method": "energyrunner", "rail": "core", "stamps": [0, 0.4, 0.6], "inferences": [1]},
-        {"method": "mlperf-power", "rail": "core", "testing": [400]},
-        {"method": "mlperf-power", "rail": "core", "testing": [2000, 3000]},
-        {"method": "mlperf-power", "rail": "core", "testing": [0, 900], "scenario": "SingleStream", "queries": 0},
-    ],
-)
+@pytest.mark.parametrize("peer", [
+    {"method": "energyrunner"},
+    {"method": "energyrunner", "rail": "core", "stamps": [0, 400, 600]},
+    {"method": "energyrunner", "rail": "core", "stamps": [0, 600, 400], "inferences": [1]},
+    {"method": "energyrunner", "rail": "core", "stamps": [0, 400, 600], "inferences": [0]},
+    {"method": "energyrunner", "rail": "core", "stamps": [0, 400, 400], "inferences": [1]},
+    {"method": "energyrunner", "rail": "core", "stamps": [0, 0.4, 0.6], "inferences": [1]},
+    {"method": "mlperf-power", "rail": "core", "testing": [400]},
+    {"method": "mlperf-power", "rail": "core", "testing": [2000, 3000]},
+    {"method": "mlperf-power", "rail": "core", "testing": [0, 900], "scenario": "SingleStream", "queries": 0},
+])  # fmt: skip
 def test_a_peer_line_that_lacks_what_it_needs_is_refused(peer: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(DataError, match="peer line"):
         recorder_figures(open_run(write(small(peers=(peer,)), tmp_path / "run")))

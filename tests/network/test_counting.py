@@ -83,11 +83,10 @@ def _unrolled(kernel: Any, shape: Any, stride: int, padding: int, dilation: int,
     return matrix, dense
 
 
-@pytest.mark.parametrize(
-    ("kernel", "shape", "padding", "dense"),
-    [((1, 1, 3, 3), (1, 3, 3), 0, 9), ((1, 1, 3, 3), (1, 12, 12), 0, 900), ((1, 5, 5), (5, 10), 0, 150),
-     ((1, 1, 3, 3), (1, 4, 4), 1, 100)],
-)  # fmt: skip
+@pytest.mark.parametrize(("kernel", "shape", "padding", "dense"), [
+    ((1, 1, 3, 3), (1, 3, 3), 0, 9), ((1, 1, 3, 3), (1, 12, 12), 0, 900), ((1, 5, 5), (5, 10), 0, 150),
+    ((1, 1, 3, 3), (1, 4, 4), 1, 100),
+])  # fmt: skip
 def test_dense_operations_of_published_examples(kernel: Any, shape: Any, padding: int, dense: int) -> None:
     """The unit tests of the reference, and its example of padding, which performs no operation."""
     assert convolution("c", "in", "out", np.ones(kernel), shape, padding=padding).connection.dense == dense

@@ -36,16 +36,13 @@ def changed(run: Path, folder: Path, change: Callable[[Json], None]) -> Path:
     return rewritten(run, folder / "changed", lambda events, tables: change(events[0]))
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("conversion", {"unit": "A", "supply_v": 0.1}),
-        ("accuracy", {"of_reading": 1e-9, "offset": 0.0, "source": "a certificate"}),
-        ("rate_hz", 12345.0),
-        ("resolution", 0.5),
-        ("range_max", 1e-3),
-    ],
-)
+@pytest.mark.parametrize(("field", "value"), [
+    ("conversion", {"unit": "A", "supply_v": 0.1}),
+    ("accuracy", {"of_reading": 1e-9, "offset": 0.0, "source": "a certificate"}),
+    ("rate_hz", 12345.0),
+    ("resolution", 0.5),
+    ("range_max", 1e-3),
+])  # fmt: skip
 def test_a_rail_that_its_meter_describes_otherwise_is_refused(
     run: Path, tmp_path: Path, field: str, value: Any
 ) -> None:

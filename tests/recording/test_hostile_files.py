@@ -258,13 +258,10 @@ def nested(depth: int) -> Any:
     return [nested(depth - 1)] if depth else 0
 
 
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        (nested(100), "nested more than 64"), ("n" * 200_000, "text of more than"), (10**1000, "digits"),
-        ({"n" * 200_000: 1}, "text of more than"), ("n" * 5_000_000, "text of more than"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "says"), [
+    (nested(100), "nested more than 64"), ("n" * 200_000, "text of more than"), (10**1000, "digits"),
+    ({"n" * 200_000: 1}, "text of more than"), ("n" * 5_000_000, "text of more than"),
+])  # fmt: skip
 @pytest.mark.parametrize("field", ["run_id", "anything"])
 def test_a_start_line_out_of_bounds_is_refused_at_once(run: Path, field: str, value: Any, says: str) -> None:
     lines = lines_of(run)
@@ -321,13 +318,9 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(run: Path, 
 
 
 @pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "events.jsonl", "events.jsonl.sha256", "samples.arrows", "activity.arrows", "traces/core.arrows",
-        "traces/a.arrows",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", [
+    "events.jsonl", "events.jsonl.sha256", "samples.arrows", "activity.arrows", "traces/core.arrows", "traces/a.arrows",
+])  # fmt: skip
 def test_a_link_in_the_place_of_a_file_is_refused_wherever_it_leads(run: Path, name: str, target: str) -> None:
     if (run / name).exists():
         (run / name).rename(run / "elsewhere")

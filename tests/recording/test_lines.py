@@ -61,16 +61,10 @@ def test_results_show_scenario_and_workload_as_they_were_recorded(tmp_path: Path
     assert run.start.played == {"scenario": {"name": "by hand"}, "workload": workload}
 
 
-@pytest.mark.parametrize(
-    ("word", "left"),
-    [
-        ("--out=/srv/data/run", "--out=run"),
-        ("model=/home/alice/nets/m.net", "model=~/nets/m.net"),
-        ("port=/dev/ttyACM0", "port=/dev/ttyACM0"),
-        ("host=ada@board.lab", "host=left out"),
-        ("runs/here", "runs/here"),
-    ],
-)
+@pytest.mark.parametrize(("word", "left"), [
+    ("--out=/srv/data/run", "--out=run"), ("model=/home/alice/nets/m.net", "model=~/nets/m.net"),
+    ("port=/dev/ttyACM0", "port=/dev/ttyACM0"), ("host=ada@board.lab", "host=left out"), ("runs/here", "runs/here"),
+])  # fmt: skip
 def test_a_command_line_says_nothing_of_who_and_where(word: str, left: str) -> None:
     assert without_place(word) == left
     assert without_places(["/opt/env/bin/rig", word]) == ["rig", left]

@@ -94,15 +94,12 @@ def recording(path: Path, *lines: Document, ended: bool = True) -> Path:
     return path / "run"
 
 
-@pytest.mark.parametrize(
-    ("lines", "number", "said"),
-    [
-        ([line(), line(OTHER)], 4, "is of sample 'a', which has one already"),
-        ([line(), line()], 4, "is of sample 'a', which has one already"),
-        ([line(), line(sample_id="b")], 4, "is of sample 'b', which the run does not have"),
-        ([line(sample_id="")], 3, "is of sample '', which the run does not have"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "number", "said"), [
+    ([line(), line(OTHER)], 4, "is of sample 'a', which has one already"),
+    ([line(), line()], 4, "is of sample 'a', which has one already"),
+    ([line(), line(sample_id="b")], 4, "is of sample 'b', which the run does not have"),
+    ([line(sample_id="")], 3, "is of sample '', which the run does not have"),
+])  # fmt: skip
 def test_each_sample_of_the_recording_has_at_most_one_network(
     tmp_path: Path, lines: list[Document], number: int, said: str
 ) -> None:
@@ -141,15 +138,12 @@ def test_a_network_is_recorded_once(tmp_path: Path) -> None:
     assert len(run.lines) == 3
 
 
-@pytest.mark.parametrize(
-    ("networks", "said"),
-    [
-        ([dataclasses.replace(NETWORK, execution_s=float("nan"))], "execution_s"),
-        ([dataclasses.replace(NETWORK, layers=(Layer("output", -1),))], "neurons"),
-        (["a network"], "object"),
-        ([NETWORK, OTHER], "another network than before"),
-    ],
-)
+@pytest.mark.parametrize(("networks", "said"), [
+    ([dataclasses.replace(NETWORK, execution_s=float("nan"))], "execution_s"),
+    ([dataclasses.replace(NETWORK, layers=(Layer("output", -1),))], "neurons"),
+    (["a network"], "object"),
+    ([NETWORK, OTHER], "another network than before"),
+])  # fmt: skip
 def test_a_network_that_no_reader_takes_ends_the_run_and_what_is_recorded_stays(
     tmp_path: Path, networks: list[Any], said: str
 ) -> None:

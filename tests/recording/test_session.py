@@ -77,13 +77,10 @@ def test_a_session_of_another_schema_is_refused_by_its_name(folder: Path, schema
     assert raised.value.field == "schema"
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("created_utc", 3), ("created_utc", None), ("created_utc", "yesterday"), ("repeated", ["../../x"]),
-        ("repeated", ["broken/../x"]), ("repeated", "broken/power.1"), ("tried", 1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("field", "value"), [
+    ("created_utc", 3), ("created_utc", None), ("created_utc", "yesterday"), ("repeated", ["../../x"]),
+    ("repeated", ["broken/../x"]), ("repeated", "broken/power.1"), ("tried", 1),
+])  # fmt: skip
 def test_a_field_of_another_type_is_refused_by_name(folder: Path, field: str, value: object) -> None:
     bind_again(folder, lambda document: document.update({field: value}))
     with pytest.raises(StoreError, match=field):

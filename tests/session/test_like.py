@@ -115,15 +115,12 @@ def refusal(tmp_path: Path, recording: Path, *words: str, capsys: pytest.Capture
     return capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--trials", "1"), "--trials is given beside --like"),
-        (("--scenario", "offline"), "--scenario is given beside --like"),
-        (("--option", "sample_seed=2000"), "workload.sample_seed is taken"),
-        (("--option", "scenario.warmup=1"), "scenario.warmup is taken"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    (("--trials", "1"), "--trials is given beside --like"),
+    (("--scenario", "offline"), "--scenario is given beside --like"),
+    (("--option", "sample_seed=2000"), "workload.sample_seed is taken"),
+    (("--option", "scenario.warmup=1"), "scenario.warmup is taken"),
+])  # fmt: skip
 def test_what_is_taken_cannot_be_given(
     recorded: Path, tmp_path: Path, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,13 +81,10 @@ def request(path: Path) -> Request:
     return Request(**vars(request_of(path, "board", (), ())))
 
 
-@pytest.mark.parametrize(
-    ("driver", "feeds", "first"),
-    [
-        ("feeding", "", "feeder"), ("plain", "feeds = true", "feeder"), ("feeding", "feeds = false", "board"),
-        ("plain", "", "board"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("driver", "feeds", "first"), [
+    ("feeding", "", "feeder"), ("plain", "feeds = true", "feeder"), ("feeding", "feeds = false", "board"),
+    ("plain", "", "board"),
+])  # fmt: skip
 def test_what_feeds_the_board_is_opened_before_it_and_closed_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str, feeds: str, first: str
 ) -> None:

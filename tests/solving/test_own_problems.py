@@ -77,14 +77,11 @@ ROWS_OF_Q = text(" ".join(map(str, row)) for row in Q)
 COMMAS = text(",".join(map(str, row)) for row in np.triu(Q) + np.triu(Q, 1))
 
 
-@pytest.mark.parametrize(
-    ("name", "write", "model"),
-    [
-        ("own.bqm", as_file, SPINS), ("own.json", as_json, SPINS), ("own.coo", as_coo, NUMBERED),
-        ("own.txt", WITH_EXPONENTS, NUMBERED), ("full.coo", FULL, NUMBERED),
-        ("rows.csv", ROWS_OF_Q, NUMBERED), ("own.csv", COMMAS, NUMBERED), ("own.npz", as_array, NUMBERED),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "write", "model"), [
+    ("own.bqm", as_file, SPINS), ("own.json", as_json, SPINS), ("own.coo", as_coo, NUMBERED),
+    ("own.txt", WITH_EXPONENTS, NUMBERED), ("full.coo", FULL, NUMBERED), ("rows.csv", ROWS_OF_Q, NUMBERED),
+    ("own.csv", COMMAS, NUMBERED), ("own.npz", as_array, NUMBERED),
+])  # fmt: skip
 def test_a_file_of_each_form_is_the_problem_that_dimod_knows(
     tmp_path: Path, name: str, write: Callable[[Path], object], model: Any
 ) -> None:
@@ -124,27 +121,24 @@ def test_an_edge_list_is_an_independent_set_problem() -> None:
     assert problem.cost(np.ones(34)) == -34 + 8 * len(edges)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "line", "says"),
-    [
-        ("a.coo", "0 0 1\n0 1 nan\n", 2, "the coefficient is nan"),
-        ("a.coo", "0 0 1\n\n# more\n0 x 2\n", 4, "'x' is not a variable"),
-        ("a.coo", "0 0 1\n0 1\n", 2, "has 2 columns"),
-        ("a.coo", "0 1 1\n0 1 1\n", 2, "repeats 0 1 of line 1"),
-        ("a.coo", "0 0 1\n0 1 1\n1 0 2\n", 2, "asymmetric"),
-        ("a.coo", "# vartype=TERNARY\n0 0 1\n", 1, "TERNARY is unknown"),
-        ("a.csv", "1,2,3\n2,1,0\n", 1, "it is not square"),
-        ("a.csv", "1,2,3\n2,1,0\n4,0,1\n", 1, "asymmetric: Q[0,2] is 3 and Q[2,0] is 4"),
-        ("a.csv", "1,2\n2,inf\n", 2, "the coefficient is inf"),
-        ("a.txt", "0 1\n1 1\n", 2, "an edge of node 1 to itself"),
-        ("a.txt", "0 1\n1 2 3\n", 2, "has 3 columns"),
-        ("a.qubo", "0 0 1\n", 1, "p qubo"),
-        ("a.qubo", "p qubo 0 2 1 1\n0 0 1\n0 2 1\n", 3, "'2' is not a variable: they are whole numbers from 0 to 1"),
-        ("a.qubo", "p qubo 0 2 2 1\n0 0 1\n0 1 1\n", 1, "1 nodes and 1 couplers follow"),
-        ("a.qplib", "P\nQBL\nminimize\n2\n", 2, "the problem type is QBL"),
-        ("a.qplib", "P\nQBN\nminimize\n2\n1\n2 1 3\n0\n", 8, "ends too early"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "line", "says"), [
+    ("a.coo", "0 0 1\n0 1 nan\n", 2, "the coefficient is nan"),
+    ("a.coo", "0 0 1\n\n# more\n0 x 2\n", 4, "'x' is not a variable"),
+    ("a.coo", "0 0 1\n0 1\n", 2, "has 2 columns"),
+    ("a.coo", "0 1 1\n0 1 1\n", 2, "repeats 0 1 of line 1"),
+    ("a.coo", "0 0 1\n0 1 1\n1 0 2\n", 2, "asymmetric"),
+    ("a.coo", "# vartype=TERNARY\n0 0 1\n", 1, "TERNARY is unknown"),
+    ("a.csv", "1,2,3\n2,1,0\n", 1, "it is not square"),
+    ("a.csv", "1,2,3\n2,1,0\n4,0,1\n", 1, "asymmetric: Q[0,2] is 3 and Q[2,0] is 4"),
+    ("a.csv", "1,2\n2,inf\n", 2, "the coefficient is inf"),
+    ("a.txt", "0 1\n1 1\n", 2, "an edge of node 1 to itself"),
+    ("a.txt", "0 1\n1 2 3\n", 2, "has 3 columns"),
+    ("a.qubo", "0 0 1\n", 1, "p qubo"),
+    ("a.qubo", "p qubo 0 2 1 1\n0 0 1\n0 2 1\n", 3, "'2' is not a variable: they are whole numbers from 0 to 1"),
+    ("a.qubo", "p qubo 0 2 2 1\n0 0 1\n0 1 1\n", 1, "1 nodes and 1 couplers follow"),
+    ("a.qplib", "P\nQBL\nminimize\n2\n", 2, "the problem type is QBL"),
+    ("a.qplib", "P\nQBN\nminimize\n2\n1\n2 1 3\n0\n", 8, "ends too early"),
+])  # fmt: skip
 def test_what_is_wrong_in_a_text_is_told_by_line(tmp_path: Path, name: str, text: str, line: int, says: str) -> None:
     (tmp_path / name).write_text(text)
 

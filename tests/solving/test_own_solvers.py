@@ -178,15 +178,12 @@ def test_a_solution_found_too_late_does_not_count() -> None:
     assert reply.output["overrun_s"] >= 0.05
 
 
-@pytest.mark.parametrize(
-    ("solve", "says"),
-    [
-        (lambda model: {0: 1}, "gave a dict"),
-        (lambda model: None, "gave a NoneType"),
-        (lambda model: exact(model).slice(0), "gave 0 samples"),
-        (lambda model: dimod.SampleSet.from_samples({0: 1}, "BINARY", 0.0), "1 variables for 3 bits"),
-    ],
-)
+@pytest.mark.parametrize(("solve", "says"), [
+    (lambda model: {0: 1}, "gave a dict"),
+    (lambda model: None, "gave a NoneType"),
+    (lambda model: exact(model).slice(0), "gave 0 samples"),
+    (lambda model: dimod.SampleSet.from_samples({0: 1}, "BINARY", 0.0), "1 variables for 3 bits"),
+])  # fmt: skip
 def test_what_is_no_sample_set_of_the_model_is_told_of(solve: Any, says: str) -> None:
     with pytest.raises(DeviceError, match=says):
         replied(rig.solver(solve))
@@ -224,16 +221,13 @@ def test_a_sampler_does_what_the_rig_asks_of_a_device() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "error", "says"),
-    [
-        ("dimod", UsageError, "dimod:PACKAGE.Sampler"),
-        ("dimod:no_such_package.Sampler", UsageError, "no_such_package"),
-        ("dimod:dwave.samplers.SimulatedAnealing", UnknownNameError, "SimulatedAnnealingSampler"),
-        ("dimod:json.JSONDecoder", UnknownNameError, "dimod sampler in json"),
-        ("mock:other", UsageError, "takes no name after a colon"),
-    ],
-)
+@pytest.mark.parametrize(("name", "error", "says"), [
+    ("dimod", UsageError, "dimod:PACKAGE.Sampler"),
+    ("dimod:no_such_package.Sampler", UsageError, "no_such_package"),
+    ("dimod:dwave.samplers.SimulatedAnealing", UnknownNameError, "SimulatedAnnealingSampler"),
+    ("dimod:json.JSONDecoder", UnknownNameError, "dimod sampler in json"),
+    ("mock:other", UsageError, "takes no name after a colon"),
+])  # fmt: skip
 def test_a_name_that_leads_to_no_sampler_is_told_of(name: str, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         load("devices", name)()
@@ -326,10 +320,9 @@ def open_device():
 """
 
 
-@pytest.mark.parametrize(
-    ("target", "cost", "rule"),
-    [("-1.0", "-1.0", "reply.cost"), ("float('nan')", "-1.0", "sample.target"), ("-1.0", "'low'", "reply.solution")],
-)
+@pytest.mark.parametrize(("target", "cost", "rule"), [
+    ("-1.0", "-1.0", "reply.cost"), ("float('nan')", "-1.0", "sample.target"), ("-1.0", "'low'", "reply.solution"),
+])  # fmt: skip
 def test_a_check_finds_what_would_trip_a_run(own: Path, capsys: Capture, target: str, cost: str, rule: str) -> None:
     Path("mine.py").write_text(OWN_WORKLOAD.format(target=target, cost=cost))
     names = ("--device", "mine.py:open_device", "--workload", "mine.py:open_workload", "--scenario", "optimization")

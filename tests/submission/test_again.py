@@ -295,13 +295,10 @@ def test_the_rounding_of_a_number_is_no_difference(value: float, share: float) -
     assert not differences(f"a {value + 0.5!r} W".encode(), f"a {(value + 0.5) * (1 + share)!r} W".encode())
 
 
-@pytest.mark.parametrize(
-    ("there", "here"),
-    [
-        ("2.5 mW", "2.50001 mW"), ("2.5 mW", "2.5 uW"), ("7 of 8", "8 of 8"), ("1e-06", "2e-06"), ("2.5", "-2.5"),
-        ("a", "b"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("there", "here"), [
+    ("2.5 mW", "2.50001 mW"), ("2.5 mW", "2.5 uW"), ("7 of 8", "8 of 8"), ("1e-06", "2e-06"), ("2.5", "-2.5"),
+    ("a", "b"),
+])  # fmt: skip
 def test_what_a_reader_would_read_otherwise_is_a_difference(there: str, here: str) -> None:
     assert len(differences(there.encode(), here.encode())) == 1
 

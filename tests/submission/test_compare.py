@@ -154,15 +154,11 @@ def test_a_number_without_an_interval_shows_nothing() -> None:
     assert (d.shown, d.low) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("key", "second", "kept"),
-    [
-        (POWER, 1.0499, True), (POWER, 1.0501, False), (POWER, 0.5, True), (ACCURACY, 0.9501, True),
-        (ACCURACY, 0.9499, False), (FigureKey("active_power_w", rail="core"), 2.0, None),
-        (FigureKey("backlog_max"), 2.0, None),
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize(("key", "second", "kept"), [
+    (POWER, 1.0499, True), (POWER, 1.0501, False), (POWER, 0.5, True), (ACCURACY, 0.9501, True),
+    (ACCURACY, 0.9499, False), (FigureKey("active_power_w", rail="core"), 2.0, None),
+    (FigureKey("backlog_max"), 2.0, None),
+], ids=str)  # fmt: skip
 def test_a_repetition_may_be_five_percent_worse(key: FigureKey, second: float, kept: bool | None) -> None:
     a, b = Quantity(1.0, "1"), Quantity(second, "1")
     assert difference(a, b, key=key, judged=True).kept is kept

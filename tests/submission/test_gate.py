@@ -31,10 +31,9 @@ def gate(a: Quantity, b: Quantity, limit: str, one: str = "", other: str = "") -
     return judged(compared(subject({ENERGY: a}, one), subject({ENERGY: b}, other)), limit_of(limit))
 
 
-@pytest.mark.parametrize(
-    ("second", "outcome"),
-    [(1.08, "worse"), (1.06, "not decided"), (1.05, "not decided"), (1.04, "not decided"), (1.02, "not worse")],
-)
+@pytest.mark.parametrize(("second", "outcome"), [
+    (1.08, "worse"), (1.06, "not decided"), (1.05, "not decided"), (1.04, "not decided"), (1.02, "not worse"),
+])  # fmt: skip
 def test_the_interval_of_the_change_lies_above_the_limit_or_below_it_or_over_it(second: float, outcome: str) -> None:
     assert gate(energy(1.0, 0.007), energy(second, 0.007), "energy_per_inference_j > +5%").outcome == outcome
 
@@ -133,14 +132,11 @@ def run(root: Path, *words: str) -> int:
     return main(["compare", *(str(root / w) if w in "abc" else w for w in words)])
 
 
-@pytest.mark.parametrize(
-    ("limits", "code"),
-    [
-        (["active_power_w > +20%"], 0),
-        (["active_power_w > +20%", "active_power_w > +10%"], NotDecidedError.exit_code),
-        (["active_power_w > +10%", "active_power_w > +5%", "execution_time_s > +5%"], WorseError.exit_code),
-    ],
-)
+@pytest.mark.parametrize(("limits", "code"), [
+    (["active_power_w > +20%"], 0),
+    (["active_power_w > +20%", "active_power_w > +10%"], NotDecidedError.exit_code),
+    (["active_power_w > +10%", "active_power_w > +5%", "execution_time_s > +5%"], WorseError.exit_code),
+])  # fmt: skip
 def test_the_exit_code_is_that_of_the_worst_limit(pair: Path, limits: list[str], code: int) -> None:
     assert run(pair, "a", "b", *(word for limit in limits for word in ("--fail-if", limit))) == code
 

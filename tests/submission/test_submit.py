@@ -245,16 +245,12 @@ def test_a_template_is_not_written_over(lab: Path, tmp_path: Path) -> None:
     assert (tmp_path / "s.toml").read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    ("about", "field"),
-    [
-        ("contact = 3", "contact"), ('contact = ["a"]', "contact"), ('colour = "blue"', "colour"),
-        ('availability = "soon"', "availability"), ('date = "yesterday"', "date"), ("date = 2026-11-22", "date"),
-        (f'title = "{"x" * 501}"', "title"), (f'model = "{"x" * 10_001}"', "model"), ("not toml", "TOML"),
-        ("a" * (2 << 20), "about"),
-    ],
-    ids=lambda value: value[:20],
-)  # fmt: skip
+@pytest.mark.parametrize(("about", "field"), [
+    ("contact = 3", "contact"), ('contact = ["a"]', "contact"), ('colour = "blue"', "colour"),
+    ('availability = "soon"', "availability"), ('date = "yesterday"', "date"), ("date = 2026-11-22", "date"),
+    (f'title = "{"x" * 501}"', "title"), (f'model = "{"x" * 10_001}"', "model"), ("not toml", "TOML"),
+    ("a" * (2 << 20), "about"),
+], ids=lambda value: value[:20])  # fmt: skip
 def test_a_field_of_the_wrong_type_or_size_is_refused_by_name(
     lab: Path, tmp_path: Path, about: str, field: str
 ) -> None:
@@ -321,13 +317,10 @@ def unfinished(session: Path) -> None:
     (session / "request.json").write_text("{}")
 
 
-@pytest.mark.parametrize(
-    ("spoil", "error", "says"),
-    [
-        (flipped, IntegrityError, "replies.arrows"), (linked, StoreError, "link"),
-        (unfinished, StoreError, "not whole"), (unnameable, StoreError, "cannot be in a manifest"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("spoil", "error", "says"), [
+    (flipped, IntegrityError, "replies.arrows"), (linked, StoreError, "link"), (unfinished, StoreError, "not whole"),
+    (unnameable, StoreError, "cannot be in a manifest"),
+])  # fmt: skip
 def test_a_session_that_was_altered_or_is_not_whole_is_refused(
     lab: Path, tmp_path: Path, spoil: Callable[[Path], None], error: type[RigError], says: str
 ) -> None:
@@ -388,14 +381,10 @@ def test_a_file_that_is_not_listed_is_noticed_and_reports_of_readers_are_not(cop
         open_submission(copy)
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        {"format": 2}, {"configurations": []}, {"configurations": [[[]]]}, {"about": {"title": 3}},
-        {"about": {"colour": "blue"}}, {"name": "x" * 501}, {"name": json.loads("[" * 70 + "]" * 70)},
-    ],
-    ids=lambda edit: str(edit)[:30],
-)  # fmt: skip
+@pytest.mark.parametrize("edit", [
+    {"format": 2}, {"configurations": []}, {"configurations": [[[]]]}, {"about": {"title": 3}},
+    {"about": {"colour": "blue"}}, {"name": "x" * 501}, {"name": json.loads("[" * 70 + "]" * 70)},
+], ids=lambda edit: str(edit)[:30])  # fmt: skip
 def test_a_description_of_the_wrong_shape_is_refused(copy: Path, edit: dict[str, Any]) -> None:
     content = json.dumps(json.loads((copy / "submission.json").read_text()) | edit).encode()
     before = hashlib.sha256((copy / "submission.json").read_bytes()).hexdigest()
@@ -452,16 +441,13 @@ def test_what_is_derived_of_a_submission_may_hold_another(lab: Path, copy: Path,
 # ---- the last line ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("make", "begins", "ends"),
-    [
-        (lambda path: recorded("single-stream", path, rules="quick").folder, "NEVER SUBMITTABLE mock, ",
-         "judged by quick; measure with --rules neurobench-1.0"),
-        (lambda path: session(path / "s", "idle_s=2"), "NEVER SUBMITTABLE mock, ",
-         "simulated, and no rules take a simulation; measure hardware by neurobench-1.0"),
-        (lambda path: session(path / "s"), "INVALID mock, ", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("make", "begins", "ends"), [
+    (lambda path: recorded("single-stream", path, rules="quick").folder, "NEVER SUBMITTABLE mock, ",
+     "judged by quick; measure with --rules neurobench-1.0"),
+    (lambda path: session(path / "s", "idle_s=2"), "NEVER SUBMITTABLE mock, ",
+     "simulated, and no rules take a simulation; measure hardware by neurobench-1.0"),
+    (lambda path: session(path / "s"), "INVALID mock, ", ""),
+])  # fmt: skip
 def test_the_last_line_says_why_no_one_takes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], make: Callable[[Path], Path], begins: str, ends: str
 ) -> None:

@@ -48,13 +48,10 @@ def test_nothing_is_recorded_or_moved_outside_through_a_link(tmp_path: Path, nam
     assert sorted(other.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "error"),
-    [
-        ('"0.02"', '"0.03"', IntegrityError), (r"[\s\S]*", "{", StoreError), (r"[\s\S]*", "[]", StoreError),
-        ("neurorig-sweep/", "neurorig-sweep/9", StoreError),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new", "error"), [
+    ('"0.02"', '"0.03"', IntegrityError), (r"[\s\S]*", "{", StoreError), (r"[\s\S]*", "[]", StoreError),
+    ("neurorig-sweep/", "neurorig-sweep/9", StoreError),
+])  # fmt: skip
 def test_a_sweep_that_was_altered_or_cannot_be_read_says_so(
     copy: Path, old: str, new: str, error: type[RigError]
 ) -> None:
@@ -73,17 +70,14 @@ def refrozen(out: Path, change: Callable[[Any], None]) -> None:
     (out / "sweep.json").write_text(json.dumps(document))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda grid: grid["asked"].update(devices=["another"]),
-        lambda grid: grid.update(devices={}),
-        lambda grid: grid.update(seeds={}),
-        lambda grid: grid["options"].update(dict.fromkeys(grid["seeds"]["mock"], "x")),
-        lambda grid: grid["asked"].update(repetitions=10**15),
-        lambda grid: grid["asked"].update(repetitions=-1),
-    ],
-)
+@pytest.mark.parametrize("change", [
+    lambda grid: grid["asked"].update(devices=["another"]),
+    lambda grid: grid.update(devices={}),
+    lambda grid: grid.update(seeds={}),
+    lambda grid: grid["options"].update(dict.fromkeys(grid["seeds"]["mock"], "x")),
+    lambda grid: grid["asked"].update(repetitions=10**15),
+    lambda grid: grid["asked"].update(repetitions=-1),
+])  # fmt: skip
 def test_a_grid_that_contradicts_itself_is_refused(copy: Path, change: Callable[[Any], None]) -> None:
     refrozen(copy, change)
     with pytest.raises(RigError, match="grid") as caught:

@@ -153,17 +153,14 @@ def test_an_option_goes_to_the_devices_that_have_it_or_to_one(here: Path, capsys
     assert low <= 10 * (1e-5 + 1500 * 4e-9) <= high
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "text"),
-    [
-        (("n150.txt", "--devices", "nobody"), UnknownNameError.exit_code, "unknown device 'nobody'"),
-        (("n150.txt", "--devices", "own.py:open_bare"), UsageError.exit_code, "takes no network"),
-        (("n150.txt", "--devices", "own.py:open_solver", "--option", "volts=1"), UnknownNameError.exit_code, "volts"),
-        (("n150.txt", "--devices", COUNTING, "--meter", "x=y=z"), UsageError.exit_code, "y=z"),
-        (("n900.txt", "--devices", "own.py:open_solver"), 6, "this network is too large"),
-        (("n150.txt", "--devices", "mock,mock"), UsageError.exit_code, "twice"),
-    ],
-)
+@pytest.mark.parametrize(("words", "code", "text"), [
+    (("n150.txt", "--devices", "nobody"), UnknownNameError.exit_code, "unknown device 'nobody'"),
+    (("n150.txt", "--devices", "own.py:open_bare"), UsageError.exit_code, "takes no network"),
+    (("n150.txt", "--devices", "own.py:open_solver", "--option", "volts=1"), UnknownNameError.exit_code, "volts"),
+    (("n150.txt", "--devices", COUNTING, "--meter", "x=y=z"), UsageError.exit_code, "y=z"),
+    (("n900.txt", "--devices", "own.py:open_solver"), 6, "this network is too large"),
+    (("n150.txt", "--devices", "mock,mock"), UsageError.exit_code, "twice"),
+])  # fmt: skip
 def test_what_cannot_be_is_told(
     words: tuple[str, ...], code: int, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
