@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -49,6 +50,13 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory, which is the working directory of the test."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

@@ -247,13 +247,10 @@ def test_a_key_that_is_not_there_is_where_its_table_is() -> None:
 # ---- finding the file ----------------------------------------------------------------------------------------------
 
 
-def test_an_argument_comes_before_the_variable_and_that_before_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_an_argument_beats_the_variable_and_that_the_folder(here: Path) -> None:
     assert find_bench(None, {}) is None
-    written(tmp_path)
-    one, two = tmp_path / "one.toml", tmp_path / "two.toml"
+    written(here)
+    one, two = here / "one.toml", here / "two.toml"
     one.touch()
     two.touch()
 

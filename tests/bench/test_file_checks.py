@@ -73,9 +73,7 @@ def test_outputs_of_one_supply_instruments_of_one_server_and_one_board_twice_are
     ("channel = 1", "temperature_c = 400", "options.temperature_c is 400", "degrees Celsius, -60 to 150"),
     ('"TCPIP::192.0.2.8::5025::SOCKET", channel = 1', '""', ":13: meters.one.options.address is ''", "the address"),
 ])  # fmt: skip
-def test_what_cannot_be_meant_is_found_without_opening(
-    before: str, after: str, says: str, remedy: str, tmp_path: Path
-) -> None:
+def test_what_is_impossible_is_found_unopened(before: str, after: str, says: str, remedy: str, tmp_path: Path) -> None:
     assert before in GOOD
     _, problems = examine(written(tmp_path, GOOD.replace(before, after, 1)))
     (problem,) = problems

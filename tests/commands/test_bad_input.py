@@ -20,9 +20,8 @@ Rig = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def rig(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+def rig(capsys: pytest.CaptureFixture[str], here: Path) -> Rig:
     """Runs a command in an empty directory; a failing command prints one line on standard error."""
-    monkeypatch.chdir(tmp_path)
 
     def run(*argv: str) -> tuple[int, str]:
         code = main(argv)

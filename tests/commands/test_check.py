@@ -57,9 +57,8 @@ def open_workload(*, hole: bool = False):
 ])  # fmt: skip
 def test_what_one_sample_shows_is_told_before_anything_is_recorded(
     device: str, more: tuple[str, ...], says: str,
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], here: Path,
 ) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
     Path("board.py").write_text(FOREIGN)
     Path("mine.py").write_text(BLANK)
 
@@ -72,9 +71,8 @@ def test_what_one_sample_shows_is_told_before_anything_is_recorded(
 
 
 def test_an_answer_that_is_no_label_makes_a_run_invalid_and_is_quoted(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], here: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("board.py").write_text(FOREIGN.replace('"left"', '"low\\n"').replace("details = {", "details = {} and {"))
     Path("mine.py").write_text(BLANK)
     bench = ("--device", "board.py:open_board", "--meter", "none", "--workload", "mine.py:open_workload")

@@ -43,9 +43,7 @@ def test_the_shipped_network_states_what_it_costs(capsys: pytest.CaptureFixture[
 
 
 @needs_xylo
-def test_an_exported_network_costs_what_the_deployed_one_does(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_exported_network_costs_what_the_deployed_does(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     _, before, _ = said(capsys, "complexity", "--device", "xylo", "--json")
     file = str(tmp_path / "shipped.nir")
     code, out, _ = said(capsys, "network", "export", "--out", file, "--json")

@@ -36,21 +36,15 @@ def test_what_was_found_is_a_bench_file_without_problems(tmp_path: Path) -> None
     assert not bench.devices
 
 
-def test_the_file_that_is_written_is_read_by_the_rig(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_file_that_is_written_is_read_by_the_rig(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("init", "--json")) == 0
     said = json.loads(capsys.readouterr().out)
 
     assert said["file"] == "bench.toml"
-    assert not examine(tmp_path / "bench.toml")[1]
+    assert not examine(here / "bench.toml")[1]
 
 
-def test_a_bench_file_that_is_there_is_left_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_bench_file_that_is_there_is_left_as_it_is(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("bench.toml").write_text("lab = 'mine'\n")
 
     assert main(("init",)) == StoreError.exit_code

@@ -18,21 +18,17 @@ def told(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
 
 
 def test_a_device_that_answers_no_solution_of_a_problem_is_not_valid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("dimod")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "p.txt").write_text("0 0 -1\n0 1 2\n1 1 -1\n")
+    (here / "p.txt").write_text("0 0 -1\n0 1 2\n1 1 -1\n")
     _, out, _ = told("measure --device mock --workload qubo --data p.txt --option scenario.timeout_s=0.1", capsys)
     assert "INVALID" in out
     assert "solutions that could be checked" in out
     assert "as a device of rig.solver does" in " ".join(out.split())
 
 
-def test_recordings_of_two_workloads_are_not_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_recordings_of_two_workloads_are_not_compared(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, more in (("audio", ""), ("chaos", "--workload mackey-glass --meter none")):
         main(shlex.split(f"measure --device mock --simulate --quiet --mode accuracy --out {name} {more}"))
     code, _, err = told("compare audio chaos", capsys)

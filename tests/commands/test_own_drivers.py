@@ -45,11 +45,10 @@ def open_board(bench: SimulatedBench | None = None, *, gain: float = 1.0, port: 
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def elsewhere(here: Path) -> Path:
     """A directory outside the repository, with the good driver in it."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "board.py").write_text(GOOD)
-    return tmp_path
+    (here / "board.py").write_text(GOOD)
+    return here
 
 
 def measure(device: str, *more: str) -> int:

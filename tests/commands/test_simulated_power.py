@@ -37,10 +37,9 @@ BRIEF = ("--option", "samples=8", "--option", "audio_hz=1000", "--option", "idle
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(POWERED)
-    return tmp_path
+def own(here: Path) -> Path:
+    (here / "mine.py").write_text(POWERED)
+    return here
 
 
 def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -48,9 +47,7 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     return dict(json.loads(capsys.readouterr().out)["results"]["quantities"])
 
 
-def test_the_watts_that_it_states_are_what_the_simulated_meter_measures(
-    own: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_watts_that_it_states_are_what_the_meter_measures(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = figures(capsys, "--device", "mine.py:open_device", "--meter", "mock")
 
     for name, true in (("idle_power_w", IDLE_W + 1e-3), ("active_power_w", BUSY_W + 1e-3)):
@@ -65,9 +62,7 @@ def test_a_check_takes_it_too(own: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("more", [(), ("--simulate",)])
-def test_without_watts_the_message_leads_out(
-    own: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
-) -> None:
+def test_without_watts_the_error_leads_on(own: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]) -> None:
     code = main(["measure", "--device", "mine.py:open_plain", "--meter", "mock", *more, "--out", "run"])
 
     told = capsys.readouterr().err

@@ -60,9 +60,7 @@ OPENS = {"importlib.metadata", "inspect", "ast", "tempfile", "threading"}
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_names_are_read_and_described_without_what_they_do_not_need(
-    argv: tuple[str, ...], shown: str, without: set[str]
-) -> None:
+def test_names_are_told_without_what_they_do_not_need(argv: tuple[str, ...], shown: str, without: set[str]) -> None:
     said, modules = ran(*argv)
 
     assert shown in said

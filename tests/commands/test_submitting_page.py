@@ -21,10 +21,7 @@ COMMANDS = [
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="OpenSSH is not installed")
-def test_its_commands_run_in_their_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_its_commands_run_in_their_order(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for program, *words in COMMANDS:
         if program == "rig":
             assert main(words) == 0, words

@@ -68,9 +68,7 @@ def mine(here: Path) -> Path:
     return here / "sweep"
 
 
-def test_a_sweep_that_was_changed_moved_or_copied_is_not_ones_own(
-    mine: Path, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_moved_or_copied_sweep_is_not_own(mine: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy = Path(shutil.copytree(mine, here / "copy"))
     assert main(["sweep", str(copy), "--jobs", "0"]) == UsageError.exit_code
     said = capsys.readouterr().err
@@ -101,9 +99,7 @@ def test_a_sweep_of_others_runs_no_code_that_was_not_typed(here: Path) -> None:
     assert main(["sweep", *words, "--out", "sweep", "--jobs", "0"]) in (UsageError.exit_code, IntegrityError.exit_code)
 
 
-def test_without_a_cache_of_ones_own_trust_is_asked_for(
-    mine: Path, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_cache_of_ones_own_trust_is_required(mine: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "file").touch()
     monkeypatch.setenv("NEURORIG_CACHE_DIR", str(here / "file"))
     assert main(["sweep", str(mine), "--jobs", "0"]) == UsageError.exit_code

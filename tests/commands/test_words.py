@@ -66,14 +66,13 @@ def test_a_list_cuts_nothing_keeps_to_the_width_and_says_what_is_installed(
 
 
 def test_measure_alone_lists_what_goes_on_newest_first_and_the_devices(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for age_s, name in enumerate(("new one", "old")):
-        (tmp_path / "runs" / name).mkdir(parents=True)
+        (here / "runs" / name).mkdir(parents=True)
         for file in ("session.json", "request.json"):
-            (tmp_path / "runs" / name / file).write_text("{}")
-            os.utime(tmp_path / "runs" / name / file, (1e9 - age_s, 1e9 - age_s))
+            (here / "runs" / name / file).write_text("{}")
+            os.utime(here / "runs" / name / file, (1e9 - age_s, 1e9 - age_s))
     with pytest.raises(SystemExit) as ended:
         main(["measure"])
     assert ended.value.code == 2
@@ -109,12 +108,9 @@ def test_an_interrupted_session_says_how_it_goes_on(
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "notes.txt:open_device", "./folder", "folder:open_device"])
-def test_a_device_that_is_no_python_file_is_told_so(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "notes.txt").write_text("")
-    (tmp_path / "folder").mkdir()
+def test_a_device_that_is_no_python_file_is_told_so(name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "notes.txt").write_text("")
+    (here / "folder").mkdir()
     assert main(["measure", "--device", name]) == UsageError.exit_code
     assert "is no Python file. Write path/to/file.py:function" in capsys.readouterr().err
 

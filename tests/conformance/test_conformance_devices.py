@@ -303,9 +303,7 @@ def test_a_device_that_never_answers_is_asked_once_and_told_how_long_it_was_wait
 
 
 @pytest.mark.parametrize("name", ["submit", "poll"])
-def test_a_call_that_hangs_is_named_with_how_long_it_took_and_what_to_do(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_hangs_is_named_with_its_time_and_what_to_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_failures, "HANGS_S", 0.05)
     device: Any = blocking(lambda sample: 1)
     setattr(device, name, lambda *given: threading.Event().wait(20.0))

@@ -35,14 +35,13 @@ Doctor = Callable[..., list[Finding]]
 
 
 @pytest.fixture
-def visit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Doctor:
+def visit(here: Path) -> Doctor:
     """Return everything that the doctor finds besides the host, for a bench file's text or for drivers by name."""
-    monkeypatch.chdir(tmp_path)
 
     def run(*names: str, text: str | None = None, **given: Any) -> list[Finding]:
         path = None
         if text is not None:
-            path = tmp_path / "bench.toml"
+            path = here / "bench.toml"
             path.write_text(text, encoding="utf-8")
         found = diagnose(names, path, Settings(**{"seconds": SECONDS} | given))
         return [f for f in found if f.item != "host"]

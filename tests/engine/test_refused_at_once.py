@@ -325,9 +325,7 @@ def test_a_sample_that_cannot_be_is_the_workloads_error(play: Play, plant: SimPl
     reported(run, ended)
 
 
-def test_two_samples_with_one_id_are_refused_before_anything_is_recorded(
-    by_hand: ByHand, plant: SimPlant, tmp_path: Path
-) -> None:
+def test_two_samples_with_one_id_are_refused_before_the_run(by_hand: ByHand, plant: SimPlant, tmp_path: Path) -> None:
     twice = SampleSet("blank", "none", "1", "0" * 64, [Sample("s0", np.zeros(1)), Sample("s0", np.ones(1))])
     with pytest.raises(DataError, match="have the id 's0'"):
         by_hand(Queue(plant.clock), [], work=twice)

@@ -145,9 +145,7 @@ def stopped(path: Path, number: signal.Signals, *more: str) -> tuple[Outcome, in
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["ctrl-c", "sigterm", "hang-up"])
-def test_an_interrupted_run_has_its_code_and_line_is_closed_and_keeps_every_reply(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_an_interrupted_run_has_its_code_and_line_and_keeps_every_reply(tmp_path: Path, number: signal.Signals) -> None:
     ended, seen = stopped(tmp_path / "run", number, "--json")
     run = open_run(ended.path)
 

@@ -201,9 +201,7 @@ def test_after_one_call_has_hung_the_next_is_not_waited_for_as_long() -> None:
     assert watch.allowed_s("stop() of meter stuck") == AFTER_S
 
 
-def test_a_call_that_lasts_is_named_on_the_terminal_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_lasts_is_named_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchdog, "TELL_S", 0.05)
     patiently(lambda: time.sleep(0.35), SetupError, "it failed", "stage() of the device", 0.4)
     assert capsys.readouterr().err == "rig: waiting for stage() of the device, up to 0.4 s\n"

@@ -43,9 +43,7 @@ def changed(run: Path, folder: Path, change: Callable[[Json], None]) -> Path:
     ("resolution", 0.5),
     ("range_max", 1e-3),
 ])  # fmt: skip
-def test_a_rail_that_its_meter_describes_otherwise_is_refused(
-    run: Path, tmp_path: Path, field: str, value: Any
-) -> None:
+def test_a_rail_that_a_meter_describes_otherwise_is_refused(run: Path, tmp_path: Path, field: str, value: Any) -> None:
     def other(start: Json) -> None:
         start["meters"][0]["rails"][0][field] = value
 

@@ -59,9 +59,7 @@ def small_disk() -> list[str]:
     return ["unshare", "-Urm", "sh", "-c"]
 
 
-def test_a_disk_that_fills_is_a_typed_error_and_what_was_recorded_is_sealed(
-    small_disk: list[str], tmp_path: Path
-) -> None:
+def test_a_full_disk_is_a_typed_error_and_what_was_recorded_is_sealed(small_disk: list[str], tmp_path: Path) -> None:
     disk, kept = tmp_path / "disk", tmp_path / "kept"
     disk.mkdir()
     argv = [sys.executable, "-c", RUN.format(limits=""), str(disk / "run"), *OPTIONS]

@@ -100,9 +100,7 @@ def recording(path: Path, *lines: Document, ended: bool = True) -> Path:
     ([line(), line(sample_id="b")], 4, "is of sample 'b', which the run does not have"),
     ([line(sample_id="")], 3, "is of sample '', which the run does not have"),
 ])  # fmt: skip
-def test_each_sample_of_the_recording_has_at_most_one_network(
-    tmp_path: Path, lines: list[Document], number: int, said: str
-) -> None:
+def test_each_sample_has_at_most_one_network(tmp_path: Path, lines: list[Document], number: int, said: str) -> None:
     with pytest.raises(StoreError, match=said) as caught:
         open_run(recording(tmp_path, *lines))
     assert f"line {number} of events.jsonl" in caught.value.message

@@ -64,9 +64,7 @@ def announced(path: Path) -> list[tuple[int, int]]:
     return [(e.readings, e.arrived_ns) for e in open_run(path).of_type(ChunkArrived)]
 
 
-def test_a_disk_that_takes_nothing_holds_up_nobody_and_nothing_is_lost(
-    recorder: Recorder, disk: threading.Event
-) -> None:
+def test_a_disk_that_takes_nothing_holds_up_nobody_and_loses_nothing(recorder: Recorder, disk: threading.Event) -> None:
     for k in range(5):
         recorder.chunk(readings(100 * k, 100), k)
         recorder.flush()
@@ -145,9 +143,7 @@ def test_a_meter_may_fill_its_buffer_again_once_it_has_handed_it_over(tmp_path: 
     assert trace.value.tolist() == trace.end_tick.tolist() == list(range(0, 500_000, 1000))
 
 
-def test_an_error_of_the_thread_is_raised_where_readings_are_handed_over(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_thread_is_raised_by_the_next_call(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> int:
         raise OSError(28, "No space left on device")
 
@@ -214,9 +210,7 @@ def test_a_batch_is_joined_of_what_waits_and_stays_small(recorder: Recorder, dis
     assert len(rows) < 10
 
 
-def test_files_are_hashed_as_they_are_written_and_not_read_again(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_hashed_while_written_and_not_read_again(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
     def counted(folder: Folder, name: str) -> Opened:

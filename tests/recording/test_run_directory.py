@@ -134,9 +134,7 @@ def test_report_finds_the_figures_that_the_example_printed(
 
 
 @pytest.mark.parametrize("batch", [1, 13, 10_000])
-def test_the_same_contents_by_another_writer_give_the_same_figures(
-    engine_run: Path, tmp_path: Path, batch: int
-) -> None:
+def test_the_same_contents_by_another_writer_give_equal_figures(engine_run: Path, tmp_path: Path, batch: int) -> None:
     events, tables = read_plainly(engine_run)
     tables = {name: with_ticks(t) if name.startswith("traces/") else t for name, t in tables.items()}
     write(tmp_path / "run", events[:-1], tables, batch)

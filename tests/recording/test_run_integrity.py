@@ -66,9 +66,7 @@ def test_a_missing_file_is_an_integrity_error(run: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["traces/more.arrows", "progress.arrows"])
-def test_a_file_that_the_stop_line_does_not_list_is_an_integrity_error(
-    recording: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_file_that_the_stop_line_does_not_list_breaks_integrity(recording: Path, tmp_path: Path, name: str) -> None:
     events, tables = read_plainly(recording)
     write(tmp_path / "run", events[:-1], {k: v for k, v in tables.items() if k != name})
     shutil.copy(recording / "traces" / "core.arrows", tmp_path / "run" / name)

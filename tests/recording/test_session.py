@@ -54,9 +54,7 @@ def replaced(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [altered, replaced, lambda folder: shutil.rmtree(folder / "power")])
-def test_a_bound_run_that_was_altered_or_replaced_or_is_gone_is_refused_by_name(
-    folder: Path, change: Callable[[Path], None]
-) -> None:
+def test_a_bound_run_that_was_altered_replaced_or_removed_is_told(folder: Path, change: Callable[[Path], None]) -> None:
     change(folder)
     with pytest.raises(IntegrityError, match="power is not the run"):
         runs_in(folder)

@@ -90,15 +90,14 @@ def open_device(bench):
 
 
 @pytest.mark.parametrize("at", ["info", "stage", "submit", "close"])
-def test_paths_are_those_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "wanders.py").write_text(DRIVER.format(at=at))
+def test_paths_are_those_of_the_caller(here: Path, at: str) -> None:
+    (here / "wanders.py").write_text(DRIVER.format(at=at))
     options = ("workload.samples=2", "idle_s=0.1")
     request = Request("wanders.py:open_device", ("mock",), options=options, out=Path("run"), simulate=True)
     measure(request, quiet=True)
-    assert Path.cwd() == tmp_path
-    assert (tmp_path / "run" / "power" / "events.jsonl").is_file()
-    assert not [*tmp_path.rglob("elsewhere/run")]
+    assert Path.cwd() == here
+    assert (here / "run" / "power" / "events.jsonl").is_file()
+    assert not [*here.rglob("elsewhere/run")]
 
 
 def test_a_target_that_cannot_be_written_is_refused_before_anything_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:

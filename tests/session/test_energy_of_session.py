@@ -38,9 +38,7 @@ def agree(figures: Mapping[FigureKey, Quantity], method: str = "") -> list[float
 @pytest.mark.parametrize(
     ("options", "more"), [((), {"trials": 2}), ((), {"amortise_s": 2.0}), (("apart=true",), {})], ids=str
 )
-def test_energy_is_power_times_the_time_beside_it(
-    tmp_path: Path, options: tuple[str, ...], more: dict[str, Any]
-) -> None:
+def test_energy_is_power_times_time_beside_it(tmp_path: Path, options: tuple[str, ...], more: dict[str, Any]) -> None:
     whole = evaluated(recorded(tmp_path / "out", TWO, *options, **more)).result.quantities
     assert agree(whole) == pytest.approx([1.0] * 3, rel=1e-12)
 

@@ -142,9 +142,7 @@ def test_what_handles_errors_does_not_handle_an_interruption() -> None:
     assert not issubclass(Interrupted, Exception)
 
 
-def test_an_interrupted_training_ends_at_once_and_leaves_no_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_training_ends_at_once_with_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
 
     def interrupted(text: str, **_: object) -> None:

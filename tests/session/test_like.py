@@ -54,9 +54,7 @@ def test_nothing_of_the_bench_is_taken(recorded: Path) -> None:
     assert not [text for text in like(recorded).options if not text.startswith(("scenario.", "workload."))]
 
 
-def test_the_repetition_of_a_submission_asks_the_same(
-    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_repeated_submission_asks_alike(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     theirs = submitted(tmp_path / "theirs", recorded).path
     ours = tmp_path / "ours"
     words = ["measure", "--device", "mock", "--like", str(theirs), "--out", str(ours), "--allow-invalid"]
@@ -86,12 +84,9 @@ def test_code_that_a_recording_names_is_never_run(run: Path, tmp_path: Path, gro
 @pytest.mark.parametrize(
     "options", [{"data": "set"}, {"data": "/etc"}, {"split": "../x"}, {"split": "here.txt"}, {"data": "C:\\x"}], ids=str
 )
-def test_a_path_of_others_is_not_taken(
-    run: Path, tmp_path: Path, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_path_of_others_is_not_taken(run: Path, here: Path, options: dict[str, str]) -> None:
     Path("here.txt").write_text("x")
-    taken = like(edited(run, tmp_path, workload={"options": options}))
+    taken = like(edited(run, here, workload={"options": options}))
     assert not [text for text in taken.options if text.startswith("workload.")]
     assert any("a path" in what for what in taken.left)
 

@@ -64,9 +64,7 @@ def test_a_request_takes_the_text_of_a_path_and_options_by_name(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("scenario", ["single-stream", "offline", "server", "real-time"])
-def test_by_default_accuracy_performance_and_power_are_measured_in_turn_and_bound(
-    session: Measure, scenario: str
-) -> None:
+def test_by_default_accuracy_performance_and_power_follow_each_other_bound(session: Measure, scenario: str) -> None:
     length = {"server": ["duration_s=4"], "real-time": ["stream_s=6"]}.get(scenario, [])
     folder = session(*length, scenario=scenario)
     assert [(p.name, why) for p, why in runs_in(folder)] == [(n, n) for n in ("accuracy", "performance", "power")]
@@ -218,9 +216,7 @@ def test_a_session_is_reported_from_wherever_it_was_moved_to_with_the_same_figur
     assert document["results"]["validity"]["submittable"] is False
 
 
-def test_a_session_draws_its_own_pictures_and_those_of_a_run_come_when_its_report_is_asked_for(
-    session: Measure,
-) -> None:
+def test_a_session_draws_its_own_pictures_and_a_run_those_of_its_own_report(session: Measure) -> None:
     path = session()
     report(path)
     whole, run = (folder / "derived" / "report.html" for folder in (path, path / "power"))

@@ -86,40 +86,36 @@ def request(path: Path) -> Request:
     ("plain", "", "board"),
 ])  # fmt: skip
 def test_what_feeds_the_board_is_opened_before_it_and_closed_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str, feeds: str, first: str
+    here: Path, driver: str, feeds: str, first: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    with set_up_bench(request(bench(tmp_path, driver, feeds))) as setup:
+    with set_up_bench(request(bench(here, driver, feeds))) as setup:
         names = [meter.info().name for meter in setup.bench.meters]
     order = ["feeder", "board", "thermometer"] if first == "feeder" else ["board", "thermometer", "feeder"]
     assert names == ["thermometer", "feeder"]
-    assert noted(tmp_path) == [f"open {who}" for who in order] + [f"close {who}" for who in reversed(order)]
+    assert noted(here) == [f"open {who}" for who in order] + [f"close {who}" for who in reversed(order)]
 
 
-def test_a_board_that_is_fed_has_time_to_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_board_that_is_fed_has_time_to_boot(here: Path) -> None:
     at_s = {}
     for name, feeds, boot in (("own", "", ""), ("fed", "feeds = true", ""), ("slow", "feeds = true", "boot_s = 7.5")):
-        (tmp_path / "log").unlink(missing_ok=True)
-        with set_up_bench(request(bench(tmp_path, "plain", feeds, boot))):
-            at_s[name] = opened_at_s(tmp_path)
+        (here / "log").unlink(missing_ok=True)
+        with set_up_bench(request(bench(here, "plain", feeds, boot))):
+            at_s[name] = opened_at_s(here)
     assert at_s["fed"] - at_s["own"] == pytest.approx(BOOT_S, abs=0.1)
     assert at_s["slow"] - at_s["own"] == pytest.approx(7.5, abs=0.1)
 
 
-def test_the_doctor_opens_in_the_same_order_and_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    found = list(diagnose([], bench(tmp_path, "feeding"), Settings(seconds=0.05)))
+def test_the_doctor_opens_in_the_same_order_and_shows_it(here: Path) -> None:
+    found = list(diagnose([], bench(here, "feeding"), Settings(seconds=0.05)))
     assert [f.text for f in found if f.topic == "power"] == [
         "opened in this order: feeder (feeds it), board, thermometer"
     ]
-    assert noted(tmp_path) == [
+    assert noted(here) == [
         "open feeder", "open board", "open thermometer", "close thermometer", "close board", "close feeder",
     ]  # fmt: skip
     assert {f.item for f in found if f.topic == "identity"} == {"feeder", "board", "thermometer"}
 
 
-def test_feeds_is_true_or_false(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_feeds_is_true_or_false(here: Path) -> None:
     with pytest.raises(DataError, match=r"meters\.feeder\.feeds is 'yes'"):
-        request(bench(tmp_path, "plain", "feeds = 'yes'"))
+        request(bench(here, "plain", "feeds = 'yes'"))

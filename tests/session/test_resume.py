@@ -171,11 +171,8 @@ def test_a_session_that_names_code_by_its_path_goes_on_only_with_trust(session: 
     assert request_in(session, trust=True).device == "/tmp/evil.py:open_device"
 
 
-def test_ones_own_session_goes_on_with_its_code_and_without_trust(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text("from fixtures.bench.mock_device import open_device\n")
+def test_ones_own_session_goes_on_with_its_code_without_trust(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "mine.py").write_text("from fixtures.bench.mock_device import open_device\n")
 
     def killed(path: Path, *args: Any, **more: Any) -> Path:
         if path.name == "performance":

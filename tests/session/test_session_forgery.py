@@ -51,9 +51,7 @@ def without(name: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-def test_an_untouched_session_is_valid_and_prints_the_digest_of_its_file(
-    session: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_untouched_session_is_valid_and_prints_its_digest(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(session)]) == 0
     digest = open_session(session).digest
     assert f"digest  {digest}" in capsys.readouterr().out

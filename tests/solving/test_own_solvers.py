@@ -237,10 +237,9 @@ def test_a_name_that_leads_to_no_sampler_is_told_of(name: str, error: type[Excep
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "three.txt").write_text("0 0 -1\n1 1 2.5\n2 2 -0.25\n0 1 -2\n1 2 4\n")
-    return tmp_path
+def own(here: Path) -> Path:
+    (here / "three.txt").write_text("0 0 -1\n1 1 2.5\n2 2 -0.25\n0 1 -2\n1 2 4\n")
+    return here
 
 
 def measured(capsys: Capture, *arguments: str, timeout_s: float = 0.1) -> dict[str, Any]:

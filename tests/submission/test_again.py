@@ -61,9 +61,7 @@ def hashed(folder: Path) -> None:
 # ---- honest submissions -------------------------------------------------------------------
 
 
-def test_an_honest_submission_is_made_again_byte_for_byte_where_it_was_moved_and_packed(
-    made: Path, tmp_path: Path
-) -> None:
+def test_an_honest_submission_moved_or_packed_is_made_again_byte_for_byte(made: Path, tmp_path: Path) -> None:
     for path in (shutil.copytree(made, tmp_path / "another name"), made.parent.parent / "sub.tar.gz"):
         found = checked(path, tmp_path / "out")
         assert (found["again"]["outcome"], found["remade"]) == ("passed", "pages made again and equal")

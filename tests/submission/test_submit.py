@@ -251,9 +251,7 @@ def test_a_template_is_not_written_over(lab: Path, tmp_path: Path) -> None:
     (f'title = "{"x" * 501}"', "title"), (f'model = "{"x" * 10_001}"', "model"), ("not toml", "TOML"),
     ("a" * (2 << 20), "about"),
 ], ids=lambda value: value[:20])  # fmt: skip
-def test_a_field_of_the_wrong_type_or_size_is_refused_by_name(
-    lab: Path, tmp_path: Path, about: str, field: str
-) -> None:
+def test_a_field_of_a_wrong_type_or_size_is_refused_by_name(lab: Path, tmp_path: Path, about: str, field: str) -> None:
     error = refused(lab, tmp_path, about)
     assert isinstance(error, DataError | UsageError)
     assert field in str(error) or field == "TOML"

@@ -120,9 +120,7 @@ def test_a_repetition_seed_is_a_whole_number() -> None:
     (("--repetition-seed", "nope"), "nope"),
     (("--jobs", "-1"), "-1 jobs"),
 ])  # fmt: skip
-def test_what_cannot_be_meant_is_named_before_anything_is_recorded(
-    tmp_path: Path, words: tuple[str, ...], named: str
-) -> None:
+def test_what_cannot_be_meant_is_named_before_recording(tmp_path: Path, words: tuple[str, ...], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         sweep("--device", "mock", *QUICK, "--out", str(tmp_path / "s"), *words)
     assert not (tmp_path / "s").exists()

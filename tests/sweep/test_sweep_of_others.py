@@ -141,12 +141,11 @@ def test_two_sweeps_never_work_on_one_directory(copy: Path) -> None:
         go_on(copy)
 
 
-def test_one_file_under_two_names_is_one_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_one_file_under_two_names_is_one_device(here: Path) -> None:
     with (
         device_lock("own.py:f"),
         pytest.raises(SetupError, match="in use"),
-        device_lock(f"{tmp_path}/x/../own.py:f", wait=False),
+        device_lock(f"{here}/x/../own.py:f", wait=False),
     ):
         pass
 

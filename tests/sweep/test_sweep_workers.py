@@ -168,14 +168,11 @@ def test_a_scheduler_without_workers_is_named(tmp_path: Path, monkeypatch: pytes
         quick(tmp_path / "s", "--scheduler", cluster.scheduler_address)
 
 
-def test_no_interpreter_that_is_probed_or_shaken_hands_with_takes_modules_of_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_interpreter_that_is_probed_or_shaken_hands_with_takes_modules_of_the_working_directory(here: Path) -> None:
     for name in ("json", "platform", "types", "struct", "execnet", "__future__", "threading"):
-        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    monkeypatch.chdir(tmp_path)
+        (here / f"{name}.py").write_text(f"open({str(here / 'ran')!r}, 'w')")
     assert probe(sys.executable)
-    with (tmp_path / "log").open("wb") as log:
+    with (here / "log").open("wb") as log:
         process, _ = remote_start.started(Worker("bench", (), interpreter=sys.executable), log, 20.0)
     remote_start.ended(process, 1.0)
-    assert not (tmp_path / "ran").exists()
+    assert not (here / "ran").exists()

@@ -55,9 +55,7 @@ def tracks(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any, s
     return code, json.loads(found.out) if found.out else None, found.err
 
 
-def test_one_network_on_two_devices_makes_one_table_of_both_tracks(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_network_on_two_devices_makes_one_table_of_tracks(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     devices = f"{COUNTING},own.py:open_solver"
     given = ("n150.txt", "--devices", devices, "--simulate", "--meter", f"{COUNTING}={METER}")
     code, document, _ = tracks(capsys, *given)
@@ -90,9 +88,7 @@ def test_it_goes_on_where_it_was_ended(here: Path, capsys: pytest.CaptureFixture
     assert seals(here / "both").items() > before.items() and len(frozen(here / "both")) == 2
 
 
-def test_six_networks_give_energy_per_operation_and_per_execution(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_six_networks_give_energy_per_operation_and_execution(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     networks = sorted(path.name for path in here.glob("n*.txt"))
     given = ("--devices", COUNTING, "--simulate", "--meter", METER, "--option", "meter_seed=3")
     code, document, _ = tracks(capsys, *networks, *given)
