@@ -221,9 +221,7 @@ STATEMENTS = st.lists(st.tuples(KEYS, VALUES, st.sampled_from(["", "# note\n", "
 
 @CALM
 @given(st.lists(st.tuples(KEYS, STATEMENTS), unique_by=lambda t: t[0]))
-def test_every_key_is_found_on_the_line_on_which_it_was_written(
-    tables: list[tuple[str, list[tuple[str, str, str]]]],
-) -> None:
+def test_every_key_is_found_on_its_line(tables: list[tuple[str, list[tuple[str, str, str]]]]) -> None:
     text, wanted = "", dict[tuple[str, ...], int]()
     for table, statements in tables:
         wanted[table,] = text.count("\n") + 1
@@ -393,9 +391,8 @@ def recorded(chosen: Chosen, path: Path, artifacts: Mapping[str, bytes]) -> Path
     with set_up_bench(asked(chosen)) as setup:
         given_ = {"workload": setup.workload, "rules": setup.rules, "phases": ("inference",), "purpose": "all"}
         steps = build(setup.scenario, given_ | {"clock": setup.bench.clock}, dict(setup.scenario_options))
-        return record(
-            path, setup.bench, setup.workload, steps, scenario={"name": "s"}, rules=setup.rules, artifacts=artifacts
-        )
+        given = (path, setup.bench, setup.workload, steps)
+        return record(*given, scenario={"name": "s"}, rules=setup.rules, artifacts=artifacts)
 
 
 def test_the_report_can_read_lab_and_operator_from_what_was_kept() -> None:

@@ -10,6 +10,7 @@ from rig.bench.bench_file import examine, request_of
 from rig.bench.check import factory_of
 from rig.errors import RigError, SetupError, UsageError
 from rig.factories import build, options_of
+from rig.session.locks import device_lock
 from rig.session.setup import Request, set_up_bench, which_of
 from tests.support.benches import open_bench
 
@@ -144,23 +145,12 @@ def test_a_default_is_as_good_as_what_is_written(tmp_path: Path) -> None:
 
 
 def test_devices_that_are_told_apart_do_not_lock_each_other_out() -> None:
-    from rig.session.locks import device_lock
-
-    with (
-        device_lock("made-up", which="port=a"),
-        device_lock("made-up", wait=False, which="port=b"),
-        pytest.raises(SetupError, match=r"device made-up \(port=a\) is in use"),
-        device_lock("made-up", wait=False, which="port=a"),
-    ):
-        pass
+    one = device_lock("made-up", which="port=a")
+    with one, device_lock("made-up", False, which="port=b"), pytest.raises(SetupError, match=r"port=a\) is in use"):
+        device_lock("made-up", wait=False, which="port=a").__enter__()
 
 
 def test_a_lock_of_a_whole_driver_says_what_tells_its_devices_apart() -> None:
-    from rig.session.locks import device_lock
-
-    with (
-        device_lock("made-up"),
-        pytest.raises(SetupError, match=r"Devices of one driver are told apart by its options `port` and `address`"),
-        device_lock("made-up", wait=False),
-    ):
-        pass
+    says = "Devices of one driver are told apart by its options `port` and `address`"
+    with device_lock("made-up"), pytest.raises(SetupError, match=says):
+        device_lock("made-up", wait=False).__enter__()

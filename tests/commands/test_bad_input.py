@@ -14,6 +14,8 @@ from drivers.devices.xylo import rockpool_import
 from rig.commands.shell.main import main
 from rig.recording.reader import open_run
 
+Patch = pytest.MonkeyPatch
+
 USAGE, SETUP, EXTRA, STORE = 3, 4, 5, 7
 MOCK = ("measure", "--device", "mock", "--quiet")
 Rig = Callable[..., tuple[int, str]]
@@ -40,7 +42,7 @@ def test_a_name_that_is_not_utf_8_is_refused_before_anything_is_read_or_written(
     assert not list(Path().iterdir())
 
 
-def test_xylo_without_a_board_names_the_simulator(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_xylo_without_a_board_names_the_simulator(rig: Rig, monkeypatch: Patch) -> None:
     monkeypatch.setattr(rockpool_import, "attached_boards", lambda: ())
     code, line = rig("measure", "--device", "xylo")
 
@@ -49,7 +51,7 @@ def test_xylo_without_a_board_names_the_simulator(rig: Rig, monkeypatch: pytest.
     assert "--simulate" in line
 
 
-def test_a_vendor_stack_that_is_missing_names_its_extra(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vendor_stack_that_is_missing_names_its_extra(rig: Rig, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "rockpool", None)
     code, line = rig("measure", "--device", "xylo", "--simulate")
 
@@ -84,9 +86,7 @@ def test_recordings_of_ones_own_are_measured(rig: Rig) -> None:
     (OSError(24, "Too many open files", "events.jsonl"), "Too many open files"),
     (MemoryError(), "there is not enough free memory"),
 ])  # fmt: skip
-def test_what_the_system_refuses_is_one_line(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, error: BaseException, says: str
-) -> None:
+def test_what_the_system_refuses_is_one_line(rig: Rig, monkeypatch: Patch, error: BaseException, says: str) -> None:
     def refuse(*_: object) -> None:
         raise error
 

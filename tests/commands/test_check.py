@@ -10,8 +10,10 @@ import pytest
 from rig.commands.shell.main import main
 from rig.errors import ConformanceError, InvalidResultError
 
+Capture = pytest.CaptureFixture[str]
 
-def test_a_bench_that_keeps_every_rule_is_told_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:
+
+def test_a_bench_that_keeps_every_rule_is_told_part_by_part(capsys: Capture) -> None:
     code = main(("check", "--device", "mock", "--json"))
 
     rows = json.loads(capsys.readouterr().out)
@@ -21,7 +23,7 @@ def test_a_bench_that_keeps_every_rule_is_told_part_by_part(capsys: pytest.Captu
 
 
 def test_a_driver_that_breaks_a_rule_is_named_with_what_was_found_and_what_is_required(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: Capture, tmp_path: Path
 ) -> None:
     file = tmp_path / "board.py"
     file.write_text("import rig\n\ndef open_board():\n    return rig.blocking(lambda sample: float('nan'))\n")
@@ -57,7 +59,7 @@ def open_workload(*, hole: bool = False):
 ])  # fmt: skip
 def test_what_one_sample_shows_is_told_before_anything_is_recorded(
     device: str, more: tuple[str, ...], says: str,
-    capsys: pytest.CaptureFixture[str], here: Path,
+    capsys: Capture, here: Path,
 ) -> None:  # fmt: skip
     Path("board.py").write_text(FOREIGN)
     Path("mine.py").write_text(BLANK)
@@ -70,9 +72,7 @@ def test_what_one_sample_shows_is_told_before_anything_is_recorded(
     assert not Path("runs").exists()
 
 
-def test_an_answer_that_is_no_label_makes_a_run_invalid_and_is_quoted(
-    capsys: pytest.CaptureFixture[str], here: Path
-) -> None:
+def test_an_answer_that_is_no_label_makes_a_run_invalid_and_is_quoted(capsys: Capture, here: Path) -> None:
     Path("board.py").write_text(FOREIGN.replace('"left"', '"low\\n"').replace("details = {", "details = {} and {"))
     Path("mine.py").write_text(BLANK)
     bench = ("--device", "board.py:open_board", "--meter", "none", "--workload", "mine.py:open_workload")

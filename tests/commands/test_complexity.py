@@ -16,9 +16,10 @@ from fixtures.bench.true_power import open_plant
 from rig.commands.shell.main import main
 from rig.types import Device
 
-needs_xylo = pytest.mark.skipif(
-    find_spec("rockpool") is None or find_spec("nir") is None, reason="needs neurorig[xylo,nir]"
-)
+Capture = pytest.CaptureFixture[str]
+
+lacking = find_spec("rockpool") is None or find_spec("nir") is None
+needs_xylo = pytest.mark.skipif(lacking, reason="needs neurorig[xylo,nir]")
 
 
 def open_solver(*, simulate: bool = False) -> Device:
@@ -26,14 +27,14 @@ def open_solver(*, simulate: bool = False) -> Device:
     return open_device(open_plant())
 
 
-def said(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+def said(capsys: Capture, *argv: str) -> tuple[int, str, str]:
     code = main(argv)
     out, err = capsys.readouterr()
     return code, out, err
 
 
 @needs_xylo
-def test_the_shipped_network_states_what_it_costs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shipped_network_states_what_it_costs(capsys: Capture) -> None:
     code, out, _ = said(capsys, "complexity", "--device", "xylo", "--json")
     quantities = json.loads(out)["quantities"]
     assert code == 0
@@ -43,7 +44,7 @@ def test_the_shipped_network_states_what_it_costs(capsys: pytest.CaptureFixture[
 
 
 @needs_xylo
-def test_an_exported_network_costs_what_the_deployed_does(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_exported_network_costs_what_the_deployed_does(capsys: Capture, tmp_path: Path) -> None:
     _, before, _ = said(capsys, "complexity", "--device", "xylo", "--json")
     file = str(tmp_path / "shipped.nir")
     code, out, _ = said(capsys, "network", "export", "--out", file, "--json")
@@ -54,9 +55,7 @@ def test_an_exported_network_costs_what_the_deployed_does(capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("device", ["nest", "spinnaker"])
-def test_a_network_for_pynn_states_what_it_costs_without_the_simulator(
-    device: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_network_for_pynn_states_its_costs_without_a_simulator(device: str, capsys: Capture, tmp_path: Path) -> None:
     weights = np.zeros((PIXELS, 20))
     weights[:300] = 0.7
     write_network(deployed(weights, range(20), 1.0, {}), tmp_path / "ne15.npz")
@@ -70,7 +69,7 @@ def test_a_network_for_pynn_states_what_it_costs_without_the_simulator(
     assert quantities["model_execution_rate_hz"]["value"] == pytest.approx(1000.0)
 
 
-def test_a_network_that_depends_on_a_workload_states_what_it_costs_with_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_network_that_depends_on_a_workload_states_what_it_costs_with_one(capsys: Capture) -> None:
     given = ("--workload", "primate-reaching", "--option", "reaches=20", "--option", "workload.animal=loco")
     code, out, _ = said(capsys, "complexity", "--device", "numpy-reaching", *given, "--json")
     assert code == 0
@@ -89,9 +88,7 @@ def test_a_network_that_depends_on_a_workload_states_what_it_costs_with_one(caps
     (("network", "export", "--out", "a.json"), 3, "does not end in .nir"),
     (("network", "export", "--out", "no/such/folder/a.nir"), 7, "cannot write"),
 ])  # fmt: skip
-def test_what_cannot_be_done_is_told(
-    argv: tuple[str, ...], code: int, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_done_is_told(argv: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
     found, _, err = said(capsys, *argv)
     assert found == code
     assert text in err

@@ -103,9 +103,8 @@ def test_readings_that_are_no_column_are_refused_before_they_are_shown(tmp_path:
 
 @needs_a_parent
 def test_a_measurement_dies_with_its_parent(tmp_path: Path) -> None:
-    running = started(
-        tmp_path / "run", "--device", "mock", *BRIEF[2:4], "--option", "workload.samples=5000", "--speed", "1"
-    )
+    many = ("--option", "workload.samples=5000", "--speed", "1")
+    running = started(tmp_path / "run", "--device", "mock", *BRIEF[2:4], *many)
     lines, deadline = tmp_path / "run" / "events.jsonl", time.monotonic() + 60.0
     while not lines.exists() and time.monotonic() < deadline:
         time.sleep(0.05)

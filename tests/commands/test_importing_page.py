@@ -17,9 +17,8 @@ from tests.support.paths import DOCS
 
 PAGE = (DOCS / "how-to" / "importing.md").read_text(encoding="utf-8")
 TEXT = PAGE.replace("\\\n", " ")
-COMMANDS = {
-    words[3]: words[1:] for words in map(shlex.split, re.findall(r"^    (rig import --format [a-z].*)$", TEXT, re.M))
-}
+LINES = re.findall(r"^    (rig import --format [a-z].*)$", TEXT, re.M)
+COMMANDS = {words[3]: words[1:] for words in map(shlex.split, LINES)}
 
 
 def test_every_importer_is_in_the_table_and_has_its_command() -> None:
@@ -34,9 +33,8 @@ def test_its_command_makes_a_run(name: str, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     source = COMMANDS[name][3]
     for path, content in case.files.items():
-        renamed = (
-            Path(source) / path if case.source == "." else Path(re.sub(rf"^{re.escape(case.source)}\b", source, path))
-        )
+        renamed = Path(re.sub(rf"^{re.escape(case.source)}\b", source, path))
+        renamed = Path(source) / path if case.source == "." else renamed
         renamed.parent.mkdir(parents=True, exist_ok=True)
         renamed.write_bytes(content)
     assert main(COMMANDS[name]) == 0

@@ -11,15 +11,15 @@ import pytest
 from rig.commands.shell.main import main
 from tests.support.processes import python
 
+Capture = pytest.CaptureFixture[str]
 
-def told(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+
+def told(line: str, capsys: Capture) -> tuple[int, str, str]:
     """Return the exit code of a command line, and its output on the two streams."""
     return main(shlex.split(line)), *capsys.readouterr()
 
 
-def test_a_device_that_answers_no_solution_of_a_problem_is_not_valid(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_device_that_answers_no_solution_of_a_problem_is_not_valid(here: Path, capsys: Capture) -> None:
     pytest.importorskip("dimod")
     (here / "p.txt").write_text("0 0 -1\n0 1 2\n1 1 -1\n")
     _, out, _ = told("measure --device mock --workload qubo --data p.txt --option scenario.timeout_s=0.1", capsys)
@@ -28,7 +28,7 @@ def test_a_device_that_answers_no_solution_of_a_problem_is_not_valid(
     assert "as a device of rig.solver does" in " ".join(out.split())
 
 
-def test_recordings_of_two_workloads_are_not_compared(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recordings_of_two_workloads_are_not_compared(here: Path, capsys: Capture) -> None:
     for name, more in (("audio", ""), ("chaos", "--workload mackey-glass --meter none")):
         main(shlex.split(f"measure --device mock --simulate --quiet --mode accuracy --out {name} {more}"))
     code, _, err = told("compare audio chaos", capsys)

@@ -16,6 +16,9 @@ from tests.support.paths import ROOT
 from tests.support.processes import MAIN, python
 from tests.support.undrawn import UNDRAWN
 
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 BRIEF = ("--option", "samples=2", "--option", "idle_s=0.01", "--option", "warmup=0")
 GOOD = '''"""A board of my own."""
 from __future__ import annotations
@@ -56,7 +59,7 @@ def measure(device: str, *more: str) -> int:
     return main(["measure", "--device", device, *words, *BRIEF, *more])
 
 
-def failed(capsys: pytest.CaptureFixture[str], source: str, name: str = "f", *more: str) -> tuple[int, str]:
+def failed(capsys: Capture, source: str, name: str = "f", *more: str) -> tuple[int, str]:
     """Return the exit code and the one line for a driver file with this source."""
     Path("mine.py").write_text(source)
     code = measure(f"mine.py:{name}", *more)
@@ -86,7 +89,7 @@ def test_a_path_outside_is_left_out_of_the_digests_and_what_is_no_file_has_none(
     assert "Local code my_board.py (SHA-256)" in (elsewhere / "run" / "derived" / "report.html").read_text()
 
 
-def test_its_options_are_listed(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_options_are_listed(elsewhere: Path, capsys: Capture) -> None:
     assert main(["list", "board.py:open_board"]) == 0
 
     out = capsys.readouterr().out
@@ -145,9 +148,7 @@ def m():
     ("def f(bench): return bench.nothing", "mine.f failed: AttributeError"),
     ("class f:\n  def info(self): raise OSError('unplugged')", "OSError: unplugged"),
 ])  # fmt: skip
-def test_a_file_that_fails_is_a_setup_error(
-    elsewhere: Path, capsys: pytest.CaptureFixture[str], source: str, says: str
-) -> None:
+def test_a_file_that_fails_is_a_setup_error(elsewhere: Path, capsys: Capture, source: str, says: str) -> None:
     code, line = failed(capsys, source)
 
     assert code == 4
@@ -172,13 +173,10 @@ PROTOCOL = ("info", "stage", "submit", "poll", "close")
 @pytest.mark.parametrize(("source", "more", "says"), [
     (LACKS.format(has=PROTOCOL), ("--apart",), "device <lambda> cannot run its phases one at a time"),
     (LACKS.format(has=("info", "submit", "close")), (), "has no stage, poll"),
-    *(
-        (FOR_EVER.format(timeout_s=text), (), "timeout_s")
-        for text in ("float('inf')", "1e300", "float('nan')", "'2'")
-    ),
+    *((FOR_EVER.format(timeout_s=text), (), "timeout_s") for text in ("float('inf')", "1e300", "float('nan')", "'2'")),
 ])  # fmt: skip
 def test_a_device_that_lacks_something_is_refused_before_anything_is_recorded(
-    elsewhere: Path, capsys: pytest.CaptureFixture[str], source: str, more: tuple[str, ...], says: str
+    elsewhere: Path, capsys: Capture, source: str, more: tuple[str, ...], says: str
 ) -> None:
     code, line = failed(capsys, source, "f", *more)
 
@@ -188,9 +186,8 @@ def test_a_device_that_lacks_something_is_refused_before_anything_is_recorded(
 
 
 def test_a_simulated_device_that_lives_by_no_plant_is_timed_by_the_hosts_clock(elsewhere: Path) -> None:
-    Path("mine.py").write_text(
-        GOOD.replace('"hardware"', '"simulator"').replace("bench: SimulatedBench | None = None, ", "")
-    )
+    mine = GOOD.replace('"hardware"', '"simulator"').replace("bench: SimulatedBench | None = None, ", "")
+    Path("mine.py").write_text(mine)
 
     assert measure("mine.py:open_board", "--simulate") == 0
     for row in open_run(elsewhere / "run").replies.to_pylist():
@@ -204,7 +201,7 @@ def test_a_simulated_device_that_lives_by_no_plant_is_timed_by_the_hosts_clock(e
     ("return Reply(s.id, 1, (Span('inference', 'a', 'b'),))", 20, "sample airport-02000 cannot be recorded"),
 ])  # fmt: skip
 def test_a_reply_that_cannot_be_kept_ends_the_run_with_a_typed_error(
-    elsewhere: Path, capsys: pytest.CaptureFixture[str], body: str, code: int, says: str
+    elsewhere: Path, capsys: Capture, body: str, code: int, says: str
 ) -> None:
     source = "from rig import blocking\nfrom rig.types import Reply, Span\n"
     source += f"def g(s):\n    {body}\ndef f():\n    return blocking(g)\n"
@@ -218,7 +215,7 @@ def test_a_reply_that_cannot_be_kept_ends_the_run_with_a_typed_error(
 @pytest.mark.parametrize("error", ["OwnExit('cable')", "Mute()"])
 @pytest.mark.parametrize("command", ["measure", "check"])
 def test_an_error_of_its_own_class_that_a_driver_opens_with_fails_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, error: str
+    tmp_path: Path, capsys: Capture, command: str, error: str
 ) -> None:
     driver = tmp_path / "driver.py"
     driver.write_text(f"from tests.engine.test_ways_out import Mute, OwnExit\ndef open_device(): raise {error}\n")
@@ -241,9 +238,7 @@ def test_a_driver_that_closes_standard_output_leaves_a_recording_that_is_told_of
     assert (elsewhere / "run" / "derived" / "report.html").is_file()
 
 
-def test_a_report_without_room_says_that_the_recording_is_kept(
-    elsewhere: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_without_room_says_the_recording_is_kept(elsewhere: Path, capsys: Capture, monkeypatch: Patch) -> None:
     def full(path: Path, **_: object) -> None:
         raise not_stored(path / "derived", "cannot be written (No space left on device)")
 

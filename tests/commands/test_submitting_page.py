@@ -15,9 +15,8 @@ from rig.recording.submission import open_submission
 from tests.support.paths import DOCS
 
 PAGE = (DOCS / "how-to" / "submit.md").read_text(encoding="utf-8")
-COMMANDS = [
-    shlex.split(line) for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
-]
+BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+COMMANDS = [shlex.split(line) for block in BLOCKS for line in block.splitlines()]
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="OpenSSH is not installed")

@@ -18,10 +18,12 @@ from tests.support.paths import ROOT
 from tests.support.processes import MAIN, options, python
 from tests.support.submission_folder import unpacked
 
+Capture = pytest.CaptureFixture[str]
+
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b2J\x00\u202e\u2066"
 
 
-def test_control_and_direction_characters_are_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_and_direction_characters_are_replaced(capsys: Capture) -> None:
     say(f"name {ESCAPES}", f"two\nlines {ESCAPES}", error=True)
     shown = capsys.readouterr().err
     assert all(c.isprintable() or c == "\n" for c in shown)
@@ -29,25 +31,25 @@ def test_control_and_direction_characters_are_replaced(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("words", [["--out", ""], ["--out="]])
-def test_a_directory_without_a_name_is_refused(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+def test_a_directory_without_a_name_is_refused(capsys: Capture, words: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["report", "run", *words])
     assert ended.value.code == 2
     assert "--out is empty" in capsys.readouterr().err
 
 
-def test_plain_text_of_any_language_stays(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_text_of_any_language_stays(capsys: Capture) -> None:
     say("Größe µW ± 3 % ✓ 測定")
     assert capsys.readouterr().out == "Größe µW ± 3 % ✓ 測定\n"
     assert clean("a\tb") == "a b"
 
 
-def test_a_line_has_a_longest_length(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_has_a_longest_length(capsys: Capture) -> None:
     say("n" * 10_000_000)
     assert len(capsys.readouterr().out) == MOST + 1
 
 
-def test_an_error_that_quotes_what_it_was_given_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_that_quotes_what_it_was_given_is_clean(capsys: Capture) -> None:
     main(["list", f"no{ESCAPES}name"])
     main(["report", f"no{ESCAPES}directory"])
     shown = capsys.readouterr()
@@ -62,9 +64,7 @@ def measure(path: Path, *words: str) -> int:
     return main(["measure", "--device", "mock", "--json", "--allow-invalid", *SMALL, "--out", str(path), *words])
 
 
-def test_without_a_terminal_a_measurement_says_on_standard_error_alone_how_far_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_progress_is_on_standard_error_alone(tmp_path: Path, capsys: Capture) -> None:
     assert measure(tmp_path / "out") == 0
     said = capsys.readouterr()
     first, *lines = said.err.splitlines()
@@ -75,7 +75,7 @@ def test_without_a_terminal_a_measurement_says_on_standard_error_alone_how_far_i
     ]
 
 
-def test_a_quiet_measurement_says_nothing_of_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quiet_measurement_says_nothing_of_how_far_it_is(tmp_path: Path, capsys: Capture) -> None:
     assert measure(tmp_path / "out", "--quiet", "--mode", "together") == 0
     assert capsys.readouterr().err == ""
 
@@ -145,9 +145,7 @@ def test_what_an_encoding_lacks_is_spelt(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
     """A library's output on standard output would get into the recording."""
-    look = (
-        "import os; os.closerange(0, 3); from rig.terminal import usable_streams; usable_streams(); os._exit(os.dup(0))"
-    )
+    look = "import os; os.closerange(0, 3); import rig.terminal as t; t.usable_streams(); os._exit(os.dup(0))"
     assert python(look).returncode > 2
 
 

@@ -20,6 +20,9 @@ from rig.sweep.dask import check_address
 from rig.sweep.grid import Facts, Grid, GridSpec
 from rig.sweep.store import FILE, freeze
 
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 posix = pytest.mark.skipif(os.name != "posix", reason="owners and modes are POSIX")
 
 EVIL = "import pathlib\npathlib.Path('ran').touch()\nfrom fixtures.bench.mock_device import open_device\n"
@@ -27,7 +30,7 @@ BENCH = '[devices.board]\ndriver = "evil.py:open_device"\n'
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NEURORIG_RUNTIME_DIR", str(tmp_path / "locks"))
     (tmp_path / "evil.py").write_text(EVIL)
@@ -41,7 +44,7 @@ def sweep_of(folder: Path, spec: GridSpec, **more: str) -> Path:
     return folder
 
 
-def test_a_sweep_that_names_code_does_not_run_it(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_that_names_code_does_not_run_it(here: Path, capsys: Capture) -> None:
     folder = sweep_of(here / "sweep", GridSpec((f"{here}/evil.py:open_device",), simulate=True))
     assert main(["sweep", str(folder)]) == UsageError.exit_code
     assert "--trust" in capsys.readouterr().err
@@ -68,7 +71,7 @@ def mine(here: Path) -> Path:
     return here / "sweep"
 
 
-def test_a_changed_moved_or_copied_sweep_is_not_own(mine: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_moved_or_copied_sweep_is_not_own(mine: Path, here: Path, capsys: Capture) -> None:
     copy = Path(shutil.copytree(mine, here / "copy"))
     assert main(["sweep", str(copy), "--jobs", "0"]) == UsageError.exit_code
     said = capsys.readouterr().err
@@ -83,9 +86,7 @@ def test_a_changed_moved_or_copied_sweep_is_not_own(mine: Path, here: Path, caps
 
 
 @posix
-def test_ones_own_sweep_runs_no_code_that_everyone_may_write(
-    mine: Path, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ones_own_sweep_runs_no_code_that_everyone_may_write(mine: Path, here: Path, capsys: Capture) -> None:
     (here / "evil.py").chmod(0o666)
     assert main(["sweep", str(mine), "--jobs", "0"]) == UsageError.exit_code
     assert "evil.py may be written by everyone" in capsys.readouterr().err
@@ -99,7 +100,7 @@ def test_a_sweep_of_others_runs_no_code_that_was_not_typed(here: Path) -> None:
     assert main(["sweep", *words, "--out", "sweep", "--jobs", "0"]) in (UsageError.exit_code, IntegrityError.exit_code)
 
 
-def test_without_a_cache_of_ones_own_trust_is_required(mine: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cache_of_ones_own_trust_is_required(mine: Path, here: Path, monkeypatch: Patch) -> None:
     (here / "file").touch()
     monkeypatch.setenv("NEURORIG_CACHE_DIR", str(here / "file"))
     assert main(["sweep", str(mine), "--jobs", "0"]) == UsageError.exit_code
@@ -126,13 +127,11 @@ def bench(here: Path) -> Path:
 
 
 @posix
-@pytest.mark.parametrize(
-    ("mode", "of_others"), [(0o755, False), (0o700, False), (0o775, False), (0o1777, False), (0o777, True)]
-)
-def test_code_beside_which_everyone_may_write_does_not_run(here: Path, bench: Path, mode: int, of_others: bool) -> None:
+@pytest.mark.parametrize("mode", [0o755, 0o700, 0o775, 0o1777, 0o777])
+def test_code_beside_which_everyone_may_write_does_not_run(here: Path, bench: Path, mode: int) -> None:
     here.chmod(mode)
-    assert refused_as_of_others(bench) is of_others
-    assert (here / "ran").exists() is not of_others
+    assert refused_as_of_others(bench) is (mode == 0o777)
+    assert (here / "ran").exists() is (mode != 0o777)
 
 
 @posix
@@ -153,15 +152,13 @@ def test_a_bench_file_of_ones_own_runs_no_code_of_another_user(here: Path, bench
 
 
 @only_root
-@pytest.mark.parametrize(
-    ("mode", "group", "of_others"), [(0o755, 0, True), (0o2775, 0, False), (0o2775, STRANGER, True)]
-)
+@pytest.mark.parametrize(("mode", "group", "others"), [(0o755, 0, True), (0o2775, 0, False), (0o2775, STRANGER, True)])
 def test_a_folder_of_a_colleague_is_ones_own_where_a_common_group_writes(
-    here: Path, bench: Path, mode: int, group: int, of_others: bool
+    here: Path, bench: Path, mode: int, group: int, others: bool
 ) -> None:
     os.chown(here, STRANGER, group)
     here.chmod(mode)
-    assert refused_as_of_others(bench) is of_others
+    assert refused_as_of_others(bench) is others
 
 
 @posix
@@ -176,9 +173,7 @@ def test_code_lies_beside_the_bench_file_and_not_beside_a_link_to_it(here: Path,
     assert not (here / "ran").exists()
 
 
-def test_the_hint_after_a_stopped_sweep_trusts_what_was_trusted(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_hint_after_a_stopped_sweep_keeps_its_trust(here: Path, monkeypatch: Patch, capsys: Capture) -> None:
     folder = sweep_of(here / "sweep", GridSpec((f"{here}/evil.py:open_device",), simulate=True))
 
     def stopped(folder: Path, *_: object) -> None:
@@ -217,7 +212,7 @@ def test_a_host_as_ssh_takes_it_stays(host: str) -> None:
 
 
 @posix
-def test_locks_lie_in_a_directory_of_ones_own(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_lie_in_a_directory_of_ones_own(here: Path, monkeypatch: Patch) -> None:
     assert runtime_dir().stat().st_mode & 0o777 == 0o700
     (here / "shared").mkdir()
     (here / "shared").chmod(0o777)
@@ -238,9 +233,7 @@ def test_a_lock_follows_no_link(here: Path) -> None:
     assert (here / "precious").read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    "address", ["tcp://lab1:8786", "10.0.0.2:8786", "lab1:8786", "tcp://127.0.0.1.evil:1", "ws://x"]
-)
+@pytest.mark.parametrize("address", ["tcp://lab1:8786", "10.0.0.2:86", "lab1:8786", "tcp://127.0.0.1.evil:1", "ws://x"])
 def test_a_scheduler_on_another_host_needs_tls(address: str) -> None:
     with pytest.raises(UsageError, match="not reached by TLS"):
         check_address(address, trust=False)

@@ -18,21 +18,24 @@ from rig.errors import Interrupted, UsageError
 from rig.session import measure as module
 from tests.support.processes import MAIN, python
 
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 
 @pytest.fixture(params=[60, 80, 120])
-def columns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+def columns(request: pytest.FixtureRequest, monkeypatch: Patch) -> int:
     monkeypatch.setenv("COLUMNS", str(request.param))
     return int(request.param)
 
 
-def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def shown(capsys: Capture, *words: str) -> str:
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 0
     return capsys.readouterr().out
 
 
-def test_rig_alone_shows_the_commands_by_what_they_are_for(capsys: pytest.CaptureFixture[str], columns: int) -> None:
+def test_rig_alone_shows_the_commands_by_what_they_are_for(capsys: Capture, columns: int) -> None:
     said = shown(capsys)
     assert said == shown(capsys, "--help")
     assert max(map(len, said.splitlines())) <= columns
@@ -42,7 +45,7 @@ def test_rig_alone_shows_the_commands_by_what_they_are_for(capsys: pytest.Captur
     assert said.index("more:") < said.index("    targets ")
 
 
-def test_options_of_measure_that_are_rarely_used_are_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_measure_that_are_rarely_used_are_shown_on_demand(capsys: Capture) -> None:
     common, whole = shown(capsys, "measure", "--help"), shown(capsys, "measure", "--help-all")
     assert "--device" in common and "--help-all" in common and "--amortise" not in common
     assert "--amortise" in whole and "measure power and execution time on sequences" in whole
@@ -50,7 +53,7 @@ def test_options_of_measure_that_are_rarely_used_are_shown_on_demand(capsys: pyt
 
 
 def test_a_list_cuts_nothing_keeps_to_the_width_and_says_what_is_installed(
-    capsys: pytest.CaptureFixture[str], columns: int, monkeypatch: pytest.MonkeyPatch
+    capsys: Capture, columns: int, monkeypatch: Patch
 ) -> None:
     assert main(["list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -65,9 +68,7 @@ def test_a_list_cuts_nothing_keeps_to_the_width_and_says_what_is_installed(
     assert "- arduino pip install 'neurorig[serial]'" in " ".join(capsys.readouterr().out.split())
 
 
-def test_measure_alone_lists_what_goes_on_newest_first_and_the_devices(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_measure_alone_lists_what_goes_on_newest_first_and_the_devices(here: Path, capsys: Capture) -> None:
     for age_s, name in enumerate(("new one", "old")):
         (here / "runs" / name).mkdir(parents=True)
         for file in ("session.json", "request.json"):
@@ -77,15 +78,12 @@ def test_measure_alone_lists_what_goes_on_newest_first_and_the_devices(
         main(["measure"])
     assert ended.value.code == 2
     first, second, *devices, said = capsys.readouterr().err.splitlines()
-    assert first.startswith("rig measure --resume 'runs/new one'") and second.startswith(
-        "rig measure --resume runs/old"
-    )
+    assert first.startswith("rig measure --resume 'runs/new one'")
+    assert second.startswith("rig measure --resume runs/old")
     assert "mock" in " ".join(devices) and "--device" in said
 
 
-def test_an_interrupted_session_says_how_it_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_session_says_how_it_goes_on(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     def stopped(*given: Any, **more: Any) -> Any:
         played.append(given)
         if len(played) == 2:
@@ -108,7 +106,7 @@ def test_an_interrupted_session_says_how_it_goes_on(
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "notes.txt:open_device", "./folder", "folder:open_device"])
-def test_a_device_that_is_no_python_file_is_told_so(name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_device_that_is_no_python_file_is_told_so(name: str, here: Path, capsys: Capture) -> None:
     (here / "notes.txt").write_text("")
     (here / "folder").mkdir()
     assert main(["measure", "--device", name]) == UsageError.exit_code
@@ -136,21 +134,18 @@ def test_a_shell_completes_commands_options_and_names(tmp_path: Path) -> None:
     assert completed("rig report bef", tmp_path) == {"before"}
 
 
-def test_the_code_for_a_shell_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_for_a_shell_is_printed(capsys: Capture) -> None:
     pytest.importorskip("argcomplete")
     assert main(["completion", "bash"]) == 0
     assert "_python_argcomplete" in capsys.readouterr().out
     assert parser("completion").parse_args(["completion", "zsh"]).shell == "zsh"
 
 
-def test_a_sweep_shows_first_whether_answers_are_right_and_leaves_out_what_does_not_fit(
-    capsys: pytest.CaptureFixture[str], columns: int
-) -> None:
+def test_a_sweep_shows_accuracy_first_and_leaves_out_what_does_not_fit(capsys: Capture, columns: int) -> None:
     quantities = ("energy_per_inference_j", "active_power_w", "execution_time_s", "accuracy")
     row = {"inference_s": 0.05, "verdict": "VALID", "accuracy": 0.95, "accuracy.interval_95": (0.82, 0.99)}
-    row |= dict.fromkeys(quantities[:3], 1.23456e-3) | {
-        f"{q}.interval_95": (1.23336e-3, 1.23576e-3) for q in quantities[:3]
-    }
+    for name in quantities[:3]:
+        row |= {name: 1.23456e-3, f"{name}.interval_95": (1.23336e-3, 1.23576e-3)}
     print_sweep([row], ["inference_s"], {q: FigureKey(q) for q in quantities})
     said = capsys.readouterr().out
     assert max(len(line.rstrip()) for line in said.splitlines()) <= columns

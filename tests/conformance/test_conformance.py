@@ -23,10 +23,8 @@ HAS_ROCKPOOL = all(find_spec(name) is not None for name in ("rockpool", "xylosim
 
 
 def imported(module: str, text: str) -> bool:
-    package, _, name = module.rpartition(".")
-    return (
-        re.search(rf"from {re.escape(module)} import |from {re.escape(package)} import .*\b{name}\b", text) is not None
-    )
+    package, _, name = map(re.escape, module.rpartition("."))
+    return bool(re.search(rf"from {re.escape(module)} import |from {package} import .*\b{name}\b", text))
 
 
 def test_every_registered_driver_is_checked_by_a_test_that_imports_it() -> None:
@@ -38,10 +36,7 @@ def test_every_registered_driver_is_checked_by_a_test_that_imports_it() -> None:
 
 
 @pytest.mark.parametrize("faults", [
-    {},
-    {"marks": False},
-    {"preprocess_s": 0.05, "rails": 3},
-    {"span_spread": 0.05, "stamp_jitter_s": 2e-5},
+    {}, {"marks": False}, {"preprocess_s": 0.05, "rails": 3}, {"span_spread": 0.05, "stamp_jitter_s": 2e-5},
     {"device_latch_s": 1e-3, "device_wander": 1e-6, "device_drift_ppm": 400.0},
     {"device_forward_s": 0.0, "device_back_s": 0.0, "device_jitter_s": 0.0},
 ], ids=lambda faults: "-".join(faults) or "plain")  # fmt: skip
@@ -55,13 +50,10 @@ def test_the_mock_device_keeps_every_rule(faults: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("faults", [
-    {},
-    {"drop": 0.2},
+    {}, {"drop": 0.2}, {"noise": 0.1, "flicker": 0.01, "hum": 0.1}, {"rate_hz": 3.0, "stated": False},
     {"supply_v": 1.8, "burden_ohm": 1.0, "resolution": 1e-3, "clip": 0.5},
-    {"rate_hz": 3.0, "stated": False},
     {"rate_hz": 5e4, "meter_wander": 1e-6, "meter_drift_ppm": -300.0},
     {"meter_forward_s": 5e-3, "meter_latch_s": 1e-3, "filter_tau_s": 0.01, "aperture": 0.3},
-    {"noise": 0.1, "flicker": 0.01, "hum": 0.1},
 ], ids=lambda faults: "-".join(faults) or "plain")  # fmt: skip
 def test_the_mock_meter_keeps_every_rule_whatever_its_faults(faults: dict[str, Any]) -> None:
     plant = open_plant()

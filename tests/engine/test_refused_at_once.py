@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
+import rig
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import MockMeter, open_meter
 from fixtures.bench.true_power import SimPlant
@@ -20,29 +21,16 @@ from rig.errors import DataError, DeviceError, Ended, MeterError, RigError, Setu
 from rig.recording import lines
 from rig.recording.disk.bounded import START_BYTES, TEXT_CHARACTERS
 from rig.recording.reader import Run
-from rig.types import (
-    Accuracy,
-    Bracket,
-    Chunk,
-    Conversion,
-    DeviceInfo,
-    Idle,
-    Issue,
-    Mark,
-    Progress,
-    Rail,
-    Reply,
-    Sample,
-    SampleSet,
-    Span,
-)  # fmt: skip
 from tests.support.ended_runs import ByHand, Play, leaving
 from tests.support.serving import Queue, samples
 
+Patch = pytest.MonkeyPatch
+
+Bracket: Any = rig.Bracket
 GOOD = 20
 """How often a faulty driver works well first."""
-LONG = "y" * (TEXT_CHARACTERS + 1)
-STEPS = [Issue([s]) for s in samples(3)]
+LONG, WIDE = "y" * (TEXT_CHARACTERS + 1), "ä" * (TEXT_CHARACTERS // 2)
+STEPS = [rig.Issue([s]) for s in samples(3)]
 
 
 def nested(depth: int) -> Any:
@@ -59,7 +47,7 @@ def reported(run: Run, error: Ended) -> None:
 # ---- devices ------------------------------------------------------------------------------
 
 
-def altered(plant: SimPlant, good: int, alter: Callable[[Reply], Any]) -> Queue:
+def altered(plant: SimPlant, good: int, alter: Callable[[rig.Reply], Any]) -> Queue:
     """Return a device that alters its replies after ``good`` ones."""
     device = Queue(plant.clock, 0.01)
     poll = device.poll
@@ -74,25 +62,25 @@ def answering(plant: SimPlant, **change: Any) -> Queue:
     return altered(plant, 2, lambda reply: msgspec.structs.replace(reply, **change))
 
 
-SPANS: dict[str, Callable[[Span], Any]] = {
-    "no execution": lambda s: Span("inference", s.on_tick, s.off_tick, 0),
-    "executions of 40 bits": lambda s: Span("inference", s.on_tick, s.off_tick, 2**40),
-    "a tick of 62 bits": lambda s: Span("inference", s.on_tick, 2**62),
-    "a tick of 64 bits": lambda s: Span("inference", s.on_tick, 2**64),
-    "a span that runs backwards": lambda s: Span("inference", s.off_tick, s.on_tick),
-    "a float tick": lambda s: Span("inference", float(s.on_tick), s.off_tick),  # type: ignore[arg-type]
-    "a tick that is no number": lambda s: Span("inference", float("nan"), s.off_tick),  # type: ignore[arg-type]
-    "half a span": lambda s: Span("inference", -(2**63), s.off_tick),
-    "a span in the future": lambda s: Span("inference", s.on_tick, s.off_tick + 5_000_000_000),
-    "a phase that is no text": lambda s: Span(7, s.on_tick, s.off_tick),  # type: ignore[arg-type]
+SPANS: dict[str, Callable[[rig.Span], Any]] = {
+    "no execution": lambda s: rig.Span("inference", s.on_tick, s.off_tick, 0),
+    "executions of 40 bits": lambda s: rig.Span("inference", s.on_tick, s.off_tick, 2**40),
+    "a tick of 62 bits": lambda s: rig.Span("inference", s.on_tick, 2**62),
+    "a tick of 64 bits": lambda s: rig.Span("inference", s.on_tick, 2**64),
+    "a span that runs backwards": lambda s: rig.Span("inference", s.off_tick, s.on_tick),
+    "a float tick": lambda s: rig.Span("inference", float(s.on_tick), s.off_tick),  # type: ignore[arg-type]
+    "a tick that is no number": lambda s: rig.Span("inference", float("nan"), s.off_tick),  # type: ignore[arg-type]
+    "half a span": lambda s: rig.Span("inference", -(2**63), s.off_tick),
+    "a span in the future": lambda s: rig.Span("inference", s.on_tick, s.off_tick + 5_000_000_000),
+    "a phase that is no text": lambda s: rig.Span(7, s.on_tick, s.off_tick),  # type: ignore[arg-type]
     "no span": lambda s: (s.on_tick, s.off_tick),
 }
 
 
 @pytest.mark.parametrize("what", SPANS)
 def test_a_span_that_cannot_be_ends_the_run_and_costs_only_itself(play: Play, plant: SimPlant, what: str) -> None:
-    steps = [Issue([s]) for _ in range(30) for s in samples(2)]
-    device = altered(plant, GOOD, lambda r: Reply(r.sample_id, r.output, tuple(map(SPANS[what], r.spans))))
+    steps = [rig.Issue([s]) for _ in range(30) for s in samples(2)]
+    device = altered(plant, GOOD, lambda r: rig.Reply(r.sample_id, r.output, tuple(map(SPANS[what], r.spans))))
     ended, run = play(device, steps)
 
     assert isinstance(ended, DeviceError)
@@ -100,14 +88,14 @@ def test_a_span_that_cannot_be_ends_the_run_and_costs_only_itself(play: Play, pl
     reported(run, ended)
 
 
-SPAN = Span("inference", 1, 2)
+SPAN = rig.Span("inference", 1, 2)
 ANSWERS: dict[str, dict[str, Any]] = {
     "an integer of 401 digits": {"output": {"x": 10**400}},
     "a negative one": {"output": -(10**400)},
     "an output that is nested 65 deep": {"output": nested(65)},
-    "a phase that is too long": {"spans": (Span(LONG, 1, 2),)},
-    "a tick of progress beyond 2^62": {"progress": (Progress(2**62, 1.0, b""),)},
-    "a solution that is a text": {"progress": (Progress(1, 1.0, "text"),)},  # type: ignore[arg-type]
+    "a phase that is too long": {"spans": (rig.Span(LONG, 1, 2),)},
+    "a tick of progress beyond 2^62": {"progress": (rig.Progress(2**62, 1.0, b""),)},
+    "a solution that is a text": {"progress": (rig.Progress(1, 1.0, "text"),)},  # type: ignore[arg-type]
     "a layer that is too long": {"activity": {LONG: {"spikes": np.array([5])}}},
     "a counter that is half a character": {"activity": {"hidden": {"\ud800": np.array([5])}}},
 }
@@ -127,7 +115,7 @@ def test_an_output_may_be_nested_as_deep_as_a_reader_goes(by_hand: ByHand, plant
 
 def test_a_solver_may_fill_its_buffer_again_once_it_has_answered(by_hand: ByHand, plant: SimPlant) -> None:
     buffer = bytearray(1)
-    device = answering(plant, spans=(SPAN,), progress=(Progress(1, 1.0, buffer),))  # type: ignore[arg-type]
+    device = answering(plant, spans=(SPAN,), progress=(rig.Progress(1, 1.0, buffer),))  # type: ignore[arg-type]
     submit = device.submit
 
     def solve(*given: Any) -> None:
@@ -135,7 +123,7 @@ def test_a_solver_may_fill_its_buffer_again_once_it_has_answered(by_hand: ByHand
         buffer[0] = device.count
 
     device.submit = solve  # type: ignore[method-assign,assignment]
-    run = by_hand(device, [Issue([s]) for s in samples(4)])
+    run = by_hand(device, [rig.Issue([s]) for s in samples(4)])
     assert run.progress["solution"].to_pylist() == [b"\3", b"\4"]
 
 
@@ -147,7 +135,7 @@ TIMERS: dict[str, Callable[[int], Any]] = {
 
 @pytest.mark.parametrize("what", TIMERS)
 def test_a_timer_that_cannot_be_ends_the_run(play: Play, plant: SimPlant, what: str) -> None:
-    steps = [Mark(), *(Issue([s]) for _ in range(15) for s in samples(2)), Mark()]
+    steps = [rig.Mark(), *(rig.Issue([s]) for _ in range(15) for s in samples(2)), rig.Mark()]
     device = open_device(plant, marks=False, inference_s=0.01)
     timer, reads = device.timer, iter(range(100))
     device.timer = lambda: timer() if next(reads) < GOOD else TIMERS[what](timer())  # type: ignore[method-assign]
@@ -160,8 +148,8 @@ def test_a_timer_that_cannot_be_ends_the_run(play: Play, plant: SimPlant, what: 
 
 def test_a_pulse_that_runs_backwards_is_the_devices_error(play: Play, plant: SimPlant) -> None:
     device: Any = open_device(plant)
-    device.pulse = lambda seconds: Span("mark", 2, 1)
-    ended, _ = play(device, [Mark()], (open_meter(plant),))
+    device.pulse = lambda seconds: rig.Span("mark", 2, 1)
+    ended, _ = play(device, [rig.Mark()], (open_meter(plant),))
     assert isinstance(ended, DeviceError)
     assert "pulse" in ended.message
 
@@ -180,7 +168,7 @@ def test_what_a_device_declares_is_refused_before_anything_is_written(
     by_hand: ByHand, plant: SimPlant, tmp_path: Path, what: str
 ) -> None:
     device = Queue(plant.clock)
-    device.facts = DeviceInfo(**{"name": "odd", "mode": "simulator"} | DECLARED[what])
+    device.facts = rig.DeviceInfo(**{"name": "odd", "mode": "simulator"} | DECLARED[what])
     with pytest.raises(StoreError, match=r"what the device .* declares"):
         by_hand(device, STEPS)
     assert not (tmp_path / "run").exists()
@@ -192,11 +180,11 @@ def test_what_a_device_declares_is_refused_before_anything_is_written(
 class AlteredMeter:
     """The mock meter, with ticks, that alters its chunks after ten good ones."""
 
-    def __init__(self, meter: MockMeter, alter: Callable[[Chunk], Any]) -> None:
+    def __init__(self, meter: MockMeter, alter: Callable[[rig.Chunk], Any]) -> None:
         self.meter, self.alter, self.reads, self.at = meter, alter, 0, 0
         self.info, self.start, self.timer, self.close = meter.info, meter.start, meter.timer, meter.close
 
-    def _ticked(self, chunk: Chunk) -> Chunk:
+    def _ticked(self, chunk: rig.Chunk) -> rig.Chunk:
         ticks = 10_000 * (self.at + np.arange(len(chunk.value) + 1, dtype=np.int64))
         self.at += len(chunk.value)
         return replace(chunk, start_tick=ticks[:-1], end_tick=ticks[1:])
@@ -210,13 +198,11 @@ class AlteredMeter:
         return [self._ticked(chunk) for chunk in self.meter.stop()]
 
 
-def ticks(chunk: Chunk) -> tuple[Any, Any]:
-    assert chunk.start_tick is not None
-    assert chunk.end_tick is not None
+def ticks(chunk: Any) -> tuple[Any, Any]:
     return chunk.start_tick, chunk.end_tick
 
 
-READINGS: dict[str, Callable[[Chunk], Any]] = {
+READINGS: dict[str, Callable[[rig.Chunk], Any]] = {
     "1e308 W": lambda c: replace(c, value=np.append(c.value[:-1], 1e308)),
     "infinite": lambda c: replace(c, value=np.append(c.value[:-1], -np.inf)),
     "backwards": lambda c: replace(c, start_tick=ticks(c)[1], end_tick=ticks(c)[0]),
@@ -234,7 +220,7 @@ READINGS: dict[str, Callable[[Chunk], Any]] = {
 
 @pytest.mark.parametrize("what", READINGS)
 def test_readings_that_cannot_be_end_the_run_and_cost_only_themselves(play: Play, plant: SimPlant, what: str) -> None:
-    steps = [Idle(0.5), *(Issue([s]) for _ in range(200) for s in samples(2))]
+    steps = [rig.Idle(0.5), *(rig.Issue([s]) for _ in range(200) for s in samples(2))]
     meter: Any = AlteredMeter(open_meter(plant, rate_hz=1000.0), READINGS[what])
     ended, run = play(open_device(plant, marks=False, inference_s=0.01), steps, (meter,))
 
@@ -246,21 +232,17 @@ def test_readings_that_cannot_be_end_the_run_and_cost_only_themselves(play: Play
     reported(run, ended)
 
 
-@pytest.mark.parametrize("bracket", [Bracket(5, 5, 4), Bracket(1, 2.5, 3), 7, None], ids=str)  # type: ignore[arg-type]
+@pytest.mark.parametrize("bracket", [Bracket(5, 5, 4), Bracket(1, 2.5, 3), 7, None], ids=str)
 def test_a_trigger_that_is_no_bracket_is_the_meters_error(play: Play, plant: SimPlant, bracket: Any) -> None:
     meter: Any = AlteredMeter(open_meter(plant), lambda chunk: chunk)
     meter.start = lambda: bracket
-    ended, _ = play(Queue(plant.clock), [Idle(1.0)], (meter,))
+    ended, _ = play(Queue(plant.clock), [rig.Idle(1.0)], (meter,))
     assert isinstance(ended, MeterError)
 
 
-RAILS: dict[str, tuple[type[RigError], list[Callable[[Rail], Rail]]]] = {
-    "volts that no meter has": (
-        SetupError, [lambda r: replace(r, conversion=Conversion("A", supply_rail="nowhere"))],
-    ),
-    "a source whose JSON is too long": (
-        StoreError, [lambda r: replace(r, accuracy=Accuracy(0.0, 0.0, source="ä" * (TEXT_CHARACTERS // 2)))],
-    ),
+RAILS: dict[str, tuple[type[RigError], list[Callable[[rig.Rail], rig.Rail]]]] = {
+    "volts that no meter has": (SetupError, [lambda r: replace(r, conversion=rig.Conversion("A", supply_rail="x"))]),
+    "a source whose JSON is too long": (StoreError, [lambda r: replace(r, accuracy=rig.Accuracy(0, 0, source=WIDE))]),
     "a period beyond 2^62 ticks": (StoreError, [lambda r: replace(r, rate_hz=1e-15)]),
     "another description when it is asked again": (StoreError, [lambda r: r, lambda r: replace(r, resolution=1.0)]),
 }  # fmt: skip
@@ -274,7 +256,7 @@ def test_what_a_meter_declares_is_refused_before_anything_is_measured(play: Play
     info = meter.info()
     given = [replace(info, rails=tuple(map(rail, info.rails))) for rail in rails]
     meter.info = lambda: given.pop(0) if len(given) > 1 else given[0]  # type: ignore[method-assign]
-    ended, run = play(Queue(plant.clock), [Idle(1.0), *STEPS], (meter,))
+    ended, run = play(Queue(plant.clock), [rig.Idle(1.0), *STEPS], (meter,))
     assert type(ended) is kind
     assert "core" in ended.message
     assert run.replies.num_rows == 0
@@ -290,7 +272,7 @@ DUE: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("what", DUE)
 def test_a_due_time_that_cannot_be_is_the_scenarios_error(play: Play, plant: SimPlant, what: str) -> None:
-    steps = [Issue([samples(1)[0]], due_ns=at) for at in DUE[what]]
+    steps = [rig.Issue([samples(1)[0]], due_ns=at) for at in DUE[what]]
     ended, run = play(Queue(plant.clock, 1e-10), steps)
 
     assert isinstance(ended, SetupError)
@@ -301,7 +283,7 @@ def test_a_due_time_that_cannot_be_is_the_scenarios_error(play: Play, plant: Sim
 
 @pytest.mark.parametrize("repeat", [0, -1, 1.5])
 def test_a_loop_that_cannot_be_is_the_scenarios_error(play: Play, plant: SimPlant, repeat: Any) -> None:
-    ended, _ = play(Queue(plant.clock), [Issue(samples(1), repeat=repeat)])
+    ended, _ = play(Queue(plant.clock), [rig.Issue(samples(1), repeat=repeat)])
     assert isinstance(ended, SetupError)
 
 
@@ -315,10 +297,9 @@ BAD_SAMPLES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", BAD_SAMPLES)
 def test_a_sample_that_cannot_be_is_the_workloads_error(play: Play, plant: SimPlant, what: str) -> None:
-    good = [Issue([s]) for _ in range(10) for s in samples(2)]
-    ended, run = play(
-        Queue(plant.clock, 0.01), [*good, Issue([replace(samples(1)[0], **{"id": "odd"} | BAD_SAMPLES[what])])]
-    )
+    good = [rig.Issue([s]) for _ in range(10) for s in samples(2)]
+    odd = replace(samples(1)[0], **{"id": "odd"} | BAD_SAMPLES[what])
+    ended, run = play(Queue(plant.clock, 0.01), [*good, rig.Issue([odd])])
 
     assert isinstance(ended, DataError)
     assert next(iter(BAD_SAMPLES[what])) in ended.message
@@ -326,7 +307,7 @@ def test_a_sample_that_cannot_be_is_the_workloads_error(play: Play, plant: SimPl
 
 
 def test_two_samples_with_one_id_are_refused_before_the_run(by_hand: ByHand, plant: SimPlant, tmp_path: Path) -> None:
-    twice = SampleSet("blank", "none", "1", "0" * 64, [Sample("s0", np.zeros(1)), Sample("s0", np.ones(1))])
+    twice = rig.SampleSet("blank", "none", "1", "0" * 64, [rig.Sample("s0", np.zeros(1)), rig.Sample("s0", np.ones(1))])
     with pytest.raises(DataError, match="have the id 's0'"):
         by_hand(Queue(plant.clock), [], work=twice)
     assert not (tmp_path / "run").exists()
@@ -343,11 +324,9 @@ def test_whatever_an_exception_says_the_stop_line_is_written_and_read(play: Play
     assert len(run.error.message) < 11_000
 
 
-def test_a_log_longer_than_a_reader_takes_ends_the_run(
-    play: Play, plant: SimPlant, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_longer_than_readers_take_ends_the_run(play: Play, plant: SimPlant, monkeypatch: Patch) -> None:
     monkeypatch.setattr(lines, "EVENTS_BYTES", 200_000)
-    ended, run = play(Queue(plant.clock), [Idle(1e-9)] * 5000)
+    ended, run = play(Queue(plant.clock), [rig.Idle(1e-9)] * 5000)
     assert isinstance(ended, StoreError)
     assert "200000 bytes at most" in ended.message
     assert run.sealed

@@ -120,9 +120,7 @@ def failing(error: BaseException) -> Iterator[Step]:
 
 
 @whatever
-def test_whatever_leaves_a_scenario_is_blamed_on_its_file_and_line(
-    play: Play, plant: SimPlant, error: BaseException
-) -> None:
+def test_what_leaves_a_scenario_is_blamed_on_file_and_line(play: Play, plant: SimPlant, error: BaseException) -> None:
     ended, run = play(Queue(plant.clock), failing(error))
 
     line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "# this line" in text)

@@ -64,10 +64,8 @@ def test_a_full_disk_is_a_typed_error_and_what_was_recorded_is_sealed(small_disk
     disk.mkdir()
     argv = [sys.executable, "-c", RUN.format(limits=""), str(disk / "run"), *OPTIONS]
     script = f'mount -t tmpfs -o size={KIB}k none {disk} && "$@"; code=$?; cp -r {disk}/run {kept}; exit $code'
-    done = subprocess.run(
-        [*small_disk, script, "sh", *argv], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
-    ended_well(kept, done)
+    words = [*small_disk, script, "sh", *argv]
+    ended_well(kept, subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False))
 
 
 def test_a_limit_of_file_size_is_a_typed_error_too(tmp_path: Path) -> None:

@@ -31,11 +31,8 @@ def test_what_is_refused_names_line_field_and_value() -> None:
 
 
 def test_lines_of_other_types_and_other_fields_are_passed_over(tmp_path: Path) -> None:
-    own: list[dict[str, Any]] = [
-        {"type": "door", "open": True},
-        {"type": "idle", "on_ns": 1, "off_ns": 2, "colour": "blue"},
-    ]
-    run = open_run(write(tmp_path / "run", [start_line(), *own], {}))
+    idle = {"type": "idle", "on_ns": 1, "off_ns": 2, "colour": "blue"}
+    run = open_run(write(tmp_path / "run", [start_line(), {"type": "door", "open": True}, idle], {}))
     assert run.events == (IdleWindow(on_ns=1, off_ns=2),)
     assert len(run.lines) == 4
 

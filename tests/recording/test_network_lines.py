@@ -20,12 +20,8 @@ from rig.types import Reply, Sample
 from tests.support.run_by_hand import SAMPLES, Document, start_line, table, write, write_lines
 from tests.support.start_lines import start
 
-NETWORK = NetworkInfo(
-    (Layer("output", 2),),
-    (Connection("in-output", "in", "output", 6, 0, 6, 2),),
-    (Memory("weights", "weights", 6, 8),),
-    execution_s=0.1,
-)
+CONNECTION, MEMORY = Connection("in-output", "in", "output", 6, 0, 6, 2), Memory("weights", "weights", 6, 8)
+NETWORK = NetworkInfo((Layer("output", 2),), (CONNECTION,), (MEMORY,), execution_s=0.1)
 OTHER = dataclasses.replace(NETWORK, convention="another")
 
 

@@ -35,9 +35,8 @@ def engine_written(path: Path, seed: int = 5, windows: int = 40) -> SimPlant:
     d = draw(seed)
     whole = {"rate_hz": 1000.0, "aperture": 1.0, "filter_tau_s": 0.0, "drop": 0.0, "clip": 0.0}
     device = d.device | {"inference_s": 0.03, "marks": True}
-    return measured(
-        dataclasses.replace(d, meter=d.meter | whole, device=device, windows=windows, window_s=0.03, idle_s=1.0), path
-    )
+    d = dataclasses.replace(d, meter=d.meter | whole, device=device, windows=windows, window_s=0.03, idle_s=1.0)
+    return measured(d, path)
 
 
 @pytest.fixture(scope="module")

@@ -18,13 +18,10 @@ from rig.errors import IntegrityError, StoreError
 from rig.recording.reader import open_run
 from tests.support.run_by_hand import read_plainly, write, write_lines
 
-QUICK = settings(
-    max_examples=30, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
-RECORDED = (
-    "events.jsonl", "events.jsonl.sha256", "samples.arrows", "replies.arrows", "progress.arrows", "activity.arrows",
-    "traces/core.arrows",
-)  # fmt: skip
+UNCHECKED = list(HealthCheck)
+QUICK = settings(max_examples=30, deadline=None, database=None, derandomize=True, suppress_health_check=UNCHECKED)
+TABLES = ("samples", "replies", "progress", "activity", "traces/core")
+RECORDED = ("events.jsonl", "events.jsonl.sha256", *(f"{table}.arrows" for table in TABLES))
 
 
 @contextmanager

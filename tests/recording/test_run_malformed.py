@@ -89,13 +89,12 @@ def test_a_trace_that_does_not_say_what_it_is_is_refused(tmp_path: Path, what: s
         open_run(path)
 
 
+DEEP = {"meter": "hand", "clock": "meter", "rail": "[" * 100_000}
 ODD_TRACES: dict[str, Callable[[], pa.Table]] = {
     "two columns of one name": lambda: pa.Table.from_arrays(
         [pa.array([1.0]), pa.array([1.0])], names=["value", "value"]
     ).replace_schema_metadata(trace({"name": "core"}, {}, grid=GRID).schema.metadata),
-    "a rail nested deeply": lambda: trace({"name": "core"}, READINGS).replace_schema_metadata(
-        {"meter": "hand", "clock": "meter", "rail": "[" * 100_000}
-    ),
+    "a rail nested deeply": lambda: trace({"name": "core"}, READINGS).replace_schema_metadata(DEEP),
     "thousands of columns": lambda: trace({"name": "core"}, READINGS | {f"c{k}": [1, 2, 3] for k in range(5000)}),
 }
 
@@ -114,21 +113,18 @@ def test_two_traces_of_one_rail_are_refused(tmp_path: Path) -> None:
         open_run(minimal(tmp_path / "run", tables={"traces/a.arrows": same, "traces/b.arrows": same}))
 
 
+def a_trace(**ticks: list[int]) -> dict[str, pa.Table]:
+    return {"traces/a.arrows": trace({"name": "a"}, READINGS | ticks)}
+
+
 CLOCK = {"type": "brackets", "clock": "meter", "rows": [[1, 1, 2]]}
 BACKWARDS: dict[str, Callable[[Path], Path]] = {
     "an idle window": lambda p: minimal(p, {"type": "idle", "on_ns": 5, "off_ns": 4}),
     "a bracket": lambda p: minimal(p, CLOCK | {"rows": [[5, 1, 4]]}),
     "a counter": lambda p: minimal(p, CLOCK | {"rows": [[1, 4_294_967_295, 2], [3, 10, 4]]}),
     "a mark": lambda p: minimal(p, {"type": "marks", "spans": [[5, 4]]}),
-    "a reading": lambda p: minimal(
-        p, tables={"traces/a.arrows": trace({"name": "a"}, READINGS | {"end_tick": [10, 5, 30]})}
-    ),
-    "readings": lambda p: minimal(
-        p,
-        CLOCK,
-        tables={"traces/a.arrows": trace({"name": "a"}, READINGS | {"start_tick": [0, 10, 5]})},
-        device={"clock": None},
-    ),
+    "a reading": lambda p: minimal(p, tables=a_trace(end_tick=[10, 5, 30])),
+    "readings": lambda p: minimal(p, CLOCK, tables=a_trace(start_tick=[0, 10, 5]), device={"clock": None}),
 }
 
 

@@ -23,9 +23,7 @@ def folder(tmp_path: Path) -> Path:
     return bound(tmp_path, PURPOSES)
 
 
-def test_a_session_stands_for_its_runs_in_their_order_wherever_it_is(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_session_is_its_runs_in_order_wherever_it_is(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "session"
     for place in (folder, elsewhere):
         folder.rename(place)

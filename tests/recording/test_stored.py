@@ -66,10 +66,8 @@ def test_slices_and_places_are_those_of_the_array(
         np.testing.assert_array_equal(column[np.array(places)], array[np.array(places)])
         np.testing.assert_array_equal(np.asarray(column), array)
         assert np.array_equal(column[places[0]], array[places[0]], equal_nan=not column.marks)
-    sifted, left = (
-        Changed(Stored(batches, "value"), lambda v: np.where(falls(v), np.nan, v)),
-        np.where(falls(value), np.nan, value),
-    )
+    sifted = Changed(Stored(batches, "value"), lambda v: np.where(falls(v), np.nan, v))
+    left = np.where(falls(value), np.nan, value)
     np.testing.assert_array_equal(sifted[slice(*ends)], left[slice(*ends)])
     np.testing.assert_array_equal(sifted[np.array(places)], left[np.array(places)])
     np.testing.assert_array_equal(np.asarray(sifted), left)

@@ -17,6 +17,8 @@ from rig.session.setup import Request
 from rig.types import SampleSet
 from tests.support.serving import samples
 
+Patch = pytest.MonkeyPatch
+
 OPTIONS = ("samples=8", "idle_s=0.5")
 
 
@@ -25,9 +27,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("mode", ["together", "session"])
-def test_a_run_whose_directory_another_fills_while_it_is_set_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
+def test_a_directory_that_another_fills_during_setup(tmp_path: Path, monkeypatch: Patch, mode: str) -> None:
     request = Request(device="mock", meters=("mock",), mode=mode, options=OPTIONS, out=tmp_path / "shared")
     first: dict[str, bytes] = {}
 
@@ -100,7 +100,7 @@ def test_paths_are_those_of_the_caller(here: Path, at: str) -> None:
     assert not [*here.rglob("elsewhere/run")]
 
 
-def test_a_target_that_cannot_be_written_is_refused_before_anything_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_that_cannot_be_written_is_refused_before_anything_is_opened(monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.session.measure.set_up_bench", lambda request: pytest.fail("the bench is opened"))
     out = Path("/proc/new/run")  # where not even root makes a file
 
@@ -108,7 +108,7 @@ def test_a_target_that_cannot_be_written_is_refused_before_anything_is_opened(mo
         measure(Request(device="mock", out=out), quiet=True)
 
 
-def test_a_full_disk_is_not_told_as_one_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_not_told_as_one_without_locks(tmp_path: Path, monkeypatch: Patch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -25,19 +25,13 @@ def recorded(folder: Path, *options: str, **more: Any) -> Path:
 
 def agree(figures: Mapping[FigureKey, Quantity], method: str = "") -> list[float]:
     """Return energy over power times time, for each phase and overall."""
-    return [
-        figures[FigureKey("energy_per_inference_j", phase, method=method)].value
-        / (
-            figures[FigureKey("active_power_w", phase, method=method)].value
-            * figures[FigureKey("execution_time_s", phase)].value
-        )
-        for phase in TWO_PHASES
-    ]
+    energies = [figures[FigureKey("energy_per_inference_j", p, method=method)].value for p in TWO_PHASES]
+    powers = [figures[FigureKey("active_power_w", p, method=method)].value for p in TWO_PHASES]
+    times = [figures[FigureKey("execution_time_s", p)].value for p in TWO_PHASES]
+    return [e / (p * t) for e, p, t in zip(energies, powers, times, strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("options", "more"), [((), {"trials": 2}), ((), {"amortise_s": 2.0}), (("apart=true",), {})], ids=str
-)
+@pytest.mark.parametrize(("options", "more"), [((), {"trials": 2}), ((), {"amortise_s": 2.0}), (("apart=true",), {})])
 def test_energy_is_power_times_time_beside_it(tmp_path: Path, options: tuple[str, ...], more: dict[str, Any]) -> None:
     whole = evaluated(recorded(tmp_path / "out", TWO, *options, **more)).result.quantities
     assert agree(whole) == pytest.approx([1.0] * 3, rel=1e-12)

@@ -20,6 +20,9 @@ from rig.session.setup import Request
 from rig.types import Budget, Sample
 from tests.support.processes import options
 
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 SOLVER = '''
 """A solver that finds a node of any graph below 45 nodes; once, while it solves, this process is interrupted."""
 
@@ -59,16 +62,12 @@ def searched(folder: Path, number: int) -> int:
     (folder / "own.py").write_text(SOLVER)
     (folder / "signal").write_text(str(int(number)))
     asked = ["--scenario", "optimization", "--workload", "qubo-mis", "--find-size", "--meter", "none", "--json"]
-    given = options("nodes=10", "density=0.5", "idle_s=0", "seeds=0")
-    return main(
-        ["measure", "--device", f"{folder / 'own.py'}:open_device", *asked, *given, "--out", str(folder / "run")]
-    )
+    asked += ["--device", f"{folder / 'own.py'}:open_device", "--out", str(folder / "run")]
+    return main(["measure", *asked, *options("nodes=10", "density=0.5", "idle_s=0", "seeds=0")])
 
 
 @pytest.mark.parametrize("number", ENDING)
-def test_an_interrupted_search_for_a_size_ends_at_once_and_states_none(
-    tmp_path: Path, number: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_search_for_a_size_ends_and_states_none(tmp_path: Path, number: int, capsys: Capture) -> None:
     assert searched(tmp_path, number) == 130
     assert json.loads(capsys.readouterr().out)["error"] == "Interrupted"
 
@@ -92,7 +91,7 @@ def test_a_search_that_goes_on_tries_the_interrupted_size_again(tmp_path: Path) 
     assert max(nodes for nodes, solved in held.items() if solved) >= 42
 
 
-def interrupt_at(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def interrupt_at(number: int, monkeypatch: Patch) -> None:
     """Interrupt this process as the mock device gets its sample of this number."""
     from fixtures.bench.mock_device import MockDevice
 
@@ -106,7 +105,7 @@ def interrupt_at(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MockDevice, "submit", interrupted)
 
 
-def test_an_interrupted_session_asks_only_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_session_asks_only_to_go_on(tmp_path: Path, monkeypatch: Patch) -> None:
     interrupt_at(14, monkeypatch)
     options = ("samples=8", "audio_hz=1000", "idle_s=0.1")
     with pytest.raises(Interrupted):
@@ -122,9 +121,7 @@ def test_an_interrupted_session_asks_only_to_go_on(tmp_path: Path, monkeypatch: 
     assert {*others, *(refused.remedy for refused in result.refusals)} == {GO_ON}
 
 
-def test_an_interrupted_search_for_a_peak_ends_at_once_and_states_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_search_for_a_peak_states_none(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     interrupt_at(60, monkeypatch)
     asked = ["--scenario", "server", "--find-peak", "--rules", "quick", "--json"]
     given = options("arrival_hz=10", "latency_bound_s=0.05", "duration_s=2", "samples=8", "idle_s=0")
@@ -142,7 +139,7 @@ def test_what_handles_errors_does_not_handle_an_interruption() -> None:
     assert not issubclass(Interrupted, Exception)
 
 
-def test_an_interrupted_training_ends_at_once_with_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_training_ends_at_once_with_no_network(tmp_path: Path, monkeypatch: Patch) -> None:
     told = []
 
     def interrupted(text: str, **_: object) -> None:

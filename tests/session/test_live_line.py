@@ -6,8 +6,10 @@ import pytest
 
 from rig.session.live_line import LiveLine
 
+Capture = pytest.CaptureFixture[str]
 
-def test_without_a_terminal_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+
+def test_without_a_terminal_nothing_is_shown(capsys: Capture) -> None:
     line = LiveLine()
     line.show("reading its clock")
     line.clear()
@@ -15,9 +17,7 @@ def test_without_a_terminal_nothing_is_shown(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr() == ("", "")
 
 
-def test_without_a_terminal_how_far_something_is_is_told_now_and_then(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_terminal_progress_is_told_now_and_then(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     line, at = LiveLine(), [0.0]
     monkeypatch.setattr("rig.session.live_line.time.monotonic", lambda: at[0])
     for at[0] in (0.0, 1.0, 4.9, 5.1):

@@ -37,10 +37,8 @@ def test_a_name_or_a_part_of_one_is_enough(capsys: pytest.CaptureFixture[str]) -
     assert meant(Path("gone")) == Path("gone")
     with pytest.raises(UsageError, match=r"mock may be one of 2 recordings.*such as runs/b-mock"):
         meant(Path("mock"))
-    assert [line.split(",")[0].strip() for line in capsys.readouterr().err.splitlines()] == [
-        "runs/b-mock",
-        "runs/a-mock",
-    ]
+    listed = [line.split(",")[0].strip() for line in capsys.readouterr().err.splitlines()]
+    assert listed == ["runs/b-mock", "runs/a-mock"]
 
 
 def test_an_exact_name_is_that_recording_though_others_contain_it(lab: Path) -> None:

@@ -85,9 +85,7 @@ def request(path: Path) -> Request:
     ("feeding", "", "feeder"), ("plain", "feeds = true", "feeder"), ("feeding", "feeds = false", "board"),
     ("plain", "", "board"),
 ])  # fmt: skip
-def test_what_feeds_the_board_is_opened_before_it_and_closed_after_it(
-    here: Path, driver: str, feeds: str, first: str
-) -> None:
+def test_what_feeds_the_board_opens_before_it_and_closes_after(here: Path, driver: str, feeds: str, first: str) -> None:
     with set_up_bench(request(bench(here, driver, feeds))) as setup:
         names = [meter.info().name for meter in setup.bench.meters]
     order = ["feeder", "board", "thermometer"] if first == "feeder" else ["board", "thermometer", "feeder"]
@@ -107,13 +105,11 @@ def test_a_board_that_is_fed_has_time_to_boot(here: Path) -> None:
 
 def test_the_doctor_opens_in_the_same_order_and_shows_it(here: Path) -> None:
     found = list(diagnose([], bench(here, "feeding"), Settings(seconds=0.05)))
-    assert [f.text for f in found if f.topic == "power"] == [
-        "opened in this order: feeder (feeds it), board, thermometer"
-    ]
-    assert noted(here) == [
-        "open feeder", "open board", "open thermometer", "close thermometer", "close board", "close feeder",
-    ]  # fmt: skip
-    assert {f.item for f in found if f.topic == "identity"} == {"feeder", "board", "thermometer"}
+    order = ["feeder", "board", "thermometer"]
+    told = "opened in this order: feeder (feeds it), board, thermometer"
+    assert [f.text for f in found if f.topic == "power"] == [told]
+    assert noted(here) == [f"open {who}" for who in order] + [f"close {who}" for who in reversed(order)]
+    assert {f.item for f in found if f.topic == "identity"} == set(order)
 
 
 def test_feeds_is_true_or_false(here: Path) -> None:

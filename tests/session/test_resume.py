@@ -23,6 +23,8 @@ from rig.session.setup import Request
 from rig.types import Step
 from tests.session.test_session_forgery import result_of
 
+Patch = pytest.MonkeyPatch
+
 OPTIONS = ("samples=12", "idle_s=2.0")
 
 
@@ -100,7 +102,7 @@ def test_it_goes_on_with_what_is_missing_and_keeps_what_is_good(session: Path) -
     assert any("broken/performance.1" in note for note in result.notes)
 
 
-def killed_again(session: Path, monkeypatch: pytest.MonkeyPatch, at: str, after: Callable[..., Path] | None) -> Path:
+def killed_again(session: Path, monkeypatch: Patch, at: str, after: Callable[..., Path] | None) -> Path:
     """Return the rest of a session that Ctrl-C ended in its second run, if resuming it is killed in the call ``at``.
 
     ``after`` is what this call does first.
@@ -131,9 +133,7 @@ MOVING, RECORDING = "rig.session.book.set_aside", "rig.session.measure.record"
 
 
 @pytest.mark.parametrize(("at", "after"), [(MOVING, None), (MOVING, set_aside), (RECORDING, None)])
-def test_resuming_may_be_killed_too(
-    session: Path, monkeypatch: pytest.MonkeyPatch, at: str, after: Callable[..., Path] | None
-) -> None:
+def test_resuming_may_be_killed(session: Path, monkeypatch: Patch, at: str, after: Callable[..., Path] | None) -> None:
     left = killed_again(session, monkeypatch, at, after)
     validity = result_of(left).validity
     assert validity is not None and validity.verdict == "INVALID"
@@ -171,7 +171,7 @@ def test_a_session_that_names_code_by_its_path_goes_on_only_with_trust(session: 
     assert request_in(session, trust=True).device == "/tmp/evil.py:open_device"
 
 
-def test_ones_own_session_goes_on_with_its_code_without_trust(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ones_own_session_goes_on_with_its_code_without_trust(here: Path, monkeypatch: Patch) -> None:
     (here / "mine.py").write_text("from fixtures.bench.mock_device import open_device\n")
 
     def killed(path: Path, *args: Any, **more: Any) -> Path:

@@ -23,6 +23,8 @@ from rig.types import Budget, Device, Reply, Sample
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from tests.support.paths import EXAMPLES
 
+Patch = pytest.MonkeyPatch
+
 dimod = pytest.importorskip("dimod", reason="extra qubo is not installed")
 pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
 
@@ -122,9 +124,7 @@ def test_a_generator_is_an_anytime_solver_that_is_closed_when_time_is_up() -> No
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_generator_that_stops_yielding_is_answered_by_what_it_yielded_and_ends_the_run(
-    times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_generator_that_stops_yielding_is_answered_by_what_it_yielded(times: int, monkeypatch: Patch) -> None:
     monkeypatch.setattr(function, "PATIENCE_S", 0.2)
     end = threading.Event()
 

@@ -30,12 +30,10 @@ def unsigned(folder: Path) -> Path:
 def verified(folder: Path, key: Path, namespace: str = NAMESPACE) -> bool:
     signers = folder.parent / "signers"
     signers.write_text(f"lab {key.with_suffix('.pub').read_text()}")
-    command = ["ssh-keygen", "-Y", "verify", "-f", str(signers), "-I", "lab", "-n", namespace]
+    command = ["ssh-keygen", "-Y", "verify", "-f", str(signers), "-I", "lab", "-n", namespace, "-s"]
+    command.append(str(folder / SIGNATURE))
     with (folder / MANIFEST).open("rb") as manifest:
-        ended = subprocess.run(
-            [*command, "-s", str(folder / SIGNATURE)], stdin=manifest, capture_output=True, check=False
-        )
-    return ended.returncode == 0
+        return subprocess.run(command, stdin=manifest, capture_output=True, check=False).returncode == 0
 
 
 def test_openssh_verifies_a_signed_submission(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ from tests.support.hardware_clothes import recorded
 from tests.support.schema import schemas
 from tests.support.submissions import WHOLE, session, submitted
 
+Patch = pytest.MonkeyPatch
+
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -109,10 +111,8 @@ def test_the_crate_names_every_session_and_the_program(made: Submitted) -> None:
     parts = {part["@id"] for part in by["./"]["hasPart"]}
     assert {f"sessions/{name}/" for name in ("a", "b", "slow")} | {"report.html", "results.csv"} <= parts
     assert parts <= set(by)
-    assert next(e["result"] for e in graph if e["@type"] == "CreateAction") == [
-        {"@id": "sessions/a/"},
-        {"@id": "sessions/b/"},
-    ]
+    (first, *_) = (e["result"] for e in graph if e["@type"] == "CreateAction")
+    assert first == [{"@id": "sessions/a/"}, {"@id": "sessions/b/"}]
 
 
 def test_the_archive_has_the_same_bytes_again(lab: Path, tmp_path: Path) -> None:
@@ -198,9 +198,8 @@ def test_what_is_missing_is_marked_and_nothing_is_invented(lab: Path, tmp_path: 
     found = submitted(tmp_path, lab / "slow", about='title = "x"\ncontact = "  "\n')
     assert set(found.missing) == set(About.__struct_fields__) - {"title", "notes"}
     assert "Missing: Organization, Contact" in (found.path / "report.html").read_text()
-    assert not jsonschema.Draft202012Validator(schemas()["submission"]).is_valid(
-        json.loads((found.path / "submission.json").read_text())
-    )
+    document = json.loads((found.path / "submission.json").read_text())
+    assert not jsonschema.Draft202012Validator(schemas()["submission"]).is_valid(document)
 
 
 def test_the_template_holds_what_the_recordings_know_and_asks_for_the_rest(
@@ -227,10 +226,8 @@ def test_the_template_says_in_words_what_recordings_hold_in_parts(tmp_path: Path
     )  # fmt: skip
     write_template(tmp_path / "s.toml", [start])
     text = (tmp_path / "s.toml").read_text()
-    assert (
-        read_about(tmp_path / "s.toml")[0].tuning
-        == "epochs 60; data (seeds 0, 1000; unseen no); program rig network train"
-    )
+    tuning = "epochs 60; data (seeds 0, 1000; unseen no); program rig network train"
+    assert read_about(tmp_path / "s.toml")[0].tuning == tuning
     assert "# The recordings say: m (rails core; omitted none)" in text
     assert not re.search(r"[{}\\]", text)
 
@@ -275,9 +272,7 @@ def test_a_folder_that_exists_is_refused(lab: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["source", "target"])
-def test_a_file_that_cannot_be_copied_is_named(
-    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
-) -> None:
+def test_a_file_that_cannot_be_copied_is_named(lab: Path, tmp_path: Path, monkeypatch: Patch, broken: str) -> None:
     def copied(source: Path, target: Path) -> str:
         raise OSError(13, "Permission denied", str(source if broken == "source" else target))
 
@@ -342,7 +337,7 @@ def test_a_session_that_is_named_twice_is_no_second_trial(lab: Path, tmp_path: P
         submitted(tmp_path, lab / "a", lab / "a")
 
 
-def test_ctrl_c_leaves_nothing_half(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_leaves_nothing_half(lab: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     def interrupted(*_: object) -> str:
         raise KeyboardInterrupt
 

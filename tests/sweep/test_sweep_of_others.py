@@ -52,9 +52,7 @@ def test_nothing_is_recorded_or_moved_outside_through_a_link(tmp_path: Path, nam
     ('"0.02"', '"0.03"', IntegrityError), (r"[\s\S]*", "{", StoreError), (r"[\s\S]*", "[]", StoreError),
     ("neurorig-sweep/", "neurorig-sweep/9", StoreError),
 ])  # fmt: skip
-def test_a_sweep_that_was_altered_or_cannot_be_read_says_so(
-    copy: Path, old: str, new: str, error: type[RigError]
-) -> None:
+def test_a_sweep_that_is_altered_or_unreadable_says_so(copy: Path, old: str, new: str, error: type[RigError]) -> None:
     file = copy / "sweep.json"
     file.write_text(re.sub(old, lambda _: new, file.read_text(), count=1))
     with pytest.raises(error):
@@ -142,12 +140,8 @@ def test_two_sweeps_never_work_on_one_directory(copy: Path) -> None:
 
 
 def test_one_file_under_two_names_is_one_device(here: Path) -> None:
-    with (
-        device_lock("own.py:f"),
-        pytest.raises(SetupError, match="in use"),
-        device_lock(f"{here}/x/../own.py:f", wait=False),
-    ):
-        pass
+    with device_lock("own.py:f"), pytest.raises(SetupError, match="in use"):
+        device_lock(f"{here}/x/../own.py:f", wait=False).__enter__()
 
 
 def test_a_waiting_process_says_for_whom(tmp_path: Path) -> None:
@@ -200,11 +194,9 @@ def test_a_device_without_a_plant_is_locked_while_it_is_measured(tmp_path: Path)
     file.write_text(EXCLUSIVE)
     words = ["--device", f"{file}:open_device", "--meter", "none", "--option", "samples=1", "--option", "idle_s=0"]
     words += ["--vary", "level=1,2", "--out", str(tmp_path / "s"), "--jobs", "0", "--no-wait"]
-    with device_lock(f"{file}:open_device"), pytest.raises(SetupError, match="is in use"):
-        sweep(*words)
-    assert sweep(*words) == 0
-    assert all(cell.exclusive for cell in cells(tmp_path / "s"))
-    shutil.rmtree(place_of(tmp_path / "s", cells(tmp_path / "s")[0]))
-    with device_lock(f"{file}:open_device"), pytest.raises(SetupError, match="is in use"):
-        sweep(*words)
-    assert sweep(*words) == 0
+    for _ in range(2):
+        with device_lock(f"{file}:open_device"), pytest.raises(SetupError, match="is in use"):
+            sweep(*words)
+        assert sweep(*words) == 0
+        assert all(cell.exclusive for cell in cells(tmp_path / "s"))
+        shutil.rmtree(place_of(tmp_path / "s", cells(tmp_path / "s")[0]))

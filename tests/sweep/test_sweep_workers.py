@@ -44,8 +44,11 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def slow(out: Path, jobs: int, inference_s: float = 0.12) -> subprocess.Popen[str]:
+    """Return a sweep with a cell in progress."""
     asked = (*QUICK, *SLOW, "--option", f"inference_s={inference_s}", "--out", str(out), "--jobs", str(jobs))
-    return started("--device", "mock", *asked)
+    process = started("--device", "mock", *asked)
+    until(lambda: pending(out))
+    return process
 
 
 def test_a_cell_that_kills_its_worker_has_failed_and_the_others_are_done(tmp_path: Path) -> None:
@@ -69,7 +72,6 @@ def test_a_worker_takes_no_package_from_the_working_directory(tmp_path: Path, mo
 
 def test_killed_with_its_workers_it_goes_on_where_it_was(tmp_path: Path) -> None:
     process = slow(tmp_path / "s", 1)
-    until(lambda: pending(tmp_path / "s"))
     os.killpg(process.pid, signal.SIGKILL)
     ended(process)
     before = seals(tmp_path / "s")
@@ -82,7 +84,6 @@ def test_killed_with_its_workers_it_goes_on_where_it_was(tmp_path: Path) -> None
 
 def test_workers_that_outlive_their_master_finish_what_is_not_repeated(tmp_path: Path) -> None:
     process = slow(tmp_path / "s", 1)
-    until(lambda: pending(tmp_path / "s"))
     process.kill()
     ended(process)
     assert sweep(str(tmp_path / "s"), "--jobs", "0") == 0
@@ -92,7 +93,6 @@ def test_workers_that_outlive_their_master_finish_what_is_not_repeated(tmp_path:
 
 def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -> None:
     process = slow(tmp_path / "s", 2)
-    until(lambda: pending(tmp_path / "s"))
     process.send_signal(signal.SIGINT)
     code, said = ended(process)
     assert code == 1, said
@@ -105,7 +105,6 @@ def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -
 @pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)])
 def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
     process = slow(tmp_path / "s", 1, inference_s=10.0)  # no cell ends by itself before the signal
-    until(lambda: pending(tmp_path / "s"))
     for number in signals:
         process.send_signal(number)
         time.sleep(0.05)  # two equal signals at once would count as one
@@ -138,10 +137,9 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: 
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
     words = ("--device", "mock", *QUICK, "--out", str(tmp_path / "s"))
-    with pytest.raises(SetupError, match="does not answer"):
-        sweep(*words, "--scheduler", address)
-    with pytest.raises(SetupError, match="does not answer"):
-        sweep(*words, "--scheduler", "tcp://127.0.0.1:port")
+    for silent in (address, "tcp://127.0.0.1:port"):
+        with pytest.raises(SetupError, match="does not answer"):
+            sweep(*words, "--scheduler", silent)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -161,10 +159,8 @@ def test_no_worker_two_and_a_cluster_make_the_same_table(tmp_path: Path) -> None
 def test_a_scheduler_without_workers_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed", reason="extra dask is not installed")
     monkeypatch.setattr("rig.sweep.dask.TIMEOUT_S", 0.3)
-    with (
-        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
-        pytest.raises(SetupError, match="has no worker"),
-    ):
+    none = distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None)
+    with none as cluster, pytest.raises(SetupError, match="has no worker"):
         quick(tmp_path / "s", "--scheduler", cluster.scheduler_address)
 
 

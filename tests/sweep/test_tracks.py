@@ -21,6 +21,8 @@ from rig.sweep.store import frozen
 from rig.sweep.tracks import ALGORITHM, SYSTEM, Track, Tracks, front
 from tests.support.sweep_bench import seals
 
+Capture = pytest.CaptureFixture[str]
+
 COUNTING = f"{counting_device.__file__}:open_device"
 METER = f"{counting_device.__file__}:open_meter"
 HERE = """
@@ -48,14 +50,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def tracks(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any, str]:
+def tracks(capsys: Capture, *words: str) -> tuple[int, Any, str]:
     capsys.readouterr()
     code = main(["tracks", *words, *QUICK, "--out", "both", "--json"])
     found = capsys.readouterr()
     return code, json.loads(found.out) if found.out else None, found.err
 
 
-def test_one_network_on_two_devices_makes_one_table_of_tracks(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_network_on_two_devices_makes_one_table_of_tracks(here: Path, capsys: Capture) -> None:
     devices = f"{COUNTING},own.py:open_solver"
     given = ("n150.txt", "--devices", devices, "--simulate", "--meter", f"{COUNTING}={METER}")
     code, document, _ = tracks(capsys, *given)
@@ -74,7 +76,7 @@ def test_one_network_on_two_devices_makes_one_table_of_tracks(here: Path, capsys
     assert "Activation sparsity" in page and ">—</td>" in page
 
 
-def test_it_goes_on_where_it_was_ended(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_goes_on_where_it_was_ended(here: Path, capsys: Capture) -> None:
     given = ("n150.txt", "n300.txt", "--devices", COUNTING, "--simulate", "--meter", METER)
     assert tracks(capsys, *given)[0] == 0
     before = seals(here / "both")
@@ -88,7 +90,7 @@ def test_it_goes_on_where_it_was_ended(here: Path, capsys: pytest.CaptureFixture
     assert seals(here / "both").items() > before.items() and len(frozen(here / "both")) == 2
 
 
-def test_six_networks_give_energy_per_operation_and_execution(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_six_networks_give_energy_per_operation_and_execution(here: Path, capsys: Capture) -> None:
     networks = sorted(path.name for path in here.glob("n*.txt"))
     given = ("--devices", COUNTING, "--simulate", "--meter", METER, "--option", "meter_seed=3")
     code, document, _ = tracks(capsys, *networks, *given)
@@ -102,16 +104,14 @@ def test_six_networks_give_energy_per_operation_and_execution(here: Path, capsys
     assert "per effective operation" in page and "The line holds" in page
 
 
-def test_energy_that_follows_no_operations_is_not_stated(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_energy_that_follows_no_operations_is_not_stated(here: Path, capsys: Capture) -> None:
     networks = sorted(path.name for path in here.glob("n*.txt"))
     given = ("--devices", COUNTING, "--simulate", "--meter", METER, "--option", "law=scatter")
     energy = tracks(capsys, *networks, *given)[1]["energy"][COUNTING]
     assert "no line" in energy["refusal"] and "per_operation_j" not in energy
 
 
-def test_a_device_that_does_not_take_the_network_is_told_and_the_others_are_measured(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_device_that_does_not_take_the_network_is_told_others_are_measured(here: Path, capsys: Capture) -> None:
     devices = f"{COUNTING},own.py:open_solver"
     code, document, _ = tracks(capsys, "n900.txt", "--devices", devices, "--simulate", "--meter", f"{COUNTING}={METER}")
     assert code == 0 and document["done"] == 1
@@ -140,7 +140,7 @@ def test_simulated_energies_are_hollow_and_no_mark_of_the_key_lies_among_them() 
     assert "hollow: SIMULATED" in text and "fill: #ffffff" in text and "last phase" in text
 
 
-def test_an_option_goes_to_the_devices_that_have_it_or_to_one(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_goes_to_the_devices_that_have_it_or_to_one(here: Path, capsys: Capture) -> None:
     devices = f"{COUNTING},own.py:open_solver"
     given = ("n150.txt", "--devices", devices, "--simulate", "--meter", f"{COUNTING}={METER}")
     code, document, _ = tracks(capsys, *given, "--option", "slope_j=4e-9", "--option", f"{COUNTING}.base_j=1e-5")
@@ -157,14 +157,12 @@ def test_an_option_goes_to_the_devices_that_have_it_or_to_one(here: Path, capsys
     (("n900.txt", "--devices", "own.py:open_solver"), 6, "this network is too large"),
     (("n150.txt", "--devices", "mock,mock"), UsageError.exit_code, "twice"),
 ])  # fmt: skip
-def test_what_cannot_be_is_told(
-    words: tuple[str, ...], code: int, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_is_told(words: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
     found, _, err = tracks(capsys, *words)
     assert found == code and text in err and "Traceback" not in err
 
 
-def test_the_table_stands_on_the_terminal(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_stands_on_the_terminal(here: Path, capsys: Capture) -> None:
     given = ("n150.txt", "--devices", COUNTING, "--simulate", "--meter", METER, *QUICK, "--out", "both")
     assert main(["tracks", *given]) == 0
     out = capsys.readouterr().out
