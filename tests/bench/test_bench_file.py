@@ -302,9 +302,7 @@ def test_a_meter_named_twice_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("device", "meters"), [("bord1", ()), ("board1", ("dm",)), ("mock", ("dm",)), ("dmm", ())])
-def test_an_unknown_name_is_answered_with_those_of_the_file_and_the_drivers(
-    tmp_path: Path, device: str, meters: tuple[str, ...]
-) -> None:
+def test_an_unknown_name_is_answered_with_known_ones(tmp_path: Path, device: str, meters: tuple[str, ...]) -> None:
     with pytest.raises(UnknownNameError) as caught:
         request_of(written(tmp_path), device, meters, ())
 

@@ -22,9 +22,7 @@ def test_a_bench_that_keeps_every_rule_is_told_part_by_part(capsys: Capture) -> 
     assert all(row["kept"] and not row["failed"] for row in rows)
 
 
-def test_a_driver_that_breaks_a_rule_is_named_with_what_was_found_and_what_is_required(
-    capsys: Capture, tmp_path: Path
-) -> None:
+def test_a_driver_that_breaks_a_rule_is_named_with_what_was_found_and_asked(capsys: Capture, tmp_path: Path) -> None:
     file = tmp_path / "board.py"
     file.write_text("import rig\n\ndef open_board():\n    return rig.blocking(lambda sample: float('nan'))\n")
 

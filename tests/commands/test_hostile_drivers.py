@@ -119,9 +119,7 @@ def test_a_measurement_dies_with_its_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("umask", "files", "folders"), [(0o077, 0o600, 0o700), (0o000, 0o644, 0o755)])
-def test_what_is_written_follows_the_umask_and_no_one_else_can_write_it(
-    tmp_path: Path, umask: int, files: int, folders: int
-) -> None:
+def test_what_is_written_follows_the_umask(tmp_path: Path, umask: int, files: int, folders: int) -> None:
     out = tmp_path / "of" / "mine" / "session"
     ended = measured(out, f"{DRIVERS}:prints", *BRIEF, "--allow-invalid", umask=umask)
 

@@ -214,9 +214,7 @@ def test_a_reply_that_cannot_be_kept_ends_the_run_with_a_typed_error(
 
 @pytest.mark.parametrize("error", ["OwnExit('cable')", "Mute()"])
 @pytest.mark.parametrize("command", ["measure", "check"])
-def test_an_error_of_its_own_class_that_a_driver_opens_with_fails_the_command(
-    tmp_path: Path, capsys: Capture, command: str, error: str
-) -> None:
+def test_an_error_of_a_drivers_own_fails_the_command(tmp_path: Path, capsys: Capture, command: str, error: str) -> None:
     driver = tmp_path / "driver.py"
     driver.write_text(f"from tests.engine.test_ways_out import Mute, OwnExit\ndef open_device(): raise {error}\n")
 

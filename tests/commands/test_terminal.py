@@ -18,6 +18,8 @@ from tests.support.paths import ROOT
 from tests.support.processes import MAIN, options, python
 from tests.support.submission_folder import unpacked
 
+Patch = pytest.MonkeyPatch
+
 Capture = pytest.CaptureFixture[str]
 
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b2J\x00\u202e\u2066"
@@ -81,7 +83,7 @@ def test_a_quiet_measurement_says_nothing_of_how_far_it_is(tmp_path: Path, capsy
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_measurement_goes_on_where_standard_error_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measurement_goes_on_where_standard_error_is_full(tmp_path: Path, monkeypatch: Patch) -> None:
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(sys, "stderr", full)
         assert measure(tmp_path / "out", "--mode", "together") == 0
@@ -103,9 +105,7 @@ def test_nothing_else_in_the_core_writes_to_the_terminal() -> None:
 
 
 @pytest.mark.parametrize(("stream", "full"), [("stdout", False), ("stderr", False), ("stdout", True)])
-def test_a_command_ends_as_ever_where_a_stream_is_closed_or_full(
-    stream: str, full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_ends_at_a_closed_or_full_stream(stream: str, full: bool, tmp_path: Path, monkeypatch: Patch) -> None:
     if full and not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     with Path("/dev/full").open("w") if full else nullcontext() as given:
@@ -135,7 +135,7 @@ def test_a_reader_that_leaves_early_changes_no_exit_code(asked: str, code: int, 
     assert (done.returncode, done.stderr) == (code, "")
 
 
-def test_what_an_encoding_lacks_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_encoding_lacks_is_spelt(monkeypatch: Patch) -> None:
     printed = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="ascii"))
     usable_streams()

@@ -52,9 +52,7 @@ def test_options_of_measure_that_are_rarely_used_are_shown_on_demand(capsys: Cap
     assert len(common.splitlines()) < 0.7 * len(whole.splitlines())
 
 
-def test_a_list_cuts_nothing_keeps_to_the_width_and_says_what_is_installed(
-    capsys: Capture, columns: int, monkeypatch: Patch
-) -> None:
+def test_a_list_is_whole_within_the_width(capsys: Capture, columns: int, monkeypatch: Patch) -> None:
     assert main(["list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert main(["list"]) == 0

@@ -47,17 +47,15 @@ def reported(run: Run, error: Ended) -> None:
 # ---- devices ------------------------------------------------------------------------------
 
 
-def altered(plant: SimPlant, good: int, alter: Callable[[rig.Reply], Any]) -> Queue:
+def altered(plant: SimPlant, good: int, alter: Callable[[rig.Reply], Any]) -> Any:
     """Return a device that alters its replies after ``good`` ones."""
-    device = Queue(plant.clock, 0.01)
+    device: Any = Queue(plant.clock, 0.01)
     poll = device.poll
-    device.poll = lambda timeout_s: [  # type: ignore[method-assign]
-        reply if device.count <= good else alter(reply) for reply in poll(timeout_s)
-    ]
+    device.poll = lambda timeout_s: [r if device.count <= good else alter(r) for r in poll(timeout_s)]
     return device
 
 
-def answering(plant: SimPlant, **change: Any) -> Queue:
+def answering(plant: SimPlant, **change: Any) -> Any:
     """Return a device whose replies from the third on have other values."""
     return altered(plant, 2, lambda reply: msgspec.structs.replace(reply, **change))
 

@@ -91,9 +91,7 @@ def test_whatever_leaves_a_device_is_its_error(play: Play, plant: SimPlant, meth
 
 
 @whatever
-def test_whatever_leaves_a_device_in_a_batch_on_schedule_is_its_error(
-    play: Play, plant: SimPlant, error: BaseException
-) -> None:
+def test_what_leaves_a_device_in_a_timed_batch_is_its_error(play: Play, plant: SimPlant, error: BaseException) -> None:
     steps = [Issue(samples(2), due_ns=k * 1_000_000) for k in range(9)]
     ended, run = play(leaving(Queue(plant.clock), "poll", error, at=3), steps)
 

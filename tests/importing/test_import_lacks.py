@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -69,13 +68,9 @@ def test_every_importer_adds_the_term_of_short_readings(name: str, tmp_path: Pat
 
 def test_uneven_readings_are_as_short_as_the_shortest(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(CALIBRATION + RANGE.format(unit="W"))
-    rng = np.random.default_rng(0)
-
-    def uneven(t: np.ndarray, w: np.ndarray) -> Any:
-        keep = np.sort(rng.choice(len(t), len(t) // 3, replace=False))
-        return t[keep], w[keep]
-
-    run = plain(tmp_path, *uneven(*trace()[:2]), calibration=str(tmp_path / "c.toml"))
+    t, watts, _ = trace()
+    keep = np.sort(np.random.default_rng(0).choice(len(t), len(t) // 3, replace=False))
+    run = plain(tmp_path, t[keep], watts[keep], calibration=str(tmp_path / "c.toml"))
     rail = run.meters[0].rails[0]
     assert rail.rate_hz == 0.0
     assert rail.accuracy is not None and rail.accuracy.offset == pytest.approx(3e-6)
@@ -116,9 +111,8 @@ def test_phases_of_unequal_counts_are_told(tmp_path: Path) -> None:
 
 def test_idle_over_a_window_of_activity_is_refused_and_both_are_named(tmp_path: Path) -> None:
     run = plain(tmp_path, idle="0.1:1.0")
-    with pytest.raises(
-        DataError, match=r"idle window from 0\.1 s to 1 s overlaps window 1.* from 0\.6 s to 0\.8 s"
-    ) as e:
+    says = r"idle window from 0\.1 s to 1 s overlaps window 1.* from 0\.6 s to 0\.8 s"
+    with pytest.raises(DataError, match=says) as e:
         write(run, tmp_path / "run")
     assert "this one overlaps 2" in e.value.remedy
     assert not (tmp_path / "run").exists()
@@ -144,11 +138,9 @@ def test_a_whole_recording_has_nothing_to_say(tmp_path: Path) -> None:
 
 
 def test_a_hole_in_the_trace_is_counted_and_placed(tmp_path: Path) -> None:
-    def holed(t: np.ndarray, w: np.ndarray) -> Any:
-        keep = ((t < 0.7) | (t >= 0.75)) & ((t < 1.9) | (t >= 2.0))
-        return t[keep], w[keep]
-
-    (note,) = said(plain(tmp_path, *holed(*trace()[:2])), tmp_path / "run")
+    t, watts, _ = trace()
+    keep = ((t < 0.7) | (t >= 0.75)) & ((t < 1.9) | (t >= 2.0))
+    (note,) = said(plain(tmp_path, t[keep], watts[keep]), tmp_path / "run")
     assert "2 gaps longer than 1.5 periods of 0.0005 s, 0.15 s in all" in note
     assert "the longest, 0.1 s, begins at 1.9 s" in note
 
@@ -183,12 +175,10 @@ def test_an_overload_is_flagged_and_at_least_the_largest_reading_before_it(word:
 
 @pytest.mark.parametrize("stamp", ["start", "middle", "end"])
 def test_each_place_without_a_reading_is_counted_whatever_part_is_stamped(stamp: str, tmp_path: Path) -> None:
-    def lossy(t: np.ndarray, w: np.ndarray) -> Any:
-        keep = np.random.default_rng(0).random(len(t)) > 0.3
-        return t[keep], w[keep]
-
-    lost = int(np.count_nonzero(np.diff(np.flatnonzero(np.random.default_rng(0).random(len(trace()[0])) > 0.3)) > 1))
-    (note, *_) = said(plain(tmp_path, *lossy(*trace()[:2]), stamp=stamp), tmp_path / "run")
+    t, watts, _ = trace()
+    keep = np.random.default_rng(0).random(len(t)) > 0.3
+    lost = int(np.count_nonzero(np.diff(np.flatnonzero(keep)) > 1))
+    (note, *_) = said(plain(tmp_path, t[keep], watts[keep], stamp=stamp), tmp_path / "run")
     assert f"{lost} gaps longer than 1.5 periods of 0.0005 s" in note
 
 
@@ -202,16 +192,14 @@ def test_lines_that_end_before_their_reading_are_counted(tmp_path: Path) -> None
 
 
 def test_windows_beyond_the_trace_are_counted(tmp_path: Path) -> None:
-    def early(t: np.ndarray, w: np.ndarray) -> Any:
-        return t[t < 1.6], w[t < 1.6]
-
-    run = plain(tmp_path, *early(*trace()[:2]))
+    t, watts, _ = trace()
+    early = (t[t < 1.6], watts[t < 1.6])
+    run = plain(tmp_path, *early)
     with pytest.raises(DataError, match="idle window"):
         write(run, tmp_path / "idle")
     (tmp_path / "w.csv").write_text("start,end\n0.6,0.8\n1.5,1.7\n")
-    (note,) = said(
-        plain(tmp_path, *early(*trace()[:2]), windows=str(tmp_path / "w.csv"), idle="0:0.55"), tmp_path / "run"
-    )
+    run = plain(tmp_path, *early, windows=str(tmp_path / "w.csv"), idle="0:0.55")
+    (note,) = said(run, tmp_path / "run")
     assert note == "Rail p: 1 of 2 windows lie outside the trace, in part or wholly"
 
 

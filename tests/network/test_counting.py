@@ -42,13 +42,9 @@ def test_a_linear_connection_counts_every_effective_product(seed: int, delay: in
 
 @LAW
 @given(
-    seed=st.integers(0, 2**32 - 1),
-    stride=st.integers(1, 3),
-    padding=st.integers(0, 2),
-    dilation=st.integers(1, 2),
-    groups=st.sampled_from([1, 2]),
-    dims=st.integers(1, 2),
-)
+    seed=st.integers(0, 2**32 - 1), stride=st.integers(1, 3), padding=st.integers(0, 2), dilation=st.integers(1, 2),
+    groups=st.integers(1, 2), dims=st.integers(1, 2),
+)  # fmt: skip
 def test_a_convolution_counts_as_the_linear_connection_that_it_is(
     seed: int, stride: int, padding: int, dilation: int, groups: int, dims: int
 ) -> None:
@@ -66,10 +62,8 @@ def test_a_convolution_counts_as_the_linear_connection_that_it_is(
 
 def _unrolled(kernel: Any, shape: Any, stride: int, padding: int, dilation: int, groups: int) -> tuple[Any, int]:
     """Return a convolution's matrix, made window by window, and how many of its products are not with padding."""
-    sizes = [
-        max((n + 2 * padding - dilation * (k - 1) - 1) // stride + 1, 0)
-        for n, k in zip(shape[1:], kernel.shape[2:], strict=True)
-    ]
+    free = [n + 2 * padding - dilation * (k - 1) for n, k in zip(shape[1:], kernel.shape[2:], strict=True)]
+    sizes = [max((n - 1) // stride + 1, 0) for n in free]
     matrix = np.zeros((int(np.prod(shape)), kernel.shape[0] * int(np.prod(sizes))), np.int64)
     per_out, per_in, dense = kernel.shape[0] // groups, shape[0] // groups, 0
     for o in range(kernel.shape[0]):
@@ -98,9 +92,7 @@ def test_the_published_example_of_accumulates() -> None:
     assert (counted["acs"].sum(), counted["macs"].sum()) == (1000, 0)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "macs"), [((20, 25, 25), 1125), ((20, 20, 25, 25, 25), 2 * 625 + 400 + 500), ((25, 5), 125)]
-)
+@pytest.mark.parametrize(("sizes", "macs"), [((20, 25, 25), 1125), ((20, 20, 25, 25, 25), 2150), ((25, 5), 125)])
 def test_the_published_examples_of_dense_networks(sizes: tuple[int, ...], macs: int) -> None:
     """From the reference: all its layers get numbers other than -1, 0 and 1."""
     counted = [linear("c", "in", "out", np.ones((n, m))).count(np.full((1, n), 5.0)) for n, m in pairwise(sizes)]

@@ -32,6 +32,8 @@ from rig.recording.session import FILE, bind, open_session
 from rig.session.report import parts_of, report
 from tests.support.hostile.arrow_bombs import REFUSED, empty_batches, put
 
+Patch = pytest.MonkeyPatch
+
 SOON_S, GROWN_MB = 10.0, 300
 
 
@@ -123,9 +125,7 @@ def test_a_folder_that_becomes_a_link_while_a_report_is_made_takes_nothing_elsew
     assert (run / "moved" / "results.json").is_file()
 
 
-def test_a_system_without_descriptors_of_directories_follows_no_link_either(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_descriptors_no_link_is_followed_either(run: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.recording.disk.files.BY_DESCRIPTOR", False)
     assert report(run).result is not None
     for name, elsewhere in (("derived", tmp_path / "elsewhere"), ("traces", tmp_path / "traces")):
@@ -284,7 +284,7 @@ def test_brackets_in_a_text_are_not_nesting(run: Path) -> None:
     assert open_run(run).start.as_recorded["anything"].startswith("[[{")
 
 
-def test_long_lines_and_files_are_refused_before_they_are_decoded(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lines_and_files_are_refused_before_they_are_decoded(run: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(bounded, "LINE_BYTES", 50)
     with pytest.raises(StoreError, match="longer than 50 bytes"):
         open_run(run)

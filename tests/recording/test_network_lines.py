@@ -138,9 +138,7 @@ def test_a_network_is_recorded_once(tmp_path: Path) -> None:
     (["a network"], "object"),
     ([NETWORK, OTHER], "another network than before"),
 ])  # fmt: skip
-def test_a_network_that_no_reader_takes_ends_the_run_and_what_is_recorded_stays(
-    tmp_path: Path, networks: list[Any], said: str
-) -> None:
+def test_a_network_that_no_reader_takes_ends_the_run(tmp_path: Path, networks: list[Any], said: str) -> None:
     with pytest.raises(DeviceError, match=said) as caught:
         answered(tmp_path, *networks)
     assert caught.value.field == "network"

@@ -25,6 +25,8 @@ from tests.support.paths import ROOT
 from tests.support.run_by_hand import observed, read_plainly, trace, with_ticks, write
 from tests.support.schema import FOLDER, schemas, text_of
 
+Capture = pytest.CaptureFixture[str]
+
 EXAMPLE = ROOT / "examples" / "write_run_by_hand.py"
 TABLES = ("samples", "replies", "progress", "activity")
 FIGURES = ("execution_time_s", "idle_power_w", "active_power_w", "dynamic_power_w", "energy_per_inference_j")
@@ -117,9 +119,7 @@ def test_the_example_imports_nothing_of_ours() -> None:
     assert not re.search(r"^\s*(from|import) (rig|fixtures|drivers|scenarios|reports)\b", EXAMPLE.read_text(), re.M)
 
 
-def test_report_finds_the_figures_that_the_example_printed(
-    example: tuple[Path, dict[str, float]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_finds_the_figures_of_the_example(example: tuple[Path, dict[str, float]], capsys: Capture) -> None:
     path, true = example
     assert main(["report", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["results"]["quantities"]

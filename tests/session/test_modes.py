@@ -21,6 +21,8 @@ from rig.session.report import evaluated, report
 from rig.session.setup import Request
 from tests.support.paths import SUPPORT
 
+Capture = pytest.CaptureFixture[str]
+
 DEVICES = SUPPORT / "serving.py"
 HONEST, CACHING, HURRIED = (f"{DEVICES}:{name}" for name in ("honest", "caching", "hurried"))
 SMALL = ("samples=8", "audio_hz=1000", "idle_s=0.5")
@@ -188,7 +190,7 @@ def test_a_session_that_breaks_off_binds_what_there_is(session: Measure, tmp_pat
 
 @pytest.mark.parametrize(("rules", "told"), [("neurobench-1.0", 1), ("quick", 0)])
 def test_a_verdict_that_a_simulator_makes_invalid_is_told_before_anything_is_recorded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, rules: str, told: int
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, rules: str, told: int
 ) -> None:
     monkeypatch.setattr("rig.session.measure._record", lambda *_: (_ for _ in ()).throw(DeviceTimeoutError("begun")))
     with pytest.raises(DeviceTimeoutError, match="begun"):
@@ -201,9 +203,7 @@ def test_a_verdict_that_a_simulator_makes_invalid_is_told_before_anything_is_rec
 # ---- the report of a session ---------------------------------------------------------------
 
 
-def test_a_session_is_reported_from_wherever_it_was_moved_to_with_the_same_figures(
-    session: Measure, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session_that_was_moved_has_the_same_figures(session: Measure, tmp_path: Path, capsys: Capture) -> None:
     session().rename(tmp_path / "moved")
     assert main(["report", str(tmp_path / "moved"), "--json", "--allow-invalid"]) == 0
     document = json.loads(capsys.readouterr().out)

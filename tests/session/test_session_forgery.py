@@ -65,16 +65,17 @@ def swap(document: dict[str, Any]) -> None:
     a["purpose"], b["purpose"] = b["purpose"], a["purpose"]
 
 
+LEADING = ("..", "../one", "/etc", "a/b", "", ".", "a\nb", "x" * 300)
+"""No names of runs in a session."""
+
+
 @pytest.mark.parametrize(("change", "error", "says"), [
     (without("accuracy"), IntegrityError, "does not follow"),
     (without("performance"), IntegrityError, "does not follow"),
     (swap, IntegrityError, "was recorded for 'accuracy'"),
     (lambda document: document["runs"].reverse(), IntegrityError, "does not follow"),
     (lambda document: document["runs"].append(document["runs"][-1]), IntegrityError, "twice"),
-    *(
-        (lambda document, name=name: document["runs"][0].update(path=name), StoreError, "cannot be read")
-        for name in ("..", "../one", "/etc", "a/b", "", ".", "a\nb", "x" * 300)
-    ),
+    *((lambda d, name=name: d["runs"][0].update(path=name), StoreError, "cannot be read") for name in LEADING),
 ])  # fmt: skip
 def test_runs_that_are_dropped_swapped_doubled_or_lie_elsewhere_are_refused(
     session: Path, change: Callable[[dict[str, Any]], None], error: type[Exception], says: str

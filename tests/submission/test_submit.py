@@ -31,6 +31,8 @@ from tests.support.hardware_clothes import recorded
 from tests.support.schema import schemas
 from tests.support.submissions import WHOLE, session, submitted
 
+Capture = pytest.CaptureFixture[str]
+
 Patch = pytest.MonkeyPatch
 
 
@@ -202,9 +204,7 @@ def test_what_is_missing_is_marked_and_nothing_is_invented(lab: Path, tmp_path: 
     assert not jsonschema.Draft202012Validator(schemas()["submission"]).is_valid(document)
 
 
-def test_the_template_holds_what_the_recordings_know_and_asks_for_the_rest(
-    lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_template_asks_for_what_no_recording_knows(lab: Path, tmp_path: Path, capsys: Capture) -> None:
     file = tmp_path / "submission.toml"
     assert main(["submit", str(lab / "a"), "--init", "--about", str(file)]) == 0
     about, _ = read_about(file)
@@ -442,7 +442,7 @@ def test_what_is_derived_of_a_submission_may_hold_another(lab: Path, copy: Path,
     (lambda path: session(path / "s"), "INVALID mock, ", ""),
 ])  # fmt: skip
 def test_the_last_line_says_why_no_one_takes_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], make: Callable[[Path], Path], begins: str, ends: str
+    tmp_path: Path, capsys: Capture, make: Callable[[Path], Path], begins: str, ends: str
 ) -> None:
     (tmp_path / "submission.toml").write_text(WHOLE)
     words = ["--about", str(tmp_path / "submission.toml"), "--out", str(tmp_path / "sub")]

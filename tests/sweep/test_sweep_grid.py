@@ -128,10 +128,8 @@ def test_what_cannot_be_meant_is_named_before_recording(tmp_path: Path, words: t
 
 def test_an_option_must_be_known_to_every_device(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
-    file.write_text(
-        "from fixtures.bench.mock_device import open_device as mock\n"
-        "def open_device(bench, *, inference_s: float = 0.1):\n    return mock(bench, inference_s=inference_s)\n"
-    )
+    of_mock = "from fixtures.bench.mock_device import open_device as mock\n"
+    file.write_text(of_mock + "def open_device(bench, *, inference_s: float = 0.1): return mock(bench)\n")
     both = ("mock", f"{file}:open_device")
     assert len(cells_of([checked(asked(devices=both, vary={"inference_s": ["0.1"]}))])) == 2
     with pytest.raises(UnknownNameError, match="idle_w"):

@@ -171,9 +171,7 @@ def test_the_table_stands_on_the_terminal(here: Path, capsys: Capture) -> None:
 
 def track(device: str, simulated: bool, accuracy: float, energy_j: float, time_s: float) -> Track:
     keys = ("accuracy", "energy_per_inference_j", "execution_time_s")
-    values = {
-        FigureKey(key): Quantity(value, "") for key, value in zip(keys, (accuracy, energy_j, time_s), strict=True)
-    }
+    values = {FigureKey(k): Quantity(v, "") for k, v in zip(keys, (accuracy, energy_j, time_s), strict=True)}
     return Track(device, "n", "done", simulated, "VALID", Figures(values), "")
 
 
