@@ -41,14 +41,8 @@ class Ended(BaseException):
     def to_json(self) -> dict[str, object]:
         """Return the error as a JSON object, for ``--json``."""
         value = self.value if isinstance(self.value, (str, int, float, bool, type(None))) else str(self.value)
-        return {
-            "error": type(self).__name__,
-            "message": self.message,
-            "field": self.field,
-            "value": value,
-            "remedy": self.remedy,
-            "exit_code": self.exit_code,
-        }
+        said = {"error": type(self).__name__, "message": self.message, "field": self.field}
+        return {**said, "value": value, "remedy": self.remedy, "exit_code": self.exit_code}
 
 
 class RigError(Ended, Exception):
@@ -84,13 +78,8 @@ def plain(error: RigError) -> RigError:
     given = vars(error)
     found = kind.__new__(kind)
     found.__dict__ |= {name: value for name, value in given.items() if name != "exit_code"}
-    RigError.__init__(
-        found,
-        given.get("message") or said(error),
-        field=str(given.get("field", "")),
-        value=given.get("value"),
-        remedy=str(given.get("remedy", "")),
-    )
+    texts = {name: str(given.get(name, "")) for name in ("field", "remedy")}
+    RigError.__init__(found, given.get("message") or said(error), value=given.get("value"), **texts)
     found.__cause__, found.__traceback__ = error.__cause__, error.__traceback__
     return found
 
@@ -160,12 +149,9 @@ def missing_extra(
     """
     if out_of_memory(error):
         return SetupError(f"{what} cannot be loaded: {error}", field=field, remedy="Free some memory, and try again")
-    return MissingExtraError(
-        f"{what} needs {getattr(error, 'name', None) or error}, which is not installed",
-        field=field,
-        value=extra if value is None else value,
-        remedy=f"pip install '{DISTRIBUTION}[{extra}]'",
-    )
+    what, value = f"{what} needs {getattr(error, 'name', None) or error}", extra if value is None else value
+    remedy = f"pip install '{DISTRIBUTION}[{extra}]'"
+    return MissingExtraError(f"{what}, which is not installed", field=field, value=value, remedy=remedy)
 
 
 class DataError(RigError):
@@ -269,13 +255,10 @@ class ConformanceError(RigError):
     exit_code = 33
 
     def __init__(self, name: str, failures: Sequence[RuleFailure], kept: Sequence[str] = ()) -> None:
-        super().__init__(
-            f"{name} fails {len(failures)} rule{'s' * (len(failures) > 1)}:\n"
-            + "\n".join(f"  {failure}" for failure in failures),
-            field="driver",
-            value=name,
-            remedy="Correct what is named here; `rig check` with the same options checks every rule",
-        )
+        what = f"{name} fails {len(failures)} rule{'s' * (len(failures) > 1)}:\n"
+        what += "\n".join(f"  {failure}" for failure in failures)
+        remedy = "Correct what is named here; `rig check` with the same options checks every rule"
+        super().__init__(what, field="driver", value=name, remedy=remedy)
         self.failures, self.kept = tuple(failures), tuple(kept)
 
 

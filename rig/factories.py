@@ -139,13 +139,10 @@ def _unmet(factory: Factory, name: str) -> SetupError:
             needed = "a simulated bench"
             remedy = f"Add --simulate if the device has a simulator. If you wrote the device, {STATE_POWER}"
         return SetupError(f"{_called(factory)} needs {needed}, but there is none", field=name, remedy=remedy)
-    return SetupError(
-        f"{_called(factory)} has a parameter {name}, which the rig does not pass",
-        field=name,
-        value=_called(factory),
-        remedy=f"Name a function that opens the driver. The rig passes {', '.join(INJECTED)} by name; options are "
-        "keyword-only parameters. rig.blocking(f) makes a device from f(sample), rig.solver(f) from f(model)",
-    )
+    what = f"{_called(factory)} has a parameter {name}, which the rig does not pass"
+    remedy = f"Name a function that opens the driver. The rig passes {', '.join(INJECTED)} by name; options are "
+    remedy += "keyword-only parameters. rig.blocking(f) makes a device from f(sample), rig.solver(f) from f(model)"
+    return SetupError(what, field=name, value=_called(factory), remedy=remedy)
 
 
 def values_of(factory: Factory, options: Mapping[str, str]) -> dict[str, Any]:

@@ -105,23 +105,21 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for an unregistered name; for a file, it lists the file's functions without running it."""
     path = name.rpartition(":")[0] or name
     if not path.endswith(".py") and ("/" in path or Path(path).exists()):
-        what = f"{kind} {name!r} is no Python file"
-        return UsageError(what, field=kind, value=name, remedy="Write path/to/file.py:function")
+        return refused(kind, name, "Write path/to/file.py:function", f"{kind} {name!r} is no Python file")
     if not name.endswith(".py"):
         return UnknownNameError(kind, name, [*known, "./file.py:function"])
     if not Path(name).is_file():
-        return UsageError(f"{name} is not a file", field=kind, value=name, remedy="Write path/to/file.py:function")
+        return refused(kind, name, "Write path/to/file.py:function", f"{name} is not a file")
     try:
         body = ast.parse(Path(name).read_bytes()).body
     except (OSError, ValueError, SyntaxError) as error:
         what = f"{kind} {name!r} cannot be read: {type(error).__name__}: {error}"
-        return UsageError(what, field=kind, value=name, remedy="Write path/to/file.py:function")
+        return refused(kind, name, "Write path/to/file.py:function", what)
     kinds = (ast.FunctionDef, ast.ClassDef)
     functions = [node.name for node in body if isinstance(node, kinds) and not node.name.startswith("_")]
-    remedy = (
-        f"Write {name}:{functions[0] if len(functions) == 1 else 'FUNCTION'}; it has {', '.join(functions) or 'none'}"
-    )
-    return UsageError(f"{kind} {name!r} names a file and no function", field=kind, value=name, remedy=remedy)
+    meant = functions[0] if len(functions) == 1 else "FUNCTION"
+    remedy = f"Write {name}:{meant}; it has {', '.join(functions) or 'none'}"
+    return refused(kind, name, remedy, f"{kind} {name!r} names a file and no function")
 
 
 def check_ours(package: str) -> None:

@@ -148,9 +148,8 @@ class _Left(io.FileIO):
 
 def _text(number: int, encoding: str, *, closefd: bool = False) -> TextIO:
     raw = _Left(number, "w", closefd=closefd)
-    return io.TextIOWrapper(
-        io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=raw.isatty() or number == 2
-    )
+    by_line = raw.isatty() or number == 2
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=by_line)
 
 
 def drop_full_streams() -> None:

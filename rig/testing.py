@@ -53,15 +53,9 @@ def rig_measure(tmp_path: Path, pytestconfig: pytest.Config) -> Measures:
     """
 
     def measured(
-        device: str,
-        *,
-        meter: str = "none",
-        scenario: str = "single-stream",
-        workload: str | None = None,
-        data: str | None = None,
-        simulate: bool = False,
-        options: Mapping[str, Any] | None = None,
-    ) -> Result:
+        device: str, *, meter: str = "none", scenario: str = "single-stream", workload: str | None = None,
+        data: str | None = None, simulate: bool = False, options: Mapping[str, Any] | None = None,
+    ) -> Result:  # fmt: skip
         import rig
         from rig.session.setup import workload_for
 

@@ -75,7 +75,7 @@ def texts_of(entry: Entry, declared: Mapping[str, Option]) -> dict[str, str]:
         given |= {key: value for key, value in _own(entry).items() if key in declared}
         if "name" in declared and declared["name"].kind is str:
             given.setdefault("name", entry.name)
-    return {key: _text(value) for key, value in given.items()}
+    return {key: str(v).lower() if isinstance(v, bool) else str(v) for key, v in given.items()}
 
 
 def problems_of(bench: BenchFile, entries: Mapping[str, Entry]) -> list[Problem]:
@@ -106,10 +106,6 @@ def _own(m: MeterEntry) -> dict[str, Value]:
     calibration = None if m.calibration is None else str(m.calibration)
     own = {"rail": m.rails[0] if len(m.rails) == 1 else None, "supply_v": m.supply_v, "calibration": calibration}
     return {key: value for key, value in own.items() if value is not None}
-
-
-def _text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _declared(notes: Notes, bench: BenchFile, entry: Entry) -> dict[str, Option] | None:

@@ -85,11 +85,9 @@ def bench_text(found: Sequence[Found]) -> str:
     for each in found:
         for k, item in enumerate(each.items):
             name = each.driver if k == 0 else f"{each.driver}-{k + 1}"
-            lines = [
-                f"[{each.group}.{name}]  # {' '.join(item.what.split())}",
-                f"driver = {json.dumps(each.driver)}",
-                f"options = {{ {', '.join(f'{key} = {json.dumps(value)}' for key, value in item.options.items())} }}",
-            ]
+            options = ", ".join(f"{key} = {json.dumps(value)}" for key, value in item.options.items())
+            lines = [f"[{each.group}.{name}]  # {' '.join(item.what.split())}", f"driver = {json.dumps(each.driver)}"]
+            lines.append(f"options = {{ {options} }}")
             text = "".join(f"{line}\n" if item.sure else f"# {line}\n" for line in lines)
             entries.append(text + (WIRING if each.group == "meters" else ""))
     return "\n".join([HEAD, *entries])

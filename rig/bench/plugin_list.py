@@ -28,7 +28,8 @@ def describe() -> list[dict[str, Any]]:
     """
     packages = _packages()
     found = sorted(_registered(packages))
-    about = {info: _about(info) for info in {info for *_, info in found}}
+    infos = {info for *_, info in found}
+    about = {i: (_text(i / "METADATA") or _text(i / "PKG-INFO")).partition("\n\n")[0] for i in infos}
     asked = {i: [(package, _EXTRA.findall(when)) for package, when in _ASKED.findall(about[i])] for i in about}
     rows = []
     for group in SHOWN:
@@ -53,11 +54,6 @@ def _packages() -> dict[str, Path]:
     """Return the folder of the metadata of each installed package, by its plain name; the first on the path counts."""
     found = [info for folder in sys.path for info in Path(folder).glob("*-info")]
     return {_plain(re.split(r"-|\.egg", info.name)[0]): info for info in reversed(found)}
-
-
-def _about(info: Path) -> str:
-    """Return the head of the metadata of a package, without its long description."""
-    return (_text(info / "METADATA") or _text(info / "PKG-INFO")).partition("\n\n")[0]
 
 
 def _plain(package: str) -> str:

@@ -66,9 +66,7 @@ class MeterEntry(msgspec.Struct, frozen=True, kw_only=True):
     supply_v: Annotated[Positive | None, Meta(description="a number of volts above zero")] = None
     calibration: Annotated[Path | None, Meta(description="the name of a calibration file, relative to this one")] = None
     patience_s: Patience = PATIENCE_S
-    feeds: Annotated[
-        bool | None, Meta(description="true where the device has its power through this meter, else false")
-    ] = None
+    feeds: Annotated[bool | None, Meta(description="true if the device's power comes through it, else false")] = None
 
 
 class _Whole(msgspec.Struct):

@@ -6,7 +6,7 @@ import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from rig.bench.option_checks import one_of, positive
@@ -24,11 +24,8 @@ def of_settings(open_: Callable[..., M]) -> Callable[..., M]:
     """
     kind = get_type_hints(open_)["settings"]
     options = {name: (hint, default) for name, hint, default in _flat(kind, kind())}
-    keywords = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
-        for name, (hint, default) in options.items()
-    ]
-
+    keyword = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+    keywords = [keyword(name, default=default, annotation=hint) for name, (hint, default) in options.items()]
     _, *others = inspect.signature(open_).parameters.values()
 
     @wraps(open_)

@@ -26,13 +26,12 @@ from rig.types import Device
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``rig complexity``."""
-    parser.add_argument("--device", required=True, metavar="NAME", help="the device that holds the network")
-    parser.add_argument("--network", metavar="FILE", help="the network file; short for --option network=FILE")
-    parser.add_argument("--workload", metavar="NAME", help="a workload, where the network depends on it")
-    parser.add_argument("--data", metavar="DIR", help="folder with the data set of the workload")
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="KEY=VALUE", help="of the device or workload; may be repeated"
-    )
+    add = parser.add_argument
+    add("--device", required=True, metavar="NAME", help="the device that holds the network")
+    add("--network", metavar="FILE", help="the network file; short for --option network=FILE")
+    add("--workload", metavar="NAME", help="a workload, where the network depends on it")
+    add("--data", metavar="DIR", help="folder with the data set of the workload")
+    add("--option", action="append", default=[], metavar="KEY=VALUE", help="of the device or workload; may be repeated")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -22,23 +22,14 @@ from rig.terminal import answer, say
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``rig doctor``."""
-    parser.add_argument(
-        "name", nargs="*",
-        help="a device or meter of the bench file, or a driver; default: everything in the bench file",
-    )  # fmt: skip
-    parser.add_argument("--bench", type=Path, metavar="FILE", help="bench file; default: $RIG_BENCH, or ./bench.toml")
-    parser.add_argument(
-        "--seconds", type=float, default=1.0, metavar="S", help="length of each measurement; default: 1"
-    )
-    parser.add_argument(
-        "--timeout", type=float, metavar="S",
-        help=f"longest time for each item; default: {PATIENCE_S:g}, or patience_s of the bench file",
-    )  # fmt: skip
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of a driver that is named here"
-    )
-    parser.add_argument("--simulate", action="store_true", help="open the simulators of devices that have one")
-    parser.add_argument("--trust", action="store_true", help="run code that a bench file of others names by its path")
+    add, longest = parser.add_argument, f"default: {PATIENCE_S:g}, or patience_s of the bench file"
+    add("name", nargs="*", help="a device or meter of the bench file, or a driver; default: all of the bench file")
+    add("--bench", type=Path, metavar="FILE", help="bench file; default: $RIG_BENCH, or ./bench.toml")
+    add("--seconds", type=float, default=1.0, metavar="S", help="length of each measurement; default: 1")
+    add("--timeout", type=float, metavar="S", help=f"longest time for each item; {longest}")
+    add("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of a driver that is named here")
+    add("--simulate", action="store_true", help="open the simulators of devices that have one")
+    add("--trust", action="store_true", help="run code that a bench file of others names by its path")
 
 
 def run(args: argparse.Namespace) -> int:

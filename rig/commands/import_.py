@@ -13,10 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", type=Path, metavar="SOURCE", help="the file or folder as it was recorded")
     add("--format", required=True, metavar="NAME", help="an importer of `rig list`, or path.py:function")
-    add(
-        "--option", action="append", default=[], metavar="KEY=VALUE",
-        help="set an option of the importer; may be repeated",
-    )  # fmt: skip
+    add("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the importer; may be repeated")
     add("--keep-identity", action="store_true", help="also record home directories and absolute paths")
     add("--out", type=Path, required=True, metavar="DIR", help="the new run directory or session")
 

@@ -45,9 +45,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
             head = f"{'✓' if r['installed'] else '-'} {r['name']:16} "
             text = f"{head}{missing}{others}{simulated}{r['description'].replace('``', '`')}"
             lines += wrapped(text, width(), " " * len(head))
-    told = (
-        "✓ is installed. `rig list NAME` shows the options of NAME. For your own file, write path.py:function as NAME."
-    )
+    told = "✓ is installed. `rig list NAME` shows its options. For your own file, write path.py:function as NAME."
     return [*lines, "", *wrapped(told, width(), "")]
 
 
@@ -61,11 +59,8 @@ def _options(name: str) -> tuple[dict[str, Any], list[str]]:
         found = {"functions": load("devices", name)}
     if not found:
         raise UnknownNameError("name", name, sorted({n for group in SHOWN for n in names(group)}))
-    options = {
-        group: {o.name: _option(o) for o in options_of(factory).values()}
-        for group, factory in found.items()
-        if group != "rules"
-    }
+    taken = {group: options_of(factory) for group, factory in found.items() if group != "rules"}
+    options = {group: {o.name: _option(o) for o in of.values()} for group, of in taken.items()}
     if "rules" in found:
         from msgspec import to_builtins
 

@@ -66,24 +66,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--amortise", type=float, metavar="SECONDS", help="measure power and execution time on sequences this long")
     add("--repeat", type=int, metavar="N", help="loop each sample N times inside one span")
     add("--per-phase", "--apart", action="store_true", help="issue each phase by itself, and measure its power")
-    add(
-        "--rules", default="quick", metavar="SET",
-        help="set of rules that decides whether a result is valid; default: %(default)s",
-    )  # fmt: skip
+    add("--rules", default="quick", metavar="SET", help="rules that decide whether a result is valid; default: quick")
     add(
         "--mode", default="session", metavar="MODE",
         help="session: performance, accuracy and power in separate runs; together: all in one run; "
         "performance, accuracy or power: only that run; default: %(default)s",
     )  # fmt: skip
-    add(
-        "--trials", type=int, metavar="N",
-        help="repeat the performance run and the power run N times; default: as the rules ask",
-    )  # fmt: skip
+    add("--trials", type=int, metavar="N", help="repeat performance and power runs N times; default: as the rules ask")
     add("--compliance", action="store_true", help="add a run that repeats samples, to find caches and shortcuts")
-    add(
-        "--configuration", default="", metavar="NAME",
-        help="name the configuration that the device is in, such as performance or efficiency",
-    )  # fmt: skip
+    named = "name of the device's configuration, such as performance or efficiency"
+    add("--configuration", default="", metavar="NAME", help=named)
     add("--find-peak", action="store_true", help="first search for the highest valid rate (scenario server)")
     add("--find-size", action="store_true", help="first search for the largest problem that the solver solves")
     add("--speed", type=float, metavar="X", help="simulated seconds in one real second; 0 means as fast as possible")
@@ -99,28 +91,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments that name the parts of a bench besides the device, and their options."""
     add = parser.add_argument
-    add(
-        "--bench", type=Path, metavar="FILE",
-        help="bench file with the instruments of this lab; default: $RIG_BENCH, or ./bench.toml",
-    )  # fmt: skip
+    add("--bench", type=Path, metavar="FILE", help="bench file of this lab; default: $RIG_BENCH, or ./bench.toml")
     add(
         "--meter", action="append",
         help="a meter of `rig list` or of the bench file, or `none`; may be repeated; default: the device's own meter",
     )  # fmt: skip
-    add(
-        "--scenario",
-        help="a scenario of `rig list`; default: single-stream, or optimization for the workloads qubo and qubo-mis",
-    )
-    add(
-        "--workload",
-        help="a workload of `rig list`; default: asc, or for the scenario optimization qubo-mis, with --data qubo",
-    )
+    add("--scenario", help="a scenario of `rig list`; default: single-stream, or optimization for qubo and qubo-mis")
+    add("--workload", help="a workload of `rig list`; default: asc, or for optimization qubo-mis, with --data qubo")
     add("--simulate", action="store_true", help="use the device's simulator; results say SIMULATED")
     add("--data", metavar="PATH", help="the data of the workload: a folder, or a file; default: synthetic samples")
-    add(
-        "--option", action="append", default=[], metavar="KEY=VALUE",
-        help="set an option that `rig list NAME` shows; may be repeated",
-    )  # fmt: skip
+    of = "set an option that `rig list NAME` shows; may be repeated"
+    add("--option", action="append", default=[], metavar="KEY=VALUE", help=of)
     add("--trust", action="store_true", help="run code that a file of others names by its path")
 
 

@@ -19,10 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig submit SESSION... --about FILE --out DIR``."""
     add = parser.add_argument
     add("session", nargs="+", type=Path, metavar="SESSION", help="a session, or a run by itself")
-    add(
-        "--about", type=Path, default=Path("submission.toml"), metavar="FILE",
-        help="what only you know; default: %(default)s",
-    )  # fmt: skip
+    about = Path("submission.toml")
+    add("--about", type=Path, default=about, metavar="FILE", help="what only you know; default: %(default)s")
     add("--init", action="store_true", help="write --about with what the recordings know, for you to fill in")
     add("--out", type=Path, metavar="DIR", help="the new folder of the submission")
     add("--archive", type=Path, metavar="FILE", help="also write the folder as FILE.tar.gz")
@@ -56,7 +54,8 @@ def _submit(args: argparse.Namespace) -> int:
         document = {"submission": str(made.path), "root": made.root, "configurations": rows}
         return answer(document | {"missing": made.missing, "left_out": made.left_out})
     for row in made.document.configurations:
-        say(f"row     {row.name}: {row.class_}, {row.verdict or 'no rules'}, {_count(len(row.sessions), 'session')}")
+        sessions = f"{len(row.sessions)} session{'' if len(row.sessions) == 1 else 's'}"
+        say(f"row     {row.name}: {row.class_}, {row.verdict or 'no rules'}, {sessions}")
     say(*(f"left    {file}: no hash of the recording covers it" for file in made.left_out))
     say(f"folder  {made.path}", f"page    {made.path / 'report.html'}")
     if args.archive is not None:
@@ -84,7 +83,3 @@ def _findings(made: Submitted, about: Path) -> Iterator[str]:
 
 def _first(rows: Sequence[Row]) -> str:
     return rows[0].configuration.name + (f" and {len(rows) - 1} more" if rows[1:] else "")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -69,10 +69,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
         "--jobs", type=int, metavar="N",
         help="simulated cells at the same time; default: one for each core; 0 means in this process only",
     )  # fmt: skip
-    add(
-        "--no-wait", action="store_true",
-        help="end with an error, instead of waiting, when another process uses a device",
-    )  # fmt: skip
+    add("--no-wait", action="store_true", help="end with an error, instead of waiting, while others use a device")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -80,9 +80,7 @@ def _of_driver(name: str, options: list[str], bench: BenchFile | None, known: Se
     kinds = [g for g in ("devices", "meters") if name in names(g)] or (["devices"] if ".py:" in name else [])
     if not kinds:
         error = UnknownNameError("name", name, [*known, *names("devices"), *names("meters"), "./file.py:function"])
-        error.message += (
-            f": no driver, and no entry of {bench.path}" if bench else ": no driver, and no bench.toml here"
-        )
+        error.message += f": no driver, and no {f'entry of {bench.path}' if bench else 'bench.toml here'}"
         raise error
     try:
         factories = {kind: load(kind, name) for kind in kinds}

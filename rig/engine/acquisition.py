@@ -102,9 +102,8 @@ def housekeep(acquisition: Acquisition, force: bool = False) -> None:
         show(acquisition)
     if now_ns - acquisition.last_bracket_ns >= BRACKET_EVERY_NS:
         read_clocks(acquisition, 2, "periodic")
-    acquisition.next_work_ns = min(
-        acquisition.last_drain_ns + DRAIN_EVERY_NS, acquisition.last_bracket_ns + BRACKET_EVERY_NS
-    )
+    drain_ns, bracket_ns = acquisition.last_drain_ns + DRAIN_EVERY_NS, acquisition.last_bracket_ns + BRACKET_EVERY_NS
+    acquisition.next_work_ns = min(drain_ns, bracket_ns)
 
 
 def show(acquisition: Acquisition) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rig.errors import DeviceError, UsageError, unfit
+from rig.errors import DeviceError, refused, unfit
 from rig.network.description import Activity
 from rig.types import Budget, DeviceInfo, Reply, Sample, SimulatedBench, Span
 
@@ -90,9 +90,8 @@ class BlockingDevice:
         Raises ``UsageError`` for one of several phases, because a function cannot run a part of itself.
         """
         if phase is not None and (phase,) != self._info.phases:
-            what = f"device {self._info.name} cannot run the phase {phase!r} alone"
             remedy = "A function runs all its phases at each call. Leave --per-phase out, or write a class"
-            raise UsageError(what, field="phase", value=phase, remedy=remedy)
+            raise refused("phase", phase, remedy, f"device {self._info.name} cannot run the phase {phase!r} alone")
         if self._worker is None:
             # a daemon: a vendor's call that never returns must not keep the process alive
             self._worker = threading.Thread(target=self._work, name=f"device {self._info.name}", daemon=True)

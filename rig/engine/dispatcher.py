@@ -349,10 +349,8 @@ class Dispatcher:
         """Record the samples that were not completed, and return the error that ended the run."""
         queries = [*self._pending, *self._due]
         try:
-            for query in sorted(queries, key=lambda o: o.issue):
-                self._recorder.unanswered(
-                    query.issue, query.sample.id, query.due_ns, query.issued_ns, query.step.warmup
-                )
+            for q in sorted(queries, key=lambda q: q.issue):
+                self._recorder.unanswered(q.issue, q.sample.id, q.due_ns, q.issued_ns, q.step.warmup)
         except RigError as caught:
             return error or caught
         return error

@@ -44,8 +44,7 @@ def workload(
         payload = np.ascontiguousarray(sample.payload)
         head = [
             sample.id, sample.label, sample.target_cost, sample.duration_s, sample.rate_hz, sample.inferences,
-            sample.label_age_s,
-            payload.dtype.str, payload.shape,
+            sample.label_age_s, payload.dtype.str, payload.shape,
         ]  # fmt: skip
         digest.update(json.dumps(head).encode() + payload.tobytes())
     labels = sorted({sample.label for sample in held if sample.label is not None} | set(classes))

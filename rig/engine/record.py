@@ -92,12 +92,8 @@ def start_document(
     described = {name: getattr(workload, name) for name in names} | {"samples": len(workload.samples)}
     described |= {"details": dict(workload.details or {}), "benchmark": getattr(workload, "benchmark", None)}
     return declared_start({
-        "run_id": run_id,
-        "t0_ns": bench.clock.now_ns(),
-        "argv": given if keep_identity else without_places(given),
-        "device": device,
-        "meters": meters,
-        "clocks": list({c.name: c for c in clocks}.values()),
+        "run_id": run_id, "t0_ns": bench.clock.now_ns(), "argv": given if keep_identity else without_places(given),
+        "device": device, "meters": meters, "clocks": list({c.name: c for c in clocks}.values()),
         "scenario": {**scenario, "options": stated(scenario.get("options"))},
         "workload": {**described, "options": stated(workload_options)},
         "environment": environment_with(local_code or {}, keep_identity),

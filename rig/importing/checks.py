@@ -105,10 +105,8 @@ def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
     spans = [(host_ns(s.on_tick), host_ns(s.off_tick)) for s in run.spans]
     for rail, (begin, end) in extents.items():
         if spans and not any(on < end and off > begin for on, off in spans):
-            what = (
-                f"no window overlaps the trace of rail {rail}, which runs {from_to(begin, end)}; the first window "
-                f"begins at {moment(spans[0][0])}"
-            )
+            first = f"the first window begins at {moment(spans[0][0])}"
+            what = f"no window overlaps the trace of rail {rail}, which runs {from_to(begin, end)}; {first}"
             remedy = "Check their unit of time and their zone, and whether they belong to this trace"
             raise DataError(what, field="windows", value=spans[0][0], remedy=remedy)
         if outside := sum(on < begin or off > end for on, off in spans):
@@ -221,11 +219,9 @@ class Gaps:
             what = f"{self.overloads} of {self.readings} readings are overloads"
             yield f"Rail {name}: {what}; each has the largest value before it, as a lower bound"
         if self.gaps:
-            yield (
-                f"Rail {name}: {self.gaps} gaps longer than {GAP_PERIODS:g} periods of {self.period / hz:.3g} s, "
-                f"{self.missing / hz:.3g} s in all; the longest, {self.longest / hz:.3g} s, begins at "
-                f"{moment(host_ns(self.longest_at))}"
-            )
+            what = f"{self.gaps} gaps longer than {GAP_PERIODS:g} periods of {self.period / hz:.3g} s"
+            longest = f"the longest, {self.longest / hz:.3g} s, begins at {moment(host_ns(self.longest_at))}"
+            yield f"Rail {name}: {what}, {self.missing / hz:.3g} s in all; {longest}"
 
 
 def _bad_idle(on: int, off: int, what: str, remedy: str) -> DataError:

@@ -68,18 +68,16 @@ def run_import(
         raise DataError(what, field="source", value=str(source), remedy="Check the folder and --format")
     chosen = values_of(factory, given)
     kept = chosen if keep_identity else {k: without_place(v) for k, v in chosen.items()}
-    write_one = partial(
-        write,
-        about={"format": format_ if keep_identity else without_place(format_), "source": source.name, "options": kept},
-        argv=sys.argv if keep_identity else without_places(sys.argv),
-        environment=environment_with(digests_of([format_]), keep_identity),
-        keep_identity=keep_identity,
-    )
+    about = {"format": format_ if keep_identity else without_place(format_), "source": source.name, "options": kept}
+    argv = sys.argv if keep_identity else without_places(sys.argv)
+    environment = environment_with(digests_of([format_]), keep_identity)
+    write_one = partial(write, about=about, argv=argv, environment=environment, keep_identity=keep_identity)
     places = [out]
     if len(runs) == 1:
         write_one(runs[0], out, say=say)
     else:
-        names = _names(runs)
+        plain = ("".join(c if c.isalnum() or c in "-_." else "-" for c in run.name) for run in runs)
+        names = distinct(name.strip(".-") or "run" for name in plain)
         with _replacing(out) as folder:
             for run, name in zip(runs, names, strict=True):
                 write_one(run, folder / name, say=_prefixed(say, name))
@@ -149,26 +147,13 @@ def _start(
     run: ImportedRun, run_id: str, imported: Mapping[str, Any], argv: Sequence[str], environment: Environment | None
 ) -> Start:
     digests = "".join(kept["sha256"] for kept in imported["originals"].values())
-    document = {
-        "run_id": run_id,
-        "t0_ns": run.t0_ns,
-        "argv": list(argv),
-        "environment": environment,
-        "device": run.device,
-        "meters": list(run.meters),
-        "clocks": list(run.clocks().values()),
+    workload = {"name": run.name, "task": run.task, "version": "", "samples": len(run.spans), "details": run.details}
+    workload["digest_sha256"] = hashlib.sha256(digests.encode()).hexdigest()
+    return declared_start({
+        "run_id": run_id, "t0_ns": run.t0_ns, "argv": list(argv), "environment": environment, "device": run.device,
+        "meters": list(run.meters), "clocks": list(run.clocks().values()), "workload": workload, "imported": imported,
         "scenario": {"name": "import", "options": imported.get("options", {})},
-        "workload": {
-            "name": run.name,
-            "task": run.task,
-            "version": "",
-            "digest_sha256": hashlib.sha256(digests.encode()).hexdigest(),
-            "samples": len(run.spans),
-            "details": dict(run.details),
-        },
-        "imported": imported,
-    }
-    return declared_start(document)
+    })  # fmt: skip
 
 
 def _record(run: ImportedRun, recorder: Recorder) -> list[str]:
@@ -233,9 +218,3 @@ def _keep(path: Path, folder: Path, name: str) -> dict[str, Any]:
         return {"sha256": sha256_of(target), "bytes": target.stat().st_size}
     except OSError as error:
         raise DataError(f"cannot keep {path}: {error}", field="source", value=str(path), remedy="Check it") from error
-
-
-def _names(runs: Sequence[ImportedRun]) -> list[str]:
-    """Return a distinct directory name for each run."""
-    plain = ("".join(c if c.isalnum() or c in "-_." else "-" for c in run.name) for run in runs)
-    return distinct(name.strip(".-") or "run" for name in plain)

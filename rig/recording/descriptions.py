@@ -22,12 +22,8 @@ def described(info: MeterInfo, rail: Rail, trigger_tick: int, keep_identity: boo
     period = info.clock.tick_hz / rail.rate_hz if rail.rate_hz > 0 else 0.0
     aperture = period if rail.aperture_s is None else rail.aperture_s * info.clock.tick_hz
     told = json.dumps(asdict(rail))
-    meta = {
-        "meter": info.name,
-        "clock": info.clock.name,
-        "rail": told if keep_identity else without_homes(told),
-        "grid": json.dumps({"t0_tick": trigger_tick, "period_tick": period, "aperture_tick": aperture}),
-    }
+    meta = {"meter": info.name, "clock": info.clock.name, "rail": told if keep_identity else without_homes(told)}
+    meta["grid"] = json.dumps({"t0_tick": trigger_tick, "period_tick": period, "aperture_tick": aperture})
     described_rail(meta, "its description")
     grid_of(meta)
     return meta

@@ -93,11 +93,10 @@ def bind(
     The file is written whole or not at all, and then its seal. An unfinished session has no seal.
     """
     within = Folder.at(folder)
-    document: dict[str, Any] = {
-        "schema": SCHEMA,
-        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
-        "runs": [{"path": n, "purpose": p, "events_sha256": sha256_of(folder / n / EVENTS)} for n, p in runs],
-    } | ({"tried": [asdict(t) for t in probes]} if probes else {})
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    bound = [{"path": n, "purpose": p, "events_sha256": sha256_of(folder / n / EVENTS)} for n, p in runs]
+    document: dict[str, Any] = {"schema": SCHEMA, "created_utc": now, "runs": bound}
+    document |= {"tried": [asdict(t) for t in probes]} if probes else {}
     document |= {"repeated": list(repeated)} if repeated else {}
     content = json.dumps(document, indent=1).encode() + b"\n"
     digest = hashlib.sha256(content).hexdigest()

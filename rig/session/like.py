@@ -63,8 +63,7 @@ def like(path: Path, workload: str | None = None) -> Like:
     runs = [(read_log(run).start, purpose) for run, purpose in runs_in(path)]
     asked = [(start, purpose) for start, purpose in runs if purpose != "probe"]
     if not asked:
-        what, remedy = f"{path} holds no run to repeat", "A search is repeated by its own command"
-        raise UsageError(what, field="like", value=str(path), remedy=remedy)
+        raise refused("like", str(path), "A search is repeated by its own command", f"{path} holds no run to repeat")
     start = next((s for s, purpose in asked if purpose == "power"), asked[-1][0])
     task = workload or _known("workloads", start.workload.name)
     scenario = _known("scenarios", start.scenario.name)

@@ -17,11 +17,9 @@ class LiveLine:
     """A line on standard error below other output; none if ``quiet`` or if standard error is not a terminal."""
 
     def __init__(self, quiet: bool = False) -> None:
-        console = Console(stderr=True)
-        self.shown, self._due_s = console.is_interactive and not quiet, float("-inf")
-        self._live = Live(
-            console=console, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
-        )
+        err = Console(stderr=True)
+        self.shown, self._due_s = err.is_interactive and not quiet, float("-inf")
+        self._live = Live(console=err, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
 
     def show(self, text: str) -> None:
         """Replace the line."""

@@ -15,7 +15,7 @@ from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.interrupts import ENDING, interrupt, on_signals
 from rig.engine.record import record
-from rig.errors import UsageError, refused
+from rig.errors import refused
 from rig.factories import build, takes, values_of
 from rig.plugins import load
 from rig.recording.events import SessionLink
@@ -75,10 +75,8 @@ def _measure(request: Request, folder: Path, path: Path, quiet: bool, resume: bo
             _tell_of_simulators(setup)
         if request.mode != "session":
             purpose = PURPOSES[request.mode]
-            planned = PlannedRun(
-                "", purpose, _for_power(request, setup) if purpose == "power" else setup.workload, True
-            )
-            _record(request, setup, planned, path, quiet)
+            workload = _for_power(request, setup) if purpose == "power" else setup.workload
+            _record(request, setup, PlannedRun("", purpose, workload, True), path, quiet)
         else:
             _session(request, setup, path, quiet, resume)
 
@@ -95,9 +93,8 @@ def _check(request: Request) -> None:
     if request.mode not in MODES:
         raise refused("mode", request.mode, f"Known: {', '.join(MODES)}", f"mode {request.mode!r} is unknown")
     if request.trials is not None and not 1 <= request.trials <= MOST_TRIALS:
-        what = f"{request.trials} trials"
         remedy = "Give 1 or more" if request.trials < 1 else f"Give {MOST_TRIALS} at most"
-        raise UsageError(what, field="trials", value=request.trials, remedy=remedy)
+        raise refused("trials", request.trials, remedy, f"{request.trials} trials")
     for name in ("trials", "compliance", "find_peak", "find_size"):
         value = getattr(request, name)
         if value and request.mode != "session":

@@ -140,16 +140,11 @@ class Tally:
             self._cost = self._empty_cost
             self._progress.append(Progress(off_ns, float(self._cost), self._packed))
         output = {
-            "cost": self._cost,
-            "solution": self._packed.hex(),
-            "budget_s": self._budget.timeout_s,
-            "overrun_s": max(0, off_ns - self._deadline_ns) * 1e-9,
-            "processor_s": processor_s if own_thread else None,
-            "late_cost": self._late_cost,
-            "seed": self.seed,
-            "tuning": self.tuning,
+            "cost": self._cost, "solution": self._packed.hex(), "budget_s": self._budget.timeout_s,
+            "overrun_s": max(0, off_ns - self._deadline_ns) * 1e-9, "processor_s": processor_s if own_thread else None,
+            "late_cost": self._late_cost, "seed": self.seed, "tuning": self.tuning,
             "schedule_depends_on_budget": schedule_depends_on_budget,
-        }
+        }  # fmt: skip
         if self._stated_cost is not None:
             output["stated_cost"] = self._stated_cost
         return Reply(sample_id, output, (Span(PHASE, self._on_ns, off_ns),), tuple(self._progress))
@@ -223,9 +218,8 @@ class SolverDevice(Generic[T]):
         kept = kept_budget(budget, self._default_s, self._longest_s)
         unknown = [sample.id for sample in samples if sample.id not in self._loaded]
         if unknown:
-            raise DeviceError(
-                f"sample {unknown[0]} was not staged", field="sample_id", value=unknown[0], remedy="Stage it first"
-            )
+            what = f"sample {unknown[0]} was not staged"
+            raise DeviceError(what, field="sample_id", value=unknown[0], remedy="Stage it first")
         self._jobs.extend((self._loaded[sample.id], kept, times) for sample in samples)
         self._worker.submit(samples, None)
 
@@ -296,15 +290,9 @@ def checked_options(seed: int, default_s: float, longest_s: float) -> None:
 
 def solver_info(name: str, description: str, packages: Sequence[str], longest_s: float, **details: Any) -> DeviceInfo:
     """Return the info of a solver on this computer that uses ``packages``, with these ``details``."""
-    return DeviceInfo(
-        name,
-        "hardware",
-        description,
-        phases=(PHASE,),
-        timeout_s=1.1 * longest_s + 30.0,
-        versions={package: version(package) for package in packages},
-        details={**details, "processor": platform.processor() or platform.machine()},
-    )
+    details |= {"processor": platform.processor() or platform.machine()}
+    more: dict[str, Any] = {"versions": {package: version(package) for package in packages}, "details": details}
+    return DeviceInfo(name, "hardware", description, phases=(PHASE,), timeout_s=1.1 * longest_s + 30.0, **more)
 
 
 def kept_budget(budget: Budget | None, default_s: float, longest_s: float) -> Budget:

@@ -85,10 +85,8 @@ def _loaded(problem: Any) -> tuple[Qubo, Any]:
 def _solved(solve: Solve, given: list[str], loaded: tuple[Qubo, Any], tally: Tally) -> None:
     """Call the solver, and offer what it returns or yields, until no time is left."""
     problem, model = loaded
-    stop = tally.stop_at_cost
-    values = {
-        "timeout_s": max(tally.left_s(), 0.0), "stop_at_cost": stop if np.isfinite(stop) else None, "seed": tally.seed,
-    }  # fmt: skip
+    stop = tally.stop_at_cost if np.isfinite(tally.stop_at_cost) else None
+    values = {"timeout_s": max(tally.left_s(), 0.0), "stop_at_cost": stop, "seed": tally.seed}
     found = solve(model, **{name: values[name] for name in given})
     if not isinstance(found, Iterator):
         tally.offer(*_best(found, problem))

@@ -56,9 +56,8 @@ class Qubo:
         alone = terms["u"] == terms["v"]
         linear = np.bincount(terms["u"][alone], terms["weight"][alone], self.nodes)
         u, v, weight = (np.ascontiguousarray(terms[name][~alone]) for name in ROWS.names or ())
-        return dimod.BinaryQuadraticModel.from_numpy_vectors(
-            linear, (u, v, weight), float(self.payload["weight"][0]), dimod.BINARY
-        )
+        offset = float(self.payload["weight"][0])
+        return dimod.BinaryQuadraticModel.from_numpy_vectors(linear, (u, v, weight), offset, dimod.BINARY)
 
 
 def from_payload(payload: NDArray[Any]) -> Qubo:

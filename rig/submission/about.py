@@ -31,6 +31,7 @@ class Field(NamedTuple):
     beside: Callable[[Start], Any] = lambda start: None
 
 
+_OF_DATA = ("source", "split", "seeds", "seed_kind")
 FIELDS: Mapping[str, Field] = {
     "title": Field(
         "One line for the heading", lambda s: f"{s.device.name}: {s.workload.name}, {s.scenario.name}".strip(": ,")
@@ -44,9 +45,7 @@ FIELDS: Mapping[str, Field] = {
     "tuning": Field("How it was trained and tuned", lambda s: s.device.algorithm.tuned),
     "split": Field(
         "The data and seeds on which it was trained and tuned, and how the test data were kept out",
-        beside=lambda s: {
-            k: v for k, v in s.workload.details.items() if k in ("source", "split", "seeds", "seed_kind")
-        },
+        beside=lambda s: {k: v for k, v in s.workload.details.items() if k in _OF_DATA},
     ),
     "components": Field(
         "The active components that power covers, and why the others are left out",

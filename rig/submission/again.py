@@ -73,18 +73,15 @@ def made_again(folder: Path) -> Again:
         if not (name.startswith(f"{SESSIONS}/") and DERIVED in name.split("/"))  # any reader can make these
     ]
     listed += left_over
-    differ = {
-        name: [f"{name}, {text}" for text in differences(read_bounded(folder / name, MOST_BYTES), made[name], margins)]
-        for name in (*DOCUMENTS, *sorted(set(made) - set(DOCUMENTS)))
-        if name in held
-    }
+    bodies = {name: read_bounded(folder / name, MOST_BYTES) for name in sorted(held & set(made))}
+    differ = {k: [f"{k}, {text}" for text in differences(body, made[k], margins)] for k, body in bodies.items()}
     documents = [text for name in DOCUMENTS for text in differ.pop(name, ())]
     pages = [text for texts in differ.values() for text in texts]
     here = {"neurorig": version("neurorig")} | made_with()
     there = dict.fromkeys(here, "not stated") | {"neurorig": found.rig_version} | found.made_with
     others = [f"{key} {there[key]}, here {here[key]}" for key in here if there[key] != here[key]]
-    texts = {name: read_bounded(folder / name, MOST_BYTES) for name in made if name in held and name.endswith(PAGES)}
-    printed = [f"{name}: {text}" for name in sorted(texts) for text in _printed_beyond(texts[name], made[name])]
+    shown = [name for name in bodies if name.endswith(PAGES)]
+    printed = [f"{name}: {text}" for name in shown for text in _printed_beyond(bodies[name], made[name])]
     beyond = (*_beyond(found, again.document), *left_over, *printed)
     return Again((*documents, *listed), tuple(pages), tuple(others), beyond)
 
@@ -173,9 +170,8 @@ def _differences(found: Sequence[str], made: Sequence[str], margins: Mapping[flo
 
 def _alike(there: str, here: str, drawn: bool, margins: Mapping[float, float]) -> bool:
     one, other = _NUMBER.split(there), _NUMBER.split(here)
-    return len(one) == len(other) and all(
-        a == b or _close(a, b, drawn, margins) for a, b in zip(one, other, strict=True)
-    )
+    same = (a == b or _close(a, b, drawn, margins) for a, b in zip(one, other, strict=True))
+    return len(one) == len(other) and all(same)
 
 
 def _close(there: str, here: str, drawn: bool, margins: Mapping[float, float]) -> bool:

@@ -17,7 +17,7 @@ from rig.analysis.scores.accuracy import right_of
 from rig.analysis.sessions.rate_probes import DRAWN, PEAK, SEED
 from rig.analysis.sessions.speed import Executions, executions_of, paired
 from rig.analysis.sessions.summary import together
-from rig.errors import UsageError
+from rig.errors import UsageError, refused
 from rig.recording.layout import EVENTS
 from rig.recording.records import MeterRecord
 from rig.recording.session import is_session
@@ -170,8 +170,7 @@ def _check_alike(first: Subject, second: Subject) -> None:
     said |= {f"unit of {k}": (q.unit, b.quantities[k].unit) for k, q in a.quantities.items() if k in b.quantities}
     if unlike := next((f"{what}: {x} and {y}" for what, (x, y) in said.items() if x != y), None):
         what = f"{first.path} and {second.path} cannot be compared: {unlike}"
-        remedy = "Compare recordings of one workload"
-        raise UsageError(what, field="path", value=str(second.path), remedy=remedy)
+        raise refused("path", str(second.path), "Compare recordings of one workload", what)
 
 
 def subjects(path: Path, codes: dict[tuple[str, str], int]) -> Iterator[Subject]:
@@ -208,8 +207,7 @@ def _over_folds(subject: Subject, folds: Sequence[Evaluated]) -> Subject:
     wrong = f"{shared} of their {asked} samples are in more than one run" if shared else wrong
     if wrong or not asked:
         what = f"the runs in {subject.path} are no folds: {wrong or 'they have no answers to samples with labels'}"
-        remedy = "Name one run, or put others into a folder"
-        raise UsageError(what, field="path", value=str(subject.path), remedy=remedy)
+        raise refused("path", str(subject.path), "Name one run, or put others into a folder", what)
     own, *others = (fold.result.quantities for fold in folds)
     alike = {k: q for k, q in own.items() if entry_of(k).family == "complexity" and all(o.get(k) == q for o in others)}
     pooled = proportion(sum(subject.right.values()), asked, f"outputs equal to labels, counted over {len(folds)} folds")
@@ -243,8 +241,7 @@ def _pairs(first: Sequence[Subject], second: Sequence[Subject]) -> list[tuple[Su
     if pairs := [(subject, by_name[subject.name]) for subject in first if subject.name in by_name]:
         return pairs
     what = f"{first[0].path} and {second[0].path} have no configuration of one name"
-    remedy = "Compare two sessions of them: SUBMISSION/sessions/NAME"
-    raise UsageError(what, field="path", value=str(second[0].path), remedy=remedy)
+    raise refused("path", str(second[0].path), "Compare two sessions of them: SUBMISSION/sessions/NAME", what)
 
 
 def compared(first: Subject, second: Subject) -> Comparison:

@@ -13,7 +13,7 @@ from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import together
 from rig.recording.reader import Run
-from rig.recording.submission import PAGE, SESSIONS, Claim, Class, Configuration
+from rig.recording.submission import PAGE, SESSIONS, Claim, Configuration
 from rig.session.report import Evaluated
 from rig.terminal import clean
 
@@ -46,11 +46,8 @@ def rows_of(sessions: Sequence[tuple[str, Evaluated]]) -> list[Row]:
 
 def _identity(parts: Sequence[Part]) -> str:
     """Return the part that all trials of a configuration share: device, scenario, workload and rules, as recorded."""
-    lines = [(part.purpose, part.run.start.configuration, part.run.start.as_recorded) for part in parts]
-    keys = ("device", "scenario", "workload", "rules")
-    alike = {
-        json.dumps([purpose, named, *(line.get(k) for k in keys)], sort_keys=True) for purpose, named, line in lines
-    }
+    keys, starts = ("device", "scenario", "workload", "rules"), [(part.purpose, part.run.start) for part in parts]
+    alike = {json.dumps([why, s.configuration, *map(s.as_recorded.get, keys)], sort_keys=True) for why, s in starts}
     return json.dumps(sorted(alike))
 
 
@@ -63,17 +60,13 @@ def _row(number: int, name: str, sessions: Sequence[tuple[str, Evaluated]]) -> R
         workload=_short(start.workload.name),
         rules=_short(start.rules.name if start.rules is not None else ""),
         device=_short(start.device.name),
-        class_=_class_of(whole),
+        class_="simulated" if whole.simulated else "measured" if start.imported is None else "imported",
         verdict=None if validity is None else "VALID" if validity.valid else "INVALID",
         page=PAGE if number == 1 else f"pages/{number}.html",
         sessions=[f"{SESSIONS}/{folder}" for folder, _ in sessions],
         claims={str(key): _claim(key, q, sessions) for key, q in whole.quantities.items()},
     )
     return Row(tuple(sessions), whole, row)
-
-
-def _class_of(result: Result) -> Class:
-    return "simulated" if result.simulated else "imported" if result.start.imported is not None else "measured"
 
 
 def _claim(key: FigureKey, q: Quantity, sessions: Sequence[tuple[str, Evaluated]]) -> Claim:

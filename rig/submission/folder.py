@@ -227,10 +227,8 @@ def _pack(folder: Path, name: str, file: IO[bytes]) -> None:
         entry.mode = 0o755 if entry.isdir() else 0o644
         return entry
 
-    with (
-        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
-    ):
+    packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
+    with packed, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in (folder, *sorted(folder.rglob("*"))):
             inner = path.relative_to(folder).as_posix()
             archive.add(path, arcname=f"{name}/{inner}" if path != folder else name, recursive=False, filter=plain)

@@ -22,9 +22,8 @@ MOST_TIMES = 1000.0
 """A required number of samples is named only up to this many times the present one."""
 MAY_DIFFER = ("device:", "rules:")
 """Declarations in which two compared results may differ."""
-_FORM = re.compile(
-    r"\s*(?P<figure>[^\s<>=]+)\s*(?P<sign>[<>])\s*(?P<change>[+-]?[\d.]+(?:[eE][+-]?\d+)?)\s*(?P<of>%?)\s*"
-)
+_CHANGE = r"(?P<change>[+-]?[\d.]+(?:[eE][+-]?\d+)?)"
+_FORM = re.compile(rf"\s*(?P<figure>[^\s<>=]+)\s*(?P<sign>[<>])\s*{_CHANGE}\s*(?P<of>%?)\s*")
 Outcome = Literal["not worse", "not decided", "worse"]
 
 

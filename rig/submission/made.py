@@ -22,6 +22,7 @@ from rig.submission.configurations import Row, rows_of
 
 MAKERS = ("numpy", "matplotlib", "jinja2")
 CRATE = "ro-crate-metadata.json"
+SPECIFICATION = "https://w3id.org/ro/crate/1.1"
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,7 @@ def _crate(document: Submission, files: Iterable[str]) -> bytes:
         for k, row in enumerate(document.configurations, 1)
     ]  # fmt: skip
     graph = [
-        {
-            "@id": CRATE, "@type": "CreativeWork", "about": {"@id": "./"},
-            "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
-        },
+        {"@id": CRATE, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": SPECIFICATION}},
         {key: value for key, value in root.items() if value},
         *({"@id": name, "@type": "File", "name": name} for name in files),
         *({"@id": f"{folder}/", "@type": "Dataset", "name": folder} for folder in folders),
@@ -101,4 +99,4 @@ def _crate(document: Submission, files: Iterable[str]) -> bytes:
         *([{"@id": "#submitter", "@type": "Organization", "name": about.organization}] if about.organization else []),
         *actions,
     ]  # fmt: skip
-    return json.dumps({"@context": "https://w3id.org/ro/crate/1.1/context", "@graph": graph}, indent=1).encode() + b"\n"
+    return json.dumps({"@context": f"{SPECIFICATION}/context", "@graph": graph}, indent=1).encode() + b"\n"

@@ -32,14 +32,9 @@ def sign(folder: Path, key: Path) -> None:
         raise _unusable(key, f"ssh-keygen did not sign: {said}")
     signature = folder / SIGNATURE
     signature.chmod(0o644)
-    if not _is_ed25519(signature.read_text()):
+    blob = base64.b64decode("".join(signature.read_text().split("\n")[1:]).partition("-----")[0])
+    if blob[18 : 18 + len(KIND)] != KIND:  # after 6 bytes, a version and two lengths
         raise _unusable(key, "it is not an Ed25519 key")
-
-
-def _is_ed25519(armored: str) -> bool:
-    """Return whether the key in a signature (after 6 bytes, a version and two lengths) is of the kind ``KIND``."""
-    blob = base64.b64decode("".join(armored.split("\n")[1:]).partition("-----")[0])
-    return blob[18 : 18 + len(KIND)] == KIND
 
 
 def _unusable(key: Path, what: str) -> UsageError:

@@ -104,7 +104,8 @@ def _record(folder: Path, cell: Cell, work: Path) -> Outcome | None:
             raise
         return _failed(folder, cell, work, error.to_json())
     except Exception as error:
-        return _failed(folder, cell, work, _unexpected(error))
+        known = RigError(str(error), value=repr(error), remedy="This is a bug in a driver or in the rig")
+        return _failed(folder, cell, work, known.to_json() | {"error": type(error).__name__})
     return None
 
 
@@ -126,11 +127,6 @@ def _row(folder: Path, cell: Cell, mend: bool, say: Say | None) -> Outcome:
             set_aside(folder, place, cell.key)
         return Outcome(cell.key, "again")
     return Outcome(cell.key, "done")
-
-
-def _unexpected(error: Exception) -> dict[str, Any]:
-    known = RigError(str(error), value=repr(error), remedy="This is a bug in a driver or in the rig")
-    return known.to_json() | {"error": type(error).__name__}
 
 
 def _writable(folder: Path) -> bool:

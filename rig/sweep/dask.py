@@ -54,9 +54,7 @@ def check_address(address: str, trust: bool) -> None:
     host = rest.rpartition(":")[0].strip("[]")
     if trust or scheme in ("tls", "inproc") or host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", host):
         return
-    remedy = (
-        "Start it with TLS and give tls://HOST:PORT (docs/how-to/cluster.md), or give --trust in a network of your own"
-    )
+    remedy = "Start it with TLS, give tls://HOST:PORT (docs/how-to/cluster.md), or --trust in a network of your own"
     raise refused("scheduler", address, remedy, f"the scheduler {address} is on another host and not reached by TLS")
 
 

@@ -101,13 +101,8 @@ class Cell(msgspec.Struct, frozen=True):
 
     def request(self, out: Path) -> Request:
         """Return the request for ``rig.session.measure.measure``."""
-        return Request(
-            **{name: getattr(self, name) for name in _PASSED_ON},
-            device=self.device,
-            options=tuple(texts(self.options)),
-            out=out,
-            argv=tuple(self.command()),
-        )
+        given = {name: getattr(self, name) for name in ("device", *_PASSED_ON)}
+        return Request(**given, options=tuple(texts(self.options)), out=out, argv=tuple(self.command()))
 
 
 def with_workload(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,8 +116,7 @@ def from_texts(texts: Iterable[str], what: str) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            remedy = f"Write --{what} KEY=VALUE"
-            raise UsageError(f"--{what} {text!r} is not key=value", field=what, value=text, remedy=remedy)
+            raise refused(what, text, f"Write --{what} KEY=VALUE", f"--{what} {text!r} is not key=value")
         if key in found:
             raise UsageError(f"--{what} {key} is given twice", field=what, value=key, remedy="Give it once")
         found[key] = value
@@ -174,8 +168,7 @@ def check_size(spec: GridSpec) -> None:
             raise UsageError(f"{key} is both varied and fixed", field=key, value=spec.options[key], remedy="Choose one")
     count = len(spec.devices) * prod(map(len, spec.vary.values())) * spec.repetitions
     if count > MOST_CELLS:
-        remedy = f"Give at most {MOST_CELLS} cells"
-        raise UsageError(f"the grid has {count} cells", field="vary", value=count, remedy=remedy)
+        raise refused("vary", count, f"Give at most {MOST_CELLS} cells", f"the grid has {count} cells")
 
 
 def check_whole_grid(grid: Grid) -> None:

@@ -111,9 +111,8 @@ def _exclusive(task: Task) -> bool:
 @contextmanager
 def _local(jobs: int, quiet_cores: bool) -> Iterator[Executor]:
     """Yield worker processes that import nothing from the working directory; finally interrupt busy ones."""
-    pool = ProcessPoolExecutor(
-        jobs, multiprocessing.get_context("spawn"), begin, ({**(THREADS if quiet_cores else {})},)
-    )
+    environment = {**(THREADS if quiet_cores else {})}
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), begin, (environment,))
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:

@@ -171,6 +171,5 @@ def figures_by() -> str:
 def estimator_sources() -> list[Path]:
     """Return the files of the packages that make figures, of the modules at the root, and this file."""
     root = Path(__file__).parents[1]
-    return sorted(
-        [Path(__file__), *root.glob("*.py"), *(f for name in ESTIMATORS for f in root.glob(f"{name}/**/*.py"))]
-    )
+    packages = (file for name in ESTIMATORS for file in root.glob(f"{name}/**/*.py"))
+    return sorted([Path(__file__), *root.glob("*.py"), *packages])

@@ -132,12 +132,8 @@ def state_of(folder: Path, cell: Cell) -> State:
 
 def note_failure(folder: Path, cell: Cell, error: Mapping[str, Any], recording: Path | None) -> None:
     """Keep a cell's error, and the place of its torn recording."""
-    document = {
-        "key": cell.key,
-        "error": dict(error),
-        "recording": None if recording is None else recording.relative_to(folder).as_posix(),
-        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    place, now = recording and recording.relative_to(folder).as_posix(), datetime.now(UTC).isoformat(timespec="seconds")
+    document = {"key": cell.key, "error": dict(error), "recording": place, "created_utc": now}
     keep(folder, failure_of(folder, cell), json.dumps(document, indent=1, default=str).encode() + b"\n")
 
 

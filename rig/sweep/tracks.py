@@ -147,9 +147,7 @@ def grids_of(folder: Path, asked: Asked, extend: bool, wait: bool, say: Say) -> 
 def tracks_of(folder: Path, grids: Iterable[Frozen], refusals: Mapping[str, str]) -> Tracks:
     """Return the results of a sweep's cells, from rows that were verified and kept, and each device's energy line."""
     tracks, grids = [], tuple(grids)
-    unmetered = {
-        c.key for entry in grids for c in cells_of([entry.grid]) if not any(entry.grid.devices[c.device].meters)
-    }
+    unmetered = {c.key for g in grids for c in cells_of([g.grid]) if not any(g.grid.devices[c.device].meters)}
     for cell in cells_of(entry.grid for entry in grids):
         state = state_of(folder, cell)
         row = kept_row(folder, cell) if state == "done" else None
@@ -165,10 +163,8 @@ def tracks_of(folder: Path, grids: Iterable[Frozen], refusals: Mapping[str, str]
         verdict, network = "" if row is None else row.verdict, cell.options.get("network", "")
         known, metered = Figures(figures), cell.key not in unmetered
         tracks.append(Track(cell.device, network, state, simulated, verdict, known, error, metered))
-    points = {
-        device: tuple(p for t in tracks if t.device == device and (p := point_of(t.figures)) is not None)
-        for device in dict.fromkeys(track.device for track in tracks)
-    }
+    devices = dict.fromkeys(track.device for track in tracks)
+    points = {d: tuple(p for t in tracks if t.device == d and (p := point_of(t.figures)) is not None) for d in devices}
     return Tracks(tuple(tracks), refusals, points, {device: line_of(of) for device, of in points.items() if of})
 
 
@@ -204,9 +200,8 @@ def _is_for(text: str, device: str, asked: Asked, spec: GridSpec) -> bool:
     shared = [load("scenarios", spec.scenario), load("workloads", spec.workload)]
     of = {name: _takers(load("devices", name), asked.simulate) for name in asked.devices}
     bare = key.rpartition(".")[2]
-    return any(bare in options_of(f) for f in (*shared, *of[device])) or not any(
-        bare in options_of(f) for each in of.values() for f in each
-    )
+    every = [factory for takers in of.values() for factory in takers]
+    return any(bare in options_of(f) for f in (*shared, *of[device])) or not any(bare in options_of(f) for f in every)
 
 
 def _takers(factory: Any, simulate: bool) -> list[Any]:

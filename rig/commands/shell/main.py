@@ -29,10 +29,7 @@ COMMANDS = {
     "sweep": ("rig.commands.sweep", "measure a grid, which you can stop and continue at any time"),
     "tracks": ("rig.commands.tracks", "put what networks promise in operations beside what devices pay in joules"),
     "submit": ("rig.commands.submit", "make one folder of sessions that others can check"),
-    "compare": (
-        "rig.commands.compare",
-        "compare runs, sessions or submissions, with the uncertainty of each difference",
-    ),
+    "compare": ("rig.commands.compare", "compare runs, sessions or submissions, with each difference's uncertainty"),
     "complexity": ("rig.commands.complexity", "state the memory and operations of a device's network, without a run"),
     "workload": ("rig.commands.workload", "write a problem of a workload to a file"),
     "completion": ("rig.commands.shell.completion", "print what makes a shell complete command lines of rig"),
@@ -119,7 +116,9 @@ def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
         raise
     except RecursionError as error:
         sys.setrecursionlimit(DEPTH)  # a driver may have lowered it, even from a thread with a shallow stack
-        return _failed(_too_deep(error), "--json" in given)
+        what = f"the calls are nested too deeply: {error}"
+        remedy = "Correct the driver, which may have set a lower limit. What was recorded until then is kept"
+        return _failed(SetupError(what, field="driver", value=str(error), remedy=remedy), "--json" in given)
     except (MemoryError, OSError, ImportError) as error:
         if sys.flags.dev_mode:  # `python -X dev` shows the traceback
             raise
@@ -129,13 +128,9 @@ def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
 def parser(command: str = "") -> argparse.ArgumentParser:
     """Import ``command`` and return its parser. Without one, return a parser of all commands, without arguments."""
     known = {command: COMMANDS[command]} if command in COMMANDS else COMMANDS | _registered()
-    top = _Parser(
-        prog="rig",
-        usage="rig COMMAND ...",
-        description="\n".join(wrapped(ABOUT, width(), "")),
-        epilog="\n".join(_grouped(known)) + "\n\n`rig COMMAND --help` shows what a command takes.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about, form = "\n".join(wrapped(ABOUT, width(), "")), argparse.RawDescriptionHelpFormatter
+    listed = "\n".join([*_grouped(known), "", "`rig COMMAND --help` shows what a command takes."])
+    top = _Parser(prog="rig", usage="rig COMMAND ...", description=about, epilog=listed, formatter_class=form)
     top.add_argument("--version", action="version", version=_version() if command == "--version" else "")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="rig", help=argparse.SUPPRESS)
     for name in [command] if command in known else () if command.startswith("-") else known:
@@ -212,15 +207,12 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
 
     Raises ``UsageError`` for an argument that is not UTF-8: pyarrow cannot open a file with such a name.
     """
-    from rig.errors import closest
+    from rig.errors import closest, refused
 
     if odd := next((text for text in given if not text.isascii() and re.search("[\ud800-\udfff]", text)), None):
-        what, remedy = f"the argument {odd!r} is not UTF-8", "Rename the file or folder that it names"
-        raise UsageError(what, field="argument", value=odd, remedy=remedy)
+        raise refused("argument", odd, "Rename the file or folder that it names", f"the argument {odd!r} is not UTF-8")
     if given and given[0] == "reduce":  # this release still says where it went
-        remedy = (
-            "Import the trace (`rig import --format raw-numbers`, plain-csv or joulescope-jls), then `rig report RUN`"
-        )
+        remedy = "Import it (`rig import --format raw-numbers`, plain-csv or joulescope-jls), then `rig report RUN`"
         raise UsageError("`rig reduce` is gone", field="command", value="reduce", remedy=remedy)
     if given and given[0].startswith("-") and given[0] not in ("-h", "--help", "--version"):
         parser().error(f"{given[0]} must follow the command: rig COMMAND {given[0]}")
@@ -273,11 +265,6 @@ def _no_means(error: MemoryError | OSError | ImportError) -> SetupError:
         return SetupError("there is not enough free memory", remedy="Free some, or measure less")
     remedy = "Check the limits of this process (`ulimit -a`), the permissions and the free space, and try again"
     return SetupError(f"the operating system refused: {error}", field="system", value=error.errno, remedy=remedy)
-
-
-def _too_deep(error: RecursionError) -> SetupError:
-    remedy = "Correct the driver, which may have set a lower limit. What was recorded until then is kept"
-    return SetupError(f"the calls are nested too deeply: {error}", field="driver", value=str(error), remedy=remedy)
 
 
 def _failed(error: Ended, as_json: bool) -> int:

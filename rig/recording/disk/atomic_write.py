@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO
 
-from rig.errors import RigError, StoreError, UsageError, reason
+from rig.errors import RigError, StoreError, UsageError, reason, refused
 from rig.recording.disk.files import FILE_MODE, Folder, made
 
 BROKEN = "broken"
@@ -19,8 +19,7 @@ Refuse = Callable[[Path, str, str], RigError]
 
 def bad_out(path: Path, what: str, remedy: str = "") -> UsageError:
     """Return the error for a path that a user named but that cannot be written."""
-    remedy = remedy or "Choose a path that can be written"
-    return UsageError(f"out {str(path)!r} {what}", field="out", value=str(path), remedy=remedy)
+    return refused("out", str(path), remedy or "Choose a path that can be written", f"out {str(path)!r} {what}")
 
 
 def not_stored(path: Path, what: str, remedy: str = "") -> StoreError:

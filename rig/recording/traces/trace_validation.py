@@ -56,7 +56,8 @@ def check_chunk(rail: Rail, chunk: Chunk, last: Chunk | None) -> None:
     if last is not None and (types := _types(chunk)) != (before := _types(last)):
         raise TypeError(f"rail {rail.name} came as {before} and then as {types}")
     if np.any(np.isinf(chunk.value)) or np.any(np.abs(chunk.value) > PLAUSIBLE):
-        raise ValueError(f"rail {rail.name} reads {_largest(chunk.value):g}, which is beyond {PLAUSIBLE:g}")
+        largest = chunk.value[np.nanargmax(np.abs(chunk.value))]
+        raise ValueError(f"rail {rail.name} reads {largest:g}, which is beyond {PLAUSIBLE:g}")
     if chunk.start_tick is not None and chunk.end_tick is not None and len(chunk.value):
         for name, low, high in (("start_tick", *_ends(chunk.start_tick)), ("end_tick", *_ends(chunk.end_tick))):
             if not -LIMIT < low <= high < LIMIT:
@@ -73,10 +74,6 @@ def check_chunk(rail: Rail, chunk: Chunk, last: Chunk | None) -> None:
 def _types(chunk: Chunk) -> str:
     named = (("values", chunk.value), ("ticks", chunk.start_tick), ("flags", chunk.flags))
     return ", ".join(f"{name} of {values.dtype}" for name, values in named if values is not None)
-
-
-def _largest(values: Floats) -> float:
-    return float(values[np.argmax(np.where(np.isnan(values), 0.0, np.abs(values)))])
 
 
 def _ends(ticks: NDArray[Any]) -> tuple[int, int]:

@@ -42,13 +42,9 @@ class Trace:
 
     def part(self, first: int, last: int) -> Trace:
         """Return the readings ``first`` to ``last`` as arrays, values in double precision."""
-        return replace(
-            self,
-            start_tick=np.asarray(self.start_tick[first:last]),
-            end_tick=np.asarray(self.end_tick[first:last]),
-            value=np.asarray(self.value[first:last], dtype=np.float64),
-            overload=np.asarray(self.overload[first:last]),
-        )
+        start, end, over = (np.asarray(c[first:last]) for c in (self.start_tick, self.end_tick, self.overload))
+        value = np.asarray(self.value[first:last], dtype=np.float64)
+        return replace(self, start_tick=start, end_tick=end, value=value, overload=over)
 
     def changed(self, change: Callable[[Floats], Floats]) -> Trace:
         """Return the trace with changed values; those of a long trace are computed when they are sliced.
