@@ -133,21 +133,18 @@ def test_a_rail_takes_the_limits_in_its_own_unit(tmp_path: Path) -> None:
     assert found is not None and (found.of_reading, found.offset) == (pytest.approx(0.01), pytest.approx(0.05))
 
 
+def ranged(**change: Any) -> dict[str, Any]:
+    return {"range": [SMALL["range"][0] | change]}
+
+
 @pytest.mark.parametrize(("change", "field"), [
-    ({"instrument": None}, "instrument"),
-    ({"instrument": 5}, "instrument"),
-    ({"valid_from": "soon"}, "valid_from"),
-    ({"valid_until": "2025-01-01"}, "valid_until"),
-    ({"temprature_c": 20}, "temprature_c"),
-    ({"temperature_c": float("nan")}, "temperature_c"),
-    ({"range": []}, "range"),
-    ({"range": [5]}, "range[0]"),
-    ({"range": [{"unit": "A"}]}, "range[0].full_scale"),
-    ({"range": [SMALL["range"][0] | {"unit": "B"}]}, "range[0].unit"),
-    ({"range": [SMALL["range"][0] | {"full_scale": 0}]}, "range[0].full_scale"),
-    ({"range": [SMALL["range"][0] | {"of_reading_percent": -1}]}, "range[0].of_reading_percent"),
-    ({"range": [SMALL["range"][0] | {"aperture": [{"below_s": 1}]}]}, "range[0].aperture[0].of_range_percent"),
-    ({"range": [SMALL["range"][0] | {"aperture": 1}]}, "range[0].aperture"),
+    ({"instrument": None}, "instrument"), ({"instrument": 5}, "instrument"), ({"valid_from": "soon"}, "valid_from"),
+    ({"valid_until": "2025-01-01"}, "valid_until"), ({"temprature_c": 20}, "temprature_c"),
+    ({"temperature_c": float("nan")}, "temperature_c"), ({"range": []}, "range"), ({"range": [5]}, "range[0]"),
+    ({"range": [{"unit": "A"}]}, "range[0].full_scale"), (ranged(unit="B"), "range[0].unit"),
+    (ranged(full_scale=0), "range[0].full_scale"), (ranged(of_reading_percent=-1), "range[0].of_reading_percent"),
+    (ranged(aperture=[{"below_s": 1}]), "range[0].aperture[0].of_range_percent"),
+    (ranged(aperture=1), "range[0].aperture"),
 ])  # fmt: skip
 def test_what_is_wrong_is_named(change: dict[str, Any], field: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:

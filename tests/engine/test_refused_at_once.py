@@ -15,12 +15,10 @@ import rig
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import MockMeter, open_meter
 from fixtures.bench.true_power import SimPlant
-from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
 from rig.errors import DataError, DeviceError, Ended, MeterError, RigError, SetupError, StoreError
 from rig.recording import lines
 from rig.recording.disk.bounded import START_BYTES, TEXT_CHARACTERS
-from rig.recording.reader import Run
 from tests.support.ended_runs import ByHand, Play, leaving
 from tests.support.serving import Queue, samples
 
@@ -37,11 +35,11 @@ def nested(depth: int) -> Any:
     return [nested(depth - 1)] if depth else 0
 
 
-def reported(run: Run, error: Ended) -> None:
+def reported(run: rig.Run, error: Ended) -> None:
     """The stop line names the error, and the rest of the recording has its figures."""
     assert run.error is not None and error.message.startswith(run.error.message[:1000])
     assert run.left_out == ()
-    assert evaluate(run).quantities[FigureKey("execution_time_s")].n >= GOOD - 1
+    assert rig.evaluate(run).quantities[FigureKey("execution_time_s")].n >= GOOD - 1
 
 
 # ---- devices ------------------------------------------------------------------------------
@@ -120,7 +118,7 @@ def test_a_solver_may_fill_its_buffer_again_once_it_has_answered(by_hand: ByHand
         submit(*given)
         buffer[0] = device.count
 
-    device.submit = solve  # type: ignore[method-assign,assignment]
+    device.submit = solve
     run = by_hand(device, [rig.Issue([s]) for s in samples(4)])
     assert run.progress["solution"].to_pylist() == [b"\3", b"\4"]
 

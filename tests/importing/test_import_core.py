@@ -10,31 +10,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import rig
 from benchmarks.fuzz_importers import attempt, lay_out
 from benchmarks.import_cases import cases
 from drivers.importers.mlperf_power import importer as mlperf_power
-from rig.analysis.evaluate import evaluate
 from rig.analysis.scores.reference_methods import recorder_figures
 from rig.errors import DataError, StoreError, UnknownNameError, UsageError
 from rig.importing.imported import ImportedRun, ImportedSpan, ImportedTrace
 from rig.importing.write import run_import, write
-from rig.recording.reader import open_run
-from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, MeterInfo, Rail
 
 CASES = cases()
 
 
 def small(**more: object) -> ImportedRun:
     """Return a second of 2 W at 100 Hz with one window, on one clock."""
-    clock = ClockInfo("c", 1e3, 1e-4)
-    rail = Rail("core", rate_hz=100.0)
+    clock = rig.ClockInfo("c", 1e3, 1e-4)
+    rail = rig.Rail("core", rate_hz=100.0)
     imported = ImportedRun(
         name="small",
-        device=DeviceInfo("d", "hardware", clock=clock),
-        meters=(MeterInfo("m", "hardware", clock, (rail,)),),
-        traces=(ImportedTrace("core", (Chunk("core", np.full(60, 2.0)), Chunk("core", np.full(40, 2.0)))),),
+        device=rig.DeviceInfo("d", "hardware", clock=clock),
+        meters=(rig.MeterInfo("m", "hardware", clock, (rail,)),),
+        traces=(ImportedTrace("core", (rig.Chunk("core", np.full(60, 2.0)), rig.Chunk("core", np.full(40, 2.0)))),),
         spans=(ImportedSpan("inference", 400, 600, executions=4),),
-        brackets={"c": (Bracket(0, 0, 0),)},
+        brackets={"c": (rig.Bracket(0, 0, 0),)},
         originals={},
         idle_ns=((0, 300_000_000), (700_000_000, 1_000_000_000)),
     )
@@ -47,17 +45,17 @@ def plain(folder: Path) -> tuple[Path, list[str]]:
 
 
 def test_a_run_is_what_was_imported(tmp_path: Path) -> None:
-    recording = open_run(write(small(), tmp_path / "run"))
+    recording = rig.open_run(write(small(), tmp_path / "run"))
     assert recording.sealed
     assert recording.start.run_id == "run"
     assert recording.traces["core"].value.tolist() == [2.0] * 100
-    assert evaluate(recording).quantities["execution_time_s"].value == pytest.approx(0.05)
+    assert rig.evaluate(recording).quantities["execution_time_s"].value == pytest.approx(0.05)
 
 
 def test_the_rate_of_a_clock_is_no_better_than_stated(tmp_path: Path) -> None:
-    many = tuple(Chunk("core", np.full(10, 2.0)) for _ in range(10))
-    recording = open_run(write(small(traces=(ImportedTrace("core", many),)), tmp_path / "run"))
-    assert evaluate(recording).clocks["c"].rate_sigma >= 1e-4 / np.sqrt(3.0)
+    many = tuple(rig.Chunk("core", np.full(10, 2.0)) for _ in range(10))
+    recording = rig.open_run(write(small(traces=(ImportedTrace("core", many),)), tmp_path / "run"))
+    assert rig.evaluate(recording).clocks["c"].rate_sigma >= 1e-4 / np.sqrt(3.0)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "energyrunner"])  # its example has no idle
@@ -66,7 +64,7 @@ def test_readings_of_every_format_stand_where_the_device_worked(name: str, tmp_p
     options = lay_out(CASES[name], tmp_path / "in", None)
     given = [f"{k}={v}" for k, v in options.items()]
     (path,) = run_import(CASES[name].format, tmp_path / "in" / CASES[name].source, tmp_path / "run", given)
-    found = evaluate(open_run(path)).quantities
+    found = rig.evaluate(rig.open_run(path)).quantities
     area, spans = found["dynamic_power_w"], found["literal.dynamic_power_w"]
 
     assert spans.value == pytest.approx(area.value, rel=2e-3)
@@ -75,7 +73,7 @@ def test_readings_of_every_format_stand_where_the_device_worked(name: str, tmp_p
 def test_originals_are_kept_with_their_digests(tmp_path: Path) -> None:
     source, options = plain(tmp_path / "in")
     (path,) = run_import("plain-csv", source, tmp_path / "run", options)
-    imported = open_run(path).start.imported
+    imported = rig.open_run(path).start.imported
     assert imported is not None
     assert imported.originals["a.csv"].sha256 == hashlib.sha256(source.read_bytes()).hexdigest()
     copy = path / "artifacts" / "original" / "a.csv"
@@ -84,7 +82,7 @@ def test_originals_are_kept_with_their_digests(tmp_path: Path) -> None:
     assert imported.options["power"] == "p:W"
     copy.write_text("t,p\n0,1\n")
     with pytest.raises(StoreError):
-        open_run(path)
+        rig.open_run(path)
 
 
 def test_several_recordings_are_bound_in_a_session(tmp_path: Path) -> None:
@@ -94,7 +92,7 @@ def test_several_recordings_are_bound_in_a_session(tmp_path: Path) -> None:
     bound = json.loads((tmp_path / "out" / "session.json").read_text())["runs"]
     assert [tmp_path / "out" / r["path"] for r in bound] == paths
     assert [p.name for p in paths] == ["one-r", "two-r"]
-    assert all("peer.energy_per_inference_median_j" in recorder_figures(open_run(p)) for p in paths)
+    assert all("peer.energy_per_inference_median_j" in recorder_figures(rig.open_run(p)) for p in paths)
 
 
 def test_nothing_is_left_when_one_of_several_fails(tmp_path: Path) -> None:
@@ -116,9 +114,9 @@ def test_nothing_is_left_when_one_of_several_fails(tmp_path: Path) -> None:
     {"originals": {"../outside": Path(__file__)}},
     {"originals": {"absent": Path("absent")}},
     {"traces": (ImportedTrace("core", ()),)},
-    {"traces": (ImportedTrace("core", (Chunk("core", np.array([1.0, 1e300])),)),)},
-    {"traces": (ImportedTrace("core", (Chunk("core", np.ones(2), np.array([0, 10]), np.array([5, 9])),)),)},
-    {"traces": (ImportedTrace("core", (Chunk("core", np.ones(2), np.array([5, 5]), np.array([6, 6])),)),)},
+    {"traces": (ImportedTrace("core", (rig.Chunk("core", np.array([1.0, 1e300])),)),)},
+    {"traces": (ImportedTrace("core", (rig.Chunk("core", np.ones(2), np.array([0, 10]), np.array([5, 9])),)),)},
+    {"traces": (ImportedTrace("core", (rig.Chunk("core", np.ones(2), np.array([5, 5]), np.array([6, 6])),)),)},
 ])  # fmt: skip
 def test_what_no_run_can_hold_is_refused_and_leaves_nothing(change: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(DataError):
@@ -147,7 +145,7 @@ def test_the_command_names_what_is_wrong(tmp_path: Path) -> None:
 
 def test_lines_of_other_peers_are_passed_over(tmp_path: Path) -> None:
     run_ = small(peers=({"method": "somebody else's", "rail": "core"},))
-    assert recorder_figures(open_run(write(run_, tmp_path / "run"))) == {}
+    assert recorder_figures(rig.open_run(write(run_, tmp_path / "run"))) == {}
 
 
 @pytest.mark.parametrize("peer", [
@@ -163,12 +161,12 @@ def test_lines_of_other_peers_are_passed_over(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_a_peer_line_that_lacks_what_it_needs_is_refused(peer: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(DataError, match="peer line"):
-        recorder_figures(open_run(write(small(peers=(peer,)), tmp_path / "run")))
+        recorder_figures(rig.open_run(write(small(peers=(peer,)), tmp_path / "run")))
 
 
 def test_a_peer_without_windows_has_no_figures(tmp_path: Path) -> None:
     peer = {"method": "energyrunner", "rail": "core", "stamps": [5], "inferences": []}
-    assert recorder_figures(open_run(write(small(peers=(peer,)), tmp_path / "run"))) == {}
+    assert recorder_figures(rig.open_run(write(small(peers=(peer,)), tmp_path / "run"))) == {}
 
 
 def test_a_peer_line_is_plain_json(tmp_path: Path) -> None:

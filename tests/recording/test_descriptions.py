@@ -39,9 +39,7 @@ def changed(run: Path, folder: Path, change: Callable[[Json], None]) -> Path:
 @pytest.mark.parametrize(("field", "value"), [
     ("conversion", {"unit": "A", "supply_v": 0.1}),
     ("accuracy", {"of_reading": 1e-9, "offset": 0.0, "source": "a certificate"}),
-    ("rate_hz", 12345.0),
-    ("resolution", 0.5),
-    ("range_max", 1e-3),
+    ("rate_hz", 12345.0), ("resolution", 0.5), ("range_max", 1e-3),
 ])  # fmt: skip
 def test_a_rail_that_a_meter_describes_otherwise_is_refused(run: Path, tmp_path: Path, field: str, value: Any) -> None:
     def other(start: Json) -> None:

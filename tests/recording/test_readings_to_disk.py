@@ -12,28 +12,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rig
 from fixtures.worlds.random_draw import blank
 from rig.engine.acquisition import Bench
-from rig.engine.blocking_device import blocking
 from rig.engine.clock import HostClock
 from rig.engine.record import record
 from rig.errors import DiskTooSlowError, MeterError, SetupError, StoreError
 from rig.recording.disk.files import Folder, Hashed, Opened, Whole
 from rig.recording.events import ChunkArrived
-from rig.recording.reader import open_run
 from rig.recording.traces.readings import BATCH
 from rig.recording.writer import Recorder
-from rig.types import Bracket, Chunk, ClockInfo, Mark, MeterInfo, Rail
 from tests.support.start_lines import HOST, start
 
 RATE_HZ = 1e3
-CORE = Rail("core", rate_hz=RATE_HZ)
+CORE = rig.Rail("core", rate_hz=RATE_HZ)
 CLOCKS = [HOST, {"name": "meter", "tick_hz": 1e6}]
-METER = MeterInfo("hand", "simulator", ClockInfo("meter", 1e6), (CORE,))
+METER = rig.MeterInfo("hand", "simulator", rig.ClockInfo("meter", 1e6), (CORE,))
 
 
-def readings(first: int, count: int) -> Chunk:
-    return Chunk("core", np.arange(first, first + count, dtype=np.float32))
+def readings(first: int, count: int) -> rig.Chunk:
+    return rig.Chunk("core", np.arange(first, first + count, dtype=np.float32))
 
 
 @pytest.fixture
@@ -61,7 +59,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 
 def announced(path: Path) -> list[tuple[int, int]]:
-    return [(e.readings, e.arrived_ns) for e in open_run(path).of_type(ChunkArrived)]
+    return [(e.readings, e.arrived_ns) for e in rig.open_run(path).of_type(ChunkArrived)]
 
 
 def test_a_disk_that_takes_nothing_holds_up_nobody_and_loses_nothing(recorder: Recorder, disk: threading.Event) -> None:
@@ -72,7 +70,7 @@ def test_a_disk_that_takes_nothing_holds_up_nobody_and_loses_nothing(recorder: R
     disk.set()
     recorder.stop()
     assert announced(recorder.path) == [(100, k) for k in range(5)]
-    assert open_run(recorder.path).traces["core"].value.tolist() == list(range(500))
+    assert rig.open_run(recorder.path).traces["core"].value.tolist() == list(range(500))
 
 
 def test_how_full_the_buffer_was_is_recorded_in_seconds_of_readings(recorder: Recorder, disk: threading.Event) -> None:
@@ -81,7 +79,7 @@ def test_how_full_the_buffer_was_is_recorded_in_seconds_of_readings(recorder: Re
         recorder.flush()
     disk.set()
     recorder.stop()
-    waited_s = [e.waiting_s for e in open_run(recorder.path).of_type(ChunkArrived)]
+    waited_s = [e.waiting_s for e in rig.open_run(recorder.path).of_type(ChunkArrived)]
     assert waited_s == pytest.approx([0.1, 0.2, 0.3])
 
 
@@ -96,7 +94,7 @@ def test_a_disk_that_is_too_slow_is_a_typed_error_and_what_had_arrived_is_kept(
     recorder.chunk(readings(1200, 100), 12)  # the meter's last readings when it was stopped
     disk.set()
     recorder.stop(caught.value)
-    run = open_run(recorder.path)
+    run = rig.open_run(recorder.path)
     assert run.error is not None and run.error.error == "DiskTooSlowError"
     assert run.traces["core"].value.tolist() == list(range(1300))
 
@@ -107,16 +105,16 @@ class Pouring:
     def __init__(self, disk: threading.Event) -> None:
         self._disk = disk
 
-    def info(self) -> MeterInfo:
+    def info(self) -> rig.MeterInfo:
         return METER
 
-    def start(self) -> Bracket:
-        return Bracket(time.monotonic_ns(), 0, time.monotonic_ns())
+    def start(self) -> rig.Bracket:
+        return rig.Bracket(time.monotonic_ns(), 0, time.monotonic_ns())
 
-    def read(self) -> list[Chunk]:
+    def read(self) -> list[rig.Chunk]:
         return [readings(0, 100)]
 
-    def stop(self) -> list[Chunk]:
+    def stop(self) -> list[rig.Chunk]:
         self._disk.set()
         return self.read()
 
@@ -131,15 +129,15 @@ class Ring(Pouring):
         super().__init__(disk)
         self._buffer = 1000 * np.arange(-100, 0)
 
-    def read(self) -> list[Chunk]:
+    def read(self) -> list[rig.Chunk]:
         self._buffer += 100_000
-        return [Chunk("core", self._buffer, self._buffer, self._buffer)]
+        return [rig.Chunk("core", self._buffer, self._buffer, self._buffer)]
 
 
 def test_a_meter_may_fill_its_buffer_again_once_it_has_handed_it_over(tmp_path: Path, disk: threading.Event) -> None:
-    bench = Bench(blocking(lambda sample: None), (Ring(disk),), HostClock())
-    record(tmp_path / "run", bench, blank(1), [Mark(), Mark(), Mark()], scenario={"name": "ring"}, argv=[])
-    trace = open_run(tmp_path / "run").traces["core"]
+    bench = Bench(rig.blocking(lambda sample: None), (Ring(disk),), HostClock())
+    record(tmp_path / "run", bench, blank(1), [rig.Mark(), rig.Mark(), rig.Mark()], scenario={"name": "ring"}, argv=[])
+    trace = rig.open_run(tmp_path / "run").traces["core"]
     assert trace.value.tolist() == trace.end_tick.tolist() == list(range(0, 500_000, 1000))
 
 
@@ -157,11 +155,11 @@ def test_an_error_of_the_thread_is_raised_by_the_next_call(recorder: Recorder, m
     recorder.chunk(readings(20, 10), 2)  # later readings would leave a gap, and are not written
     recorder.stop()
     assert announced(recorder.path) == [(10, 0)]
-    assert open_run(recorder.path).traces["core"].value.tolist() == list(range(10))
+    assert rig.open_run(recorder.path).traces["core"].value.tolist() == list(range(10))
 
 
 def test_readings_that_the_check_refuses_end_their_rail(tmp_path: Path) -> None:
-    def check(chunk: Chunk, last: Chunk | None) -> None:
+    def check(chunk: rig.Chunk, last: rig.Chunk | None) -> None:
         if last is not None and chunk.value[0] < last.value[-1]:
             raise MeterError("it ran backwards")
 
@@ -172,7 +170,7 @@ def test_readings_that_the_check_refuses_end_their_rail(tmp_path: Path) -> None:
             recorder.chunk(readings(first, 10), first)
         with pytest.raises(MeterError, match="backwards"):
             recorder.stop()
-    assert open_run(tmp_path / "run").traces["core"].value.tolist() == list(range(20))
+    assert rig.open_run(tmp_path / "run").traces["core"].value.tolist() == list(range(20))
     assert announced(tmp_path / "run") == [(10, 0), (10, 10)]
 
 
@@ -187,10 +185,10 @@ def test_a_run_for_which_the_system_has_no_thread_is_ended_and_keeps_what_had_ar
         begin(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_no_writer)
-    bench = Bench(blocking(lambda sample: None), (Pouring(disk),), HostClock())
+    bench = Bench(rig.blocking(lambda sample: None), (Pouring(disk),), HostClock())
     with pytest.raises(SetupError, match="more memory than is free"):
-        record(tmp_path / "run", bench, blank(1), [Mark()], scenario={"name": "starved"}, argv=[])
-    run = open_run(tmp_path / "run")
+        record(tmp_path / "run", bench, blank(1), [rig.Mark()], scenario={"name": "starved"}, argv=[])
+    run = rig.open_run(tmp_path / "run")
     assert run.sealed
     assert run.error is not None
     assert len(run.traces["core"].value) == 200
@@ -200,7 +198,7 @@ def test_a_batch_is_joined_of_what_waits_and_stays_small(recorder: Recorder, dis
     import pyarrow as pa
 
     for k in range(20):
-        recorder.chunk(Chunk("core", np.full(BATCH // 8, k, np.float32)), k)
+        recorder.chunk(rig.Chunk("core", np.full(BATCH // 8, k, np.float32)), k)
     disk.set()
     recorder.stop()
     with pa.ipc.open_stream(recorder.path / "traces" / "core.arrows") as reader:
@@ -222,7 +220,7 @@ def test_files_are_hashed_while_written_and_not_read_again(recorder: Recorder, m
     recorder.stop()
     assert "traces/core.arrows" not in read
     trace = recorder.path / "traces" / "core.arrows"
-    stop = open_run(recorder.path).stop
+    stop = rig.open_run(recorder.path).stop
     assert stop is not None and stop.files["traces/core.arrows"] == hashlib.sha256(trace.read_bytes()).hexdigest()
 
 
@@ -232,6 +230,6 @@ def test_a_file_that_is_taken_away_while_it_is_recorded_is_told(recorder: Record
     (recorder.path / "traces" / "core.arrows").unlink()
     with pytest.raises(StoreError, match=r"traces/core\.arrows was removed"):
         recorder.stop()
-    run = open_run(recorder.path)
+    run = rig.open_run(recorder.path)
     assert run.sealed
     assert run.error is not None and "was removed" in run.error.message

@@ -15,12 +15,10 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
+import rig
 from fixtures.bench.true_power import SimPlant
 from fixtures.worlds.random_draw import draw, measured, truth
-from rig.analysis.evaluate import evaluate
 from rig.commands.shell.main import main
-from rig.recording.reader import open_run
-from rig.types import Conversion
 from tests.support.paths import ROOT
 from tests.support.run_by_hand import observed, read_plainly, trace, with_ticks, write
 from tests.support.schema import FOLDER, schemas, text_of
@@ -81,7 +79,7 @@ def test_every_line_fits_its_schema(source: str, engine_run: Path, example: tupl
 
 
 def test_results_fit_their_schema(engine_run: Path) -> None:
-    schema("results").validate(json.loads(json.dumps(evaluate(open_run(engine_run)).to_json())))
+    schema("results").validate(json.loads(json.dumps(rig.evaluate(rig.open_run(engine_run)).to_json())))
 
 
 def test_the_stop_line_of_a_failed_run_fits_its_schema(tmp_path: Path) -> None:
@@ -137,7 +135,7 @@ def test_the_same_contents_by_another_writer_give_equal_figures(engine_run: Path
     events, tables = read_plainly(engine_run)
     tables = {name: with_ticks(t) if name.startswith("traces/") else t for name, t in tables.items()}
     write(tmp_path / "run", events[:-1], tables, batch)
-    ours, theirs = (evaluate(open_run(p)).quantities for p in (engine_run, tmp_path / "run"))
+    ours, theirs = (rig.evaluate(rig.open_run(p)).quantities for p in (engine_run, tmp_path / "run"))
     assert ours.keys() == theirs.keys()
     for name, q in ours.items():
         other = theirs[name]
@@ -155,12 +153,12 @@ def test_column_order_narrow_types_and_other_columns_do_not_matter(engine_run: P
     at = replies.column_names.index("phase")
     replies = replies.set_column(at, "phase", replies["phase"].cast(pa.large_string()).dictionary_encode())
     write(tmp_path / "run", events[:-1], tables | {"replies.arrows": replies})
-    assert open_run(tmp_path / "run").replies.equals(open_run(engine_run).replies)
+    assert rig.open_run(tmp_path / "run").replies.equals(rig.open_run(engine_run).replies)
 
 
 def holds(path: Path, plant: SimPlant, count: int, widest: float = 1.0) -> dict[str, bool]:
     """Return which intervals, each at most ``widest`` of the figure, hold the truth of a plant with ``count`` spans."""
-    true, found = truth(plant, "inference", count), evaluate(open_run(path)).quantities
+    true, found = truth(plant, "inference", count), rig.evaluate(rig.open_run(path)).quantities
     ends = {name: found[name].interval() for name in FIGURES}
     assert all(high - low < widest * true[name] for name, (low, high) in ends.items())
     return {name: bool(low <= true[name] <= high) for name, (low, high) in ends.items()}
@@ -193,7 +191,7 @@ def test_currents_and_counters_are_converted_as_documented(tmp_path: Path, unit:
 
 
 def test_tables_hold_the_documented_columns(engine_run: Path) -> None:
-    run = open_run(engine_run)
+    run = rig.open_run(engine_run)
     document = (ROOT / "docs" / "reference" / "run-directory.md").read_text()
     for name in TABLES:
         section = document.split(f"### {name}.arrows")[1].split("\n#")[0]
@@ -202,13 +200,13 @@ def test_tables_hold_the_documented_columns(engine_run: Path) -> None:
 
 
 def test_a_later_calibration_changes_the_figures_and_not_the_recording(engine_run: Path) -> None:
-    run = open_run(engine_run)
+    run = rig.open_run(engine_run)
     core = run.traces["core"]
     found = []
     for supply_v in (1.0, 2.0):
-        rail = dataclasses.replace(core.rail, conversion=Conversion("A", supply_v))
+        rail = dataclasses.replace(core.rail, conversion=rig.Conversion("A", supply_v))
         again = dataclasses.replace(run, traces={"core": dataclasses.replace(core, rail=rail)})
-        found.append(evaluate(again).quantities["active_power_w"].value)
+        found.append(rig.evaluate(again).quantities["active_power_w"].value)
     assert found[1] == pytest.approx(2.0 * found[0], rel=1e-9)
 
 

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import rig
 from rig.errors import SetupError, StoreError
 from rig.session.book import opened
 from rig.session.locks import locked
-from rig.session.measure import measure
 from rig.session.searches import PlannedRun
-from rig.session.setup import Request
-from rig.types import SampleSet
 from tests.support.serving import samples
 
 Patch = pytest.MonkeyPatch
@@ -28,24 +26,24 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("mode", ["together", "session"])
 def test_a_directory_that_another_fills_during_setup(tmp_path: Path, monkeypatch: Patch, mode: str) -> None:
-    request = Request(device="mock", meters=("mock",), mode=mode, options=OPTIONS, out=tmp_path / "shared")
+    request = rig.Request(device="mock", meters=("mock",), mode=mode, options=OPTIONS, out=tmp_path / "shared")
     first: dict[str, bytes] = {}
 
     def another(*_: object) -> None:
         monkeypatch.undo()
-        first.update(contents(measure(request, quiet=True)))
+        first.update(contents(rig.measure(request, quiet=True)))
 
     monkeypatch.setattr("rig.session.measure.check_declared", another)
     with pytest.raises(StoreError, match="empty") as refused:
-        measure(request, quiet=True)
+        rig.measure(request, quiet=True)
 
     assert "Recorded until then" not in refused.value.remedy
     assert contents(tmp_path / "shared") == first
 
 
 def test_a_session_that_another_process_is_recording_is_left_as_it_is(tmp_path: Path) -> None:
-    request = Request(device="mock", out=tmp_path)
-    planned = PlannedRun("accuracy", "accuracy", SampleSet("blank", "none", "1", "0" * 64, samples(4)), False)
+    request = rig.Request(device="mock", out=tmp_path)
+    planned = PlannedRun("accuracy", "accuracy", rig.SampleSet("blank", "none", "1", "0" * 64, samples(4)), False)
     with opened(tmp_path, request, resume=False) as first:
         first.link()
         (tmp_path / "accuracy").mkdir()
@@ -93,8 +91,8 @@ def open_device(bench):
 def test_paths_are_those_of_the_caller(here: Path, at: str) -> None:
     (here / "wanders.py").write_text(DRIVER.format(at=at))
     options = ("workload.samples=2", "idle_s=0.1")
-    request = Request("wanders.py:open_device", ("mock",), options=options, out=Path("run"), simulate=True)
-    measure(request, quiet=True)
+    request = rig.Request("wanders.py:open_device", ("mock",), options=options, out=Path("run"), simulate=True)
+    rig.measure(request, quiet=True)
     assert Path.cwd() == here
     assert (here / "run" / "power" / "events.jsonl").is_file()
     assert not [*here.rglob("elsewhere/run")]
@@ -105,7 +103,7 @@ def test_a_target_that_cannot_be_written_is_refused_before_anything_is_opened(mo
     out = Path("/proc/new/run")  # where not even root makes a file
 
     with pytest.raises(StoreError, match=r"new.run cannot be written"):
-        measure(Request(device="mock", out=out), quiet=True)
+        rig.measure(rig.Request(device="mock", out=out), quiet=True)
 
 
 def test_a_full_disk_is_not_told_as_one_without_locks(tmp_path: Path, monkeypatch: Patch) -> None:

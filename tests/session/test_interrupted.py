@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 
+import rig
 from rig.commands.shell.main import main
 from rig.errors import Interrupted
-from rig.recording.reader import open_run
 from rig.recording.session import open_session
 from rig.session.book import request_in
-from rig.session.measure import measure
 from rig.session.report import GO_ON, report
-from rig.session.setup import Request
-from rig.types import Budget, Sample
 from tests.support.processes import options
 
 Capture = pytest.CaptureFixture[str]
@@ -73,7 +70,7 @@ def test_an_interrupted_search_for_a_size_ends_and_states_none(tmp_path: Path, n
 
     runs = [path.name for path, _ in open_session(tmp_path / "run").runs]
     assert runs == ["probe-01", "probe-02", "probe-03"]
-    ended = open_run(tmp_path / "run" / "probe-03").error
+    ended = rig.open_run(tmp_path / "run" / "probe-03").error
     assert ended is not None and ended.error == "Interrupted"
     assert main(["report", str(tmp_path / "run"), "--json"]) == 31
     said = json.loads(capsys.readouterr().out)
@@ -84,7 +81,7 @@ def test_an_interrupted_search_for_a_size_ends_and_states_none(tmp_path: Path, n
 
 def test_a_search_that_goes_on_tries_the_interrupted_size_again(tmp_path: Path) -> None:
     searched(tmp_path, signal.SIGINT)
-    measure(request_in(tmp_path / "run", trust=True), quiet=True, resume=True)
+    rig.measure(request_in(tmp_path / "run", trust=True), quiet=True, resume=True)
     held = {probe.nodes: probe.held for probe in open_session(tmp_path / "run").probes}
 
     assert held[40]
@@ -97,7 +94,7 @@ def interrupt_at(number: int, monkeypatch: Patch) -> None:
 
     submit, count = MockDevice.submit, iter(range(10**6))
 
-    def interrupted(self: MockDevice, samples: Sequence[Sample], budget: Budget | None) -> None:
+    def interrupted(self: MockDevice, samples: Sequence[rig.Sample], budget: rig.Budget | None) -> None:
         if next(count) == number:
             signal.raise_signal(signal.SIGINT)
         submit(self, samples, budget)
@@ -109,7 +106,7 @@ def test_an_interrupted_session_asks_only_to_go_on(tmp_path: Path, monkeypatch: 
     interrupt_at(14, monkeypatch)
     options = ("samples=8", "audio_hz=1000", "idle_s=0.1")
     with pytest.raises(Interrupted):
-        measure(Request("mock", options=options, rules="neurobench-1.0", out=tmp_path / "run"), quiet=True)
+        rig.measure(rig.Request("mock", options=options, rules="neurobench-1.0", out=tmp_path / "run"), quiet=True)
     result = report(tmp_path / "run", pages=False).result
 
     assert result is not None and result.validity is not None

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
+import rig
 from rig.commands.shell.main import main
 from rig.errors import UnknownNameError, UsageError
-from rig.recording.reader import open_run
 from rig.session.like import Like, like
-from rig.session.measure import measure
-from rig.session.setup import Request
 from tests.support.run_by_hand import rewritten
 from tests.support.submissions import session, submitted
 
@@ -28,9 +26,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A single run."""
-    request = Request(device="mock", mode="together", options=("samples=4", "audio_hz=1000", "idle_s=0.2"), argv=())
+    request = rig.Request(device="mock", mode="together", options=("samples=4", "audio_hz=1000", "idle_s=0.2"), argv=())
     out = tmp_path_factory.mktemp("lone") / "run"
-    return measure(Request(**{**vars(request), "out": out}), quiet=True)
+    return rig.measure(rig.Request(**{**vars(request), "out": out}), quiet=True)
 
 
 def edited(run: Path, folder: Path, **values: Any) -> Path:
@@ -63,7 +61,7 @@ def test_a_repeated_submission_asks_alike(recorded: Path, tmp_path: Path, capsys
     printed = capsys.readouterr().out
     assert all(f"takes   {option}" in printed for option in like(recorded).options)
     assert like(ours) == like(recorded)
-    assert "phase_w" in str(open_run(ours / "power-1").start.device.details)
+    assert "phase_w" in str(rig.open_run(ours / "power-1").start.device.details)
 
 
 def test_a_submission_of_several_configurations_asks_which(recorded: Path, tmp_path: Path) -> None:

@@ -10,15 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rig.analysis.evaluate import evaluate
-from rig.analysis.result.result import Result
+import rig
 from rig.commands.shell.main import main
 from rig.errors import DeviceTimeoutError
-from rig.recording.reader import Run, open_run
 from rig.recording.session import is_session, runs_in
 from rig.session.measure import REPEATS_LEAST, measure
-from rig.session.report import evaluated, report
-from rig.session.setup import Request
 from tests.support.paths import SUPPORT
 
 Capture = pytest.CaptureFixture[str]
@@ -35,21 +31,21 @@ def session(tmp_path: Path) -> Measure:
 
     def run(*options: str, device: str = HONEST, scenario: str = "single-stream", **more: Any) -> Path:
         given: dict[str, Any] = {"meters": ("mock",), "out": tmp_path / "out"} | more
-        return measure(Request(device, scenario=scenario, options=(*SMALL, *options), **given), quiet=True)
+        return measure(rig.Request(device, scenario=scenario, options=(*SMALL, *options), **given), quiet=True)
 
     return run
 
 
-def summary(folder: Path) -> Result:
-    return evaluated(folder).result
+def summary(folder: Path) -> rig.Result:
+    return rig.evaluated(folder).result
 
 
-def failed(result: Result) -> list[str]:
+def failed(result: rig.Result) -> list[str]:
     assert result.validity is not None
     return [c.rule for c in result.validity.checks if not c.ok and "idle window" not in c.rule]
 
 
-def ids(run: Run) -> list[str]:
+def ids(run: rig.Run) -> list[str]:
     rows = run.replies.to_pylist()
     return [row["sample_id"] for row in rows if not row["warmup"]]
 
@@ -57,9 +53,9 @@ def ids(run: Run) -> list[str]:
 def test_a_request_takes_the_text_of_a_path_and_options_by_name(tmp_path: Path) -> None:
     named: Any = {"samples": 8, "marks": False}
     place: Any = str(tmp_path / "out")
-    asked = Request("mock", options=named, out=place)
+    asked = rig.Request("mock", options=named, out=place)
 
-    assert asked == Request("mock", options=("samples=8", "marks=False"), out=tmp_path / "out")
+    assert asked == rig.Request("mock", options=("samples=8", "marks=False"), out=tmp_path / "out")
 
 
 # ---- which runs ----------------------------------------------------------------------------
@@ -70,7 +66,7 @@ def test_by_default_accuracy_performance_and_power_follow_each_other_bound(sessi
     length = {"server": ["duration_s=4"], "real-time": ["stream_s=6"]}.get(scenario, [])
     folder = session(*length, scenario=scenario)
     assert [(p.name, why) for p, why in runs_in(folder)] == [(n, n) for n in ("accuracy", "performance", "power")]
-    runs = {why: open_run(path) for path, why in runs_in(folder)}
+    runs = {why: rig.open_run(path) for path, why in runs_in(folder)}
     assert [why for why, run in runs.items() if run.traces] == ["power"]
     assert sorted(ids(runs["accuracy"])) == sorted(runs["accuracy"].samples["id"].to_pylist())
     assert len(ids(runs["accuracy"])) == 8
@@ -80,7 +76,7 @@ def test_by_default_accuracy_performance_and_power_follow_each_other_bound(sessi
 def test_times_are_those_without_a_meter_and_watts_those_with_it(session: Measure) -> None:
     folder = session()
     whole = summary(folder)
-    by = {why: evaluate(open_run(path)).quantities for path, why in runs_in(folder)}
+    by = {why: rig.evaluate(rig.open_run(path)).quantities for path, why in runs_in(folder)}
     for name in ("active_power_w", "energy_per_inference_integrated_j", "average_power_w"):
         assert whole.quantities[name] == by["power"][name]
     for name in ("execution_time_s", "latency_p99_s", "throughput_samples_hz"):
@@ -92,12 +88,12 @@ def test_times_are_those_without_a_meter_and_watts_those_with_it(session: Measur
 @pytest.mark.parametrize("mode", ["together", "performance", "accuracy", "power"])
 def test_a_mode_is_one_run_with_its_meter_and_no_session(session: Measure, mode: str) -> None:
     folder = session(mode=mode)
-    run = open_run(folder)
+    run = rig.open_run(folder)
     assert not is_session(folder)
     assert run.start.purpose == ("all" if mode == "together" else mode)
     assert set(run.traces) == {"core"}
     wanted = {"accuracy", "execution_time_s", "latency_p50_s", "active_power_w", "average_power_w"}
-    assert mode != "together" or wanted <= set(map(str, evaluate(run).quantities))
+    assert mode != "together" or wanted <= set(map(str, rig.evaluate(run).quantities))
 
 
 def test_without_a_meter_no_power_is_measured(session: Measure) -> None:
@@ -106,7 +102,7 @@ def test_without_a_meter_no_power_is_measured(session: Measure) -> None:
 
 
 def test_only_power_runs_play_longer_sequences_when_asked(session: Measure) -> None:
-    runs = {why: open_run(path) for path, why in runs_in(session(amortise_s=2.0))}
+    runs = {why: rig.open_run(path) for path, why in runs_in(session(amortise_s=2.0))}
     assert {why: len(ids(run)) for why, run in runs.items()} == {"accuracy": 8, "performance": 8, "power": 4}
     assert set(runs["power"].samples["inferences"].to_pylist()) == {2}
 
@@ -119,7 +115,7 @@ def test_the_sessions_mean_lies_within_its_trials_and_their_scatter_is_counted(s
     each = [f"{what}-{k}" for k in (1, 2, 3) for what in ("performance", "power")]
     assert [path.name for path, _ in runs_in(folder)] == ["accuracy", *each]
     whole = summary(folder).quantities
-    runs = [(why, evaluate(open_run(path)).quantities) for path, why in runs_in(folder)]
+    runs = [(why, rig.evaluate(rig.open_run(path)).quantities) for path, why in runs_in(folder)]
     of = {"execution_time_s": "performance", "latency_p50_s": "performance", "active_power_w": "power"}
     for name, purpose in of.items():
         values = [q[name] for why, q in runs if why == purpose]
@@ -135,7 +131,7 @@ def test_a_compliance_run_asks_for_one_sample_again_and_again(session: Measure) 
     folder = session(compliance=True)
     path, why = runs_in(folder)[-1]
     assert (path.name, why) == ("repeated", "compliance")
-    asked = ids(open_run(path))
+    asked = ids(rig.open_run(path))
     assert len(asked) == REPEATS_LEAST
     assert len(set(asked)) == 1
 
@@ -194,7 +190,9 @@ def test_a_verdict_that_a_simulator_makes_invalid_is_told_before_anything_is_rec
 ) -> None:
     monkeypatch.setattr("rig.session.measure._record", lambda *_: (_ for _ in ()).throw(DeviceTimeoutError("begun")))
     with pytest.raises(DeviceTimeoutError, match="begun"):
-        measure(Request(HONEST, meters=("mock",), mode="together", rules=rules, options=SMALL, out=tmp_path / "out"))
+        measure(
+            rig.Request(HONEST, meters=("mock",), mode="together", rules=rules, options=SMALL, out=tmp_path / "out")
+        )
 
     warning = f"The verdict will be INVALID: rules {rules} allow only hardware, and here are simulators ("
     assert capsys.readouterr().err.count(warning) == told
@@ -218,11 +216,11 @@ def test_a_session_that_was_moved_has_the_same_figures(session: Measure, tmp_pat
 
 def test_a_session_draws_its_own_pictures_and_a_run_those_of_its_own_report(session: Measure) -> None:
     path = session()
-    report(path)
+    rig.report(path)
     whole, run = (folder / "derived" / "report.html" for folder in (path, path / "power"))
     assert "<svg" in whole.read_text() and "trace-model" in whole.read_text()
     assert "<svg" not in run.read_text() and "trace-model" not in run.read_text()
     assert "rig report power" in run.read_text()
     assert not list((path / "power" / "derived").rglob("*.svg"))
-    report(path / "power")
+    rig.report(path / "power")
     assert "<svg" in run.read_text()

@@ -13,20 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+import rig
 from fixtures.bench.mock_device import SETTLE_S
 from reports.render import render
 from reports.result_tables import cards, key_figures
 from rig.analysis.sessions.rate_probes import PEAK, peak_rate
 from rig.errors import MeasurementRefusedError, UsageError
-from rig.recording.reader import open_run
 from rig.recording.records import DeviceRecord
 from rig.recording.session import runs_in
-from rig.session.measure import measure
-from rig.session.report import evaluated
 from rig.session.searches import CLOSE, find_largest, find_peak
-from rig.session.setup import Request
 from rig.submission.compare import compare
-from rig.types import Issue
 from scenarios.rules import quick
 from scenarios.server import server
 from tests.support.serving import Blank
@@ -94,8 +90,8 @@ DETERMINISTIC = (
 )  # fmt: skip
 
 
-def request(out: Path, *options: str, scenario: str = "server") -> Request:
-    return Request(device="mock", meters=("none",), scenario=scenario, options=options, out=out, find_peak=True)
+def request(out: Path, *options: str, scenario: str = "server") -> rig.Request:
+    return rig.Request(device="mock", meters=("none",), scenario=scenario, options=options, out=out, find_peak=True)
 
 
 def p99_s(rate_hz: float, seed: int = 1) -> float:
@@ -103,17 +99,17 @@ def p99_s(rate_hz: float, seed: int = 1) -> float:
     rules = replace(quick("server"), warmup=0)
     steps = server(Blank(4), rules, arrival_hz=rate_hz, duration_s=SECONDS, arrival_seed=seed)
     free_s, latency_s = 0.0, []
-    for due_s in [s.due_ns * 1e-9 for s in steps if isinstance(s, Issue) and s.due_ns is not None]:
+    for due_s in [s.due_ns * 1e-9 for s in steps if isinstance(s, rig.Issue) and s.due_ns is not None]:
         free_s = max(free_s, due_s) + SERVICE_S
         latency_s.append(free_s - due_s)
     return float(np.sort(latency_s)[math.ceil(len(latency_s) * 0.99) - 1])
 
 
 def test_the_peak_of_a_deterministic_server_is_the_analytic_one_and_every_probe_is_recorded(tmp_path: Path) -> None:
-    folder = measure(request(tmp_path / "peak", *DETERMINISTIC), quiet=True)
+    folder = rig.measure(request(tmp_path / "peak", *DETERMINISTIC), quiet=True)
     tried: dict[float, bool] = {}
     for path, purpose in runs_in(folder):
-        run = open_run(path)
+        run = rig.open_run(path)
         rate_hz = run.start.scenario.options["arrival_hz"]
         due, done = (run.replies[c].drop_null().to_numpy() for c in ("due_ns", "completed_ns"))
         if purpose == "probe":
@@ -125,10 +121,10 @@ def test_the_peak_of_a_deterministic_server_is_the_analytic_one_and_every_probe_
     assert min(rate for rate, held in tried.items() if not held) <= CLOSE * peak_hz
     assert p99_s(peak_hz) <= BOUND_S < p99_s(CLOSE * peak_hz)
     assert 10.0 < peak_hz < 1.0 / SERVICE_S
-    played = {open_run(p).start.scenario.options["arrival_hz"] for p, why in runs_in(folder) if why != "probe"}
+    played = {rig.open_run(p).start.scenario.options["arrival_hz"] for p, why in runs_in(folder) if why != "probe"}
     assert played == {peak_hz}
 
-    result = evaluated(folder).result
+    result = rig.evaluated(folder).result
     peak = result.quantities["peak_rate_hz"]
     failed_hz = min(rate for rate, held in tried.items() if not held)
     assert (peak.value, peak.value + peak.bias, peak.n) == (peak_hz, pytest.approx(failed_hz), len(tried))
@@ -150,8 +146,8 @@ def test_the_peak_is_as_uncertain_as_another_draw_of_arrivals_makes_it(tmp_path:
     low = 1 + int(np.argmin(peaks_hz[:8]))
     ways = {"first": "arrival_seed=1", "other": f"arrival_seed={low}", "slower": "inference_s=0.055"}
     for name, option in ways.items():
-        measure(request(tmp_path / name, *DETERMINISTIC, option), quiet=True)
-    found = evaluated(tmp_path / "first")
+        rig.measure(request(tmp_path / name, *DETERMINISTIC, option), quiet=True)
+    found = rig.evaluated(tmp_path / "first")
     peak = peak_rate(found.parts)[PEAK]
     assert 0.7 < peak.u / np.std(peaks_hz, ddof=1) < 1.4
     said = [d.said for c in compare([tmp_path / name for name in ways]) for d in c.differences if d.key == PEAK]
@@ -165,7 +161,7 @@ def test_the_peak_is_as_uncertain_as_another_draw_of_arrivals_makes_it(tmp_path:
 def test_a_bound_below_the_service_time_is_refused_with_its_probes_bound(tmp_path: Path) -> None:
     options = [o for o in DETERMINISTIC if not o.startswith("latency_bound_s")]
     with pytest.raises(MeasurementRefusedError, match="meets the latency bound"):
-        measure(request(tmp_path / "peak", *options, "latency_bound_s=0.04"), quiet=True)
+        rig.measure(request(tmp_path / "peak", *options, "latency_bound_s=0.04"), quiet=True)
     runs = runs_in(tmp_path / "peak")
     assert {purpose for _, purpose in runs} == {"probe"}
     assert [path.name for path, _ in runs] == [f"probe-{k:02d}" for k in range(1, len(runs) + 1)]
@@ -174,5 +170,5 @@ def test_a_bound_below_the_service_time_is_refused_with_its_probes_bound(tmp_pat
 
 def test_a_scenario_without_a_rate_has_none_to_search(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no rate to search"):
-        measure(request(tmp_path / "peak", "samples=2", scenario="single-stream"), quiet=True)
+        rig.measure(request(tmp_path / "peak", "samples=2", scenario="single-stream"), quiet=True)
     assert not (tmp_path / "peak").exists()

@@ -10,17 +10,13 @@ from typing import Any
 
 import pytest
 
+import rig
 from rig.commands.shell.main import main
 from rig.engine.record import record
 from rig.errors import Interrupted, InvalidResultError, StoreError, UsageError
 from rig.recording.disk.atomic_write import set_aside
-from rig.recording.reader import open_run
 from rig.recording.session import FILE, REQUEST, bind, open_session
 from rig.session.book import go_on, request_in
-from rig.session.measure import measure
-from rig.session.report import report
-from rig.session.setup import Request
-from rig.types import Step
 from tests.session.test_session_forgery import result_of
 
 Patch = pytest.MonkeyPatch
@@ -36,7 +32,7 @@ class Killed(BaseException):
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A session that ended in the middle of its second run, with the files of a killed process."""
     folder = tmp_path_factory.mktemp("killed") / "session"
-    request = Request(device="mock", meters=("mock",), options=OPTIONS, out=folder)
+    request = rig.Request(device="mock", meters=("mock",), options=OPTIONS, out=folder)
     kept: dict[str, Any] = {}
 
     def snapshot(path: Path, *args: Any, **more: Any) -> Path:
@@ -51,7 +47,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         patch.setattr("rig.session.measure.record", snapshot)
-        measure(request, quiet=True)
+        rig.measure(request, quiet=True)
     found: Path = kept["path"]
     return found
 
@@ -76,22 +72,22 @@ def test_the_report_says_how_to_go_on(session: Path, capsys: pytest.CaptureFixtu
 def test_a_session_whose_first_run_was_broken_off_says_so(session: Path) -> None:
     bind(session, [], seal=False)
     with pytest.raises(StoreError, match="no run of the session") as caught:
-        report(session)
+        rig.report(session)
     assert "--resume" in caught.value.remedy
 
 
 def test_an_empty_directory_of_a_run_is_no_obstacle(session: Path) -> None:
     (session / "power" / "traces").mkdir(parents=True)
-    measure(request_in(session, trust=False), quiet=True, resume=True)
+    rig.measure(request_in(session, trust=False), quiet=True, resume=True)
     assert len(open_session(session).runs) == 3
 
 
 def test_it_goes_on_with_what_is_missing_and_keeps_what_is_good(session: Path) -> None:
-    accuracy = open_run(session / "accuracy").digest
-    assert measure(request_in(session, trust=False), quiet=True, resume=True) == session
+    accuracy = rig.open_run(session / "accuracy").digest
+    assert rig.measure(request_in(session, trust=False), quiet=True, resume=True) == session
     found = open_session(session)
     assert [path.name for path, _ in found.runs] == ["accuracy", "performance", "power"]
-    assert open_run(session / "accuracy").digest == accuracy
+    assert rig.open_run(session / "accuracy").digest == accuracy
     assert found.sealed
     assert found.repeated == ("broken/performance.1",)
     aside = "Recordings that are no part of the session: 1 (broken/performance.1, its run was recorded again)"
@@ -110,7 +106,7 @@ def killed_again(session: Path, monkeypatch: Patch, at: str, after: Callable[...
     left = session.with_name("left again")
 
     def interrupted(path: Path, bench: Any, workload: Any, steps: Any, **more: Any) -> Path:
-        def pressed() -> Iterator[Step]:
+        def pressed() -> Iterator[rig.Step]:
             yield next(iter(steps))
             raise KeyboardInterrupt
 
@@ -125,7 +121,7 @@ def killed_again(session: Path, monkeypatch: Patch, at: str, after: Callable[...
     for name, instead, error in (("rig.session.measure.record", interrupted, Interrupted), (at, kill, Killed)):
         with monkeypatch.context() as patch, pytest.raises(error):
             patch.setattr(name, instead)
-            measure(request_in(session, trust=False), quiet=True, resume=True)
+            rig.measure(request_in(session, trust=False), quiet=True, resume=True)
     return left
 
 
@@ -138,7 +134,7 @@ def test_resuming_may_be_killed(session: Path, monkeypatch: Patch, at: str, afte
     validity = result_of(left).validity
     assert validity is not None and validity.verdict == "INVALID"
 
-    measure(request_in(left, trust=False), quiet=True, resume=True)
+    rig.measure(request_in(left, trust=False), quiet=True, resume=True)
     found = open_session(left)
     assert [path.name for path, _ in found.runs] == ["accuracy", "performance", "power"]
     assert found.repeated == ("broken/performance.1", "broken/performance.2")
@@ -181,7 +177,9 @@ def test_ones_own_session_goes_on_with_its_code_without_trust(here: Path, monkey
 
     monkeypatch.setattr("rig.session.measure.record", killed)
     with pytest.raises(Killed):
-        measure(Request(device="mine.py:open_device", meters=("mock",), options=OPTIONS, out=Path("run")), quiet=True)
+        rig.measure(
+            rig.Request(device="mine.py:open_device", meters=("mock",), options=OPTIONS, out=Path("run")), quiet=True
+        )
     assert go_on(Path("run")) == "rig measure --resume run"
     assert request_in(Path("run"), trust=False).device == "mine.py:open_device"
     shutil.copytree("run", "copy")

@@ -10,22 +10,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import rig
 from benchmarks.faults.forge import bind_again, hash_again, lines_of, read, store
-from rig.analysis.evaluate import evaluate
-from rig.analysis.result.result import Result
 from rig.commands.shell.main import main
 from rig.errors import IntegrityError, InvalidResultError, StoreError
-from rig.recording.reader import Run, open_run
 from rig.recording.session import FILE, SEAL, open_session
-from rig.session.measure import measure
-from rig.session.report import evaluated, report
-from rig.session.setup import Request
 
 SMALL = ("samples=12", "idle_s=2.0")
 
 
 def recorded(out: Path, seed: int = 0) -> Path:
-    return measure(Request(device="mock", meters=("mock",), options=(*SMALL, f"device_seed={seed}"), out=out), True)
+    return rig.measure(
+        rig.Request(device="mock", meters=("mock",), options=(*SMALL, f"device_seed={seed}"), out=out), True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +36,9 @@ def session(sessions: tuple[Path, Path], tmp_path: Path) -> Path:
     return shutil.copytree(sessions[0], tmp_path / "session")
 
 
-def result_of(session: Path) -> Result:
+def result_of(session: Path) -> rig.Result:
     """Return the session's result, without its pictures."""
-    return evaluated(session).result
+    return rig.evaluated(session).result
 
 
 def without(name: str) -> Callable[[dict[str, Any]], None]:
@@ -82,7 +79,7 @@ def test_runs_that_are_dropped_swapped_doubled_or_lie_elsewhere_are_refused(
 ) -> None:
     bind_again(session, change)
     with pytest.raises(error, match=says):
-        report(session)
+        rig.report(session)
 
 
 def test_a_dropped_last_run_is_missed(session: Path) -> None:
@@ -99,7 +96,7 @@ def test_a_run_of_another_session_is_refused(session: Path, sessions: tuple[Path
     shutil.copytree(sessions[1] / "power", session / "power")
     bind_again(session)
     with pytest.raises(IntegrityError, match="another session"):
-        report(session)
+        rig.report(session)
 
 
 def right(run: Path) -> None:
@@ -116,7 +113,7 @@ def test_a_forged_accuracy_breaks_the_chain(session: Path) -> None:
     right(session / "accuracy")
     bind_again(session)
     with pytest.raises(IntegrityError, match="performance does not follow"):
-        report(session)
+        rig.report(session)
 
 
 def test_runs_that_are_all_forged_have_another_digest(session: Path) -> None:
@@ -134,14 +131,14 @@ def test_runs_that_are_all_forged_have_another_digest(session: Path) -> None:
 def test_a_changed_byte_of_the_file_is_refused(session: Path) -> None:
     (session / FILE).write_text((session / FILE).read_text().replace("+00:00", "+01:00"))
     with pytest.raises(IntegrityError, match="seal"):
-        report(session)
+        rig.report(session)
 
 
 def test_a_link_in_the_place_of_a_run_is_refused(session: Path, tmp_path: Path) -> None:
     (session / "power").rename(tmp_path / "power")
     (session / "power").symlink_to(tmp_path / "power")
     with pytest.raises(IntegrityError, match="is a link"):
-        report(session)
+        rig.report(session)
     assert not (tmp_path / "power" / "derived").exists()
 
 
@@ -157,27 +154,27 @@ def test_a_report_follows_no_link_out_of_its_directory(session: Path, tmp_path: 
     (session / place).parent.mkdir(exist_ok=True)
     (session / place).symlink_to(precious if place.endswith("html") else elsewhere)
     with pytest.raises(StoreError, match="is a link"):
-        report(session)
+        rig.report(session)
     assert [file.read_text() for file in elsewhere.iterdir()] == ["mine"]
 
 
 # ---- the verdict ---------------------------------------------------------------------------
 
 
-def under_rules(path: Path, **changed: object) -> Run:
+def under_rules(path: Path, **changed: object) -> rig.Run:
     lines = lines_of(path)
     lines[0]["rules"] |= changed
     hash_again(path, lines)
-    return open_run(path)
+    return rig.open_run(path)
 
 
 def test_recorded_rules_that_are_not_those_of_their_name_are_invalid(session: Path) -> None:
-    found = evaluate(under_rules(session / "power", idle_s=0.001))
+    found = rig.evaluate(under_rules(session / "power", idle_s=0.001))
     assert found.validity is not None
     (failed,) = [c for c in found.validity.checks if not c.ok]
     assert (failed.rule, failed.found) == ("the rules are those of quick", "idle_s is 0.001, not 2.0")
 
 
 def test_a_set_of_rules_that_is_not_known_is_never_for_submission(session: Path) -> None:
-    found = evaluate(under_rules(session / "power", name="neurobench-9", submittable=True))
+    found = rig.evaluate(under_rules(session / "power", name="neurobench-9", submittable=True))
     assert found.validity is not None and not found.validity.submittable

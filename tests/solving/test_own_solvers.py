@@ -16,10 +16,8 @@ from drivers.devices.cpu import dimod_sampler
 from rig.commands.shell.main import main
 from rig.errors import DeviceError, DeviceTimeoutError, UnknownNameError, UsageError
 from rig.plugins import load
-from rig.recording.reader import open_run
 from rig.solving import function
 from rig.solving.model import problem_in
-from rig.types import Budget, Device, Reply, Sample
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from tests.support.paths import EXAMPLES
 
@@ -37,7 +35,7 @@ BEST = -0.25
 Capture = pytest.CaptureFixture[str]
 
 
-def replied(device: Device, sample: Sample = SAMPLE, budget: Budget | None = None) -> Reply:
+def replied(device: rig.Device, sample: rig.Sample = SAMPLE, budget: rig.Budget | None = None) -> rig.Reply:
     try:
         device.stage([sample])
         device.submit([sample], budget)
@@ -116,7 +114,7 @@ def test_a_generator_is_an_anytime_solver_that_is_closed_when_time_is_up() -> No
         finally:
             closed.append(seed)
 
-    reply = replied(rig.solver(walk), budget=Budget(0.05))
+    reply = replied(rig.solver(walk), budget=rig.Budget(0.05))
     assert [p.cost for p in reply.progress] == [7.25, 1.0, 0.0]
     assert reply.output["overrun_s"] < 0.02
     assert closed == [reply.output["seed"]]
@@ -133,14 +131,14 @@ def test_a_generator_that_stops_yielding_is_answered_by_what_it_yielded(times: i
 
     device = rig.solver(stops)
     device.stage([SAMPLE])
-    device.submit_repeated([SAMPLE], times, None, Budget(0.1))
+    device.submit_repeated([SAMPLE], times, None, rig.Budget(0.1))
     began_s = time.monotonic()
     while not (replies := device.poll(20.0)):
         assert time.monotonic() - began_s < 10.0
     assert [reply.output["cost"] for reply in replies] == [BEST]
     assert replies[0].output["overrun_s"] >= 0.2
     with pytest.raises(DeviceTimeoutError, match=r"yielded nothing for .* since its time was up, on sample three"):
-        device.submit([SAMPLE], Budget(0.1))
+        device.submit([SAMPLE], rig.Budget(0.1))
     device.close()
     end.set()
 
@@ -150,7 +148,7 @@ def test_a_generator_stops_at_the_cost_to_stop_at() -> None:
         while True:
             yield exact(model)
 
-    reply = replied(rig.solver(endless), budget=Budget(10.0, 0.0))
+    reply = replied(rig.solver(endless), budget=rig.Budget(10.0, 0.0))
     assert (reply.spans[0].off_tick - reply.spans[0].on_tick) * 1e-9 < 5.0
 
 
@@ -163,7 +161,7 @@ def test_it_gets_by_name_what_it_has_parameters_for() -> None:
 
     device = rig.solver(solve)
     assert device.info().details["schedule_depends_on_budget"] is True
-    replied(device, budget=Budget(2.0))
+    replied(device, budget=rig.Budget(2.0))
     assert got == {"timeout_s": pytest.approx(2.0, abs=0.1), "stop_at_cost": None, "sweeps": 3}
 
 
@@ -172,7 +170,7 @@ def test_a_solution_found_too_late_does_not_count() -> None:
         time.sleep(0.1)
         return exact(model)
 
-    reply = replied(rig.solver(slow), budget=Budget(0.05))
+    reply = replied(rig.solver(slow), budget=rig.Budget(0.05))
     assert (reply.output["cost"], reply.output["late_cost"]) == (1.0, BEST)
     assert reply.output["overrun_s"] >= 0.05
 
@@ -196,7 +194,7 @@ def test_what_is_no_function_of_a_model_is_refused(solve: Any) -> None:
 
 def test_it_solves_the_benchmarks_problems_too() -> None:
     graph = gnm_edges(14, 0.25, 0)
-    reply = replied(rig.solver(exact), Sample("g", graph.to_payload()))
+    reply = replied(rig.solver(exact), rig.Sample("g", graph.to_payload()))
 
     assert reply.output["cost"] == graph.judge(reply.output["solution"])[0] < 0
 
@@ -261,7 +259,7 @@ def test_a_file_and_the_example_solver_give_a_gap_and_an_energy(own: Path, capsy
         assert json.loads((own / "run" / "derived" / "results.json").read_text())["refusals"]
     else:
         assert energy_j == pytest.approx(power_w * time_s) and energy_j > 0
-    assert open_run(own / "run").start.scenario.name == "optimization"
+    assert rig.open_run(own / "run").start.scenario.name == "optimization"
 
 
 def test_the_example_problems_are_solved_without_a_target(own: Path, capsys: Capture) -> None:

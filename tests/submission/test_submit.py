@@ -32,7 +32,6 @@ from tests.support.schema import schemas
 from tests.support.submissions import WHOLE, session, submitted
 
 Capture = pytest.CaptureFixture[str]
-
 Patch = pytest.MonkeyPatch
 
 
