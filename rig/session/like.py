@@ -79,18 +79,14 @@ def like(path: Path, workload: str | None = None) -> Like:
     session = is_session(path)
     amortise_s = start.scenario.amortise_s
     return Like(
-        scenario=scenario,
-        workload=task,
+        scenario=scenario, workload=task,
         rules=_known("rules", start.rules.name) if start.rules is not None else "quick",
         mode="session" if session else next((m for m, p in PURPOSES.items() if p == start.purpose), "together"),
         trials=max(1, *(purposes.count(p) for p in ("performance", "power"))) if session else None,
-        amortise_s=None if amortise_s is UNSET else amortise_s,
-        compliance="compliance" in purposes,
+        amortise_s=None if amortise_s is UNSET else amortise_s, compliance="compliance" in purposes,
         digest_sha256=next((s.workload.digest_sha256 for s, _ in asked if s.scenario.amortise_s is UNSET), ""),
-        configuration=clean(start.configuration)[:MOST_CHARACTERS],
-        options=tuple(options),
-        left=tuple(left),
-    )
+        configuration=clean(start.configuration)[:MOST_CHARACTERS], options=tuple(options), left=tuple(left),
+    )  # fmt: skip
 
 
 def check_own(options: list[str], taken: Like) -> None:

@@ -48,10 +48,7 @@ def find_peak(holds: Callable[[float], bool], start_hz: float) -> float:
     """
     low, high, rate_hz = 0.0, math.inf, start_hz
     for _ in range(MOST_PROBES):
-        if holds(rate_hz):
-            low = max(low, rate_hz)
-        else:
-            high = min(high, rate_hz)
+        low, high = (rate_hz, high) if holds(rate_hz) else (low, rate_hz)
         if low and high / low <= CLOSE:
             break
         if math.isinf(high):
@@ -73,10 +70,7 @@ def find_largest(holds: Callable[[int], bool], start: int) -> int:
     """Return the largest whole number that holds, within a factor ``CLOSE_SIZE``; 0 if none up to ``start`` does."""
     low, high, size = 0, 0, start
     for _ in range(MOST_PROBES):
-        if holds(size):
-            low = size
-        else:
-            high = size
+        low, high = (size, high) if holds(size) else (low, size)
         if (low and high and high <= max(low * CLOSE_SIZE, low + 1)) or low >= MOST_NODES or high == 2:
             break
         if not high:

@@ -55,17 +55,14 @@ def _row(number: int, name: str, sessions: Sequence[tuple[str, Evaluated]]) -> R
     whole = together(name, [(folder, session.parts, session.result) for folder, session in sessions])
     start, validity = whole.start, whole.validity
     row = Configuration(
-        name=name,
-        scenario=_short(start.scenario.name),
-        workload=_short(start.workload.name),
-        rules=_short(start.rules.name if start.rules is not None else ""),
-        device=_short(start.device.name),
+        name=name, scenario=_short(start.scenario.name), workload=_short(start.workload.name),
+        rules=_short(start.rules.name if start.rules is not None else ""), device=_short(start.device.name),
         class_="simulated" if whole.simulated else "measured" if start.imported is None else "imported",
         verdict=None if validity is None else "VALID" if validity.valid else "INVALID",
         page=PAGE if number == 1 else f"pages/{number}.html",
         sessions=[f"{SESSIONS}/{folder}" for folder, _ in sessions],
         claims={str(key): _claim(key, q, sessions) for key, q in whole.quantities.items()},
-    )
+    )  # fmt: skip
     return Row(tuple(sessions), whole, row)
 
 

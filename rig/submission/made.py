@@ -74,15 +74,12 @@ def _crate(document: Submission, files: Iterable[str]) -> bytes:
     folders = [folder for row in document.configurations for folder in row.sessions]
     rig = {"@id": "#neurorig", "@type": "SoftwareApplication", "name": "neurorig", "version": document.rig_version}
     root: dict[str, Any] = {
-        "@id": "./",
-        "@type": "Dataset",
-        "name": about.title or document.name,
+        "@id": "./", "@type": "Dataset", "name": about.title or document.name,
         "description": f"Submission of {len(document.configurations)} configurations by neurorig",
-        "datePublished": about.date,
-        "license": about.licence,
+        "datePublished": about.date, "license": about.licence,
         "author": {"@id": "#submitter"} if about.organization else "",
         "hasPart": [{"@id": name} for name in (*files, *(f"{folder}/" for folder in folders))],
-    }
+    }  # fmt: skip
     actions = [
         {
             "@id": f"#configuration-{k}", "@type": "CreateAction", "name": row.name, "instrument": {"@id": "#neurorig"},

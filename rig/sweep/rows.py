@@ -122,15 +122,11 @@ def row_of(path: Path, cell: Cell) -> Row:
         error = f"{type(caught).__name__}: {caught}"
     starts = [run.start for run in runs.values()]
     return Row(
-        runs={name: run.digest for name, run in runs.items()},
-        content_sha256=content_digest(list(runs.values())),
-        created_utc=starts[0].created_utc if starts else "",
-        verdict="" if result is None else result.verdict,
-        simulated=any(start.simulated for start in starts),
-        refusals=0 if result is None else len(result.refusals),
-        error=error,
-        figures=() if result is None else tuple(_figure(key, q) for key, q in result.quantities.items()),
-    )
+        runs={name: run.digest for name, run in runs.items()}, content_sha256=content_digest(list(runs.values())),
+        created_utc=starts[0].created_utc if starts else "", verdict="" if result is None else result.verdict,
+        simulated=any(start.simulated for start in starts), refusals=0 if result is None else len(result.refusals),
+        error=error, figures=() if result is None else tuple(_figure(k, q) for k, q in result.quantities.items()),
+    )  # fmt: skip
 
 
 def _figure(key: FigureKey, q: Quantity) -> Figure:
