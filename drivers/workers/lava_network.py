@@ -9,18 +9,16 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import platform
 import signal
 import struct
 import time
-from importlib import metadata
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from drivers.workers.common import Refusal
 from drivers.workers.lava_counting import Counters
 
-PACKAGES = ("lava-nc", "lava-optimization", "numpy", "scipy")
 MARGIN = 1.1
 """A call may take up to this many times its measured time."""
 SHARE = 0.25
@@ -36,14 +34,6 @@ _HEAD = struct.Struct("=qqqI")
 _PR_SET_PDEATHSIG = 1
 
 
-class Refusal(Exception):
-    """An exception that the rig turns into one of its own errors."""
-
-    def __init__(self, kind: str, message: str, remedy: str, field: str = "", value: Any = None) -> None:
-        super().__init__(message)
-        self.rig = {"kind": kind, "message": message, "remedy": remedy, "field": field, "value": value}
-
-
 class Lava:
     """The few names of Lava that are used here."""
 
@@ -56,17 +46,6 @@ class Lava:
 
         self.qubo, self.solver, self.config, self.steps = QUBO, OptimizationSolver, SolverConfig, RunSteps
         self.process, self.servers = AbstractProcess, (ProcessServer, VarServer)
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages in ``PACKAGES``."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 class Found(NamedTuple):

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from drivers.workers import lava_network as net
+from drivers.workers.common import decoded, unimportable, versions
 from drivers.workers.lava_counting import description
 
+PACKAGES = ("lava-nc", "lava-optimization", "numpy", "scipy")
 NODE_COST, PAIR_COST = -1, 4
 _KEPT_RATES = 64
 PLACE = ("partition", "board", "address", "loihi_gen")
@@ -34,12 +36,8 @@ def open_worker(options: dict[str, Any]) -> Solver:
     try:
         lava = net.Lava()
     except Exception as error:  # a Python that is too new for Lava's dataclasses raises ValueError
-        raise net.Refusal(
-            "MissingExtraError",
-            f"Python {platform.python_version()} of the worker cannot import Lava: {error}",
-            "Name an interpreter of Python 3.10 with lava-optimization 0.5.0 (option interpreter)",
-            "interpreter",
-        ) from error
+        remedy = "Name an interpreter of Python 3.10 with lava-optimization 0.5.0 (option interpreter)"
+        raise unimportable("Lava", error, remedy) from error
     if not options["simulate"]:
         net.use_board(*(options[key] for key in PLACE))
     return Solver(lava, options)
@@ -49,7 +47,7 @@ class Problem:
     """A graph: ``q`` (int, shape (n, n), symmetric), ``edges`` (shape (m, 2)) and a digest of its bytes."""
 
     def __init__(self, payload: dict[str, Any]) -> None:
-        flat = np.frombuffer(payload["data"], payload["dtype"]).reshape(payload["shape"])
+        flat = decoded(payload)
         self.nodes, self.edges = int(flat[0]), flat[2:].reshape(-1, 2)
         self.digest = hashlib.sha256(payload["data"]).hexdigest()
         self.degree = 2.0 * len(self.edges) / self.nodes
@@ -171,7 +169,7 @@ class Solver:
             "description": f"Lava's QUBO solver ({options['neuron_model']}) on {where}",
             "phases": ["solve"],
             "timeout_s": 1.1 * options["longest_s"] + 120.0,
-            "versions": net.versions(),
+            "versions": {"python": platform.python_version(), **versions(PACKAGES)},
             "details": details,
         }
 

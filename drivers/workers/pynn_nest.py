@@ -10,11 +10,11 @@ import platform
 import sys
 import time
 import warnings
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from drivers.workers.pynn_network import Network, Refusal, answer, decoded, staged
+from drivers.workers.common import decoded, unimportable, versions
+from drivers.workers.pynn_network import Network, answer, staged
 
 PACKAGES = ("nest-simulator", "PyNN", "numpy", "neo")
 
@@ -28,12 +28,9 @@ def open_worker(options: dict[str, Any]) -> Simulated:
     try:
         import pyNN.nest as sim
     except ImportError as error:
-        raise Refusal(
-            "MissingExtraError",
-            f"Python {platform.python_version()} of the worker cannot import NEST through PyNN: {error}",
-            "Make an environment: pip install nest-simulator==3.10.0 PyNN==0.13.0, and name its python (interpreter)",
-            "interpreter",
-        ) from error
+        packages = "nest-simulator==3.10.0 PyNN==0.13.0"
+        remedy = f"Make an environment: pip install {packages}, and name its python (interpreter)"
+        raise unimportable("NEST through PyNN", error, remedy) from error
     return Simulated(sim, options)
 
 
@@ -48,11 +45,12 @@ class Simulated:
         self._network = Network(sim, self._description, options["arrays"], **setup)
         _never_shrink_buffers()
         self._samples: dict[str, dict[str, Any]] = {}
+        found = versions(PACKAGES)
         self.about = {
-            "description": f"NEST {metadata.version('nest-simulator')} through PyNN, one thread",
+            "description": f"NEST {found['nest-simulator']} through PyNN, one thread",
             "phases": ["load", "inference"],
             "timeout_s": 3600.0,
-            "versions": {name: metadata.version(name) for name in PACKAGES},
+            "versions": found,
             "details": {"build_s": time.monotonic() - began_s, "processor": _processor(), "processors": os.cpu_count()},
             **options.get("about", {}),
         }

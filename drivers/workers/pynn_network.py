@@ -11,23 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from drivers.workers.common import Refusal, decoded
+
 LEAD_STEPS = 2
 """A presentation begins this many steps from now: NEST through PyNN silently drops spikes of sources before that."""
 Spikes = Any
 """The neurons of a population that fired, and when: their numbers, and milliseconds since the presentation began."""
-
-
-class Refusal(Exception):
-    """An exception that the rig turns into one of its own errors."""
-
-    def __init__(self, kind: str, message: str, remedy: str, field: str = "", value: Any = None) -> None:
-        super().__init__(message)
-        self.rig = {"kind": kind, "message": message, "remedy": remedy, "field": field, "value": value}
-
-
-def decoded(array: dict[str, Any]) -> Any:
-    """Return the array of a dictionary that came over the link."""
-    return np.frombuffer(array["data"], array["dtype"]).reshape(array["shape"])
 
 
 def on_grid(events: Any, sources: int, step_ms: float, sample_id: str) -> tuple[Any, Any]:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import platform
 import tempfile
 import time
 from collections import Counter
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from drivers.workers.pynn_network import Network, Refusal, answer, decoded, staged
+from drivers.workers.common import Refusal, decoded, unimportable, versions
+from drivers.workers.pynn_network import Network, answer, staged
 
 PACKAGES = ("sPyNNaker", "SpiNNFrontEndCommon", "PyNN", "numpy")
 AGAIN = ("SpinnmanIOException", "SpinnmanTimeoutException", "SpinnmanGenericProcessException", "SpinnMachineException")
@@ -46,12 +45,8 @@ def open_worker(options: dict[str, Any]) -> Machine:
     try:
         sim = importlib.import_module("spynnaker.pyNN")
     except ImportError as error:
-        raise Refusal(
-            "MissingExtraError",
-            f"Python {platform.python_version()} of the worker cannot import sPyNNaker: {error}",
-            "Make an environment: pip install 'sPyNNaker==1!7.4.1', and name its python (interpreter)",
-            "interpreter",
-        ) from error
+        remedy = "Make an environment: pip install 'sPyNNaker==1!7.4.1', and name its python (interpreter)"
+        raise unimportable("sPyNNaker", error, remedy) from error
     return Machine(sim, options, home)
 
 
@@ -65,12 +60,13 @@ class Machine:
         self._staged: dict[str, dict[str, Any]] = {}
         self._turn: list[str] = []
         where = "virtual board: mapped, not run" if options["simulate"] else options["board"] or options["spalloc"]
+        found = versions(PACKAGES)
         self.about = {
             "mode": "simulator" if options["simulate"] else "hardware",
-            "description": f"SpiNNaker ({where}) through sPyNNaker {_version('sPyNNaker')}",
+            "description": f"SpiNNaker ({where}) through sPyNNaker {found['sPyNNaker']}",
             "phases": ["load", "inference"],
             "timeout_s": 3600.0,
-            "versions": {name: _version(name) for name in PACKAGES},
+            "versions": found,
             **options.get("about", {}),
         }
         if options["simulate"]:
@@ -181,10 +177,3 @@ def _configure(options: dict[str, Any]) -> Any:
     configuration = "\n".join(["[Machine]", *lines, *reports, ""])
     Path(home.name, ".spynnaker.cfg").write_text(configuration, encoding="utf-8")
     return home
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"

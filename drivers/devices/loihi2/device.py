@@ -25,7 +25,7 @@ from scenarios.workloads.qubo_mis.graph import from_payload
 NAME = "loihi2"
 NEURON_MODELS = {True: ("nebm",), False: ("nebm-sa-refract", "sa")}
 """Neuron models of lava-optimization 0.5 by ``simulate``; the first is the default."""
-_SOURCES = ("lava_counting", "lava_network", "lava_qubo")
+_SOURCES = ("common", "lava_counting", "lava_network", "lava_qubo")
 VARIABLE = "RIG_LAVA_PYTHON"
 """Environment variable: the path of an interpreter that has Lava."""
 PINS = ("lava-nc==0.10.0", "lava-optimization==0.5.0", "networkx==2.8", "numpy==1.26.4", "scipy==1.15.3")

@@ -74,6 +74,6 @@ def opened(
         remedy = f"Make one: pip install {backend.packages}; give its python here, or set {backend.variable}"
         raise refused("interpreter", interpreter, remedy, backend.lacking)
     options = {**network.options(), **machine, "about": {**network.about(), **about}}
-    sources = [shipped(name) for name in ("pynn_network", f"pynn_{backend.name}")]
+    sources = [shipped(name) for name in ("common", "pynn_network", f"pynn_{backend.name}")]
     worker = Worker(backend.name, sources, interpreter, "", options, start_s, backend.name)
     return open_remote(worker, check=network.check, load_s=load_s, network=network.network())

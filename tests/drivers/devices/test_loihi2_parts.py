@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.devices.loihi2.device import open_device
-from drivers.workers.lava_network import MARGIN, Found, Rate, Refusal, use_board
+from drivers.workers.common import Refusal
+from drivers.workers.lava_network import MARGIN, Found, Rate, use_board
 from drivers.workers.lava_qubo import Problem, Solve
 from rig.errors import UsageError
 from rig.solving.model import from_hex

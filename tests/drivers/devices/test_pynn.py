@@ -24,7 +24,8 @@ from drivers.devices.pynn.description import NetworkFile, checked, read_network,
 from drivers.devices.pynn.ne15 import PIXELS, deployed, lesson, subclasses, teaching
 from drivers.devices.pynn.nest import NEST, open_device, opened
 from drivers.meters.rapl import open_meter
-from drivers.workers.pynn_network import Refusal, answer, on_grid, staged
+from drivers.workers.common import Refusal
+from drivers.workers.pynn_network import answer, on_grid, staged
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from fixtures.worlds.random_draw import BlankWorkload
 from rig.analysis.evaluate import evaluate

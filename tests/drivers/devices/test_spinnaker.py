@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from drivers.devices.pynn.description import Population, Projection, checked, write_network
 from drivers.devices.pynn.nest import opened
 from drivers.devices.pynn.spinnaker import SPINNAKER, open_device
-from drivers.workers.pynn_network import Refusal
+from drivers.workers.common import Refusal
 from drivers.workers.pynn_spinnaker import Machine, open_worker
 from rig.conformance.device import check_device
 from rig.errors import DeviceError, SetupError

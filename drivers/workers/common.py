@@ -1,0 +1,40 @@
+"""What workers of several stacks share. It is shipped as source."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+
+class Refusal(Exception):
+    """An exception that the rig turns into one of its own errors."""
+
+    def __init__(self, kind: str, message: str, remedy: str, field: str = "", value: Any = None) -> None:
+        super().__init__(message)
+        self.rig = {"kind": kind, "message": message, "remedy": remedy, "field": field, "value": value}
+
+
+def unimportable(stack: str, error: Exception, remedy: str) -> Refusal:
+    """Return the exception for an interpreter that cannot import a stack."""
+    what = f"Python {platform.python_version()} of the worker cannot import {stack}: {error}"
+    return Refusal("MissingExtraError", what, remedy, "interpreter")
+
+
+def decoded(array: dict[str, Any]) -> Any:
+    """Return the array of a dictionary that came over the link."""
+    return np.frombuffer(array["data"], array["dtype"]).reshape(array["shape"])
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """Return the versions of packages."""
+    found = {}
+    for name in packages:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
