@@ -24,7 +24,7 @@ from drivers.devices.arduino.mfe import pcm16
 from drivers.devices.arduino.quantised import NetworkFile, Quantised, network_info, read_network
 from drivers.devices.arduino.toolchain import DEFAULT_NETWORK, source_sha256
 from drivers.devices.mlperf_tiny.device import BAUDS
-from drivers.devices.mlperf_tiny.protocol import Board, BoardClock, Talk
+from drivers.devices.mlperf_tiny.protocol import Board, BoardClock
 from drivers.devices.mlperf_tiny.queries import TICK_HZ, Before, QueryPlan, TinyDevice, introduced
 from drivers.failures import released_on_error
 from drivers.links.serial_line import DEVICE, open_line
@@ -70,7 +70,7 @@ def handshake(board: Board, said: Mapping[str, str]) -> About:
     """Ask the board for its facts. Raises ``SetupError`` for another firmware or version, and for unfit facts."""
     port = board.line.port
     try:
-        lines = board.converse(board.ask("about"))
+        lines = board.ask("about")
     except RigError as error:
         lines, why = [], error.message
     else:
@@ -134,11 +134,11 @@ def announced(board: Board) -> Before:
     Computing features outside of spans would be work in the gaps, which may be used for idle power.
     """
 
-    def before(phase: str, fresh: bool) -> Talk[None]:
+    def before(phase: str, fresh: bool) -> object:
         if phase == INFERENCE and fresh:
             remedy = "Leave --per-phase out, or loop one slice with it (--option workload.samples=1)"
             raise refused("phase", phase, remedy, "the board has no features of this sample for inference alone")
-        yield from board.ask(f"phase {phase}")
+        return board.ask(f"phase {phase}")
 
     return before
 

@@ -3,8 +3,7 @@
 Source: mlcommons/tiny, ``benchmark/api/internally_implemented.cpp`` and ``.h`` (command size 80, ``infer`` warms up
 ten times by default), and the ``th_timestamp`` and ``th_results`` of its reference submissions.
 
-A conversation is a generator: it writes to the line, yields for the next line and returns its result. So a caller can
-wait for it (``converse``) or poll it. The host's clock unwraps the board's counter of microseconds.
+The host's clock unwraps the board's counter of microseconds.
 """
 
 from __future__ import annotations
@@ -12,9 +11,10 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from drivers.links.serial_line import SerialLine
 from rig.errors import RigError
@@ -23,9 +23,6 @@ from rig.types import UNSTAMPED
 SLACK_TICKS = 20_000
 """The largest distance of a reading from its expected host time, beyond the tolerance of the rate."""
 RATE_SLACK = 0.01
-T = TypeVar("T")
-Talk = Generator[None, str, T]
-
 READY = "m-ready"
 COMMAND_MOST = 80
 """Characters of a command that the firmware keeps (``EE_CMD_SIZE``)."""
@@ -94,65 +91,70 @@ class Inferred:
 
 
 class Board:
-    """One board, which stamps in text or, with ``on_pin``, by a pin.
-
-    A method that returns a ``Talk`` sends nothing until the conversation runs.
-    """
+    """One board, which stamps in text or, with ``on_pin``, by a pin. Each line of an answer may take ``answer_s``."""
 
     def __init__(self, line: SerialLine, clock: Unwraps, answer_s: float, on_pin: bool = False) -> None:
-        self.line, self._clock, self._answer_s, self._on_pin = line, clock, answer_s, on_pin
+        self.line, self.answer_s, self._clock, self._on_pin = line, answer_s, clock, on_pin
+        self._until: tuple[float, float] | None = None
         self._ready_is_due, self._due = False, 0 if on_pin else 2
         """Whether an ``m-ready`` must come, and the number of time stamps in text that an ``infer`` gives."""
 
     # ---- conversations --------------------------------------------------------------------
 
-    def ask(self, command: str) -> Talk[list[str]]:
-        """Send a command; gives its lines up to ``m-ready``."""
-        yield from self._ready()
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Give this block ``seconds`` in all, in place of ``answer_s`` for each line."""
+        self._until = time.monotonic() + seconds, seconds
+        try:
+            yield
+        finally:
+            self._until = None
+
+    def ask(self, command: str) -> list[str]:
+        """Send a command; return its lines up to ``m-ready``."""
         self._send(command)
         lines: list[str] = []
-        while (line := (yield)) != READY:
+        while (line := self._line()) != READY:
             self._refuse_error(line)
             lines.append(line)
         return lines
 
-    def hello(self) -> Talk[dict[str, str]]:
+    def hello(self) -> dict[str, str]:
         """Return the ``name``, ``profile`` and ``model`` of the board, as far as it states them."""
         found: dict[str, str] = {}
         for command in ("name", "profile"):
-            for line in (yield from self.ask(command)):
+            for line in self.ask(command):
                 if name := _NAME.fullmatch(line):
                     found["name"] = name[1]
                 elif fact := _FACT.fullmatch(line):
                     found[fact[1]] = fact[2]
         return found
 
-    def load(self, data: bytes, chunk: int) -> Talk[None]:
+    def load(self, data: bytes, chunk: int) -> None:
         """Put bytes into its buffer, ``chunk`` at a time, and check that the board counts all of them."""
         size = len(data)
-        lines = yield from self.ask(f"db load {size}")
+        lines = self.ask(f"db load {size}")
         if f"m-[Expecting {size} bytes]" not in lines:
             raise self.failed(
                 f"did not confirm that it will load {size} bytes: it said {_said(lines)}",
                 "Check that the model's input is of this size (MAX_DB_INPUT_SIZE in its firmware)",
             )
         for at in range(0, size, chunk):
-            lines = yield from self.ask("db " + data[at : at + chunk].hex())
+            lines = self.ask("db " + data[at : at + chunk].hex())
             done, last = "m-load-done" in lines, at + chunk >= size
             if done != last:
                 what = "reported the end of the data too early" if done else f"did not report the end of {size} bytes"
                 raise self.failed(f"{what}: bytes were lost on the line", "Lower the baud rate")
 
-    def infer(self, times: int, warmups: int) -> Talk[Inferred]:
+    def infer(self, times: int, warmups: int) -> Inferred:
         """``warmups`` inferences, then ``times`` between two laps. Raises ``DeviceError`` for any other answer."""
         began_ns = time.monotonic_ns()
-        yield from self._ready()
         self._send(f"infer {times} {warmups}")
         laps: list[int] = []
         scores: tuple[float, ...] | None = None
         printed_s = 0.0
         started = done = False
-        while (line := (yield)) != READY:
+        while (line := self._line()) != READY:
             if lap := _LAP.fullmatch(line):
                 if not started or done:
                     raise self._out_of_order(line)
@@ -174,50 +176,32 @@ class Board:
                 self._refuse_error(line)
         return self._inferred(laps, done, scores, printed_s)
 
-    def timestamp(self) -> Talk[int]:
+    def timestamp(self) -> int:
         """Read its clock, unwrapped. Return at the stamp, so that its ``m-ready`` does not widen the round trip."""
-        yield from self._ready()
+        self._ready()
         began_ns = time.monotonic_ns()
         self._send("timestamp")
-        while not (lap := _LAP.fullmatch(line := (yield))):
+        while not (lap := _LAP.fullmatch(line := self._line())):
             if line == READY:
                 raise self._laps_missing(0)
             self._refuse_error(line)
         self._ready_is_due = True
         return self._tick(int(lap[1]), began_ns)
 
-    def stamps(self) -> Talk[bool]:
+    def stamps(self) -> bool:
         """Return whether the board answers ``timestamp`` with a time in text."""
         began_ns = time.monotonic_ns()
-        for line in (yield from self.ask("timestamp")):
+        for line in self.ask("timestamp"):
             if lap := _LAP.fullmatch(line):
                 self._tick(int(lap[1]), began_ns)
                 return True
         return False
-
-    def converse(self, talk: Talk[T], allowed_s: float | None = None) -> T:
-        """Run a conversation to its end. Every line must come within ``allowed_s`` of the one before."""
-        try:
-            next(talk)
-            while True:
-                line = self.line.line(time.monotonic() + (allowed_s or self._answer_s))
-                if line is None:
-                    raise self.silent(allowed_s or self._answer_s)
-                if line:
-                    talk.send(line)
-        except StopIteration as end:
-            value: T = end.value
-            return value
 
     # ---- errors ---------------------------------------------------------------------------
 
     def failed(self, what: str, remedy: str = "") -> RigError:
         """Return the error for a board that breaks the protocol; the line is unusable from now on."""
         return self.line.failed(what, remedy=remedy)
-
-    def silent(self, allowed_s: float) -> RigError:
-        """Return the error for a board that sends nothing for too long."""
-        return self.line.failed(f"gave no answer within {allowed_s:g} s", silent=True)
 
     def _out_of_order(self, line: str) -> RigError:
         return self.failed(
@@ -248,16 +232,24 @@ class Board:
             raise self.failed(f"stamped the end {laps[0] - laps[1]} us before the beginning")
         return Inferred(laps[0], laps[1], scores, printed_s)
 
-    def _ready(self) -> Talk[None]:
+    def _line(self) -> str:
+        """Return the next line that is not empty. Raises ``DeviceTimeoutError`` if none comes in time."""
+        until_s, allowed_s = self._until or (time.monotonic() + self.answer_s, self.answer_s)
+        while not (line := self.line.line(until_s)):
+            if line is None:
+                raise self.line.failed(f"gave no answer within {allowed_s:g} s", silent=True)
+        return line
+
+    def _ready(self) -> None:
         """Discard the ``m-ready`` that ends an earlier answer."""
         while self._ready_is_due:
-            line = yield
-            if line == READY:
+            if (line := self._line()) == READY:
                 self._ready_is_due = False
             else:
                 self._refuse_error(line)
 
     def _send(self, command: str) -> None:
+        self._ready()
         self.line.write(command.encode("ascii") + b"%")
 
     def _refuse_error(self, line: str) -> None:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Protocol
 
-from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST, Board, Inferred, Talk, Unwraps
+from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST, Board, Inferred, Unwraps
 from drivers.links.serial_line import SerialLine
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive
+from rig.engine.blocking_device import BlockingDevice
 from rig.errors import DeviceError, RigError, SetupError, refused
 from rig.types import UNSTAMPED, Budget, DeviceInfo, Reply, Sample, Span
 
@@ -32,13 +33,8 @@ class Coding(Protocol):
     def answer(self, scores: tuple[float, ...]) -> dict[str, Any]: ...
 
 
-Before = Callable[[str, bool], Talk[None]]
+Before = Callable[[str, bool], object]
 """Tells the board which phase it runs next. The flag is true until a phase has run on the sample that it holds."""
-
-
-def one_phase(phase: str, fresh: bool) -> Talk[None]:
-    """Say nothing: a board of the reference has one phase."""
-    yield from ()
 
 
 @dataclass(frozen=True)
@@ -56,29 +52,22 @@ class QueryPlan:
     prints_first: bool = False
 
 
-@dataclass
-class _Query:
-    """A running query: its conversation, and the time by which it must end."""
-
-    sample: Sample
-    talk: Talk[Reply]
-    allowed_s: float
-    until_s: float = 0.0
-
-
 class TinyDevice:
-    """The Device protocol over a board: ``stage`` waits, ``submit`` only writes a command, ``poll`` reads answers.
+    """The Device protocol over a board, whose queries a thread runs.
 
-    A board of several phases runs them one after another, and gives one span for each.
+    A board of several phases runs them one after another, and gives one span for each. ``before``, if given, is called
+    before each of them.
     """
 
     def __init__(
-        self, board: Board, info: DeviceInfo, model: Coding, plan: QueryPlan, before: Before = one_phase
+        self, board: Board, info: DeviceInfo, model: Coding, plan: QueryPlan, before: Before | None = None
     ) -> None:
         self._board, self._info, self._model, self._plan = board, info, model, plan
         self._before, self._loaded, self._fresh = before, b"", True
-        self._queries: deque[_Query] = deque()
-        self._running = False
+        self._queries: deque[tuple[bytes, int, Sequence[str]]] = deque()
+        """For each query that has not ended: its bytes, how many inferences it makes, and its phases."""
+        self._worker = BlockingDevice(self._answered, info, None)
+        self.poll = self._worker.poll
 
     def info(self) -> DeviceInfo:
         """Return what the board stated when it was opened."""
@@ -88,7 +77,7 @@ class TinyDevice:
         """Load the first sample; the board has room for one. Raises ``DataError`` for one that does not fit."""
         data = [self._model.encoded(sample) for sample in samples]
         if not self._queries:
-            self._board.converse(self._load(data[0]))
+            self._load(data[0])
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
         """Begin the inference."""
@@ -101,21 +90,8 @@ class TinyDevice:
             remedy = f"Use {' or '.join(self._info.phases)}"
             raise refused("phase", phase, remedy, f"the board has no phase {phase!r}")
         data = [self._model.encoded(sample) for sample in samples]
-        for sample, own in zip(samples, data, strict=True):
-            count = times * self._plan.iterations
-            loading_s = 0.0 if own == self._loaded else self._board.line.wire_s(4 * len(own))
-            allowed_s = self._plan.timeout_s * (count + self._plan.warmups) * len(phases) + loading_s
-            self._queries.append(_Query(sample, self._conversation(sample, own, count, phases), allowed_s))
-        self._begin()
-
-    def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Read until an answer is complete, or ``timeout_s`` has passed. After an error no query is running."""
-        try:
-            return self._read(time.monotonic() + timeout_s)
-        except BaseException:
-            self._queries.clear()
-            self._running = False
-            raise
+        self._queries.extend((own, times * self._plan.iterations, phases) for own in data)
+        self._worker.submit(samples, None)
 
     def timer(self) -> int:
         """Return the board's microseconds since it started, unwrapped. Raises ``DeviceError`` in energy mode."""
@@ -125,47 +101,32 @@ class TinyDevice:
             )
         if self._queries:
             what = "the board's clock cannot be read during an inference"
-            remedy = "Wait for the answer of this sample first"
-            raise DeviceError(what, field="timer", value=self._queries[0].sample.id, remedy=remedy)
-        return self._board.converse(self._board.timestamp())
+            raise DeviceError(what, field="timer", value="busy", remedy="Wait for the answer of the sample first")
+        return self._board.timestamp()
 
     def close(self) -> None:
-        """Close the port. May be called twice."""
-        self._queries.clear()
+        """Close the port, which ends a running query. May be called twice."""
+        self._worker.close()
         self._board.line.close()
 
-    def _begin(self) -> None:
-        if self._queries and not self._running:
-            query = self._queries[0]
-            self._running = True
-            query.until_s = time.monotonic() + query.allowed_s
-            next(query.talk)
+    def _answered(self, sample: Sample) -> Reply:
+        """Run the oldest query, in the time that it may take."""
+        data, times, phases = self._queries[0]
+        loading_s = 0.0 if data == self._loaded else self._board.line.wire_s(4 * len(data))
+        try:
+            with self._board.within(self._plan.timeout_s * (times + self._plan.warmups) * len(phases) + loading_s):
+                return self._run(sample, data, times, phases)
+        finally:
+            self._queries.popleft()
 
-    def _read(self, until_s: float) -> Sequence[Reply]:
-        while self._queries:
-            query = self._queries[0]
-            line = self._board.line.line(min(until_s, query.until_s))
-            if line is None:
-                if time.monotonic() >= query.until_s:
-                    raise self._board.silent(query.allowed_s)
-                return ()
-            try:
-                if line:
-                    query.talk.send(line)
-            except StopIteration as end:
-                self._queries.popleft()
-                self._running = False
-                self._begin()
-                return (end.value,)
-        return ()
-
-    def _conversation(self, sample: Sample, data: bytes, times: int, phases: Sequence[str]) -> Talk[Reply]:
-        yield from self._load(data)
+    def _run(self, sample: Sample, data: bytes, times: int, phases: Sequence[str]) -> Reply:
+        self._load(data)
         spans = []
         for phase in phases:
-            yield from self._before(phase, self._fresh)
+            if self._before is not None:
+                self._before(phase, self._fresh)
             self._fresh = False
-            found = yield from self._board.infer(times, self._plan.warmups)
+            found = self._board.infer(times, self._plan.warmups)
             spans.append(self._span(phase, found, times))
         prepares = self._info.preprocessing.phases if self._info.preprocessing else ()
         output = {"label": None} if set(phases) <= set(prepares) else self._model.answer(found.scores)
@@ -182,10 +143,10 @@ class TinyDevice:
             )
         return Span(phase, found.on_tick + late, found.off_tick, times)
 
-    def _load(self, data: bytes) -> Talk[None]:
+    def _load(self, data: bytes) -> None:
         if data != self._loaded:
             self._loaded, self._fresh = b"", True
-            yield from self._board.load(data, self._plan.chunk_bytes)
+            self._board.load(data, self._plan.chunk_bytes)
             self._loaded = data
 
 
@@ -200,15 +161,15 @@ def introduced(
     until_s = time.monotonic() + boot_s
     last = "it said nothing"
     while (left_s := until_s - time.monotonic()) > 0:
-        board = Board(line, clock(), answer_s, on_pin)
-        allowed_s = min(HELLO_S, left_s)
+        board = Board(line, clock(), min(HELLO_S, left_s), on_pin)
         try:
             line.quiet(QUIET_S)
-            said = board.converse(board.hello(), allowed_s)
+            said = board.hello()
             line.quiet(QUIET_S)
             if "name" in said:
-                if board.converse(board.stamps(), allowed_s) == on_pin:
+                if board.stamps() == on_pin:
                     raise _other_mode(on_pin)
+                board.answer_s = answer_s
                 return board, said
             last = "it gave no name"
         except SetupError:
