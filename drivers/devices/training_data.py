@@ -5,8 +5,10 @@ Devices that learn classes from a few samples (NeuroBench, algorithm 1) share th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 import numpy as np
@@ -68,6 +70,15 @@ def labelled(data: Workload, encoded: Callable[[Sample], NDArray[Any]]) -> Label
     labels = np.array([classes.index(name) for name in names])
     record = {"workload": data.name, "digest_sha256": data.digest_sha256, **data.details}
     return Labelled(tuple(inputs), labels, classes, record)
+
+
+def record_of(
+    found: Labelled, settings: Any, largest: int, tuning: str, packages: Iterable[str], **more: object
+) -> dict[str, Any]:
+    """Return the record of a training in JSON values: its data, its settings, its batch of ``largest`` and ``more``."""
+    record = {"program": "rig network train", "data": found.record, **asdict(settings), "tuning": tuning, **more}
+    record |= {"batch": batch_of(len(found.labels), largest), "versions": {name: version(name) for name in packages}}
+    return dict(json.loads(json.dumps(record)))
 
 
 def batch_of(samples: int, largest: int) -> int:

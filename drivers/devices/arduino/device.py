@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from drivers.devices.arduino.emulator import Emulator, GuestClock, SimulatedBoard, simulation, taken
 from drivers.devices.arduino.mfe import pcm16
@@ -33,7 +35,7 @@ from rig.errors import DataError, RigError, SetupError, refused
 from rig.types import ClockInfo, Device, DeviceInfo, Preprocessing, Sample, SimulatedBench
 
 NAME, MAJOR = "neurorig-mcu", 1
-LEAST_COMMAND = len("db 00%")
+Whole = Annotated[int, Meta(ge=0)]
 FLASH = "Flash the firmware of this rig with arduino-cli, as docs/how-to/arduino.md shows"
 
 _FACT = re.compile(r"m-about-([a-z]+)-\[(.*)\]")
@@ -45,12 +47,11 @@ TOUCH_BAUD = 1200
 COUNTER_BITS = 32
 
 
-@dataclass(frozen=True)
-class About:
+class About(msgspec.Struct, frozen=True):
     """The answer to ``about``.
 
     ``source`` and ``network`` are digests (SHA-256), ``memory`` the bytes of the resident sample, ``slice`` its
-    samples of audio at ``rate`` Hz, ``command`` the characters that a command may have.
+    samples of audio at ``rate`` Hz, ``command`` the characters that a command may have: a byte is sent in 6.
     """
 
     firmware: str
@@ -59,11 +60,11 @@ class About:
     source: str
     network: str
     flags: str
-    memory: int
-    classes: int
-    slice: int
-    rate: int
-    command: int
+    memory: Whole
+    classes: Whole
+    slice: Whole
+    rate: Whole
+    command: Annotated[int, Meta(ge=len("db 00%"))]
 
 
 def handshake(board: Board, said: Mapping[str, str]) -> About:
@@ -83,15 +84,12 @@ def handshake(board: Board, said: Mapping[str, str]) -> About:
     if version.partition(".")[0] != str(MAJOR):
         what = f"the firmware of the board on {port} is of version {version!r}, and this driver speaks version {MAJOR}"
         raise _refused("version", version, what)
-    kinds = {field.name: int if field.type == "int" else str for field in fields(About)}
-    wrong = [k for k, kind in kinds.items() if k not in facts or (kind is int and not facts[k].isdecimal())]
-    if wrong:
-        what = f"the board on {port} does not state its {wrong[0]} in the answer to `about`"
-        raise _refused(wrong[0], facts.get(wrong[0]), what)
-    if int(facts["command"]) < LEAST_COMMAND:
-        what = f"the board on {port} takes commands of {facts['command']} characters; a byte is sent in {LEAST_COMMAND}"
-        raise _refused("command", facts["command"], what)
-    return About(**{name: kind(facts[name]) for name, kind in kinds.items()})  # type: ignore[arg-type]
+    try:
+        return msgspec.convert(facts, About, strict=False)
+    except msgspec.ValidationError as error:
+        field = next((name for name in About.__struct_fields__ if f"{name}`" in str(error)), "about")
+        what = f"the board on {port} does not state its facts in the answer to `about`: {error}"
+        raise _refused(field, facts.get(field), what) from error
 
 
 def _refused(field: str, value: object, what: str) -> SetupError:

@@ -7,10 +7,8 @@ from one seed. With ``OPENBLAS_NUM_THREADS=1`` the same data give the same file 
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 
 from drivers.devices.arduino import mfe
 from drivers.devices.arduino.quantised import AT_ONCE, KERNEL, MOST, ZERO_CODE, Convolution, Quantised, patches, pooled
-from drivers.devices.training_data import Say, adam, batch_of, labelled
+from drivers.devices.training_data import Say, adam, batch_of, labelled, record_of
 from rig.errors import DataError
 from rig.types import Workload
 
@@ -253,17 +251,8 @@ def train(data: Workload, settings: Settings, tell: Say) -> tuple[FloatNetwork, 
     tell(f"training on {len(features)} samples of {len(found.classes)} classes, {settings.epochs} epochs")
     floats = trained(features, found.labels, len(found.classes), settings, tell)
     whole = quantised(floats, features, found.classes, {})
-    record: dict[str, Any] = {
-        "program": "rig network train",
-        "data": found.record,
-        **asdict(settings),
-        "channels": CHANNELS,
-        "batch": batch_of(len(features), LARGEST_BATCH),
-        "tuning": _CHOSEN if (settings.epochs, settings.seed) == (EPOCHS, 0) else "epochs or seed were given",
-        "versions": {"numpy": importlib.metadata.version("numpy")},
-        "accuracy_on_training_data": {
-            "float": round(accuracy(floats.scores(features), found.labels), 4),
-            "int8": round(accuracy(whole.scores(features), found.labels), 4),
-        },
-    }
-    return floats, replace(whole, training=json.loads(json.dumps(record)))
+    tuning = _CHOSEN if (settings.epochs, settings.seed) == (EPOCHS, 0) else "epochs or seed were given"
+    networks: dict[str, Any] = {"float": floats, "int8": whole}
+    reached = {name: round(accuracy(n.scores(features), found.labels), 4) for name, n in networks.items()}
+    about = {"channels": CHANNELS, "accuracy_on_training_data": reached}
+    return floats, replace(whole, training=record_of(found, settings, LARGEST_BATCH, tuning, ["numpy"], **about))

@@ -7,10 +7,11 @@ those that fit the time left, by rates measured when the graph was loaded.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from drivers.devices.cpu import dwave
+from drivers.devices.cpu.dwave import Problem
 from rig.solving.device import Tally
 from rig.types import Device
 from scenarios.workloads.qubo_mis.graph import Graph
@@ -33,7 +34,7 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
     )  # fmt: skip
 
 
-def beta_range(nodes: int, density: float) -> tuple[float, float]:
+def beta_range(graph: Graph) -> tuple[float, float]:
     """Return the inverse temperatures at the first and the last sweep, from nodes and density only.
 
     The rule is that of dwave-samplers (``_default_ising_beta_range``), with the expected largest degree of an instance:
@@ -41,44 +42,33 @@ def beta_range(nodes: int, density: float) -> tuple[float, float]:
     smallest field, 1/2 of a node's own, with probability 0.01. In spins, an edge couples by 2, and a node of degree k
     has the field 2 k - 1/2.
     """
-    degree = density * nodes
+    nodes, degree = graph.nodes, 2.0 * len(graph.edges) / graph.nodes**2 * graph.nodes
     most = min(degree + math.sqrt(2.0 * degree * math.log(max(nodes, 2))), nodes - 1.0)
     return math.log(2.0) / (2.0 * (4.0 * most + 0.5)), math.log(nodes / 0.01) / (2.0 * 0.5)
-
-
-@dataclass(frozen=True)
-class _Problem:
-    graph: Graph
-    spins: Any
-    beta_range: tuple[float, float]
-    call_s: float
-    sweep_s: float
 
 
 @dataclass(frozen=True)
 class _Annealer:
     sampler: Any
 
-    def load(self, graph: Graph) -> _Problem:
-        """Return the model in spins, its temperatures, and the times of a call and of a sweep."""
-        spins = graph.to_bqm().change_vartype("SPIN", inplace=False)
-        problem = _Problem(graph, spins, beta_range(graph.nodes, 2.0 * len(graph.edges) / graph.nodes**2), 0.0, 0.0)
+    def load(self, graph: Graph) -> Problem:
+        """Return the model in spins, and the times of a call and of a sweep."""
+        problem = Problem(graph, graph.to_bqm().change_vartype("SPIN", inplace=False))
         short_s = dwave.timed(lambda: self._read(problem, _FIRST_SWEEPS, 0))
         long_s = dwave.timed(lambda: self._read(problem, _FIRST_SWEEPS + _MEASURED_SWEEPS, 0))
         # a delayed short call would make sweeps seem to take no time
         sweep_s = max((long_s - short_s) / _MEASURED_SWEEPS, 0.25 * long_s / (_FIRST_SWEEPS + _MEASURED_SWEEPS))
-        return _Problem(graph, spins, problem.beta_range, max(short_s - _FIRST_SWEEPS * sweep_s, 1e-5), sweep_s)
+        return replace(problem, call_s=max(short_s - _FIRST_SWEEPS * sweep_s, 1e-5), step_s=sweep_s)
 
-    def solve(self, problem: _Problem, tally: Tally) -> None:
+    def solve(self, problem: Problem, tally: Tally) -> None:
         """Make longer and longer reads while another one fits into the time."""
         sweeps, read = _FIRST_SWEEPS, 0
-        tally.tuning = {"beta_range": list(problem.beta_range), "first_sweeps": sweeps, "sweeps_grow_by": 2}
-        while (spare_s := tally.spare_s() / dwave.MARGIN - problem.call_s) > problem.sweep_s:
-            taken = max(1, min(sweeps, int(spare_s / problem.sweep_s)))
-            tally.begin(problem.call_s + taken * problem.sweep_s)
+        tally.tuning = {"beta_range": list(beta_range(problem.graph)), "first_sweeps": sweeps, "sweeps_grow_by": 2}
+        while (spare_s := tally.spare_s() / dwave.MARGIN - problem.call_s) > problem.step_s:
+            taken = max(1, min(sweeps, int(spare_s / problem.step_s)))
+            tally.begin(problem.call_s + taken * problem.step_s)
             tally.offer(*self._read(problem, taken, (tally.seed * 1009 + read) % 2**31))
             sweeps, read = 2 * sweeps, read + 1
 
-    def _read(self, problem: _Problem, sweeps: int, seed: int) -> tuple[int, Any]:
-        options = {"num_sweeps": sweeps, "seed": seed, "beta_range": problem.beta_range}
-        return dwave.read(self.sampler, problem.spins, problem.graph, **options)
+    def _read(self, problem: Problem, sweeps: int, seed: int) -> tuple[int, Any]:
+        return dwave.read(self.sampler, problem, num_sweeps=sweeps, seed=seed, beta_range=beta_range(problem.graph))

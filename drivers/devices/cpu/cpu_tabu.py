@@ -8,10 +8,11 @@ read is one tabu search with the number of updates that fit, by a measured rate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from drivers.devices.cpu import dwave
+from drivers.devices.cpu.dwave import Problem
 from rig.solving.device import Tally
 from rig.types import Device
 from scenarios.workloads.qubo_mis.graph import Graph
@@ -45,26 +46,18 @@ def tenure(nodes: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Problem:
-    graph: Graph
-    model: Any
-    call_s: float
-    update_s: float
-
-
-@dataclass(frozen=True)
 class _Tabu:
     sampler: Any
 
-    def load(self, graph: Graph) -> _Problem:
+    def load(self, graph: Graph) -> Problem:
         """Return the model, and the times of a call and of an update in its search."""
-        problem = _Problem(graph, graph.to_bqm(), 0.0, 0.0)
+        problem = Problem(graph, graph.to_bqm())
         short_s = dwave.timed(lambda: self._read(problem, 0, None, updates=1))
         long_s = dwave.timed(lambda: self._read(problem, 0, None, updates=_MEASURED_UPDATES))
         # a delayed short call would make updates seem to take no time, and the last read too long
-        return _Problem(graph, problem.model, short_s, max(long_s - short_s, 0.25 * long_s) / _MEASURED_UPDATES)
+        return replace(problem, call_s=short_s, step_s=max(long_s - short_s, 0.25 * long_s) / _MEASURED_UPDATES)
 
-    def solve(self, problem: _Problem, tally: Tally) -> None:
+    def solve(self, problem: Problem, tally: Tally) -> None:
         """Make reads with more and more time while another one fits."""
         read_ms, read = _FIRST_READ_MS, 0
         tally.tuning = {"tenure": tenure(problem.graph.nodes), "first_read_s": read_ms * 1e-3, "reads_grow_by": 2}
@@ -75,16 +68,16 @@ class _Tabu:
                 tally.begin()
                 found = self._read(problem, seed, threshold, timeout_ms=min(read_ms, fitting_ms))
             else:
-                updates = 1 + int(_SHARE * spare_s / problem.update_s)
-                tally.begin(problem.call_s + updates * problem.update_s)
+                updates = 1 + int(_SHARE * spare_s / problem.step_s)
+                tally.begin(problem.call_s + updates * problem.step_s)
                 found = self._read(problem, seed, threshold, updates=updates)
             tally.offer(*found)
             read_ms, read = min(2 * read_ms, _LONGEST_READ_MS), read + 1
 
     def _read(
-        self, problem: _Problem, seed: int, threshold: float | None, *, timeout_ms: int | None = None, updates: int = 0
+        self, problem: Problem, seed: int, threshold: float | None, *, timeout_ms: int | None = None, updates: int = 0
     ) -> tuple[int, Any]:
         """Make one read: of ``timeout_ms``, or without a timeout, of about the given number of updates."""
         short = {"num_restarts": 0, "coefficient_z_first": 0, "lower_bound_z": updates} if timeout_ms is None else {}
         options = {"timeout": timeout_ms, "seed": seed, "energy_threshold": threshold, **short}
-        return dwave.read(self.sampler, problem.model, problem.graph, tenure=tenure(problem.graph.nodes), **options)
+        return dwave.read(self.sampler, problem, tenure=tenure(problem.graph.nodes), **options)

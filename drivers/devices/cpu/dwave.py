@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,20 +19,29 @@ from rig.solving.device import SolverDevice, Tally, solver_info
 from rig.types import Device
 from scenarios.workloads.qubo_mis.graph import Graph, Vector, from_payload
 
-T = TypeVar("T")
 MARGIN = 1.1
 """A call may take this many times longer than measured."""
 
 
-class Solver(Protocol[T]):
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """A graph with its model in bits or in spins, and the time of a call and of each step of its search."""
+
+    graph: Graph
+    model: Any
+    call_s: float = 0.0
+    step_s: float = 0.0
+
+
+class Solver(Protocol):
     """A sampler that can spend a budget."""
 
-    def load(self, graph: Graph) -> T: ...
-    def solve(self, problem: T, tally: Tally) -> None: ...
+    def load(self, graph: Graph) -> Problem: ...
+    def solve(self, problem: Problem, tally: Tally) -> None: ...
 
 
 def opened(
-    name: str, description: str, tuning: str, solver_of: Callable[[Any], Solver[T]], seed: int, default_s: float,
+    name: str, description: str, tuning: str, solver_of: Callable[[Any], Solver], seed: int, default_s: float,
     longest_s: float,
 ) -> Device:  # fmt: skip
     """Return the device of the solver made from dwave.samplers; ``tuning`` names the rule of its parameters.
@@ -55,13 +65,13 @@ def opened(
     )
 
 
-def read(sampler: Any, model: Any, graph: Graph, **options: Any) -> tuple[int, Vector]:
-    """Return the cost and the solution (uint8, shape (nodes,)) of one read of a model in bits or in spins."""
-    found = sampler.sample(model, num_reads=1, **options)
+def read(sampler: Any, problem: Problem, **options: Any) -> tuple[int, Vector]:
+    """Return the cost and the solution (uint8, shape (nodes,)) of one read."""
+    found = sampler.sample(problem.model, num_reads=1, **options)
     places = found.variables  # the sampler may have reordered the variables
     values = (found.record.sample[0] > 0).astype(np.uint8)
-    solution = values[[places.index(v) for v in range(graph.nodes)]]
-    return graph.cost(solution), solution
+    solution = values[[places.index(v) for v in range(problem.graph.nodes)]]
+    return problem.graph.cost(solution), solution
 
 
 def timed(call: Callable[[], object], times: int = 3) -> float:

@@ -48,19 +48,6 @@ class Weights:
         return ((f.name, getattr(self, f.name)) for f in fields(self))
 
 
-@dataclass(frozen=True, slots=True)
-class Memories:
-    """The state that cells carry from step to step: hidden state and cell state, shapes (n,)."""
-
-    hidden: Floats
-    cell: Floats
-
-    @staticmethod
-    def none(cells: int) -> Memories:
-        """Return the state before the first step."""
-        return Memories(np.zeros(cells), np.zeros(cells))
-
-
 def drawn(cells: int, window: int, rng: np.random.Generator) -> Weights:
     """Draw the first weights, uniform within 1 / sqrt(cells), as torch does."""
     bound = 1.0 / np.sqrt(cells)
@@ -77,20 +64,33 @@ def normalised(windows: Floats) -> Floats:
     return np.asarray(centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + EPSILON))
 
 
-def step(weights: Weights, driven: Floats, before: Memories) -> Memories:
-    """Return the state after one step; ``driven``, shape (4 n,), is the input's part of the gates' sums."""
-    n = len(before.cell)
-    gates = _gates(driven + weights.bias.sum(axis=0) + before.hidden @ weights.back, _halves(n))
-    cell = gates[n : 2 * n] * before.cell + gates[:n] * gates[2 * n : 3 * n]
-    return Memories(gates[3 * n :] * np.tanh(cell), cell)
+def step(weights: Weights, driven: Floats, hidden: Floats, cell: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the gates (4 n,) of one step, and the hidden state and the cell state (n,) after it.
+
+    ``driven``, shape (4 n,), is the input's part of the gates' sums; the sigmoid of x is tanh(x / 2) / 2 + 1/2.
+    """
+    n, halves = len(cell), _halves(len(cell))
+    sums = driven + weights.bias.sum(axis=0) + hidden @ weights.back
+    gates = np.tanh(sums * halves) * halves + (1.0 - halves)
+    cell = gates[n : 2 * n] * cell + gates[:n] * gates[2 * n : 3 * n]
+    return gates, gates[3 * n :] * np.tanh(cell), cell
+
+
+def run(weights: Weights, known: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the gates of each normalised window, and hidden and cell states (points + 1, n) from zero on."""
+    n, points = len(weights.back), len(known)
+    gates, hidden, cell = np.zeros((points, 4 * n)), np.zeros((points + 1, n)), np.zeros((points + 1, n))
+    for k, driven in enumerate((known * weights.norm[0] + weights.norm[1]) @ weights.into):
+        gates[k], hidden[k + 1], cell[k + 1] = step(weights, driven, hidden[k], cell[k])
+    return gates, hidden, cell
 
 
 def fitted(
     weights: Weights, series: Floats, washout: int, epochs: int, rate: float
-) -> tuple[Weights, Memories, Floats, tuple[float, ...]]:
+) -> tuple[Trained, tuple[float, ...]]:
     """Learn to predict the next point of a series, shape (k,); points before the first one are 0.
 
-    Returns the weights after the last epoch, the state and window with which a forecast begins, and three losses.
+    Returns the network after the last epoch, ready to forecast, and three losses.
     """
     window = weights.norm.shape[1]
     inputs = sliding_window_view(np.concatenate((np.zeros(window - 1), series)), window)
@@ -106,21 +106,15 @@ def fitted(
             mean, spread = first[name] / (1.0 - 0.9**epoch), second[name] / (1.0 - 0.999**epoch)
             moved[name] = getattr(weights, name) - rate * mean / (np.sqrt(spread) + 1e-8)
         weights = replace(weights, **moved)
-    memories = Memories.none(len(weights.back))
-    for driven in _driven(weights, normalised(inputs[:-1])):
-        memories = step(weights, driven, memories)
-    return weights, memories, inputs[-1].copy(), (losses[0], losses[len(losses) // 2], losses[-1])
+    _, hidden, cell = run(weights, normalised(inputs[:-1]))
+    made = Trained(weights, hidden[-1], cell[-1], inputs[-1].copy())
+    return made, (losses[0], losses[len(losses) // 2], losses[-1])
 
 
 def loss_and_gradient(weights: Weights, inputs: Floats, wanted: Floats, washout: int) -> tuple[float, Weights]:
     """Return the mean squared error from point ``washout`` on, and its gradient through time (Werbos 1990)."""
     n, points, known = len(weights.back), len(inputs), normalised(inputs)
-    hidden, cell, gates = np.zeros((points + 1, n)), np.zeros((points + 1, n)), np.zeros((points, 4 * n))
-    bias, halves = weights.bias.sum(axis=0), _halves(n)
-    for k, driven in enumerate(_driven(weights, known)):
-        gates[k] = now = _gates(driven + bias + hidden[k] @ weights.back, halves)
-        cell[k + 1] = now[n : 2 * n] * cell[k] + now[:n] * now[2 * n : 3 * n]
-        hidden[k + 1] = now[3 * n :] * np.tanh(cell[k + 1])
+    gates, hidden, cell = run(weights, known)
     read = np.maximum(hidden[1:], 0.0)
     off = (read @ weights.out[:-1] + weights.out[-1] - wanted) * (np.arange(points) >= washout)
     scale = 2.0 / max(points - washout, 1)
@@ -159,19 +153,9 @@ def _through_time(weights: Weights, gates: Floats, cell: Floats, to_hidden: Floa
     return pulled.reshape(points, 4 * n)
 
 
-def _driven(weights: Weights, known: Floats) -> Floats:
-    """Return the part of normalised windows in the gates' sums, shape (points, 4 n)."""
-    return np.asarray((known * weights.norm[0] + weights.norm[1]) @ weights.into)
-
-
 def _halves(n: int) -> Floats:
     """Return 1/2 for each sigmoid gate and 1 for the candidate, a hyperbolic tangent; shape (4 n,)."""
     return np.repeat([0.5, 0.5, 1.0, 0.5], n)
-
-
-def _gates(sums: Floats, halves: Floats) -> Floats:
-    """Return the gates from their sums; the sigmoid of x is tanh(x / 2) / 2 + 1/2."""
-    return np.asarray(np.tanh(sums * halves) * halves + (1.0 - halves))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +181,8 @@ def open_device(settings: Lstm) -> Device:
     unlearnt = drawn(s.cells, s.window, np.random.default_rng([s.seed, 0]))
 
     def learn(series: Floats, rng: np.random.Generator) -> tuple[Trained, dict[str, Any]]:
-        first = drawn(s.cells, s.window, rng)
-        weights, memories, read, losses = fitted(first, series, s.washout, s.epochs, s.learning_rate)
-        return Trained(weights, memories, read), {"training_loss": losses}
+        made, losses = fitted(drawn(s.cells, s.window, rng), series, s.washout, s.epochs, s.learning_rate)
+        return made, {"training_loss": losses}
 
     return forecasting_device(
         NAME,
@@ -207,7 +190,7 @@ def open_device(settings: Lstm) -> Device:
         f"{s.epochs} epochs of the first half of each sample by Adam on the squared error at a learning rate of "
         f"{s.learning_rate:g}; the last network is taken",
         {"cells": s.cells, "window": s.window, "washout": s.washout},
-        Trained(unlearnt, Memories.none(s.cells), np.zeros(s.window)).network(),
+        Trained(unlearnt, np.zeros(s.cells), np.zeros(s.cells), np.zeros(s.window)).network(),
         learn,
         s.washout,
         s.seed,
@@ -219,19 +202,20 @@ class Trained:
     """A network that has read a series: its weights, its state, and the points to read next, oldest first."""
 
     weights: Weights
-    memories: Memories
+    hidden: Floats
+    cell: Floats
     window: Floats
 
     def forecast(self, points: int) -> tuple[Floats, Mapping[str, Floats]]:
         """Return forecasts of shape (points,), and the inputs of each layer: (points, ...) by name of the source."""
-        cells = len(self.memories.hidden)
-        inputs, before, found = np.zeros((points, len(self.window))), np.zeros((points, cells)), np.zeros(points)
-        read, window, memories = np.zeros((points, cells)), self.window.copy(), self.memories
+        cells, hidden, cell, window = len(self.cell), self.hidden, self.cell, self.window
+        inputs, before, found = np.zeros((points, len(window))), np.zeros((points, cells)), np.zeros(points)
+        read = np.zeros((points, cells))
         with np.errstate(all="ignore"):  # a forecast may diverge, which is also an answer
             for k in range(points):
-                inputs[k], before[k] = normalised(window) * self.weights.norm[0] + self.weights.norm[1], memories.hidden
-                memories = step(self.weights, inputs[k] @ self.weights.into, memories)
-                read[k] = np.maximum(memories.hidden, 0.0)
+                inputs[k], before[k] = normalised(window) * self.weights.norm[0] + self.weights.norm[1], hidden
+                _, hidden, cell = step(self.weights, inputs[k] @ self.weights.into, hidden, cell)
+                read[k] = np.maximum(hidden, 0.0)
                 found[k] = read[k] @ self.weights.out[:-1] + self.weights.out[-1]
                 window = np.append(window[1:], found[k])
         return found, {"input": inputs, "state before": before, "lstm": read}
@@ -246,7 +230,7 @@ class Trained:
 
     def network(self) -> NetworkInfo:
         """Return the description, with the memory of the published network."""
-        w, cells = self.weights, len(self.memories.hidden)
+        w, cells = self.weights, len(self.cell)
         arrays = {"input": w.into, "recurrent": w.back, "readout": w.out[:-1, None]}
         others = {"biases": w.bias.ravel(), "readout bias": w.out[-1:], "normalisation": w.norm.ravel()}
         memory = (*memory_of(arrays), *memory_of(others), Memory("state", "states", 2 * cells, 64))

@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import threading
 import time
-import wave
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -103,13 +102,11 @@ class Command:
 
 def wav_of(sample: Sample, times: int) -> bytes:
     """Return audio of -1 to 1, repeated ``times`` times, as a WAV file of 16 bits."""
+    from scipy.io import wavfile
+
     file = io.BytesIO()
-    with wave.open(file, "wb") as wav:
-        wav.setnchannels(1)
-        wav.setsampwidth(2)
-        wav.setframerate(round(sample.rate_hz or 0.0))
-        scaled = np.clip(np.asarray(sample.payload, dtype=np.float64).ravel(), -1.0, 1.0) * 32767.0
-        wav.writeframes(np.tile(scaled.astype("<i2"), times).tobytes())
+    scaled = np.clip(np.asarray(sample.payload, dtype=np.float64).ravel(), -1.0, 1.0) * 32767.0
+    wavfile.write(file, round(sample.rate_hz or 0.0), np.tile(scaled.astype("<i2"), times))
     return file.getvalue()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from drivers.devices.cpu import cpu_mis, cpu_sa, cpu_tabu
+from drivers.devices.cpu.dwave import Problem
 from rig.solving import device as solver
 from rig.solving.device import Pace, SolverDevice, Tally
 from rig.types import Budget, DeviceInfo, Sample
@@ -86,7 +87,7 @@ def sa(host: Host, tally: Tally) -> None:
             host.works(CALL_S + sweeps * SWEEP_S)
             return NOTHING
 
-    Annealer(None).solve(cpu_sa._Problem(GRAPH, None, (0.1, 1.0), CALL_S, SWEEP_S), tally)
+    Annealer(None).solve(Problem(GRAPH, None, CALL_S, SWEEP_S), tally)
 
 
 def tabu(host: Host, tally: Tally) -> None:
@@ -101,7 +102,7 @@ def tabu(host: Host, tally: Tally) -> None:
                 host.works_until(host.wall_s + timeout_ms * 1e-3)
             return NOTHING
 
-    Searching(None).solve(cpu_tabu._Problem(GRAPH, None, CALL_S, UPDATE_S), tally)
+    Searching(None).solve(Problem(GRAPH, None, CALL_S, UPDATE_S), tally)
 
 
 SOLVERS = pytest.mark.parametrize("solve", [mis, sa, tabu])

@@ -209,24 +209,13 @@ def compute(
 
 def largest_set(graph: Graph) -> Vector:
     """Return a maximum independent set (uint8, shape (nodes,)) by branch and bound: quick below 50 nodes."""
-    near = [0] * graph.nodes
-    for u, v in graph.edges.tolist():
-        near[u] |= 1 << v
-        near[v] |= 1 << u
+    from scipy.optimize import Bounds, LinearConstraint, milp
 
-    def largest(left: int) -> int:
-        degrees = {v: (near[v] & left).bit_count() for v in range(graph.nodes) if left >> v & 1}
-        if not degrees:
-            return 0
-        v = min(degrees, key=lambda v: degrees[v])
-        if degrees[v] <= 1:  # some largest set contains it
-            return 1 << v | largest(left & ~near[v] & ~(1 << v))
-        v = max(degrees, key=lambda v: degrees[v])
-        with_v = 1 << v | largest(left & ~near[v] & ~(1 << v))
-        return max(with_v, largest(left & ~(1 << v)), key=int.bit_count)
-
-    found = largest((1 << graph.nodes) - 1)
-    return np.array([found >> v & 1 for v in range(graph.nodes)], np.uint8)
+    apart = np.zeros((len(graph.edges) + 1, graph.nodes))  # a row without nodes, as a graph may have no edges
+    apart[np.arange(len(graph.edges))[:, None], graph.edges] = 1.0
+    every = np.ones(graph.nodes, np.int64)
+    found = milp(-every, integrality=every, bounds=Bounds(0, 1), constraints=LinearConstraint(apart, ub=1.0))
+    return np.rint(np.asarray(found.x)).astype(np.uint8)
 
 
 def _by_search(graph: Graph, density: float, seed: int, seconds: float, first_seed: int) -> Target:

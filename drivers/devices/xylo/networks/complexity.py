@@ -42,49 +42,38 @@ class Inspection:
         return {layer.name: part for layer, part in zip(self.info.layers, parts, strict=True)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """How a network is stored: bits of a weight, of a value and of a time constant, and the delay between layers."""
-
-    weight_bits: int
-    value_bits: int
-    time_bits: int
-    delay: int
-    convention: str
-
-
-_CHIP = _Kept(8, 16, 4, 1, "Xylo Audio 2: 8-bit weights of the connections between layers, zeros included")
-
-
 def inspection_of(network: Network) -> Inspection:
     """Describe a deployed network; its connections are the blocks of weights between its layers."""
-    return _inspection(network, network.blocks(), _CHIP)
+    convention = "Xylo Audio 2: 8-bit weights of the connections between layers, zeros included"
+    return _inspection(network, network.blocks(), (8, 16, 4), 1, convention)
 
 
 def float_inspection_of(network: Network, floats: FloatNetwork) -> Inspection:
     """Describe a network before it was fitted to the chip."""
-    return _inspection(network, floats.weights, _Kept(32, 32, 32, floats.delay, "every number in 32 bits"))
+    return _inspection(network, floats.weights, (32, 32, 32), floats.delay, "every number in 32 bits")
 
 
-def _inspection(network: Network, blocks: Mapping[Link, NDArray[Any]], kept: _Kept) -> Inspection:
+def _inspection(
+    network: Network, blocks: Mapping[Link, NDArray[Any]], kept: tuple[int, int, int], delay: int, convention: str
+) -> Inspection:
+    """Describe a network; ``kept`` is the bits of a weight, of a value and of a time constant."""
     names = ["input", *(f"hidden{k}" for k in range(1, len(network.layers) - 1)), "output"]
     layers = tuple(Layer(name, size) for name, size in zip(names[1:], network.layers[1:], strict=True))
     synapses = tuple(
-        linear(f"{names[a]}-{names[b]}", names[a], names[b], block, 1 if a == b else kept.delay if a else 0)
+        linear(f"{names[a]}-{names[b]}", names[a], names[b], block, 1 if a == b else delay if a else 0)
         for (a, b), block in blocks.items()
     )
-    bits, value_bits = kept.weight_bits, kept.value_bits
+    bits, value_bits, time_bits = kept
     memory = [Memory(f"weights {s.connection.name}", "weights", s.connection.weights, bits) for s in synapses]
     for layer in layers:
         n = layer.neurons
         memory += [
             Memory(f"thresholds {layer.name}", "parameters", n, value_bits),
             Memory(f"biases {layer.name}", "parameters", n, value_bits),
-            Memory(f"time constants {layer.name}", "parameters", 2 * n, kept.time_bits),
+            Memory(f"time constants {layer.name}", "parameters", 2 * n, time_bits),
             Memory(f"membranes {layer.name}", "states", n, value_bits, 0),
             Memory(f"synaptic currents {layer.name}", "states", n, value_bits, 0),
         ]
     connections = tuple(s.connection for s in synapses)
-    return Inspection(
-        NetworkInfo(layers, connections, tuple(memory), network.specification["dt"], kept.convention), synapses
-    )
+    info = NetworkInfo(layers, connections, tuple(memory), network.specification["dt"], convention)
+    return Inspection(info, synapses)

@@ -8,16 +8,14 @@ the same data give the same file on the same kind of processor.
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.devices.training_data import Say, adam, batch_of, labelled, train_split
+from drivers.devices.training_data import Say, adam, batch_of, labelled, record_of, train_split
 from drivers.devices.xylo.networks.encoder import EncoderParams, encode
 from drivers.devices.xylo.networks.float_network import FloatNetwork, Neurons, chip_neurons
 from drivers.devices.xylo.networks.network import LIMITS, MOST_FAN_OUT, MOST_HIDDEN_WEIGHTS, Network, chain
@@ -55,17 +53,11 @@ def train(workload: str, options: list[str], *, hidden: str, epochs: int, seed: 
     tell(f"training on {len(labels)} samples of {len(classes)} classes, {settings.epochs} epochs")
     floats = trained(events, labels, len(classes), settings, tell)
     spec = fitted(wanted_of(floats), "channel", params.bin_s)
-    record = {
-        "program": "rig network train",
-        "data": found.record,
-        **asdict(settings),
-        "batch": batch_of(len(labels), LARGEST_BATCH),
-        "tuning": _CHOSEN if (hidden, epochs, seed) == (HIDDEN, EPOCHS, 0) else "hidden, epochs or seed were given",
-        "accuracy_on_training_data": round(accuracy(floats, events, labels), 4),
-        "versions": {name: importlib.metadata.version(name) for name in ("numpy", "rockpool")},
-    }
+    tuning = _CHOSEN if (hidden, epochs, seed) == (HIDDEN, EPOCHS, 0) else "hidden, epochs or seed were given"
+    reached = {"accuracy_on_training_data": round(accuracy(floats, events, labels), 4)}
+    record = record_of(found, settings, LARGEST_BATCH, tuning, ["numpy", "rockpool"], **reached)
     sizes = floats.sizes
-    return Network(classes, params, sizes, spec, json.loads(json.dumps(record)), "", chain(sizes), floats=floats)
+    return Network(classes, params, sizes, spec, record, "", chain(sizes), floats=floats)
 
 
 def _events(sample: Sample, params: EncoderParams) -> NDArray[np.float32]:
