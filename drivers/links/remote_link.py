@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 import rig.errors
-from drivers.links.remote_start import Worker, ended, probe, shipped, started
+from drivers.links.remote_start import Worker, ended, shipped, started
 from rig.errors import DeviceError, DeviceTimeoutError, RigError, SetupError
 
 PROTOCOL = 1
@@ -41,8 +41,6 @@ class WorkerLink:
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._closed = False
         until_s = time.monotonic() + worker.start_s
-        if worker.interpreter or worker.host:
-            probe(worker.interpreter, worker.host, worker.start_s)
         with tempfile.TemporaryFile() as log:
             self._process, self._gateway = started(worker, log, until_s - time.monotonic())
             self._log = os.dup(log.fileno())

@@ -6,9 +6,18 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
+from rig.errors import SetupError
 from rig.types import SimulatedBench, Span
 
 T = TypeVar("T")
+
+
+def needed(bench: SimulatedBench | None, device: str) -> SimulatedBench:
+    """Return the bench of a simulated device. Raises ``SetupError`` without one."""
+    if bench is None:
+        what = f"the simulated {device} needs a simulated bench: its power and its time are virtual"
+        raise SetupError(what, field="bench", remedy="Use the simulated bench, or pass bench=")
+    return bench
 
 
 class VirtualTime(Generic[T]):

@@ -30,6 +30,7 @@ from drivers.devices.mlperf_tiny.protocol import Board, BoardClock
 from drivers.devices.mlperf_tiny.queries import TICK_HZ, Before, QueryPlan, TinyDevice, introduced
 from drivers.failures import released_on_error
 from drivers.links.serial_line import DEVICE, open_line
+from drivers.links.virtual_time import needed
 from rig.bench.option_checks import limits, positive
 from rig.errors import DataError, RigError, SetupError, refused
 from rig.types import ClockInfo, Device, DeviceInfo, Preprocessing, Sample, SimulatedBench
@@ -172,7 +173,8 @@ def open_device(
         raise refused("baud", baud, f"Give {BAUDS['performance']}", what)
     path = DEFAULT_NETWORK if network is None else Path(network)
     deployed = read_network(path)
-    emulator = _emulator(bench, path) if simulate else None
+    plant = needed(bench, "board") if simulate else None
+    emulator = None if plant is None else Emulator(path)
     line = open_line(port, baud, DEVICE) if emulator is None else emulator.line
     end = line.close if emulator is None else emulator.close
     with released_on_error(end):
@@ -194,14 +196,7 @@ def open_device(
         )
         plan = QueryPlan(1, warmups, (about.command - len("db %")) // 2, timeout_s)
         own = TinyDevice(board, info, SliceCoding(about, deployed.network.classes), plan, announced(board))
-        return own if emulator is None or bench is None else SimulatedBoard(own, bench, end)
-
-
-def _emulator(bench: SimulatedBench | None, network: Path) -> Emulator:
-    if bench is None:
-        what = "the simulated board needs a simulated bench: its power and its time are virtual"
-        raise SetupError(what, field="bench", remedy="Use the simulated bench, or pass bench=")
-    return Emulator(network)
+        return own if plant is None else SimulatedBoard(own, plant, end)
 
 
 def _described(maker: str, about: About, network: Quantised, phases: tuple[str, ...]) -> DeviceInfo:

@@ -37,26 +37,18 @@ _TABLES = "mfe_tables.h"
 
 @dataclass(frozen=True)
 class Firmware:
-    """A built firmware: its file, the facts in its ``about``, and the memory that it takes of the board."""
+    """A built firmware: its file, the facts in its ``about``, and the memory that it takes of the board.
+
+    Flash holds code, constants and the first values of variables; RAM holds variables, without the stack.
+    """
 
     elf: Path
     board: str
     source_sha256: str
     network_sha256: str
     flags: str
-    text_bytes: int
-    data_bytes: int
-    bss_bytes: int
-
-    @property
-    def flash_bytes(self) -> int:
-        """Code, constants and the first values of variables."""
-        return self.text_bytes + self.data_bytes
-
-    @property
-    def ram_bytes(self) -> int:
-        """Variables, without the stack."""
-        return self.data_bytes + self.bss_bytes
+    flash_bytes: int
+    ram_bytes: int
 
 
 def build(out: Path, network: Path | None = None) -> Firmware:
@@ -74,7 +66,8 @@ def build(out: Path, network: Path | None = None) -> Firmware:
     script = ["-T", str(folder / "link.ld")]
     _ran([compiler, *FLAGS, f"-I{FOLDER / 'core'}", f"-I{out}", *sources, *LINK_FLAGS, *script, "-o", str(elf)])
     sizes = _ran([compiler.removesuffix("gcc") + "size", str(elf)]).splitlines()[1].split()
-    return Firmware(elf, BOARD, *digests, flags, *(int(n) for n in sizes[:3]))
+    text, data, bss = map(int, sizes[:3])
+    return Firmware(elf, BOARD, *digests, flags, text + data, data + bss)
 
 
 def sketch(out: Path, network: Path | None = None) -> Path:

@@ -5,7 +5,6 @@ A sample is a session; one call decodes the part to predict, from rest. The span
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from drivers.devices.cpu.decoders import WINDOW, Decoder, Spikes, fitted, read_decoder
 from drivers.devices.cpu.numpy_device import Seen, numpy_device
 from rig.errors import DataError, refused
-from rig.types import Device, Floats, Sample, Workload
+from rig.types import Device, Sample, Workload
 
 NAME = "numpy-reaching"
 _SESSION = "{session}"
@@ -29,10 +28,9 @@ def open_device(workload: Workload, *, networks: str | None = None) -> Device:
 
     Raises ``DataError`` for another kind of workload or file, ``UsageError`` for networks that differ in size.
     """
-    sessions = {sample.id: _session(sample, workload) for sample in workload.samples}
-    files = {name: Path(networks.replace(_SESSION, name)) for name in sessions} if networks else {}
-    decoders = {name: _decoder(session, files.get(name)) for name, session in sessions.items()}
-    described = {name: decoder.network() for name, decoder in decoders.items()}
+    files = {s.id: Path(networks.replace(_SESSION, s.id)) for s in workload.samples} if networks else {}
+    sessions = {s.id: _session(s, workload, files.get(s.id)) for s in workload.samples}
+    described = {name: decoder.network() for name, (decoder, _) in sessions.items()}
     first = next(iter(described))
     for name, network in described.items():
         if (network.layers, network.memory) != (described[first].layers, described[first].memory):
@@ -40,8 +38,8 @@ def open_device(workload: Workload, *, networks: str | None = None) -> Device:
             raise refused("networks", networks, f"Measure one session at a time: --option sessions={first}", what)
 
     def decode(sample: Sample) -> tuple[Any, Seen]:
-        session = sessions[sample.id]
-        predictions, seen = decoders[sample.id].decode(session.spikes[session.first :])
+        decoder, spikes = sessions[sample.id]
+        predictions, seen = decoder.decode(spikes)
         return {"prediction": predictions.tolist()}, seen
 
     algorithm = {"model": "published network" if files else "linear layer on the counts of the last 50 steps"}
@@ -49,33 +47,21 @@ def open_device(workload: Workload, *, networks: str | None = None) -> Device:
         algorithm["training"] = "regularised least squares on the first reaches of each session, outside the span"
     return numpy_device(
         NAME,
-        f"decoder of {sessions[first].spikes.shape[1]} channels",
+        f"decoder of {sessions[first][1].shape[1]} channels",
         described[first],
         algorithm,
         decode,
-        lambda sample: decoders[sample.id].synapses(),
+        lambda sample: sessions[sample.id][0].synapses(),
         artifacts={f"network of {name}": sha256(file.read_bytes()).hexdigest() for name, file in files.items()},
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Session:
-    """The spikes and the velocity of all steps, and the first step to predict."""
-
-    spikes: Spikes
-    velocity: Floats
-    first: int
-
-
-def _session(sample: Sample, workload: Workload) -> _Session:
+def _session(sample: Sample, workload: Workload, file: Path | None) -> tuple[Decoder, Spikes]:
+    """Return the decoder of a session, and the spikes of the steps to predict."""
     payload, first = sample.payload, workload.details.get("regress_from", {}).get(sample.id)
     if payload.dtype.names != ("spikes", "velocity") or not isinstance(first, int) or first < WINDOW:
         what = f"sample {sample.id} of {workload.name} is no session of primate-reaching"
         raise DataError(what, field="workload", value=workload.name, remedy="Use --workload primate-reaching")
-    return _Session(np.unpackbits(payload["spikes"], axis=1), payload["velocity"], first)
-
-
-def _decoder(session: _Session, file: Path | None) -> Decoder:
-    if file is None:
-        return fitted(session.spikes[: session.first], session.velocity[: session.first])
-    return read_decoder(file, session.spikes.shape[1])
+    spikes = np.unpackbits(payload["spikes"], axis=1)
+    known = fitted(spikes[:first], payload["velocity"][:first]) if file is None else read_decoder(file, spikes.shape[1])
+    return known, spikes[first:]

@@ -185,11 +185,10 @@ def introduced(
 
 def _other_mode(on_pin: bool) -> SetupError:
     """Return the error for a board that stamps in text instead of by a pin, or by a pin instead of in text."""
-    found, asked, how, remedy = "performance", "energy", "answers `timestamp` in text", "Give mode=performance"
+    found, asked = ("performance", "energy") if on_pin else ("energy", "performance")
+    how = "answers" if on_pin else "marks times by a falling edge of a pin, and does not answer"
+    remedy = f"Give mode={found}"
     if not on_pin:
-        found, asked = asked, found
-        how = "does not answer `timestamp` in text, but marks times by a falling edge of a pin"
-        remedy = "Give mode=energy, with its pin on a logic input of the power meter; or build its firmware for "
-        remedy += "performance mode"
-    what = f"the board's firmware was built for {found} mode: it {how}"
+        remedy += ", with its pin on a logic input of the power meter; or build its firmware for performance mode"
+    what = f"the board's firmware was built for {found} mode: it {how} `timestamp` in text"
     return SetupError(what, field="mode", value=asked, remedy=remedy)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,12 +207,10 @@ def _rated(course: Course) -> Lessons:
     images, labels = read_digits(course.data, course.split, course.md5)
     numbers = kept_numbers(len(images), course.fold, course.folds, False)
     images, labels = images[numbers], labels[numbers]
-    groups = ne15.subclasses(images, labels, course.subclasses, course.seed)
-    lessons = (
-        ne15.lesson(images[group], poisson, np.random.default_rng([course.seed, k]), course.lesson_s)
-        for k, (_, group) in enumerate(groups)
+    ids = frozenset(sample_id(course.split, n) for n in numbers)
+    return _lessons(
+        course, images, labels, ids, lambda group, rng: ne15.lesson(images[group], poisson, rng, course.lesson_s)
     )
-    return [digit for digit, _ in groups], frozenset(sample_id(course.split, n) for n in numbers), lessons
 
 
 def _streamed(course: Course) -> Lessons:
@@ -224,10 +223,17 @@ def _streamed(course: Course) -> Lessons:
     counts = np.stack([np.bincount(sample.payload[:, 1], minlength=sources) for sample in samples])
     labels = np.array([int(sample.label or 0) for sample in samples], np.uint8)
     each_s = REST_S + 1e-6 * max(int(sample.payload[-1, 0]) for sample in samples)
-    groups = ne15.subclasses(counts, labels, course.subclasses, course.seed)
-    lessons = (
-        ne15.replayed([samples[n].payload for n in group], sources, each_s, course.lesson_s, poisson,
-                 np.random.default_rng([course.seed, k]))
-        for k, (_, group) in enumerate(groups)
-    )  # fmt: skip
-    return [digit for digit, _ in groups], frozenset(sample.id for sample in samples), lessons
+
+    def lesson(group: NDArray[Any], rng: np.random.Generator) -> Events:
+        return ne15.replayed([samples[n].payload for n in group], sources, each_s, course.lesson_s, poisson, rng)
+
+    return _lessons(course, counts, labels, frozenset(sample.id for sample in samples), lesson)
+
+
+def _lessons(
+    course: Course, features: NDArray[Any], labels: NDArray[Any], ids: frozenset[str], lesson: Callable[..., Events]
+) -> Lessons:
+    """Return the lessons of samples in subclasses by their features."""
+    groups = ne15.subclasses(features, labels, course.subclasses, course.seed)
+    lessons = (lesson(group, np.random.default_rng([course.seed, k])) for k, (_, group) in enumerate(groups))
+    return [digit for digit, _ in groups], ids, lessons

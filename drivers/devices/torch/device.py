@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from drivers.devices.torch.models import Model, no_memory, read_model
-from drivers.devices.torch.processor import Execute, Processor, open_processor
+from drivers.devices.torch.processor import Processor, open_processor
 from drivers.failures import UNFIT
 from drivers.torch_counting import TorchCounter
 from rig.bench.option_checks import one_of, parts_of, within
@@ -67,7 +67,7 @@ def open_device(
     try:
         model = read_model(torch, network, dt_s, reset)
         of_graph = model.execution_s is not None or network.lower().endswith(".nir")
-        runner = _Runner.of(torch, model, place, dtype if of_graph else None, classes)
+        runner = _Runner(torch, model, place, dtype if of_graph else None, classes)
         runner.prepare(() if workload is None else workload.samples, batch)
         runner.warm_up(batch, warmup)
         counted = runner.counted() if count else None
@@ -104,23 +104,17 @@ def _answer(runner: _Runner, samples: Sequence[Sample], times: int) -> list[Repl
 class _Runner:
     """A module on its processor, and the inputs of samples, each of shape (1, ...)."""
 
-    def __init__(self, torch: Any, model: Model, execute: Execute, dtype: Any) -> None:
-        self._torch, self._model, self._execute, self.dtype = torch, model, execute, dtype
+    def __init__(self, torch: Any, model: Model, place: Processor, dtype: str | None, classes: str) -> None:
+        """Move the module to its place, and let the first execution show its classes."""
+        self._torch, self._model, self._execute = torch, model, place.execute
         self._inputs: dict[str, tuple[Any, Any]] = {}
         self.activity: dict[str, Activity] = {}
-        self.classes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, torch: Any, model: Model, place: Processor, dtype: str | None, classes: str) -> _Runner:
-        """Move the module to its place, and let the first execution show its classes."""
-        kind = model.example.dtype if dtype is None else getattr(torch, dtype)
-        model.module.to(place.place) if dtype is None else model.module.to(place.place, kind)
-        runner = cls(torch, model, place.execute, kind)
-        rows = runner._executed(model.example[None].to(kind))[0]
-        runner.classes = tuple(parts_of(classes)) or tuple(str(k) for k in range(rows.shape[1]))
-        if len(runner.classes) != rows.shape[1] or len(set(runner.classes)) != rows.shape[1]:
-            raise refused("classes", classes, f"Name {rows.shape[1]} classes, one for each output")
-        return runner
+        self.dtype = model.example.dtype if dtype is None else getattr(torch, dtype)
+        model.module.to(place.place) if dtype is None else model.module.to(place.place, self.dtype)
+        outputs = self._executed(model.example[None].to(self.dtype))[0].shape[1]
+        self.classes = tuple(parts_of(classes)) or tuple(str(k) for k in range(outputs))
+        if len(self.classes) != outputs or len(set(self.classes)) != outputs:
+            raise refused("classes", classes, f"Name {outputs} classes, one for each output")
 
     def prepare(self, samples: Sequence[Sample], batch: int = 1) -> None:
         """Make the inputs of samples that have none. Raises ``DataError`` for one that the network cannot take."""

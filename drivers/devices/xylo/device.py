@@ -29,9 +29,10 @@ from drivers.devices.xylo.microphone import SLACK_S, MicrophoneBackend, Play, Pl
 from drivers.devices.xylo.networks.encoder import check_audio, check_raster, raster_of
 from drivers.devices.xylo.networks.network import Network, load_network
 from drivers.devices.xylo.networks.nir_deploy import load_nir
+from drivers.links.virtual_time import needed
 from rig.bench.option_checks import one_of, parts_of
 from rig.bench.settings import of_settings
-from rig.errors import DataError, SetupError, refused
+from rig.errors import DataError, refused
 from rig.types import Budget, Device, DeviceInfo, Reply, Sample, SimulatedBench, Workload
 
 MODES = ("hardware", "simulator")
@@ -133,16 +134,14 @@ def _open_simulator(
     afe: AfeModel | None,
     taught: Workload | None,
 ) -> XyloDevice:
-    if bench is None:
-        what = "the simulated Xylo needs a simulated bench: its power and its time are virtual"
-        raise SetupError(what, field="bench", remedy="Use the simulated bench, or pass bench=")
+    plant = needed(bench, "Xylo")
     if taught is not None:
-        learner = Learner(network, taught, core_clock_hz, bench, lambda shot: _events(shot, network, afe))
+        learner = Learner(network, taught, core_clock_hz, plant, lambda shot: _events(shot, network, afe))
         info = describe_simulator(learner.network, learner.simulator, front_end)
         info = replace(info, phases=(LEARNING, *info.phases), network=learner.info())
         return XyloDevice(learner.network, learner, info, afe=afe)
     backend = SimBackend.open(network, core_clock_hz)
-    chip = SimulatedChip(backend, bench, live=front_end == "live")
+    chip = SimulatedChip(backend, plant, live=front_end == "live")
     return XyloDevice(network, chip, describe_simulator(network, backend, front_end), afe=afe)
 
 

@@ -73,11 +73,6 @@ class Kit:
     versions: Mapping[str, str]
     simulated: bool = False
 
-    def set_core_clock(self, core_clock_hz: float) -> float | None:
-        """Set the clock of the core; return the clock that the board then has (Hz), or None if it is not stated."""
-        made_mhz = self.utils.set_xylo_core_clock_freq(self.hdk, core_clock_hz * 1e-6)
-        return None if made_mhz is None else float(made_mhz) * 1e6
-
 
 def unusable(what: str, remedy: str) -> SetupError:
     """Return the error for boards that cannot be used."""

@@ -186,7 +186,5 @@ def _no_package_index() -> Iterator[None]:
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["PIP_NO_INDEX"]
-        else:
-            os.environ["PIP_NO_INDEX"] = before
+        del os.environ["PIP_NO_INDEX"]
+        os.environ.update({} if before is None else {"PIP_NO_INDEX": before})

@@ -200,7 +200,7 @@ def test_without_the_compiler_the_error_names_its_package(tmp_path: Path, monkey
 
 def test_without_qemu_the_error_names_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    built = toolchain.Firmware(tmp_path / "a.elf", toolchain.BOARD, "", "", "", 0, 0, 0)
+    built = toolchain.Firmware(tmp_path / "a.elf", toolchain.BOARD, "", "", "", 0, 0)
     with pytest.raises(SetupError, match=r"qemu-system-arm is not on the path"):
         toolchain.qemu_command(built)
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from drivers.links.remote_start import probe
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, MissingExtraError, RigError, SetupError
 from rig.types import Budget, Sample
 from tests.support.paths import ROOT
@@ -245,10 +243,6 @@ ABOUTS = {
 @pytest.mark.parametrize("about", ABOUTS.values(), ids=ABOUTS)
 def test_a_hello_that_describes_no_device_is_refused(about: str) -> None:
     unopened(f"about = {about}", kind=DeviceError)
-
-
-def test_what_an_interpreter_is_can_be_asked() -> None:
-    assert probe(HERE) == ".".join(map(str, sys.version_info[:3]))
 
 
 # ---- the end ------------------------------------------------------------------------------

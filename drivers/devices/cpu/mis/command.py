@@ -215,7 +215,7 @@ def largest_set(graph: Graph) -> Vector:
     apart[np.arange(len(graph.edges))[:, None], graph.edges] = 1.0
     every = np.ones(graph.nodes, np.int64)
     found = milp(-every, integrality=every, bounds=Bounds(0, 1), constraints=LinearConstraint(apart, ub=1.0))
-    return np.rint(np.asarray(found.x)).astype(np.uint8)
+    return np.asarray(np.rint(np.asarray(found.x)), np.uint8)
 
 
 def _by_search(graph: Graph, density: float, seed: int, seconds: float, first_seed: int) -> Target:
