@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from drivers.failures import released_on_error
 from drivers.links.remote_link import WorkerLink
 from drivers.links.remote_start import Worker
 from rig.errors import DeviceError, RigError
@@ -34,30 +35,6 @@ _ABOUT = ("name", "mode", "description", "phases", "timeout_s", "versions", "art
 
 Keep = Callable[[Budget | None], Budget | None]
 Check = Callable[[Sample], None]
-
-
-def open_remote(
-    worker: Worker,
-    *,
-    keep: Keep | None = None,
-    check: Check | None = None,
-    load_s: float = 60.0,
-    network: NetworkInfo | None = None,
-) -> RemoteDevice:
-    """Start a worker and make the device that the worker's hello describes.
-
-    ``keep`` returns the budget that the device keeps, or raises ``UsageError``; ``check`` raises for a sample that the
-    worker cannot take. One ``stage`` may take ``load_s``, and a run may exceed its budget by ``load_s``. ``network`` is
-    the network that the device claims to run.
-    Raises as ``WorkerLink`` does, and ``DeviceError`` for a hello that describes no device.
-    """
-    link = WorkerLink(worker)
-    try:
-        info = replace(described(link), network=network)
-        return RemoteDevice(link, info, keep or (lambda budget: budget), check or (lambda sample: None), load_s)
-    except BaseException:
-        link.close(0.0)
-        raise
 
 
 def described(link: WorkerLink) -> DeviceInfo:
@@ -78,10 +55,26 @@ def described(link: WorkerLink) -> DeviceInfo:
 
 
 class RemoteDevice:
-    """A device whose work is done by a worker, one sample at a time in the order of submission."""
+    """A device whose work is done by a worker, one sample at a time in the order of submission.
 
-    def __init__(self, link: WorkerLink, info: DeviceInfo, keep: Keep, check: Check, load_s: float) -> None:
-        self._link, self._info, self._keep, self._check, self._load_s = link, info, keep, check, load_s
+    The hello of the worker describes it. ``keep`` returns the budget that the device keeps, or raises ``UsageError``;
+    ``check`` raises for a sample that the worker cannot take. One ``stage`` may take ``load_s``, and a run may exceed
+    its budget by ``load_s``. ``network`` is the network that the device claims to run.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        *,
+        keep: Keep = lambda budget: budget,
+        check: Check = lambda sample: None,
+        load_s: float = 60.0,
+        network: NetworkInfo | None = None,
+    ) -> None:
+        """Start the worker. Raises as ``WorkerLink`` does, and ``DeviceError`` for a hello that describes no device."""
+        self._link, self._keep, self._check, self._load_s = WorkerLink(worker), keep, check, load_s
+        with released_on_error(lambda: self._link.close(0.0)):
+            self._info = replace(described(self._link), network=network)
         self._staged: frozenset[str] = frozenset()
         self._pending: deque[tuple[str, float]] = deque()
         """Ids of samples that wait for an answer, each with the longest time that it may take (s)."""

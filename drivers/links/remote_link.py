@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 import rig.errors
+from drivers.failures import released_on_error
 from drivers.links.remote_start import Worker, ended, shipped, started
 from rig.errors import DeviceError, DeviceTimeoutError, RigError, SetupError
 
@@ -44,12 +45,13 @@ class WorkerLink:
         with tempfile.TemporaryFile() as log:
             self._process, self._gateway = started(worker, log, until_s - time.monotonic())
             self._log = os.dup(log.fileno())
-        try:
-            self._channel = self._opened_channel()
+        with released_on_error(lambda: self.close(0.0)):
+            try:
+                self._channel = self._gateway.remote_exec(shipped("serve")[1])
+            except OSError as error:
+                raise self._ended_early() from error
+            self._channel.setcallback(self._inbox.put, endmarker=_GONE)
             self.hello = self._greeted(until_s - time.monotonic())
-        except BaseException:
-            self.close(0.0)
-            raise
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a request. Raises ``DeviceError`` when the worker is gone."""
@@ -112,14 +114,6 @@ class WorkerLink:
             self._gateway.join(1.0)
         os.close(self._log)
         self._log = -1
-
-    def _opened_channel(self) -> Any:
-        try:
-            channel = self._gateway.remote_exec(shipped("serve")[1])
-        except OSError as error:
-            raise self._ended_early() from error
-        channel.setcallback(self._inbox.put, endmarker=_GONE)
-        return channel
 
     def _greeted(self, within_s: float) -> Mapping[str, Any]:
         sources = [list(source) for source in self.worker.sources]

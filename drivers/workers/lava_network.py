@@ -34,20 +34,6 @@ _HEAD = struct.Struct("=qqqI")
 _PR_SET_PDEATHSIG = 1
 
 
-class Lava:
-    """The few names of Lava that are used here."""
-
-    def __init__(self) -> None:
-        from lava.lib.optimization.problems.problems import QUBO
-        from lava.lib.optimization.solvers.generic.solver import OptimizationSolver, SolverConfig
-        from lava.magma.core.process.process import AbstractProcess, ProcessServer
-        from lava.magma.core.process.variable import VarServer
-        from lava.magma.core.run_conditions import RunSteps
-
-        self.qubo, self.solver, self.config, self.steps = QUBO, OptimizationSolver, SolverConfig, RunSteps
-        self.process, self.servers = AbstractProcess, (ProcessServer, VarServer)
-
-
 class Found(NamedTuple):
     """A better solution, and the moment at which Lava's readout received it."""
 
@@ -60,13 +46,19 @@ class Found(NamedTuple):
 class Network:
     """A compiled and started network that has made no step yet. ``hyperparameters`` are Lava's."""
 
-    def __init__(self, lava: Lava, q: Any, backend: str, hyperparameters: dict[str, Any], seed: int) -> None:
-        self._steps = lava.steps
+    def __init__(self, q: Any, backend: str, hyperparameters: dict[str, Any], seed: int) -> None:
+        from lava.lib.optimization.problems.problems import QUBO
+        from lava.lib.optimization.solvers.generic.solver import OptimizationSolver, SolverConfig
+        from lava.magma.core.process.process import ProcessServer
+        from lava.magma.core.process.variable import VarServer
+
+        for server in (ProcessServer, VarServer):
+            server().reset_server()  # otherwise a server keeps every network
         self._pipe, pipe_end = os.pipe()
         os.set_blocking(self._pipe, False)
         np.random.seed(seed)  # the processes of the network are forks, and draw random numbers from this state
-        solver = lava.solver(lava.qubo(q))
-        config = lava.config(timeout=1, target_cost=_NO_TARGET, backend=backend, hyperparameters=hyperparameters)
+        solver = OptimizationSolver(QUBO(q))
+        config = SolverConfig(timeout=1, target_cost=_NO_TARGET, backend=backend, hyperparameters=hyperparameters)
         _, run_config = solver._prepare_solver(config)
         _wire_readout(run_config, pipe_end)
         self.counters: Counters | None = None
@@ -83,7 +75,9 @@ class Network:
 
     def run(self, steps: int) -> None:
         """Run some further time steps."""
-        self._process.run(condition=self._steps(num_steps=steps))
+        from lava.magma.core.run_conditions import RunSteps
+
+        self._process.run(condition=RunSteps(num_steps=steps))
 
     def found(self) -> list[Found]:
         """Return the better solutions since the last call, in order."""

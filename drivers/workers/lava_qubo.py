@@ -7,6 +7,7 @@ rate that a separate network showed when the graph was loaded.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import platform
 import time
@@ -34,13 +35,13 @@ def open_worker(options: dict[str, Any]) -> Solver:
     warnings.simplefilter("ignore")
     os.register_at_fork(after_in_child=net.die_with_parent)
     try:
-        lava = net.Lava()
+        importlib.import_module("lava.lib.optimization.solvers.generic.solver")
     except Exception as error:  # a Python that is too new for Lava's dataclasses raises ValueError
         remedy = "Name an interpreter of Python 3.10 with lava-optimization 0.5.0 (option interpreter)"
         raise unimportable("Lava", error, remedy) from error
     if not options["simulate"]:
         net.use_board(*(options[key] for key in PLACE))
-    return Solver(lava, options)
+    return Solver(options)
 
 
 class Problem:
@@ -70,8 +71,8 @@ class Problem:
 class Solver:
     """The worker. It holds one network at a time, made before its solve begins."""
 
-    def __init__(self, lava: net.Lava, options: dict[str, Any]) -> None:
-        self._lava, self._options = lava, options
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
         self._backend = "CPU" if options["simulate"] else "Loihi2"
         self._problems: dict[str, Problem] = {}
         self._rates: dict[str, net.Rate] = {}
@@ -121,18 +122,13 @@ class Solver:
         return int(np.random.SeedSequence([self._options["seed"], self._solves]).generate_state(1)[0]) >> 1
 
     def _network(self, problem: Problem, seed: int) -> net.Network:
-        for server in self._lava.servers:
-            server().reset_server()  # otherwise a server keeps every network
         drawn: dict[str, Any] = {"refract_seed": seed}
         if self._options["neuron_model"] == "nebm":
-            draw, most = np.random.default_rng(seed), self._refract(problem)
+            given, draw = self._options["refract"], np.random.default_rng(seed)
+            most = max(3, round(problem.degree / 12)) if given is None else int(given)
             drawn = {name: draw.integers(0, most + 1, problem.nodes) for name in ("refract", "refract_counter")}
         hyperparameters = {**drawn, **self._options["hyperparameters"], "neuron_model": self._options["neuron_model"]}
-        return net.Network(self._lava, problem.q(), self._backend, hyperparameters, seed)
-
-    def _refract(self, problem: Problem) -> int:
-        given = self._options["refract"]
-        return max(3, round(problem.degree / 12)) if given is None else int(given)
+        return net.Network(problem.q(), self._backend, hyperparameters, seed)
 
     def _rate(self, problem: Problem) -> net.Rate:
         if problem.digest not in self._rates:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,12 +66,15 @@ class Quantised:
     def scores(self, features: NDArray[np.int8]) -> NDArray[np.int64]:
         """The scores (samples, classes) of features (samples, frames, filters); the first largest is the label."""
         found = []
-        for at in range(0, len(features), AT_ONCE):
-            flat = convolved(self.first, features[at : at + AT_ONCE, ..., None].astype(np.int64))
-            flat = convolved(self.second, flat)
-            flat = flat.reshape(len(flat), -1)
-            found.append(flat @ self.dense_weights.T.astype(np.int64) + self.dense_bias)
+        for part in parts(features):
+            image = convolved(self.second, convolved(self.first, part[..., None].astype(np.int64)))
+            found.append(image.reshape(len(image), -1) @ self.dense_weights.T.astype(np.int64) + self.dense_bias)
         return np.concatenate(found)
+
+
+def parts(features: NDArray[np.int8]) -> Iterator[NDArray[np.int8]]:
+    """Yield so many samples at once that they need little memory."""
+    return (features[at : at + AT_ONCE] for at in range(0, len(features), AT_ONCE))
 
 
 def convolved(layer: Convolution, image: NDArray[np.int64]) -> NDArray[np.int64]:

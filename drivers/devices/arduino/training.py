@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.arduino import mfe
-from drivers.devices.arduino.quantised import AT_ONCE, KERNEL, MOST, ZERO_CODE, Convolution, Quantised, patches, pooled
+from drivers.devices.arduino.quantised import KERNEL, MOST, ZERO_CODE, Convolution, Quantised, parts, patches, pooled
 from drivers.devices.training_data import Say, adam, batch_of, labelled, record_of
 from rig.errors import DataError
 from rig.types import Workload
@@ -75,8 +75,8 @@ class FloatNetwork:
     def scores(self, features: NDArray[np.int8]) -> NDArray[np.float64]:
         """Return the scores of features (samples, frames, filters), shape (samples, classes)."""
         found = []
-        for at in range(0, len(features), AT_ONCE):
-            flat = self.pooled_twice(features[at : at + AT_ONCE])[1].reshape(-1, self.dense_weights.shape[1])
+        for part in parts(features):
+            flat = self.pooled_twice(part)[1].reshape(-1, self.dense_weights.shape[1])
             found.append(flat @ self.dense_weights.T + self.dense_bias)
         return np.concatenate(found)
 
@@ -122,8 +122,8 @@ def quantised(
     The dense layer has one scale, so that its scores can be compared.
     """
     tops = np.zeros(2)
-    for at in range(0, len(features), AT_ONCE):
-        tops = np.maximum(tops, [part.max() for part in network.pooled_twice(features[at : at + AT_ONCE])])
+    for some in parts(features):
+        tops = np.maximum(tops, [image.max() for image in network.pooled_twice(some)])
     scales = np.maximum(tops, 1e-6) / MOST
     first = _rounded(network.first, 1 / 256, ZERO_CODE, scales[0])
     second = _rounded(network.second, scales[0], 0, scales[1])

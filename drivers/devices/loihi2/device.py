@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from drivers.links.remote import open_remote
+from drivers.links.remote import RemoteDevice
 from drivers.links.remote_start import Worker, shipped
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
@@ -77,7 +77,7 @@ def open_device(settings: Loihi2) -> Device:
     python = (s.interpreter or "python3") if s.host else python_of(s.interpreter)
     worker = Worker(NAME, [shipped(module) for module in _SOURCES], python, s.host, options, s.start_s)
     keep = partial(kept_budget, default_s=s.default_s, longest_s=s.longest_s)
-    return open_remote(worker, keep=keep, check=_check, load_s=s.load_s)
+    return RemoteDevice(worker, keep=keep, check=_check, load_s=s.load_s)
 
 
 def _model(name: str, simulate: bool) -> str:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from drivers.devices.pynn.description import NetworkFile, read_network
-from drivers.links.remote import RemoteDevice, open_remote
+from drivers.links.remote import RemoteDevice
 from drivers.links.remote_start import Worker, shipped
 from rig.bench.option_checks import positive
 from rig.errors import refused
@@ -76,4 +76,4 @@ def opened(
     options = {**network.options(), **machine, "about": {**network.about(), **about}}
     sources = [shipped(name) for name in ("common", "pynn_network", f"pynn_{backend.name}")]
     worker = Worker(backend.name, sources, interpreter, "", options, start_s, backend.name)
-    return open_remote(worker, check=network.check, load_s=load_s, network=network.network())
+    return RemoteDevice(worker, check=network.check, load_s=load_s, network=network.network())
