@@ -6,12 +6,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from drivers.links.remote import RemoteDevice, open_remote
+from drivers.links.remote import RemoteDevice
 from drivers.links.remote_start import Worker
-from rig.types import Device, Reply, Sample
+from rig.types import Budget, Device, Repeats, Reply, Sample
 
 HONEST = """
 import os, subprocess, sys, time
@@ -53,14 +54,32 @@ def worker(body: str = "", *, timeout_s: float = 5.0, **terms: Any) -> Worker:
 
 
 def opened(body: str = "", *, load_s: float = 5.0, **terms: Any) -> RemoteDevice:
-    return open_remote(worker(body, **terms), load_s=load_s)
+    return RemoteDevice(worker(body, **terms), load_s=load_s)
 
 
-def asked(device: Device, *samples: Sample, within_s: float = 20.0) -> list[Reply]:
-    """Stage, submit and wait for all answers."""
+def asked(
+    device: Device, *samples: Sample, times: int = 1, phase: str | None = None, budget: Budget | None = None,
+    within_s: float = 20.0,
+) -> list[Reply]:  # fmt: skip
+    """Stage, submit and wait for all answers; with ``times`` or a ``phase``, the work is looped."""
     device.stage(samples)
-    device.submit(samples, None)
+    if times > 1 or phase is not None:
+        assert isinstance(device, Repeats)
+        device.submit_repeated(samples, times, phase, budget)
+    else:
+        device.submit(samples, budget)
     return answers(device, len(samples), within_s)
+
+
+def answer(device: Device, sample: Sample, **how: Any) -> Any:
+    """Ask one sample as ``asked`` does."""
+    return asked(device, sample, **how)[0]
+
+
+def of_worker(body: str, sample: Sample, budget: Budget | None = None, **terms: Any) -> Any:
+    """Return the answer of a changed worker to a sample, and end it."""
+    with closing(opened(body, **terms)) as device:
+        return answer(device, sample, budget=budget)
 
 
 def answers(device: Device, count: int, within_s: float = 20.0) -> list[Reply]:

@@ -17,9 +17,9 @@ from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
 from drivers.devices.mlperf_tiny import queries
 from rig.errors import DataError, SetupError, UsageError
 from rig.network.description import network_faults
-from rig.types import Device, Repeats, Reply, Sample
+from rig.types import Device, Sample
 from tests.support.arduino_board import CLASSES, SLICE, audio, facts, network_file, stating
-from tests.support.remote_workers import answers
+from tests.support.remote_workers import answer
 from tests.support.tiny_board import Chip, TinyBoardSim
 
 pytest.importorskip("serial", reason="extra serial is not installed")
@@ -65,13 +65,6 @@ def refusal(file: Path, **stated: object) -> SetupError:
     with board_with(file, **stated) as board, pytest.raises(SetupError) as caught:
         open_(board, file)
     return caught.value
-
-
-def answer(device: Device, sample: Sample, times: int = 1, phase: str | None = None) -> Reply:
-    assert isinstance(device, Repeats)
-    device.stage([sample])
-    device.submit_repeated([sample], times, phase, None)
-    return answers(device, 1)[0]
 
 
 def commands(board: TinyBoardSim) -> list[str]:

@@ -30,8 +30,9 @@ from drivers.devices.arduino.toolchain import Firmware, build
 from fixtures.bench.true_power import SimPlant, open_plant
 from rig.conformance.device import check_device
 from rig.errors import DeviceError, SetupError
-from rig.types import Device, Repeats, Reply, Sample
+from rig.types import Device, Sample
 from scenarios.workloads.asc.workload import open_workload
+from tests.support.remote_workers import answer
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm")),
@@ -68,13 +69,6 @@ def processes(running: Emulator) -> list[psutil.Process]:
     return [shell, *shell.children()]
 
 
-def asked(device: Device, sample: Sample, times: int = 1) -> Reply:
-    assert isinstance(device, Repeats)
-    device.stage([sample])
-    device.submit_repeated([sample], times, None, None)
-    return device.poll(1e6)[0]
-
-
 def scores(network: Quantised, sample: Sample) -> list[float]:
     """Return the scores of the same network in Python."""
     return [float(s) for s in network.scores(features(pcm16(np.asarray(sample.payload)))[None])[0]]
@@ -89,14 +83,14 @@ def test_the_board_keeps_every_rule() -> None:
 def test_the_same_work_takes_the_same_time_in_another_qemu(bench: tuple[Device, SimPlant]) -> None:
     sample = open_workload(samples=1).samples[0]
     with closing(open_device(open_plant(), simulate=True)) as other:
-        lasted = [[s.off_tick - s.on_tick for s in asked(each, sample, 10).spans] for each in (bench[0], other)]
+        lasted = [[s.off_tick - s.on_tick for s in answer(each, sample, times=10).spans] for each in (bench[0], other)]
     assert lasted[0] == pytest.approx(lasted[1], rel=1e-5) and min(lasted[0]) > 1e5
 
 
 def test_the_bench_is_busy_for_as_long_as_the_board_counted(bench: tuple[Device, SimPlant]) -> None:
     device, plant = bench
     before = len(plant.activity)
-    reply = asked(device, open_workload(samples=1).samples[0], 2)
+    reply = answer(device, open_workload(samples=1).samples[0], times=2)
     stamped = [(s.phase, s.off_tick - s.on_tick) for s in reply.spans]
     assert stamped == [(phase, (off - on) // 1000) for phase, on, off in plant.activity[before:]]
 
@@ -168,5 +162,5 @@ def test_a_network_of_ones_own_is_built_in_and_named_by_its_digest(tmp_path: Pat
     own = network_file(tmp_path)
     with closing(open_device(open_plant(), simulate=True, network=str(own))) as device:
         sample = open_workload(samples=1).samples[0]
-        assert asked(device, sample).output["scores"] == scores(network_of(), sample)
+        assert answer(device, sample).output["scores"] == scores(network_of(), sample)
         assert device.info().artifacts["network"] == read_network(own).sha256

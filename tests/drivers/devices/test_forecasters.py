@@ -16,21 +16,15 @@ from rig.analysis.complexity.static import static_figures
 from rig.analysis.scores.predictions import smape
 from rig.conformance.device import check_device
 from rig.errors import DataError, UsageError
-from rig.types import Device, Reply, Sample
+from rig.types import Device, Sample
 from scenarios.workloads.mackey_glass.workload import open_workload
-from tests.support.remote_workers import asked
+from tests.support.remote_workers import answer
 
 SINE = np.sin(np.arange(300) / 5.0)
 SHORT = Sample("sine", SINE[:240], seed=1)
 SMALL: dict[str, Any] = {"cells": 8, "window": 6, "epochs": 3, "washout": 10}
 Opened = Callable[..., Device]
 BOTH = pytest.mark.parametrize("opened", [partial(esn.open_device, neurons=20), partial(lstm.open_device, **SMALL)])
-
-
-def answer(device: Device, sample: Sample) -> Reply:
-    (reply,) = asked(device, sample)
-    device.close()
-    return reply
 
 
 @BOTH

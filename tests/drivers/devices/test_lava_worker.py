@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ from rig.solving.model import from_hex
 from rig.types import Budget, Device, Issue, Reply, Sample, SampleSet
 from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.mis_graphs import random_graph
-from tests.support.remote_workers import answers, happens, members, vanished
+from tests.support.remote_workers import answer, answers, happens, members, vanished
 
 pytestmark = pytest.mark.real_time
 
@@ -53,13 +54,11 @@ def device() -> Iterator[Device]:
     opened.close()
 
 
-def solved(device: Device, budget: Budget | None, sample: Sample = SAMPLE) -> Reply:
-    device.stage([sample])
-    device.submit([sample], budget)
-    return answers(device, 1)[0]
+def solved(device: Device, budget: Budget | None, sample: Sample = SAMPLE) -> Any:
+    return answer(device, sample, budget=budget)
 
 
-def solved_by_a_new_one(budget: Budget, sample: Sample, **options: int) -> Reply:
+def solved_by_a_new_one(budget: Budget, sample: Sample, **options: int) -> Any:
     with closing(open_device(simulate=True, interpreter=python(), **options)) as device:
         return solved(device, budget, sample)
 

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drivers.devices.loihi2 import device as loihi2
+from drivers.workers.common import Refusal
+from drivers.workers.lava_network import MARGIN, Found, Rate, use_board
+from drivers.workers.lava_qubo import Problem, Solve
 from rig.conformance.device import check_device
 from rig.errors import DataError, MissingExtraError, SetupError, UsageError
 from rig.factories import build, options_of
+from rig.solving.model import from_hex
 from rig.types import Budget, Device, Sample
 from scenarios.workloads.qubo_mis.graph import Graph
+from tests.support.mis_graphs import graphs
 from tests.support.remote_workers import HONEST, answers
 
 pytest.importorskip("execnet", reason="extra loihi2 is not installed")
@@ -110,9 +121,9 @@ def test_what_is_asked_reaches_the_worker_in_builtins(stand_in: None) -> None:
     "options",
     [
         {"neuron_model": "sa"}, {"neuron_model": "nebm", "simulate": False}, {"neuron_model": "scif"},
-        {"temperature": -1}, {"refract": 128}, {"refract": -1}, {"hyperparameters": "{"}, {"hyperparameters": "3"},
-        {"hyperparameters": '{"a": null}'}, {"seed": -1}, {"default_s": 0.0}, {"default_s": 2e3},
-        {"longest_s": float("inf")}, {"start_s": 0.0}, {"load_s": float("nan")},
+        {"temperature": -1}, {"loihi_gen": "N3C9"}, {"refract": 128}, {"refract": -1},
+        {"hyperparameters": "{"}, {"hyperparameters": "3"}, {"hyperparameters": '{"a": null}'}, {"seed": -1},
+        {"default_s": 0.0}, {"default_s": 2e3}, {"longest_s": float("inf")}, {"start_s": 0.0}, {"load_s": float("nan")},
     ],
 )  # fmt: skip
 def test_an_option_that_cannot_be_meant_is_refused_before_anything_starts(options: dict[str, Any]) -> None:
@@ -155,3 +166,167 @@ def test_an_interpreter_without_lava_is_told_by_the_worker() -> None:
     with pytest.raises(MissingExtraError, match="cannot import Lava") as caught:
         opened(interpreter=sys.executable)
     assert "lava-optimization" in caught.value.remedy
+
+
+SECONDS = st.floats(1e-6, 10.0)
+PATH = Graph(4, np.array([[0, 1], [1, 2], [2, 3]], np.int32))
+
+
+def problem(graph: Graph) -> Problem:
+    payload = graph.to_payload()
+    return Problem({"dtype": payload.dtype.str, "shape": list(payload.shape), "data": payload.tobytes()})
+
+
+class Playback:
+    """Stands for a network: what it finds in each slice, with seconds from now, cost and nodes."""
+
+    def __init__(self, *slices: Sequence[tuple[float, int, tuple[int, ...]]]) -> None:
+        self.slices, self.steps = list(slices), 0
+
+    def run(self, steps: int) -> None:
+        self.steps += steps
+        time.sleep(1e-4)
+
+    def found(self) -> list[Found]:
+        told = self.slices.pop(0) if self.slices else ()
+        now_ns = time.monotonic_ns()
+        return [Found(now_ns + round(s * 1e9), self.steps, cost, packed(nodes)) for s, cost, nodes in told]
+
+
+def packed(nodes: tuple[int, ...]) -> bytes:
+    x = np.zeros(PATH.nodes, np.uint8)
+    x[list(nodes)] = 1
+    return np.packbits(x).tobytes()
+
+
+def played(network: Playback, budget_s: float = 0.02, stop: float | None = None) -> dict[str, Any]:
+    solve = Solve(problem(PATH), [budget_s, stop], 7)
+    solve.spend(network, Rate(1e-6, 1e-4, 0.0))  # type: ignore[arg-type]
+    return solve.answer()
+
+
+@given(SECONDS, SECONDS, SECONDS, SECONDS, st.booleans())
+def test_slices_end_in_time(left_s: float, call_s: float, step_s: float, first_s: float, first: bool) -> None:
+    steps = Rate(call_s, step_s, first_s).steps(left_s, first)
+    assert steps >= 0
+    if steps:
+        assert call_s + first * first_s + steps * step_s <= left_s / MARGIN * (1 + 1e-9)
+
+
+@given(SECONDS, SECONDS, SECONDS)
+def test_no_slice_is_planned_if_none_fits_and_one_if_a_step_does(left_s: float, call_s: float, step_s: float) -> None:
+    steps = Rate(call_s, step_s, 0.0).steps(left_s, False)
+    fits = (left_s / MARGIN - call_s) / step_s
+    assert (steps > 0) == (fits >= 1)
+
+
+@given(graphs(), st.integers(0, 2**32))
+def test_costs_are_those_of_the_benchmarks_matrix(graph: Graph, seed: int) -> None:
+    x = np.random.default_rng(seed).integers(0, 2, graph.nodes)
+    ours = problem(graph)
+    q = ours.q()
+    assert (q == q.T).all()
+    assert x @ q @ x == ours.cost(x.astype(np.uint8)) == graph.cost(x)
+
+
+def test_what_is_found_is_told_with_its_time_and_its_cost() -> None:
+    network = Playback([(0.0, -1, (0,))], [(0.0, -2, (0, 2))])
+    answer = played(network, 10.0, -2.0)
+    ((phase, on_ns, off_ns, executions),) = answer["spans"]
+    assert (phase, executions) == ("solve", 1)
+    assert [cost for _, cost, _ in answer["progress"]] == [0.0, -1.0, -2.0]
+    assert all(on_ns <= ns <= off_ns for ns, _, _ in answer["progress"])
+    output = answer["output"]
+    assert from_hex(output["solution"], 4).tolist() == [1, 0, 1, 0]
+    assert (output["cost"], output["solver_cost"], output["seed"], output["steps"]) == (-2, -2, 7, network.steps)
+
+
+def test_what_came_after_the_deadline_is_told_apart() -> None:
+    answer = played(Playback([(0.0, -1, (0,)), (60.0, -2, (0, 2))]), 10.0, -1.0)
+    assert answer["output"]["cost"] == -1
+    assert answer["output"]["late_cost"] == -2
+    assert len(answer["progress"]) == 2
+
+
+def test_a_cost_that_is_not_that_of_its_solution_is_counted_and_not_believed() -> None:
+    answer = played(Playback([(0.0, -4, (0, 1)), (0.0, -3, (0, 3))]), 10.0, -2.0)
+    output = answer["output"]
+    assert (output["cost"], output["solver_cost"], output["miscounted"]) == (-2, -4, 2)
+
+
+@pytest.mark.parametrize(("stop", "asked"), [(-1.0, 1), (-2.0, 2)])
+def test_the_cost_to_stop_at_ends_the_solve(stop: float, asked: int) -> None:
+    network = Playback([(0.0, -1, (0,))], [(0.0, -2, (0, 2))], [(0.0, -3, ())])
+    answer = played(network, 10.0, stop)
+    assert len(network.slices) == 3 - asked
+    assert answer["output"]["overrun_s"] == 0.0
+
+
+def test_without_a_find_the_empty_set_is_the_answer() -> None:
+    output = played(Playback())["output"]
+    assert (output["cost"], output["best_step"], output["late_cost"]) == (0, -1, None)
+    assert not from_hex(output["solution"], 4).any()
+
+
+# ---- where the board is ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """The used parts of Lava's module ``loihi``, with the signatures of lava-nc 0.10.0."""
+    calls: list[tuple[str, dict[str, Any]]] = []
+
+    class ChipGeneration(Enum):
+        N3B2, N3B3, N3C1 = "N3B2", "N3B3", "N3C1"
+
+    def use_slurm_host(
+        partition: str | None = None, board: str | None = None, loihi_gen: ChipGeneration = ChipGeneration.N3B3
+    ) -> None:
+        calls.append(("slurm", {"partition": partition, "board": board, "loihi_gen": loihi_gen.value}))
+
+    def use_ethernet_host(
+        host_address: str,
+        host_binary_path: str = "nxcore/bin/nx_driver_server",
+        loihi_gen: ChipGeneration = ChipGeneration.N3B3,
+    ) -> None:
+        if host_address == "192.0.2.99":
+            raise ValueError(f"`ping {host_address}` failed.")
+        calls.append(("ethernet", {"address": host_address, "loihi_gen": loihi_gen.value}))
+
+    loihi = SimpleNamespace(
+        ChipGeneration=ChipGeneration,
+        use_slurm_host=use_slurm_host,
+        use_ethernet_host=use_ethernet_host,
+        is_installed=lambda: True,
+    )
+    utils = SimpleNamespace(loihi=loihi)
+    for name, module in (("lava", SimpleNamespace(utils=utils)), ("lava.utils", utils), ("lava.utils.loihi", loihi)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delenv("LOIHI_GEN", raising=False)
+    return calls
+
+
+def test_a_board_is_one_of_slurm_or_one_at_an_address(asked: list[tuple[str, dict[str, Any]]]) -> None:
+    use_board("oheogulch", "", "", "")
+    use_board("", "ncl-edu", "", "N3C1")
+    use_board("", "", "192.0.2.5", "N3C1")
+    assert asked == [
+        ("slurm", {"partition": "oheogulch", "board": None, "loihi_gen": "N3B3"}),
+        ("slurm", {"partition": None, "board": "ncl-edu", "loihi_gen": "N3C1"}),
+        ("ethernet", {"address": "192.0.2.5", "loihi_gen": "N3C1"}),
+    ]
+
+
+def test_the_generation_in_the_environment_is_not_overwritten(
+    asked: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOIHI_GEN", "N3C1")
+    use_board("", "", "", "")
+    assert asked == [("slurm", {"partition": None, "board": None, "loihi_gen": "N3C1"})]
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_board_that_does_not_answer_is_named_by_its_address() -> None:
+    with pytest.raises(Refusal, match=r"no Loihi 2 board at 192\.0\.2\.99") as caught:
+        use_board("", "", "192.0.2.99", "")
+    assert caught.value.rig["field"] == "address"

@@ -18,8 +18,8 @@ from drivers.devices.mlperf_tiny.protocol import BoardClock
 from fixtures.instruments.pty_wire import PtyWire
 from rig.conformance.device import check_device
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError, UsageError
-from rig.types import UNSTAMPED, Clocked, Device, Repeats, Reply, Sample
-from tests.support.remote_workers import answers
+from rig.types import UNSTAMPED, Clocked, Device, Reply, Sample
+from tests.support.remote_workers import answer, answers
 from tests.support.tiny_board import Chip, Spoil, TinyBoardSim, scores
 
 pytestmark = pytest.mark.real_time
@@ -51,16 +51,16 @@ def bench(chip: Chip | None = None, baud: int = 921600, **options: Any) -> Itera
         yield board, device
 
 
-def asked(device: Device, what: Sample, times: int = 1) -> Reply:
-    """Stage, submit and await one answer."""
-    assert isinstance(device, Repeats)
-    device.stage([what])
-    device.submit_repeated([what], times, None, None)
-    return awaited(device)
-
-
 def awaited(device: Device) -> Reply:
     return answers(device, 1)[0]
+
+
+def begun(device: Device) -> float:
+    """Stage and submit a sample; return when (s)."""
+    device.stage([sample()])
+    began_s = time.monotonic()
+    device.submit([sample()], None)
+    return began_s
 
 
 def error_of(call: Callable[[], object]) -> RigError:
@@ -84,7 +84,7 @@ def test_a_board_keeps_every_rule(mode: str, rules: set[str]) -> None:
 def test_the_answer_is_the_label_of_the_highest_score_of_the_bytes_that_were_sent() -> None:
     with bench() as (board, device):
         for k in (3, 4):
-            reply = asked(device, sample(k))
+            reply = answer(device, sample(k))
             data = np.asarray(sample(k).payload).tobytes()
             expected = scores(data, board.chip)
 
@@ -97,7 +97,7 @@ def test_the_answer_is_the_label_of_the_highest_score_of_the_bytes_that_were_sen
 @pytest.mark.parametrize("prints_first", [False, True])
 def test_a_span_begins_at_the_stamp_or_when_that_is_printed(prints_first: bool) -> None:
     with bench(Chip(inference_s=0.03, drift_ppm=0.0), 115200, prints_first=prints_first) as (_, device):
-        spans = asked(device, sample()).spans
+        spans = answer(device, sample()).spans
 
     assert [(s.phase, s.executions) for s in spans] == [("inference", 1)]
     lasted_s = (spans[0].off_tick - spans[0].on_tick) * 1e-6
@@ -108,8 +108,7 @@ def test_a_span_begins_at_the_stamp_or_when_that_is_printed(prints_first: bool) 
 def test_an_inference_shorter_than_its_own_stamp_cannot_be_corrected_for_it() -> None:
     with bench(Chip(inference_s=1e-4), prints_first=True) as (board, device):
         board.spoil = stopped_clock()
-        device.stage([sample()])
-        device.submit([sample()], None)
+        begun(device)
         assert "prints_first=false" in error_of(lambda: awaited(device)).remedy
 
 
@@ -117,33 +116,25 @@ def test_an_inference_shorter_than_its_own_stamp_cannot_be_corrected_for_it() ->
 def test_loops_are_executions_of_one_span_and_warm_ups_are_none(iterations: int, warmups: int, times: int) -> None:
     """Firmware that is not told so warms up ten times by itself."""
     with bench(Chip(inference_s=0.01), iterations=iterations, warmups=warmups) as (board, device):
-        (span,) = asked(device, sample(), times).spans
+        (span,) = answer(device, sample(), times=times).spans
         assert span.executions == board.counted == iterations * times
         assert span.off_tick - span.on_tick >= span.executions * 0.01e6
         assert board.commands[-1] == f"infer {iterations * times} {warmups}"
 
 
-def test_what_is_loaded_already_is_not_loaded_again() -> None:
-    with bench() as (board, device):
-        asked(device, sample())
-        before = len(board.commands)
-        asked(device, sample())
-        assert [c.split()[0] for c in board.commands[before:]] == ["infer"]
+def test_samples_handed_over_together_are_loaded_one_by_one_and_none_that_is_loaded_already() -> None:
+    with bench(Chip(inference_s=0.005)) as (board, device):
+        device.submit([sample(0), sample(1), sample(1)], None)
+        labels = [awaited(device).output["label"] for _ in range(3)]
 
-
-def test_samples_handed_over_together_are_loaded_one_by_one() -> None:
-    with bench(Chip(inference_s=0.005)) as (_, device):
-        device.submit([sample(0), sample(1)], None)
-        labels = [awaited(device).output["label"] for _ in range(2)]
-
-    assert labels == [LABELS[int(np.argmax(scores(np.asarray(sample(k).payload).tobytes(), Chip())))] for k in (0, 1)]
+    wanted = [scores(np.asarray(sample(k).payload).tobytes(), Chip()) for k in (0, 1, 1)]
+    assert labels == [LABELS[int(np.argmax(each))] for each in wanted]
+    assert [c for c in board.commands if "load" in c or "infer" in c] == ["db load 16", "infer 1 0"] * 2 + ["infer 1 0"]
 
 
 def test_poll_comes_back_in_time_while_the_board_computes() -> None:
     with bench(Chip(inference_s=0.4), timeout_s=1.0) as (_, device):
-        device.stage([sample()])
-        began_s = time.monotonic()
-        device.submit([sample()], None)
+        began_s = begun(device)
         assert time.monotonic() - began_s < 0.2
         assert not device.poll(0.02) and time.monotonic() - began_s < 0.4
         assert awaited(device).sample_id == "s0"
@@ -180,7 +171,7 @@ def test_ticks_go_on_over_the_wrap() -> None:
         ticks = [device.timer()]
         while ticks[-1] - ticks[0] < 150_000:
             ticks.append(device.timer())
-        span = asked(device, sample()).spans[0]
+        span = answer(device, sample()).spans[0]
 
     assert ticks == sorted(ticks) and ticks[-1] < span.on_tick < span.off_tick < ticks[0] + 2_000_000
 
@@ -239,8 +230,7 @@ def test_an_answer_that_is_none_ends_the_query_with_a_typed_error(fault: str) ->
     with bench() as (board, device):
         device.stage([sample()])
         board.spoil = spoil
-        began_s = time.monotonic()
-        device.submit([sample()], None)
+        began_s = begun(device)
         with pytest.raises(DeviceError, match=text):
             awaited(device)
         assert time.monotonic() - began_s < OPTIONS["timeout_s"]
@@ -256,8 +246,7 @@ def test_silence_is_a_timeout_within_the_time_that_was_declared(fault: str) -> N
             board.spoil = lambda line: (
                 [b"m-results-[0.9"] if "results" in line else [line.encode() + b"\r\n"] * ("ready" not in line)
             )
-        began_s = time.monotonic()
-        device.submit([sample()], None)
+        began_s = begun(device)
         error = error_of(lambda: awaited(device))
 
     assert isinstance(error, DeviceTimeoutError)
@@ -266,8 +255,7 @@ def test_silence_is_a_timeout_within_the_time_that_was_declared(fault: str) -> N
 
 def test_a_board_that_restarts_is_told_from_one_that_answers() -> None:
     with bench(Chip(inference_s=0.3), timeout_s=1.0) as (board, device):
-        device.stage([sample()])
-        device.submit([sample()], None)
+        begun(device)
         assert not device.poll(0.05)
         board.restart()
         assert "has restarted" in error_of(lambda: awaited(device)).message
@@ -275,10 +263,8 @@ def test_a_board_that_restarts_is_told_from_one_that_answers() -> None:
 
 def test_a_plug_that_is_pulled_is_told_at_once_and_stays_told() -> None:
     with bench(Chip(inference_s=0.3), timeout_s=1.0) as (board, device):
-        device.stage([sample()])
-        device.submit([sample()], None)
+        began_s = begun(device)
         board.unplug()
-        began_s = time.monotonic()
         first = error_of(lambda: awaited(device))
         assert "is gone" in first.message and time.monotonic() - began_s < 0.9
         assert "earlier it is gone" in error_of(lambda: device.stage([sample(1)])).message
@@ -325,23 +311,21 @@ def test_a_half_done_command_is_got_over_and_a_board_that_is_booting_waited_for(
         else:
             board._command = "db 00ff"
         with closing(open_device(port=board.port, **OPTIONS)) as device:
-            assert asked(device, sample()).sample_id == "s0"
+            assert answer(device, sample()).sample_id == "s0"
 
 
-def test_a_board_that_stamps_otherwise_than_its_mode_says_is_refused() -> None:
-    with TinyBoardSim(Chip(energy_mode=True), baud=9600) as board:
-        error = error_of(lambda: open_device(port=board.port, baud=9600, **OPTIONS))
-    assert isinstance(error, SetupError) and error.field == "mode" and "mode=energy" in error.remedy
-    with TinyBoardSim(Chip(), baud=9600) as board:
-        error = error_of(lambda: open_device(port=board.port, mode="energy", **OPTIONS))
-    assert isinstance(error, SetupError) and error.field == "mode" and "mode=performance" in error.remedy
+@pytest.mark.parametrize(("mode", "other"), [("performance", "energy"), ("energy", "performance")])
+def test_a_board_that_stamps_otherwise_than_its_mode_says_is_refused(mode: str, other: str) -> None:
+    with TinyBoardSim(Chip(energy_mode=other == "energy"), baud=9600) as board:
+        error = error_of(lambda: open_device(port=board.port, mode=mode, baud=9600, **OPTIONS))
+    assert isinstance(error, SetupError) and error.field == "mode" and f"mode={other}" in error.remedy
 
 
 def test_in_energy_mode_it_speaks_at_9600_baud_and_its_spans_hold_no_time() -> None:
     chip = Chip(energy_mode=True, input_bytes=4)
     options = OPTIONS | {"mode": "energy", "iterations": 3}
     with TinyBoardSim(chip, baud=9600) as board, closing(open_device(port=board.port, **options)) as device:
-        info, reply = device.info(), asked(device, Sample("s", np.arange(4, dtype=np.int8)))
+        info, reply = device.info(), answer(device, Sample("s", np.arange(4, dtype=np.int8)))
         assert isinstance(device, Clocked) and "sends no time" in error_of(device.timer).message
     assert info.details["baud"] == 9600 and info.clock is None and info.spans_on_pin
     assert [(s.phase, s.on_tick, s.executions) for s in reply.spans] == [("inference", UNSTAMPED, 3)]
@@ -352,7 +336,7 @@ def test_a_stamp_in_text_is_out_of_place_in_energy_mode() -> None:
     with bench(Chip(energy_mode=True), mode="energy") as (board, device):
         lap = b"m-lap-us-5\r\n"
         board.spoil = lambda line: [line.encode() + b"\r\n", *([lap] if "infer-start" in line else [])]
-        error = error_of(lambda: asked(device, sample()))
+        error = error_of(lambda: answer(device, sample()))
     assert isinstance(error, DeviceError) and "energy mode" in error.message
 
 

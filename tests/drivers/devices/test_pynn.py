@@ -24,8 +24,9 @@ from drivers.devices.pynn.description import NetworkFile, checked, read_network,
 from drivers.devices.pynn.ne15 import PIXELS, deployed, lesson, subclasses, teaching
 from drivers.devices.pynn.nest import NEST, open_device, opened
 from drivers.meters.rapl import open_meter
+from drivers.workers import pynn_network
 from drivers.workers.common import Refusal
-from drivers.workers.pynn_network import answer, on_grid, staged
+from drivers.workers.pynn_network import on_grid, staged
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from fixtures.worlds.random_draw import BlankWorkload
 from rig.analysis.evaluate import evaluate
@@ -42,7 +43,7 @@ from scenarios.workloads.ne15.digit_stream import poisson
 from scenarios.workloads.ne15.drawn import write_folder
 from scenarios.workloads.ne15.workload import open_workload
 from tests.support.paths import ROOT
-from tests.support.remote_workers import answers
+from tests.support.remote_workers import answer
 
 VARIABLE = NEST.variable
 DIGITS = tuple(k // 2 for k in range(20))
@@ -154,7 +155,7 @@ def test_operations_are_counted_by_both_conventions() -> None:
         "input": (np.array([5, 7]), np.array([4.0, 5.0])),
         "decision": (np.array([6, 6, 9, 9]), np.array([9.0, 10.0, 8.0, 30.0])),
     }
-    found = answer(description, events, spikes)
+    found = pynn_network.answer(description, events, spikes)
     assert (found["label"], found["tied"], found["most"]) == ("3", 1, 2)
     assert (found["first_input_ms"], found["first_output_ms"]) == (1, 8.0)
     assert found["synaptic_operations"] == 3 + 2 * 2 * 20
@@ -163,7 +164,9 @@ def test_operations_are_counted_by_both_conventions() -> None:
 
 def test_silence_is_no_answer() -> None:
     nothing = (np.zeros(0, int), np.zeros(0))
-    found = answer(network().options()["description"], np.array([[1, 0]]), {"input": nothing, "decision": nothing})
+    found = pynn_network.answer(
+        network().options()["description"], np.array([[1, 0]]), {"input": nothing, "decision": nothing}
+    )
     assert (found["label"], found["first_output_ms"], found["most"]) == (None, None, 0)
 
 
@@ -289,9 +292,7 @@ def device() -> Iterator[Device]:
 
 
 def asked(device: Device, sample: Sample) -> dict[str, Any]:
-    device.stage([sample])
-    device.submit([sample], None)
-    (reply,) = answers(device, 1)
+    reply = answer(device, sample)
     assert [span.phase for span in reply.spans] == ["load", "inference"]
     return dict(reply.output)
 

@@ -6,6 +6,7 @@ import ast
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from drivers.links.remote import RemoteDevice, open_remote
+from drivers.links.remote import RemoteDevice
 from drivers.links.remote_start import Worker, shipped
 from rig.conformance.device import check_device
 from rig.engine.acquisition import Bench
@@ -24,7 +25,7 @@ from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, Usa
 from rig.network.description import Layer, NetworkInfo
 from rig.recording.reader import open_run
 from rig.types import Budget, Clocked, Issue, Sample
-from tests.support.remote_workers import HERE, answers, asked, opened, stand_in_ssh, worker
+from tests.support.remote_workers import HERE, answer, asked, of_worker, opened, stand_in_ssh, worker
 from tests.support.serving import Blank, rows, samples
 
 pytestmark = pytest.mark.real_time
@@ -78,26 +79,18 @@ def test_arrays_arrive_as_they_were_sent(honest: RemoteDevice, array: np.ndarray
 
 
 def test_a_span_is_the_workers_own_and_not_the_round_trip() -> None:
-    device = opened("def stage(self, samples):\n    super().stage(samples)\n    time.sleep(0.05)\n" + SLOW)
     before_ns = time.monotonic_ns()
-    (reply,) = asked(device, ONE)
+    (span,) = of_worker(
+        "def stage(self, samples):\n    super().stage(samples)\n    time.sleep(0.05)\n" + SLOW, ONE
+    ).spans
     after_ns = time.monotonic_ns()
-    device.close()
-    (span,) = reply.spans
-    assert device.info().clock is None
     assert before_ns + 50_000_000 <= span.on_tick <= span.off_tick <= after_ns
     assert span.off_tick - span.on_tick >= 20_000_000
 
 
 def test_budgets_and_options_travel() -> None:
-    device = opened(options={"depth": 3})
-    device.stage([ONE])
-    device.submit([ONE], Budget(0.5, -3.0))
-    (reply,) = answers(device, 1)
-    device.close()
-    assert reply.output["budget"] == [0.5, -3.0]
-    assert reply.output["options"] == {"depth": 3}
-    assert reply.output["rate_hz"] == 16e3
+    output = of_worker("", ONE, Budget(0.5, -3.0), options={"depth": 3}).output
+    assert (output["budget"], output["options"], output["rate_hz"]) == ([0.5, -3.0], {"depth": 3}, 16e3)
 
 
 COUNTS = """
@@ -108,19 +101,12 @@ def run(self, sample_id, budget):
 """
 
 
-def test_a_worker_describes_the_network_of_a_sample_and_counts_it() -> None:
-    device = opened(COUNTS.replace("LEFT", "None"))
-    (reply,) = asked(device, ONE)
-    device.close()
+def test_a_worker_describes_the_network_of_a_sample_and_counts_it_in_whole_numbers() -> None:
+    reply = of_worker(COUNTS.replace("LEFT", "None"), ONE)
     assert reply.network == NetworkInfo((Layer("out", 3),), (), ())
-    assert reply.activity is not None and reply.activity["out"]["active"].tolist() == [2, 0, 3]
-
-
-def test_counts_that_are_no_whole_numbers_are_refused() -> None:
-    device = opened(COUNTS.replace("LEFT", "20"))
+    assert reply.activity["out"]["active"].tolist() == [2, 0, 3]
     with pytest.raises(DeviceError, match="20 bytes of active"):
-        asked(device, ONE)
-    device.close()
+        of_worker(COUNTS.replace("LEFT", "20"), ONE)
 
 
 def test_many_submitted_at_once_are_answered_in_order(honest: RemoteDevice) -> None:
@@ -131,29 +117,22 @@ def test_many_submitted_at_once_are_answered_in_order(honest: RemoteDevice) -> N
 
 def test_what_a_worker_prints_does_no_harm() -> None:
     noise = 'print("x" * 100_000)\n    sys.stderr.write("y" * 100_000)\n    os.write(1, b"z" * 100_000)'
-    device = opened(f"def output(self, sample, budget):\n    {noise}\n    return 7")
-    (reply,) = asked(device, ONE)
-    device.close()
-    assert reply.output == 7
+    assert of_worker(f"def output(self, sample, budget):\n    {noise}\n    return 7", ONE).output == 7
 
 
 def test_another_interpreter_is_not_led_to_this_ones_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "queue.py").write_text("raise ImportError('not for this Python')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    device = opened("def output(self, sample, budget):\n    return os.environ.get('PYTHONPATH')", interpreter=HERE)
-    (reply,) = asked(device, ONE)
-    device.close()
-    assert reply.output is None
+    body = "def output(self, sample, budget):\n    return os.environ.get('PYTHONPATH')"
+    assert of_worker(body, ONE, interpreter=HERE).output is None
 
 
 def test_modules_that_are_shipped_together_find_each_other() -> None:
     helper = ("pack.age.helper", "FOUND = 42")
     name, text = worker("def output(self, sample, budget):\n    return FOUND").sources[0]
     together = Worker("test", [helper, (name, f"from pack.age.helper import FOUND\n{text}")])
-    device = open_remote(together)
-    (reply,) = asked(device, ONE)
-    device.close()
-    assert reply.output == 42
+    with closing(RemoteDevice(together)) as device:
+        assert answer(device, ONE).output == 42
 
 
 @pytest.mark.parametrize(("module", "oldest"), [("serve", (3, 8)), ("lava_network", (3, 10)), ("lava_qubo", (3, 10))])
@@ -201,7 +180,7 @@ def test_what_the_driver_checks_never_reaches_the_worker() -> None:
     def keep(budget: Budget | None) -> Budget | None:
         raise UsageError("not this budget", remedy="Another")
 
-    device = open_remote(worker(), check=refuse, keep=keep)
+    device = RemoteDevice(worker(), check=refuse, keep=keep)
     with pytest.raises(DataError):
         device.stage([ONE])
     with pytest.raises(UsageError):

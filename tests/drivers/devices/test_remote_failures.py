@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rig.errors import DataError, DeviceError, DeviceTimeoutError, MissingExtraError, RigError, SetupError
+from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError
 from rig.types import Budget, Sample
 from tests.support.paths import ROOT
-from tests.support.remote_workers import HERE, answers, asked, happens, members, opened, script, vanished
+from tests.support.remote_workers import HERE, answers, asked, happens, members, of_worker, opened, script, vanished
 
 pytest.importorskip("execnet", reason="extra loihi2 is not installed")
 
@@ -38,23 +38,24 @@ def failing(body: str, kind: type[RigError], says: str, **terms: object) -> RigE
     return caught.value
 
 
-def test_a_worker_that_dies_is_a_device_error_with_its_last_words() -> None:
-    body = 'def output(self, sample, budget):\n    os.write(2, b"out of luck")\n    os.kill(os.getpid(), 9)'
-    error = failing(body, DeviceError, "ended unexpectedly")
-    assert "out of luck" in str(error)
-    assert "(killed by SIGKILL)" in str(error)
+NOISE = (
+    "/usr/lib/python3.10/multiprocessing/resource_tracker.py:224: UserWarning: resource_tracker: There appear to "
+    "be 4 leaked shared_memory objects to clean up at shutdown\\n  warnings.warn('resource_tracker: There appear to be"
+)
+"""What Python says of shared memory; it must not be taken for the reason."""
 
 
-def test_what_python_says_of_shared_memory_is_not_taken_for_the_reason() -> None:
-    noise = (
-        "/usr/lib/python3.10/multiprocessing/resource_tracker.py:224: UserWarning: resource_tracker: There appear to "
-        "be 4 leaked shared_memory objects to clean up at shutdown\\n"
-        "  warnings.warn('resource_tracker: There appear to be"
-    )
-    body = f'def output(self, sample, budget):\n    os.write(2, b"{noise}")\n    os._exit(3)'
-    error = failing(body, DeviceError, "ended unexpectedly")
-    assert "resource_tracker" not in str(error)
-    assert "(exit code 3)" in str(error)
+@pytest.mark.parametrize(
+    ("does", "says", "told"),
+    [
+        ('os.write(2, b"out of luck"); os.kill(os.getpid(), 9)', "ended unexpectedly",
+         "(killed by SIGKILL); its last output: out of luck"),
+        (f'os.write(2, b"{NOISE}"); os._exit(3)', "ended unexpectedly", "(exit code 3). "),
+        ("sys.exit(4)", "SystemExit", "4"),
+    ],
+)  # fmt: skip
+def test_a_worker_that_dies_is_a_device_error_with_its_last_words(does: str, says: str, told: str) -> None:
+    assert told in str(failing(f"def output(self, sample, budget):\n    {does}", DeviceError, says))
 
 
 def test_answers_before_a_death_are_handed_out_first() -> None:
@@ -74,31 +75,21 @@ def test_answers_before_a_death_are_handed_out_first() -> None:
 
 
 @pytest.mark.real_time
-def test_a_worker_that_hangs_is_given_up_at_its_declared_timeout() -> None:
+@pytest.mark.parametrize(
+    ("hangs", "terms", "budget", "says"),
+    [
+        ("output(self, sample, budget)", {"timeout_s": 0.3}, None, "within 0.3 s"),
+        ("output(self, sample, budget)", {"timeout_s": 50.0, "load_s": 0.2}, Budget(0.1), "within 0.31 s"),
+        ("stage(self, samples)", {"load_s": 0.2}, None, "within 0.2 s while loading"),
+    ],
+)
+def test_a_worker_that_hangs_is_given_up_in_time(
+    hangs: str, terms: dict[str, float], budget: Budget | None, says: str
+) -> None:
     began_s = time.monotonic()
-    error = failing(
-        "def output(self, sample, budget):\n    time.sleep(60)", DeviceTimeoutError, "within", timeout_s=0.3
-    )
-    assert 0.3 <= time.monotonic() - began_s < 4.0
-    assert error.exit_code == 21
-
-
-@pytest.mark.real_time
-def test_a_budget_shortens_what_a_worker_may_take() -> None:
-    device = opened("def output(self, sample, budget):\n    time.sleep(60)", timeout_s=50.0, load_s=0.2)
-    device.stage([ONE])
-    device.submit([ONE], Budget(0.1))
-    with pytest.raises(DeviceTimeoutError):
-        answers(device, 1, 3.0)
-    device.close()
-
-
-@pytest.mark.real_time
-def test_loading_that_hangs_is_given_up_as_well() -> None:
-    device = opened("def stage(self, samples):\n    time.sleep(60)", load_s=0.2)
-    with pytest.raises(DeviceTimeoutError, match="loading"):
-        device.stage([ONE])
-    device.close()
+    with pytest.raises(DeviceTimeoutError, match=says) as caught:
+        of_worker(f"def {hangs}:\n    time.sleep(60)", ONE, budget=budget, **terms)
+    assert time.monotonic() - began_s < 4.0 and caught.value.exit_code == 21
 
 
 @pytest.mark.real_time
@@ -126,26 +117,14 @@ def test_what_the_worker_raises_is_told_and_it_works_on() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [
-        ("DataError", DataError),
-        ("MissingExtraError", MissingExtraError),
-        ("Nonsense", DeviceError),
-        ("os", DeviceError),
-    ],
+    [("DataError", DataError), ("Nonsense", DeviceError), ("os", DeviceError)],
 )
 def test_an_error_of_the_rig_arrives_as_itself(kind: str, expected: type[RigError]) -> None:
     told = {"kind": kind, "message": "no good", "remedy": "Mend it", "field": "f", "value": 3}
     body = f"def stage(self, samples):\n    error = RuntimeError()\n    error.rig = {told!r}\n    raise error"
-    device = opened(body)
     with pytest.raises(expected, match=r"no good\. Mend it") as caught:
-        device.stage([ONE])
-    assert type(caught.value) is expected
-    assert (caught.value.field, caught.value.value) == ("f", 3)
-    device.close()
-
-
-def test_leaving_the_interpreter_in_the_middle_is_told() -> None:
-    failing("def output(self, sample, budget):\n    sys.exit(4)", DeviceError, "SystemExit")
+        of_worker(body, ONE)
+    assert (type(caught.value), caught.value.field, caught.value.value) == (expected, "f", 3)
 
 
 @pytest.mark.real_time
@@ -182,11 +161,9 @@ ANSWERS = {
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 def test_an_answer_of_another_shape_is_a_typed_error(answer: str) -> None:
-    device = opened(f"def run(self, sample_id, budget):\n    return {answer}")
     with pytest.raises(DeviceError) as caught:
-        asked(device, ONE)
+        of_worker(f"def run(self, sample_id, budget):\n    return {answer}", ONE)
     assert caught.value.remedy
-    device.close()
 
 
 # ---- workers that do not start ------------------------------------------------------------
@@ -200,12 +177,9 @@ def unopened(body: str = "", says: str = ".", kind: type[RigError] = SetupError,
     assert time.monotonic() - began_s < 5.0
 
 
-def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:
-    unopened(says="no such program", interpreter=str(tmp_path / "python"))
-
-
 @pytest.mark.parametrize("text", ["exit 0", "exit 3", "echo garbage; cat", "echo 'worker interpreter: {}' >&2; exit 1"])
-def test_a_program_that_is_no_python_is_named(tmp_path: Path, text: str) -> None:
+def test_a_program_that_is_missing_or_no_python_is_named(tmp_path: Path, text: str) -> None:
+    unopened(says="no such program", interpreter=str(tmp_path / "python"))
     unopened(says="no worker can be started", interpreter=script(tmp_path / "python", text))
 
 
@@ -224,12 +198,9 @@ def test_a_host_that_refuses_is_told_in_its_own_words(tmp_path: Path, monkeypatc
     unopened(says="on board: ssh: connect", interpreter="python3", host="board")
 
 
-def test_a_worker_that_cannot_be_opened_says_why() -> None:
-    unopened("1 / 0", says="ZeroDivisionError", kind=DeviceError)
-
-
 @pytest.mark.real_time
-def test_opening_that_hangs_is_given_up() -> None:
+def test_a_worker_that_cannot_be_opened_says_why_and_one_that_hangs_is_given_up() -> None:
+    unopened("1 / 0", says="ZeroDivisionError", kind=DeviceError)
     unopened("time.sleep(60)", says="while starting", kind=DeviceTimeoutError, start_s=0.5)
 
 

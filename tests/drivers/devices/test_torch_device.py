@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from drivers.devices.torch import processor
 from drivers.devices.torch.device import open_device
+from drivers.devices.torch.processor import open_cuda, open_processor
+from fixtures.bench.true_power import open_plant
 from rig.conformance.device import check_device
 from rig.errors import DataError, MissingExtraError, RigError, SetupError, UsageError
 from rig.types import Device, Repeats, Reply, Sample, SampleSet
+from tests.support.fake_nvml import FakeNvml
 from tests.support.remote_workers import asked
 
 HERE = """
@@ -166,3 +172,98 @@ def test_a_sample_that_is_loaded_again_is_known_and_another_one_of_its_name_is_n
     known = [asked(device, sample)[0] for sample in (of[0], again, other)]
     assert known[0].activity is not None and known[1].activity is not None and known[2].activity is None
     assert known[0].output == known[1].output != known[2].output
+
+
+class Tensor:
+    """The parts of a tensor that the path uses."""
+
+    def __init__(self, place: str, done: list[str]) -> None:
+        self.place, self._done = place, done
+
+    def to(self, place: str) -> Tensor:
+        self._done.append(f"copy to {place}")
+        return Tensor(place, self._done)
+
+
+class FakeTorch:
+    """The parts of torch that the path uses; ``done`` lists the GPU's tasks in order."""
+
+    __version__ = "2.fake"
+
+    def __init__(self, gpus: int = 1) -> None:
+        self.done: list[str] = []
+        self.version = SimpleNamespace(cuda="12.0")
+        properties = SimpleNamespace(name="SIM GPU", total_memory=1 << 30, uuid="0")
+        self.cuda = SimpleNamespace(
+            is_available=lambda: gpus > 0,
+            device_count=lambda: gpus,
+            get_device_properties=lambda index: properties,
+            synchronize=lambda index: self.done.append("synchronise"),
+            device=lambda index: nullcontext(),
+            Event=self._event,
+        )
+
+    def _event(self, enable_timing: bool) -> Any:
+        assert enable_timing
+        return SimpleNamespace(record=lambda: self.done.append("event"), elapsed_time=lambda end: 2.5)
+
+
+def nvml(**traits: Any) -> FakeNvml:
+    made = FakeNvml(open_plant(), **traits)
+    made.nvmlInit()
+    return made
+
+
+def test_an_execution_goes_from_host_memory_to_it_with_events_around_the_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processor, "open_nvml", nvml)
+    torch = FakeTorch()
+    place = open_cuda(torch, 0, 0)
+
+    def module(given: Tensor) -> Tensor:
+        assert given.place == "cuda:0"
+        torch.done.append("module")
+        return given
+
+    timed = place.execute(module, Tensor("cpu", torch.done), 2)
+    execution = ["copy to cuda:0", "event", "module", "event", "copy to cpu"]
+    assert torch.done == ["synchronise", *execution, *execution, "synchronise"]
+    assert timed.off_ns >= timed.on_ns and timed.kernels_s == pytest.approx(2.5e-3)
+    assert place.meter == "nvml" and place.details["processor"] == "SIM GPU"
+    assert (place.details["clock_mhz"], place.details["memory_clock_mhz"]) == (1410, 1593)
+
+
+def test_a_clock_is_locked_until_the_device_is_closed_as_only_root_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = nvml()
+    monkeypatch.setattr(processor, "open_nvml", lambda: gpu)
+    place = open_cuda(FakeTorch(), 0, 1200)
+    assert (gpu.locked_mhz, place.details["locked_clock_mhz"]) == (1200, 1200)
+    place.close()
+    assert gpu.locked_mhz == 0
+    gpu.root = False
+    with pytest.raises(SetupError, match=r"cannot be locked.*nvidia-smi -i 0 -lgc 1200"):
+        open_cuda(FakeTorch(), 0, 1200)
+
+
+def test_without_nvml_the_clocks_are_not_recorded_and_none_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> None:
+        raise SetupError("an NVIDIA GPU needs pynvml")
+
+    monkeypatch.setattr(processor, "open_nvml", absent)
+    assert "needs pynvml" in open_cuda(FakeTorch(), 0, 0).details["clocks"]
+    with pytest.raises(SetupError, match="needs pynvml"):
+        open_cuda(FakeTorch(), 0, 1200)
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_a_gpu_that_is_not_there_is_told(gpus: int) -> None:
+    with pytest.raises(SetupError, match="finds no GPU 1 for CUDA"):
+        open_processor(FakeTorch(gpus), "cuda:1", 0, 0)
+
+
+@pytest.mark.parametrize(("name", "clock_mhz", "field"), [("gpu", 0, "processor"), ("cpu", 900, "clock_mhz")])
+def test_a_place_that_is_none_is_refused(name: str, clock_mhz: int, field: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        open_processor(FakeTorch(), name, 0, clock_mhz)
+    assert refused.value.field == field

@@ -12,9 +12,9 @@ from drivers.devices.torch.device import open_device
 from drivers.devices.xylo import float_device
 from rig.errors import DataError, RigError, SetupError
 from rig.network.description import activity_faults
-from rig.types import Device, Reply, Sample, SampleSet
+from rig.types import Reply, Sample, SampleSet
 from tests.drivers.devices.test_xylo_nir import DT_S, GRAPHS, needs_graphs, neurons, written
-from tests.support.remote_workers import asked
+from tests.support.remote_workers import answer
 
 nir = pytest.importorskip("nir", reason="needs neurorig[nir]")
 pytestmark = pytest.mark.torch
@@ -42,17 +42,12 @@ def events(steps: int, inputs: int, most: int, seed: int = 3) -> Sample:
     return Sample("s", np.random.default_rng(seed).integers(0, most + 1, (steps, inputs)), label="0")
 
 
-def reply(device: Device, sample: Sample) -> Reply:
-    (found,) = asked(device, sample, within_s=60.0)
-    device.close()
-    return found
-
-
 def in_torch(path: Path, sample: Sample, **options: Any) -> Reply:
     of = SampleSet("made", "made", "1", "0" * 64, [sample])
     given: dict[str, Any] = {"network": str(path), "dt_s": DT_S, "reset": "subtract", "dtype": "float64", **options}
     device = open_device(of, **given)
-    network, found = device.info().network, reply(device, sample)
+    found: Reply = answer(device, sample)
+    network = device.info().network
     assert network is not None and found.activity is not None
     assert not list(activity_faults(network, found.activity))
     return found
@@ -62,7 +57,7 @@ def in_torch(path: Path, sample: Sample, **options: Any) -> Reply:
 def test_it_gives_the_spikes_and_the_operations_of_the_float_network(tmp_path: Path, seed: int, most: int) -> None:
     path, sample = recurrent(tmp_path / "graph.nir", seed), events(40, 4, most)
     own = in_torch(path, sample)
-    other = reply(float_device.open_device(network=str(path), dt_s=DT_S, reset="subtract"), sample)
+    other = answer(float_device.open_device(network=str(path), dt_s=DT_S, reset="subtract"), sample)
     assert own.output["scores"] == other.output["spikes"] and sum(other.output["spikes"]) > 0
     assert own.activity is not None and other.activity is not None
     for one, same in [("a", "input-hidden1"), ("back_a", "hidden1-hidden1"), ("skip", "hidden1-output")]:
@@ -75,7 +70,7 @@ def test_it_gives_the_spikes_and_the_operations_of_the_float_network(tmp_path: P
 def test_it_gives_the_spikes_of_a_published_graph() -> None:
     path, sample = GRAPHS / "braille_noDelay_noBias_subtract.nir", events(256, 12, 1)
     own = in_torch(path, sample, dt_s=1e-4)
-    other = reply(float_device.open_device(network=str(path), dt_s=1e-4, reset="subtract"), sample)
+    other = answer(float_device.open_device(network=str(path), dt_s=1e-4, reset="subtract"), sample)
     assert own.output["scores"] == other.output["spikes"]
 
 

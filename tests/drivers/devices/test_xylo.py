@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from importlib.util import find_spec
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,9 +19,9 @@ from drivers.meters.xylo_monitor import open_meter
 from fixtures.bench.true_power import SimPlant, open_plant
 from rig import check_device
 from rig.errors import DataError, SetupError, UsageError
-from rig.network.description import activity_faults, network_faults
-from rig.types import Clocked, Repeats, Sample
+from rig.types import Sample
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
+from tests.support.remote_workers import answer
 
 RATE_HZ = 16000.0
 UNSEEN = range(5000, 5020)
@@ -49,12 +47,6 @@ def device(plant: SimPlant) -> Any:
     return xylo.open_device(plant, simulate=True)
 
 
-def answer(device: Any, sample: Sample) -> Any:
-    device.submit([sample], None)
-    (reply,) = device.poll(60.0)
-    return reply
-
-
 # ---- what the network answers ---------------------------------------------------------------
 
 
@@ -75,20 +67,6 @@ def test_accuracy_on_unseen_scenes(device: Any) -> None:
     replies = [(label, answer(device, scene(label, seed))) for seed in UNSEEN for label in CLASSES]
     hits = sum(reply.output["label"] == label for label, reply in replies)
     assert hits / len(replies) >= 0.9
-
-
-def test_replies_are_json_and_activity_adds_up(device: Any) -> None:
-    reply = answer(device, scene())
-    assert json.loads(json.dumps(reply.output)) == reply.output
-    network, activity = device.info().network, reply.activity
-    assert [layer.name for layer in network.layers] == ["hidden1", "hidden2", "hidden3", "output"]
-    assert not [*network_faults(network), *activity_faults(network, activity)]
-    for counters in activity.values():
-        for steps in counters.values():
-            assert steps.shape == (100,)
-            assert steps.dtype == np.int64
-    assert activity["output"]["spikes"].sum() == sum(reply.output["spikes"])
-    assert 0 < activity["hidden1-hidden2"]["acs"].sum() < 100 * 63 * 63
 
 
 # ---- when it does it -------------------------------------------------------------------------
@@ -124,22 +102,13 @@ def test_cycles_by_hand(core_clock_hz: float) -> None:
 
 
 def test_it_keeps_every_rule_of_a_device_at_once(device: Any, plant: SimPlant) -> None:
-    start_ns = plant.clock.now_ns()
-    device.submit([scene()], None)
-    assert plant.clock.now_ns() == start_ns
-    assert device.poll(0.25) == ()
-    assert plant.clock.now_ns() == start_ns + 250_000_000
-    assert len(device.poll(10.0)) == 1
-    assert "repeat.length" in check_device(device, [scene("bus"), scene("park")], clock=plant.clock)
+    checked = check_device(device, [scene("bus"), scene("park")], clock=plant.clock)
+    assert {"repeat.length", "poll.returns", "reply.activity", "info.network"} <= set(checked)
 
 
-def test_one_phase_alone_has_its_span_alone_and_gives_a_label_only_if_it_infers(device: Any) -> None:
-    label = answer(device, scene()).output["label"]
-    for phase, expected in (("preprocess", None), ("inference", label)):
-        device.submit_repeated([scene()], 3, phase, None)
-        (reply,) = device.poll(60.0)
-        assert [(span.phase, span.executions) for span in reply.spans] == [(phase, 3)]
-        assert reply.output["label"] == expected
+def test_one_phase_alone_gives_a_label_only_if_it_infers(device: Any) -> None:
+    for phase, label in (("preprocess", None), ("inference", answer(device, scene()).output["label"])):
+        assert answer(device, scene(), times=3, phase=phase).output["label"] == label
 
 
 def test_a_sequence_is_one_stream(device: Any) -> None:
@@ -155,30 +124,20 @@ def test_a_sequence_is_one_stream(device: Any) -> None:
 
 
 def test_info_says_what_is_simulated(device: Any, plant: SimPlant) -> None:
-    info = device.info()
-    assert info.mode == "simulator"
-    assert "SIMULATED" in info.description
-    assert (info.clock.name, info.clock.tick_hz) == ("device", 12.5e6)
+    info, power = device.info(), device.info().details["power_profile"]
+    assert info.mode == "simulator" and "SIMULATED" in info.description
     assert info.artifacts["network"] == load_network().digest_sha256
-    assert set(info.versions) == {"rockpool", "xylosim"}
-    json.dumps(dict(info.details))
-    power = info.details["power_profile"]
-    assert "2410.23776" in power["source"]
-    assert "assumption" in power["assumption"]
+    assert "2410.23776" in power["source"] and "assumption" in power["assumption"]
     assert (power["idle_w"], power["phase_w"]) == (plant.idle_w, plant.phase_w)
     assert sum(plant.phase_w["inference"].values()) == pytest.approx(692e-6)
     assert sum(plant.idle_w.values()) == pytest.approx(692e-6 * (1 - 28.4 / 57.6))
-    assert plant.phase_w["preprocess"]["afe_core"] > plant.idle_w["afe_core"]
-    assert isinstance(device, Clocked)
-    assert isinstance(device, Repeats)
 
 
 def test_the_monitor_is_the_plants_meter(device: Any, plant: SimPlant) -> None:
     info = open_meter(device, plant).info()
     assert (info.name, {rail.rate_hz for rail in info.rails}) == ("xylo-monitor", {1280.0})
-    for rate_hz in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(UsageError):
-            open_meter(device, plant, rate_hz=rate_hz)
+    with pytest.raises(UsageError):
+        open_meter(device, plant, rate_hz=0.0)
     with pytest.raises(SetupError, match="simulated bench"):
         open_meter(device)
 
@@ -214,10 +173,3 @@ def test_bad_audio_is_refused(changes: dict[str, Any], device: Any) -> None:
         with pytest.raises(DataError):
             call([scene(**changes)])
     assert device.poll(1.0) == ()
-
-
-def test_a_network_file_that_is_missing_is_told_with_what_to_give(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot read the network file") as caught:
-        load_network(tmp_path / "none.json")
-    assert caught.value.field == "network"
-    assert "rig network train" in caught.value.remedy

@@ -25,8 +25,8 @@ from fixtures.instruments.xylo.vendor import XyloSamna2
 from rig import check_device
 from rig.errors import DeviceError, DeviceTimeoutError, SetupError
 from rig.network.description import activity_faults
-from rig.types import Reply, Sample
 from scenarios.workloads.asc.workload import open_workload
+from tests.support.remote_workers import answer
 from tests.support.xylo_boards import awaited, hardware
 
 pytest.importorskip("xylosim")
@@ -54,12 +54,6 @@ def _opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     yield open_it
     for device in devices:
         device.close()
-
-
-def answer(device: XyloDevice, sample: Sample, times: int = 1) -> Reply:
-    device.stage([sample])
-    device.submit_repeated([sample], times, None, None)
-    return awaited(device)
 
 
 # ---- what it answers ------------------------------------------------------------------------

@@ -23,7 +23,8 @@ from drivers.meters.xylo_monitor import open_meter
 from fixtures.instruments.xylo.bench import Playback, listening, small_network
 from fixtures.instruments.xylo.board import SimBoard, Traits
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, SetupError, UsageError
-from rig.types import Reply, Sample
+from rig.types import Sample
+from tests.support.remote_workers import answer
 from tests.support.xylo_boards import awaited, hardware
 
 pytest.importorskip("xylosim")
@@ -69,17 +70,11 @@ def silence(seconds: float = 0.8) -> Sample:
     return Sample("silence", np.zeros(round(seconds * RATE_HZ), np.float32), "b", rate_hz=RATE_HZ, duration_s=seconds)
 
 
-def heard(device: XyloDevice, sample: Sample, times: int = 1) -> Reply:
-    device.stage([sample])
-    device.submit_repeated([sample], times, None, None)
-    return awaited(device)
-
-
-def heard_whole(device: XyloDevice, sample: Sample) -> Reply:
+def heard_whole(device: XyloDevice, sample: Sample) -> Any:
     """Do the same; if the machine missed time steps, which the driver reports, play the sample again."""
     for _ in range(20):
         try:
-            return heard(device, sample)
+            return answer(device, sample)
         except DeviceError as error:
             if error.field != "steps":
                 raise
@@ -111,7 +106,7 @@ def test_the_answer_is_of_the_sound_that_was_played(chip: str, opened: Opened) -
 def test_a_span_is_as_long_as_the_sound_and_the_last_time_step(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
 
-    (span,) = heard(device, sound(), times=2).spans
+    (span,) = answer(device, sound(), times=2).spans
 
     assert span.executions == 2
     assert (span.off_tick - span.on_tick) * 1e-3 == pytest.approx(1.6 + STEP_S, abs=0.02)
@@ -150,7 +145,7 @@ def test_the_monitor_sees_what_listening_and_working_draw(opened: Opened) -> Non
 def test_readouts_that_come_in_bunches_are_heard_on_audio_3(opened: Opened) -> None:
     device = opened(chip="audio3", flush_s=STEP_S / 2, drift_ppm=100.0)
 
-    assert len(heard(device, sound()).spans) == 1
+    assert len(answer(device, sound()).spans) == 1
 
 
 @pytest.mark.usefixtures("asleep")
@@ -159,7 +154,7 @@ def test_events_that_are_no_readouts_are_passed_over_on_audio_3_as_the_vendor_do
     for sink in hardware(device).readouts:
         sink.send(0, SimpleNamespace(timestep=1))
 
-    assert len(heard(device, sound()).spans) == 1
+    assert len(answer(device, sound()).spans) == 1
 
 
 def test_the_clock_is_given_in_the_unit_of_each_chip(opened: Opened) -> None:
@@ -182,13 +177,13 @@ def test_time_steps_that_the_program_slept_through_end_the_run(opened: Opened, m
     monkeypatch.setattr("fixtures.instruments.xylo.ear.SPIN_S", 5 * STEP_S)
 
     with pytest.raises(DeviceError, match=r"\d+ readouts came while sample sound-1 was heard for 20 time steps"):
-        heard(opened(), sound())
+        answer(opened(), sound())
 
 
 @pytest.mark.parametrize("chip", CHIPS)
 def test_time_steps_that_the_board_loses_end_the_run(chip: str, opened: Opened) -> None:
     with pytest.raises(DeviceError, match=r"\d+ readouts came while sample sound-1"):
-        heard(opened(chip=chip, lost_readouts=0.4), sound())
+        answer(opened(chip=chip, lost_readouts=0.4), sound())
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -208,7 +203,7 @@ def test_a_chip_that_falls_silent_is_a_timeout(opened: Opened, monkeypatch: pyte
     monkeypatch.setattr("fixtures.instruments.xylo.ear.Ear.advance", lambda self, now_ns: None)
 
     with pytest.raises(DeviceTimeoutError, match="the last time step of sample sound-1"):
-        heard(device, sound())
+        answer(device, sound())
 
 
 def test_a_chip_that_hears_nothing_at_the_start_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

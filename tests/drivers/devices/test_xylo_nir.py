@@ -26,6 +26,7 @@ from rig.errors import DataError, RigError, SetupError, UsageError
 from rig.network.description import activity_faults, network_faults
 from rig.types import Sample
 from tests.support.paths import ROOT, SHARED
+from tests.support.remote_workers import answer
 
 nir = pytest.importorskip("nir", reason="needs neurorig[nir]")
 pytestmark = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs neurorig[xylo]")
@@ -214,14 +215,11 @@ def test_events_of_a_sample_reach_the_network_as_they_are(tmp_path: Path) -> Non
     options: dict[str, Any] = {"network": str(path), "dt_s": DT_S, "reset": "subtract", "classes": "yes,no"}
     device = xylo.open_device(open_plant(seed=1), simulate=True, **options)
     raster = np.random.default_rng(1).integers(0, 3, (50, 3))
-    device.stage([Sample("s", raster)])
-    device.submit([Sample("s", raster)], None)
-    (reply,) = device.poll(60.0)
+    reply = answer(device, Sample("s", raster))
     assert reply.output["spikes"] == np.sum(spikes(loaded(path), raster)[0], axis=0).tolist()
     assert reply.output["label"] in ("yes", "no")
     network = device.info().network
-    assert network is not None and reply.activity is not None
-    assert not [*network_faults(network), *activity_faults(network, reply.activity)]
+    assert network is not None and not [*network_faults(network), *activity_faults(network, reply.activity)]
     for bad in (raster[:, :2], raster * 16, raster - 1, raster * 1.0, raster[:0]):
         with pytest.raises(DataError):
             device.stage([Sample("bad", bad)])
