@@ -17,9 +17,8 @@ from rig.analysis.complexity.static import static_figures
 from rig.commands.shell.main import main
 from rig.errors import DataError
 from rig.network.description import Activity, NetworkInfo, activity_faults, network_faults
-from tests.support.paths import DOCS, SHARED
+from tests.support.paths import DOCS
 
-NETWORKS = SHARED / "data" / "networks" / "nhp"
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 
@@ -87,34 +86,6 @@ def test_parameters_and_footprint_are_those_of_neurobench_and_states_are_told_ap
     assert network.parameters == ParameterCount()(theirs) == 367
     assert static_figures(network)["footprint_at_start_bytes"].value == footprint
     assert static_figures(network)["footprint_states_bytes"].value == 4 * (20 + 7)
-
-
-@pytest.mark.skipif(not NETWORKS.is_dir(), reason="needs the published networks")
-@pytest.mark.parametrize(
-    ("name", "channels", "start", "dense"),
-    [("SNN2_indy_20160622_01", 96, 19648, 4900), ("SNN2_loco_20170210_03", 192, 38848, 9700)],
-)
-def test_a_published_network_in_snntorch_has_its_published_footprint(
-    name: str, channels: int, start: int, dense: int, torch: Any
-) -> None:
-    import snntorch
-
-    with np.load(NETWORKS / f"{name}.npz") as file:
-        held = {key.removeprefix("model_state_dict."): torch.tensor(file[key]) for key in file.files}
-    leaky = {"threshold": 1, "init_hidden": True}
-    model = torch.nn.Sequential()
-    for part, module in (
-        ("fc1", torch.nn.Linear(channels, 50, bias=False)), ("lif1", snntorch.Leaky(beta=0.5, **leaky)),
-        ("fc_out", torch.nn.Linear(50, 2, bias=False)), ("lif_out", snntorch.Leaky(beta=0.5, output=True, **leaky)),
-    ):  # fmt: skip
-        model.add_module(part, module)
-    model.load_state_dict(held)
-    network, rows = counted(model, (torch.rand(4, channels) < 0.1).float())
-    assert static_figures(network)["footprint_at_start_bytes"].value == start
-    assert static_figures(network)["footprint_bytes"].value == start + 4 * (50 + 2)
-    assert network.parameters == network.dense == dense
-    assert 0 < total(rows, "acs") < 4 * dense
-    assert total(rows, "macs") == 0
 
 
 def test_a_pruning_mask_is_a_buffer_and_no_parameter(torch: Any) -> None:

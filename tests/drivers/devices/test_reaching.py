@@ -42,6 +42,18 @@ def buffered(**changes: Any) -> dict[str, Any]:
     return {**made, **norm, **changes}
 
 
+def flattened(channels: int = 8, first: int = 5, second: int = 4) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    sizes = (channels, first, second, 2)
+    held: dict[str, Any] = {"v_x": np.array([2.0]), "v_y": np.array([-1.0])}
+    held["norm_layer.weight"] = rng.normal(1, 0.1, (7, channels))
+    held["norm_layer.bias"] = rng.normal(0, 0.1, (7, channels))
+    for k in (1, 2, 3):
+        held |= {f"fc{k}.weight": rng.normal(size=(sizes[k], sizes[k - 1])), f"fc{k}.bias": rng.normal(size=sizes[k])}
+        held |= {f"lif{k}.beta": np.array(0.5), f"lif{k}.threshold": np.array(0.5)}
+    return {name: np.asarray(values, np.float32) for name, values in held.items()}
+
+
 def stored(path: Path, arrays: dict[str, Any]) -> Path:
     np.savez(path / "network.npz", **arrays)
     return path / "network.npz"
@@ -73,14 +85,6 @@ def test_a_buffered_network_predicts_from_the_last_fifty_steps(tmp_path: Path) -
     assert len(seen["input"]) == len(SPIKES) - WINDOW + 1
 
 
-@pytest.mark.parametrize("arrays", [spiking(), buffered()], ids=["spiking", "buffered"])
-def test_what_a_network_did_fits_its_description(arrays: dict[str, Any], tmp_path: Path) -> None:
-    decoder = read_decoder(stored(tmp_path, arrays), channels=8)
-    _, seen = decoder.decode(SPIKES)
-    network = decoder.network()
-    assert not [*network_faults(network), *activity_faults(network, count(decoder.synapses(), seen))]
-
-
 def test_a_linear_layer_finds_a_velocity_that_is_linear_in_the_counts() -> None:
     weights = RNG.normal(size=(8, 2))
     velocity = np.zeros((len(SPIKES), 2))
@@ -106,20 +110,16 @@ def test_a_file_of_no_network_for_the_channels_is_refused(arrays: dict[str, Any]
         read_decoder(stored(tmp_path, arrays), channels=8)
 
 
-@pytest.mark.parametrize("content", [None, b"", b"PK\3\4 no archive"])
-def test_a_file_that_cannot_be_read_is_refused(content: bytes | None, tmp_path: Path) -> None:
-    if content is not None:
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    for content in (b"", b"PK\3\4 no archive"):
+        with pytest.raises(DataError, match="cannot be read"):
+            read_decoder(tmp_path / "network.npz", channels=8)
         (tmp_path / "network.npz").write_bytes(content)
-    with pytest.raises(DataError, match="cannot be read"):
-        read_decoder(tmp_path / "network.npz", channels=8)
 
 
-def test_it_does_what_the_rig_asks_of_a_device() -> None:
+def test_it_does_what_the_rig_asks_of_a_device_and_refuses_another_workload() -> None:
     workload = open_workload(reaches=100)  # so many that a repetition takes visibly longer
     assert "reply.activity" in check_device(open_device(workload), workload.samples, prompt_s=5.0)
-
-
-def test_another_workload_is_refused() -> None:
     with pytest.raises(RigError, match="no session of primate-reaching"):
         open_device(open_series(starts=1))
 
@@ -148,9 +148,27 @@ def test_networks_cost_what_was_published(name: str, channels: int, dense: int, 
     assert figures[figure].value == own_bytes
     assert figures["model_execution_rate_hz"].value == 250
     if "3D" in name:
-        spikes = (np.random.default_rng(0).random((60, channels)) < 0.1).astype(np.uint8)
-        predictions, seen = decoder.decode(spikes)
+        predictions, seen = decoder.decode(np.zeros((60, channels), np.uint8))
         assert predictions.shape == (60, 2) and seen["input"].shape == (60, 7 * channels)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "connection", "executions", "execution_s"),
+    [
+        (spiking(), "fc_out", 200, 0.004), (buffered(), "fc2", 151, 0.004),
+        (flattened(), "fc1", 7 * 200, pytest.approx(0.004 / 7)),
+    ],
+    ids=["spiking", "buffered", "flattened"],
+)  # fmt: skip
+def test_what_a_network_did_fits_its_description(
+    arrays: dict[str, Any], connection: str, executions: int, execution_s: Any, tmp_path: Path
+) -> None:
+    decoder = read_decoder(stored(tmp_path, arrays), channels=8)
+    predictions, seen = decoder.decode(SPIKES)
+    network, counted = decoder.network(), count(decoder.synapses(), seen)
+    assert predictions[60:].any(axis=1).all() and network.execution_s == execution_s
+    assert not [*network_faults(network), *activity_faults(network, counted)]
+    assert len(counted[connection]["macs"]) == executions
 
 
 def by_the_published_code(spikes: np.ndarray) -> np.ndarray:
@@ -167,36 +185,12 @@ def test_the_bins_of_a_buffer_are_those_of_the_published_code() -> None:
     assert binned(spikes).tolist() == by_the_published_code(spikes).tolist()
 
 
-def flattened(channels: int = 8, first: int = 5, second: int = 4) -> dict[str, Any]:
-    rng = np.random.default_rng(1)
-    sizes = (channels, first, second, 2)
-    held: dict[str, Any] = {"v_x": np.array([2.0]), "v_y": np.array([-1.0])}
-    held["norm_layer.weight"] = rng.normal(1, 0.1, (7, channels))
-    held["norm_layer.bias"] = rng.normal(0, 0.1, (7, channels))
-    for k in (1, 2, 3):
-        held |= {f"fc{k}.weight": rng.normal(size=(sizes[k], sizes[k - 1])), f"fc{k}.bias": rng.normal(size=sizes[k])}
-        held |= {f"lif{k}.beta": np.array(0.5), f"lif{k}.threshold": np.array(0.5)}
-    return {name: np.asarray(values, np.float32) for name, values in held.items()}
-
-
 @pytest.mark.parametrize(("channels", "dense", "published"), [(96, 32928, 24972), (192, 54432, 43020)])
 def test_flattened_network_costs_what_was_published(tmp_path: Path, channels: int, dense: int, published: int) -> None:
     network = read_decoder(stored(tmp_path, flattened(channels, 32, 48)), channels).network()
     figures = static_figures(network)
     assert 7 * figures["dense_operations_per_execution"].value == dense
     assert figures["footprint_at_start_bytes"].value == published - 36  # each neuron's two flags in snnTorch
-
-
-def test_the_flattened_spiking_network_runs_each_bin_as_an_execution(tmp_path: Path) -> None:
-    spikes = (np.random.default_rng(0).random((60, 8)) < 0.2).astype(np.uint8)
-    decoder = read_decoder(stored(tmp_path, flattened()), 8)
-    predictions, seen = decoder.decode(spikes)
-    assert predictions.any(axis=1).all()
-    network = decoder.network()
-    counted = count(decoder.synapses(), seen)
-    assert not [*network_faults(network), *activity_faults(network, counted)]
-    assert len(counted["fc1"]["macs"]) == 7 * 60
-    assert network.execution_s == pytest.approx(0.004 / 7)
 
 
 @pytest.mark.torch

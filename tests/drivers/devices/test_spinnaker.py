@@ -22,7 +22,7 @@ from drivers.workers.pynn_spinnaker import Machine, open_worker
 from rig.conformance.device import check_device
 from rig.errors import DeviceError, SetupError
 from tests.drivers.devices.test_pynn import network, sent, shown, synapses
-from tests.support.remote_workers import answers
+from tests.support.remote_workers import answer
 
 VARIABLE = SPINNAKER.variable
 
@@ -76,18 +76,14 @@ class FrontEnd:
         pass
 
 
-def machine(front_end: FrontEnd, count: int = 3) -> Machine:
-    made = Machine(front_end, {**network().options(), "simulate": False, "board": "192.168.240.1", "spalloc": ""})
-    made.stage([named(k) for k in range(count)])
+def machine(front_end: FrontEnd, home: Any = None) -> Machine:
+    """Return a machine with the samples ``s0`` to ``s2``, one for each template."""
+    made = Machine(front_end, {**network().options(), "simulate": False, "board": "192.168.240.1", "spalloc": ""}, home)
+    made.stage([{**sent(shown(k)), "id": f"s{k}"} for k in range(3)])
     return made
 
 
-def named(k: int) -> dict[str, Any]:
-    """Sample ``s<k>``: template k."""
-    return {**sent(shown(k)), "id": f"s{k}"}
-
-
-def test_samples_in_turn_are_presented_on_one_network_and_each_sees_its_own_spikes() -> None:
+def test_samples_in_turn_are_presented_on_one_network_and_one_out_of_turn_makes_it_anew() -> None:
     front_end = FrontEnd()
     worker = machine(front_end)
     found = [worker.run(f"s{k}", None)["output"] for k in range(3)]
@@ -96,14 +92,8 @@ def test_samples_in_turn_are_presented_on_one_network_and_each_sees_its_own_spik
         assert output["events"] == output["fired"]["input"] == len(shown(k).payload)
         assert output["first_output_ms"] == output["first_input_ms"] + 1.0
         assert output["label"] == "3"
-
-
-def test_a_sample_out_of_turn_makes_the_network_anew() -> None:
-    front_end = FrontEnd()
-    worker = machine(front_end)
-    first, again, last = (worker.run(name, None) for name in ("s0", "s0", "s2"))
-    assert front_end.made == 3
-    assert first["output"] == again["output"] != last["output"]
+    assert [worker.run(name, None)["output"] for name in ("s0", "s0", "s2")] == [found[0], found[0], found[2]]
+    assert front_end.made == 4
 
 
 def test_the_span_of_inference_is_the_time_of_the_run_and_stands_after_loading() -> None:
@@ -115,8 +105,7 @@ def test_the_span_of_inference_is_the_time_of_the_run_and_stands_after_loading()
 
 def test_its_home_is_gone_when_it_has_ended_and_not_before() -> None:
     home = tempfile.TemporaryDirectory()
-    worker = Machine(FrontEnd(), {**network().options(), "simulate": False, "board": "x", "spalloc": ""}, home)
-    worker.stage([named(0), named(1)])
+    worker = machine(FrontEnd(), home)
     worker.run("s1", None)
     worker.run("s0", None)
     assert Path(home.name).is_dir()
@@ -153,13 +142,10 @@ def test_a_board_that_never_boots_and_another_error_end_the_run(boots_badly: int
     assert front_end.made == made
 
 
-def test_a_network_larger_than_the_machine_is_refused_with_what_the_mapping_said() -> None:
+def test_a_network_larger_than_the_machine_and_a_machine_nobody_named_are_refused() -> None:
     with pytest.raises(Refusal, match="cannot be mapped on 48 chips: ConnectionError") as caught:
         machine(FrontEnd(lost_at_ms=0.0)).mapping()
     assert (caught.value.rig["kind"], caught.value.rig["field"]) == ("SetupError", "network")
-
-
-def test_without_a_machine_it_says_what_it_looked_for() -> None:
     with pytest.raises(Refusal, match="neither a board's address nor a spalloc server") as caught:
         open_worker({"simulate": False, "board": "", "spalloc": ""})
     assert "add --simulate" in caught.value.rig["remedy"]
@@ -193,21 +179,14 @@ def test_the_virtual_board_maps_a_network_and_nest_spikes(tmp_path: Path, monkey
 
 
 @pytest.mark.real_time
-def test_on_the_way_to_a_machine_nobody_named_the_error_is_one_of_setup(tmp_path: Path) -> None:
-    write_network(network(), tmp_path / "n.npz")
-    with pytest.raises(SetupError, match="no SpiNNaker machine was named"):
-        open_device(network=str(tmp_path / "n.npz"), interpreter=python())
-
-
-@pytest.mark.real_time
 def test_a_board_that_does_not_answer_is_named_and_a_network_that_does_not_fit_is_refused() -> None:
     """By sPyNNaker itself: no computer has this address, and the network needs 57 chips."""
     place: dict[str, Any] = {"simulate": False, "board": "192.0.2.1", "spalloc": ""}
-    with closing(opened(network(), python(), backend=SPINNAKER, **place)) as worker:
-        worker.stage([shown(0)])
-        worker.submit([shown(0)], None)
-        with pytest.raises(DeviceError, match="Failed to communicate with the machine") as lost:
-            answers(worker, 1)
+    with (
+        closing(opened(network(), python(), backend=SPINNAKER, **place)) as worker,
+        pytest.raises(DeviceError, match="Failed to communicate with the machine") as lost,
+    ):
+        answer(worker, shown(0))
     assert lost.value.field == "board"
     given = replace(
         network().description,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -121,12 +122,8 @@ def test_a_span_is_as_long_as_the_core_worked_though_the_vendor_looks_every_tent
     chip: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(board_module, "LOOK_NS", 30_000_000)  # a hundredth of the span, as this machine may be late
-    device = on_board(SimBoard(Traits(chip, step_s=3e-2)))
-    try:
+    with closing(on_board(SimBoard(Traits(chip, step_s=3e-2)))) as device:
         (span,) = answer(device, events(3)).spans
-    finally:
-        device.close()
-
     _, on_ns, off_ns = hardware(device).spans[-1]
     assert (span.off_tick - span.on_tick) * 1e6 == pytest.approx(off_ns - on_ns, rel=0.02)
 
@@ -164,27 +161,18 @@ def test_a_sample_whose_span_nobody_saw_is_processed_again_and_its_answer_says_s
     assert len(hardware(device).spans) == 3
 
 
-def test_a_program_that_is_held_up_at_every_try_ends_the_run(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    held_up(TRIES, monkeypatch)
-    device = opened(step_s=1e-3)
-
-    with pytest.raises(DeviceError, match="held up"):
-        answer(device, events(1))
-    assert len(hardware(device).spans) == TRIES
-
-
-def test_while_power_is_recorded_a_sample_is_not_processed_again_outside_of_every_span(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("metered", "tries"), [(False, TRIES), (True, 1)])
+def test_a_program_that_is_held_up_at_every_try_ends_the_run_and_at_the_first_while_power_is_recorded(
+    metered: bool, tries: int, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held_up(1, monkeypatch)
+    held_up(tries, monkeypatch)
     device = opened(step_s=1e-3)
-    meter = open_meter(device)
-    meter.start()
-
-    with pytest.raises(DeviceError, match="held up"):
-        answer(device, events(1))
-    assert len(hardware(device).spans) == 1
-    meter.close()
+    with closing(open_meter(device)) as meter:
+        if metered:
+            meter.start()
+        with pytest.raises(DeviceError, match="held up"):
+            answer(device, events(1))
+    assert len(hardware(device).spans) == tries
 
 
 @given(st.lists(st.integers(0, 3_000_000), min_size=1, max_size=50), st.integers(0, 2 * COUNTER))
@@ -227,32 +215,26 @@ def test_a_program_that_was_held_up_tells_the_span_by_other_readouts(held: slice
     assert off_ns == pytest.approx(5_100_000_000, abs=300_000)
 
 
-@pytest.mark.parametrize("held", [slice(0, 40), slice(60, 100)])
-def test_a_span_whose_end_nobody_saw_is_refused(held: slice) -> None:
+@pytest.mark.parametrize(
+    ("step_ns", "held", "every_ns"),
+    [(10**6, slice(0, 40), 250_000), (10**6, slice(60, 100), 250_000), (2 * 10**7, slice(0), 10**7)],
+)
+def test_a_span_whose_end_nobody_saw_in_time_is_refused(step_ns: int, held: slice, every_ns: int) -> None:
     with pytest.raises(DeviceError, match=r"held up for \d+"):
-        span_of(looks(np.arange(1, 101) * 1_000_000, held))
-
-
-def test_looks_ten_milliseconds_apart_do_not_tell_a_span_of_two_seconds_in_milliseconds() -> None:
-    with pytest.raises(DeviceError, match="held up for 10 ms"):
-        span_of(looks(np.arange(1, 101) * 20_000_000, every_ns=10_000_000))
+        span_of(looks(np.arange(1, 101) * step_ns, held, every_ns))
 
 
 # ---- what it refuses ------------------------------------------------------------------------
 
 
-def test_a_board_that_makes_another_clock_is_refused(opened: Opened) -> None:
+def test_another_clock_no_readings_and_a_stopwatch_that_stands_still_are_refused_at_the_start(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(SetupError, match=r"the core clock of Xylo Audio 2 is 2\.5025e\+07 Hz, and 2\.5e\+07"):
         opened(made_clock=1.001)
-
-
-def test_a_monitor_that_loses_all_readings_is_refused_at_once(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_module, "PATIENCE_S", 0.1)
     with pytest.raises(SetupError, match="the power monitor of Xylo Audio 2 does not run: 0 readings"):
         opened(lost=1.0)
-
-
-def test_a_stopwatch_that_stands_still_is_refused_at_the_start(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fixtures.instruments.xylo.board.SimStopWatch.set_enable_value", lambda self, value: None)
     with pytest.raises(SetupError, match="its stopwatch stands still"):
         opened()
@@ -275,28 +257,17 @@ def test_a_board_that_is_unplugged_ends_sample_and_clock_by_type(chip: str, open
 
 
 def test_a_sample_that_takes_too_long_is_a_timeout(opened: Opened) -> None:
-    device = opened(None, ChipOptions(timeout_s=1.0), step_s=2e-2)
-
-    device.submit([events(5)], None)
     with pytest.raises(DeviceTimeoutError, match="not processed within 1 s"):
-        awaited(device)
+        answer(opened(None, ChipOptions(timeout_s=1.0), step_s=2e-2), events(5))
 
 
 def test_power_is_never_recorded_by_the_vendor(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
-
-    def evolve(self: Any, **options: Any) -> Any:
-        asked.append(options)
-        raise RuntimeError("enough")
+    def evolve(self: Any, *, input: Any, record: bool, read_timeout: float) -> Any:
+        raise RuntimeError(f"enough, {record}")
 
     monkeypatch.setattr(XyloSamna2, "evolve", evolve)
-    device = opened()
-    device.submit([events(6)], None)
-
-    with pytest.raises(DeviceError, match="enough"):
-        awaited(device)
-    assert set(asked[0]) == {"input", "record", "read_timeout"}
-    assert asked[0]["record"] is False
+    with pytest.raises(DeviceError, match="enough, False"):
+        answer(opened(), events(6))
 
 
 @pytest.mark.parametrize("chip", CHIPS)

@@ -66,10 +66,6 @@ def sound(seed: int = 1, seconds: float = 0.8) -> Sample:
     return Sample(f"sound-{seed}", audio, "a", rate_hz=RATE_HZ, duration_s=seconds)
 
 
-def silence(seconds: float = 0.8) -> Sample:
-    return Sample("silence", np.zeros(round(seconds * RATE_HZ), np.float32), "b", rate_hz=RATE_HZ, duration_s=seconds)
-
-
 def heard_whole(device: XyloDevice, sample: Sample) -> Any:
     """Do the same; if the machine missed time steps, which the driver reports, play the sample again."""
     for _ in range(20):
@@ -95,7 +91,7 @@ def test_the_answer_is_of_the_sound_that_was_played(chip: str, opened: Opened) -
     device, sample = opened(chip=chip), sound()
     expected = SimBackend.open(network(), 25e6).infer(raster_of(sample, network().encoder)).output.sum()
 
-    quiet, loud = heard_whole(device, silence()), heard_whole(device, sample)
+    quiet, loud = heard_whole(device, replace(sample, payload=0 * sample.payload)), heard_whole(device, sample)
 
     assert sum(loud.output["spikes"]) == pytest.approx(expected, rel=0.25)
     assert sum(quiet.output["spikes"]) < 0.3 * expected
@@ -142,15 +138,8 @@ def test_the_monitor_sees_what_listening_and_working_draw(opened: Opened) -> Non
 
 
 @pytest.mark.usefixtures("asleep")
-def test_readouts_that_come_in_bunches_are_heard_on_audio_3(opened: Opened) -> None:
+def test_readouts_in_bunches_are_heard_on_audio_3_and_other_events_passed_over(opened: Opened) -> None:
     device = opened(chip="audio3", flush_s=STEP_S / 2, drift_ppm=100.0)
-
-    assert len(answer(device, sound()).spans) == 1
-
-
-@pytest.mark.usefixtures("asleep")
-def test_events_that_are_no_readouts_are_passed_over_on_audio_3_as_the_vendor_does(opened: Opened) -> None:
-    device = opened(chip="audio3")
     for sink in hardware(device).readouts:
         sink.send(0, SimpleNamespace(timestep=1))
 
@@ -173,17 +162,16 @@ def test_a_board_that_listens_says_which_rails_are_its_front_ends(opened: Opened
 # ---- what it refuses ------------------------------------------------------------------------
 
 
-def test_time_steps_that_the_program_slept_through_end_the_run(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fixtures.instruments.xylo.ear.SPIN_S", 5 * STEP_S)
-
+@pytest.mark.parametrize(
+    ("traits", "spin_steps"), [({}, 5), *(({"chip": chip, "lost_readouts": 0.4}, 0) for chip in CHIPS)]
+)
+def test_time_steps_that_the_program_slept_through_or_the_board_loses_end_the_run(
+    traits: dict[str, Any], spin_steps: int, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if spin_steps:
+        monkeypatch.setattr("fixtures.instruments.xylo.ear.SPIN_S", spin_steps * STEP_S)
     with pytest.raises(DeviceError, match=r"\d+ readouts came while sample sound-1 was heard for 20 time steps"):
-        answer(opened(), sound())
-
-
-@pytest.mark.parametrize("chip", CHIPS)
-def test_time_steps_that_the_board_loses_end_the_run(chip: str, opened: Opened) -> None:
-    with pytest.raises(DeviceError, match=r"\d+ readouts came while sample sound-1"):
-        answer(opened(chip=chip, lost_readouts=0.4), sound())
+        answer(opened(**traits), sound())
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -243,23 +231,16 @@ def test_front_ends_and_players_that_do_not_fit_are_refused(options: dict[str, A
 
 def test_a_player_gets_the_whole_sample_as_often_as_it_is_heard() -> None:
     wav = wav_of(sound(), 2)
-
-    assert wav[:4] == b"RIFF"
-    assert len(wav) == 44 + 2 * 2 * round(0.8 * RATE_HZ)
+    assert (wav[:4], len(wav)) == (b"RIFF", 44 + 2 * 2 * round(0.8 * RATE_HZ))
 
 
-def test_a_sample_counts_once_its_command_has_ended_well() -> None:
-    playing = player_of("sh -c 'cat > /dev/null; exit 3'")(sound(), 1)
-
-    with pytest.raises(DeviceError, match="sample sound-1 was not played: the command ended with 3"):
-        playing.ended(10.0)
-
-
-def test_a_command_that_takes_longer_than_its_sound_is_refused() -> None:
-    playing = player_of("sh -c 'cat > /dev/null; sleep 0.3'")(sound(seconds=0.1), 1)
-
-    assert not playing.ended(0.0)
-    with pytest.raises(DeviceError, match=r"sample sound-1 was not heard whole: .* longer than its sound"):
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [("exit 3", "not played: the command ended with 3"), ("sleep 0.3", "not heard whole: .* longer than its sound")],
+)
+def test_a_sample_counts_once_its_command_has_ended_well_and_in_time(ends: str, text: str) -> None:
+    playing = player_of(f"sh -c 'cat > /dev/null; {ends}'")(sound(seconds=0.1), 1)
+    with pytest.raises(DeviceError, match=f"sample sound-1 was {text}"):
         playing.ended(10.0)
     playing.stop()
 
