@@ -143,7 +143,7 @@ class RemoteDevice:
         self._drained("read the clock")
         self._link.send({"do": "timer"})
         message = self._link.expect("tick", _TIMER_S, "reading its clock")
-        return _as(_Tick, message, self._info.name).tick
+        return _as(Count, message.get("tick"), self._info.name)
 
     def close(self) -> None:
         """End the worker: at once if it is at work, else after it has closed. May be called twice."""
@@ -186,10 +186,6 @@ def _encoded(sample: Sample) -> dict[str, Any]:
     }
 
 
-class _Tick(msgspec.Struct):
-    tick: Count
-
-
 class _Answer(msgspec.Struct):
     """The required form of a worker's answer on the link."""
 
@@ -228,7 +224,7 @@ def _counted(activity: dict[str, dict[str, bytes]] | None, info: DeviceInfo) -> 
     return found
 
 
-def _as(type_: type[T], message: Mapping[str, Any], name: str) -> T:
+def _as(type_: type[T], message: Any, name: str) -> T:
     try:
         return msgspec.convert(message, type_)
     except msgspec.ValidationError as error:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ from msgspec import Meta
 
 from drivers.devices.arduino.emulator import Emulator, GuestClock, SimulatedBoard, simulation, taken
 from drivers.devices.arduino.mfe import pcm16
-from drivers.devices.arduino.quantised import NetworkFile, Quantised, network_info, read_network
+from drivers.devices.arduino.quantised import NetworkFile, network_info, read_network
 from drivers.devices.arduino.toolchain import DEFAULT_NETWORK, source_sha256
 from drivers.devices.mlperf_tiny.device import BAUDS
 from drivers.devices.mlperf_tiny.protocol import Board, BoardClock
@@ -182,46 +182,39 @@ def open_device(
         board, said = introduced(line, clock, boot_s, timeout_s)
         about = handshake(board, said)
         _check_network(about, deployed, path)
-        stated = _described(said["name"], about, deployed.network, (BOTH,) if together else (PREPROCESSING, INFERENCE))
+        whole, phases = deployed.network, (BOTH,) if together else (PREPROCESSING, INFERENCE)
         more = {"port": port, "baud": baud} if emulator is None else simulation(emulator.firmware)
-        takes = "" if emulator is None else taken(emulator.firmware)
-        info = replace(
-            stated,
+        info = DeviceInfo(
+            name="arduino",
+            mode="simulator" if said["name"].startswith("SIM") else "hardware",
+            description=f"{said['name']}, {about.firmware} {about.version} on {about.board}",
             clock=ClockInfo(about.board, TICK_HZ, clock_tolerance),
-            timeout_s=timeout_s * (1 + warmups) * len(stated.phases),
+            phases=phases,
+            timeout_s=timeout_s * (1 + warmups) * len(phases),
             onboard_meter=None if emulator is None else "mock",
-            algorithm={**stated.algorithm, "tuning": tuning},
-            network=network_info(deployed.network, takes),
-            details={**stated.details, **more, "warmups": warmups},
+            versions={"firmware": about.version, "board": about.board},
+            artifacts={"firmware": about.source, "network": about.network},
+            algorithm={
+                "encoder": "mel-filterbank energies",
+                "network": "two convolutions with batch normalisation and max pooling, int8",
+                "training": dict(whole.training),
+                "tuning": tuning,
+            },
+            network=network_info(whole, "" if emulator is None else taken(emulator.firmware)),
+            preprocessing=None if together else Preprocessing(phases=(PREPROCESSING,)),
+            details={
+                "classes": list(whole.classes),
+                "flags": about.flags,
+                "source": _compared(about),
+                "slice": {"samples": about.slice, "rate_hz": about.rate, "memory_bytes": about.memory},
+                "span": "between two readings of the board's microsecond counter around its loop, nothing printed",
+                **more,
+                "warmups": warmups,
+            },
         )
         plan = QueryPlan(1, warmups, (about.command - len("db %")) // 2, timeout_s)
-        own = TinyDevice(board, info, SliceCoding(about, deployed.network.classes), plan, announced(board))
+        own = TinyDevice(board, info, SliceCoding(about, whole.classes), plan, announced(board))
         return own if plant is None else SimulatedBoard(own, plant, end)
-
-
-def _described(maker: str, about: About, network: Quantised, phases: tuple[str, ...]) -> DeviceInfo:
-    """Describe the device by what the board and its network file state."""
-    return DeviceInfo(
-        name="arduino",
-        mode="simulator" if maker.startswith("SIM") else "hardware",
-        description=f"{maker}, {about.firmware} {about.version} on {about.board}",
-        phases=phases,
-        versions={"firmware": about.version, "board": about.board},
-        artifacts={"firmware": about.source, "network": about.network},
-        algorithm={
-            "encoder": "mel-filterbank energies",
-            "network": "two convolutions with batch normalisation and max pooling, int8",
-            "training": dict(network.training),
-        },
-        preprocessing=Preprocessing(phases=(PREPROCESSING,)) if PREPROCESSING in phases else None,
-        details={
-            "classes": list(network.classes),
-            "flags": about.flags,
-            "source": _compared(about),
-            "slice": {"samples": about.slice, "rate_hz": about.rate, "memory_bytes": about.memory},
-            "span": "between two readings of the board's microsecond counter around its loop, nothing printed",
-        },
-    )
 
 
 def _compared(about: About) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from drivers.devices.arduino import mfe
 from drivers.devices.arduino.quantised import KERNEL, MOST, ZERO_CODE, Convolution, Quantised, parts, patches, pooled
@@ -223,8 +224,7 @@ def _gradients(
     flat = second.out.reshape(len(labels), -1)
     mask = (rng.random(flat.shape, np.float32) >= DROPPED).astype(np.float32) / (1 - DROPPED)
     logits = (flat * mask) @ weights["dense"].T + weights["bias"]
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    odds /= odds.sum(axis=1, keepdims=True)
+    odds = softmax(logits, axis=1)
     loss = float(-np.log(np.maximum(odds[np.arange(len(labels)), labels], 1e-12)).mean())
     error = ((odds - np.eye(odds.shape[1])[labels]) / len(labels)).astype(np.float32)
     found = {"dense": error.T @ (flat * mask), "bias": error.sum(axis=0)}

@@ -107,10 +107,9 @@ class Keywords:
     def forget_readout(self) -> None:
         """Replace the trained readout by one of zeros with biases."""
         torch, inputs = self._torch, self.model.readout.in_features
-        fresh = torch.nn.Linear(inputs, WORDS)
-        torch.nn.init.zeros_(fresh.weight)
-        torch.nn.init.zeros_(fresh.bias)
-        self.model.readout = fresh
+        self.model.readout = torch.nn.Linear(inputs, WORDS)
+        for values in self.model.readout.parameters():
+            torch.nn.init.zeros_(values)
 
     def learn(self, word: str, heard: NDArray[np.float32]) -> None:
         """Make a word's prototype from samples (n, ...). The bias of the spiking network is divided by its steps."""

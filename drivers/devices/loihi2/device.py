@@ -6,12 +6,13 @@ Lava: the board, and Lava's CPU backend, which runs a network in Python processe
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
+
+import msgspec
 
 from drivers.links.remote import RemoteDevice
 from drivers.links.remote_start import Worker, shipped
@@ -72,7 +73,11 @@ def open_device(settings: Loihi2) -> Device:
     """
     s = settings
     checked_options(s.seed, s.default_s, s.longest_s)
-    model = _model(s.neuron_model, s.simulate)
+    known = NEURON_MODELS[s.simulate]
+    model = s.neuron_model or known[0]
+    if model not in known:
+        how = "simulated" if s.simulate else "on the chip"
+        raise refused("neuron_model", model, f"Lava runs {' or '.join(known)} {how}")
     options = {**asdict(s), "neuron_model": model, "hyperparameters": _hyperparameters(s, model)}
     python = (s.interpreter or "python3") if s.host else python_of(s.interpreter)
     worker = Worker(NAME, [shipped(module) for module in _SOURCES], python, s.host, options, s.start_s)
@@ -80,23 +85,13 @@ def open_device(settings: Loihi2) -> Device:
     return RemoteDevice(worker, keep=keep, check=_check, load_s=s.load_s)
 
 
-def _model(name: str, simulate: bool) -> str:
-    known = NEURON_MODELS[simulate]
-    if name and name not in known:
-        how = "simulated" if simulate else "on the chip"
-        raise refused("neuron_model", name, f"Lava runs {' or '.join(known)} {how}")
-    return name or known[0]
-
-
 def _hyperparameters(s: Loihi2, model: str) -> dict[str, Any]:
     """Return what Lava gets by name. Raises ``UsageError`` for text that is not a JSON object of plain values."""
-    text = s.hyperparameters
     try:
-        given = json.loads(text) if text else {}
-    except ValueError as error:
-        raise refused("hyperparameters", text, f'Give a JSON object, such as {{"temperature": 2}} ({error})') from error
-    if not isinstance(given, dict) or not all(isinstance(v, (int, float, str)) for v in given.values()):
-        raise refused("hyperparameters", text, "Give a JSON object of numbers and texts")
+        given = msgspec.json.decode(s.hyperparameters or "{}", type=dict[str, bool | int | float | str])
+    except msgspec.MsgspecError as error:
+        remedy = f'Give a JSON object of numbers and texts, such as {{"temperature": 2}} ({error})'
+        raise refused("hyperparameters", s.hyperparameters, remedy) from error
     return {"temperature": s.temperature, **given} if model == "nebm" else given
 
 

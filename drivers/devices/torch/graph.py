@@ -167,36 +167,24 @@ def _pool(torch: Any, node: Any) -> Any:
 
 def _weighted(torch: Any, module: Any, node: Any) -> Any:
     for what, _ in list(module.named_parameters()):
-        setattr(
-            module,
-            what,
-            torch.nn.Parameter(torch.from_numpy(np.array(getattr(node, what), np.float64)), requires_grad=False),
-        )
+        values = torch.from_numpy(np.array(getattr(node, what), np.float64))
+        setattr(module, what, torch.nn.Parameter(values, requires_grad=False))
     return module
 
 
 def _times(torch: Any, scale: NDArray[Any] | float) -> Any:
-    class Times(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("scale", torch.as_tensor(np.array(scale, np.float64)))
-
-        def forward(self, values: Any) -> Any:
-            return values * self.scale
-
-    return Times()
+    made = type("Times", (torch.nn.Module,), {"forward": lambda module, values: values * module.scale})()
+    made.register_buffer("scale", torch.as_tensor(np.array(scale, np.float64)))
+    return made
 
 
 def _threshold(torch: Any, threshold: NDArray[Any]) -> Any:
-    class Threshold(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.threshold = torch.nn.Parameter(torch.as_tensor(np.array(threshold, np.float64)), requires_grad=False)
+    def forward(module: Any, values: Any) -> Any:
+        return (values >= module.threshold).to(values.dtype)
 
-        def forward(self, values: Any) -> Any:
-            return (values >= self.threshold).to(values.dtype)
-
-    return Threshold()
+    made = type("Threshold", (torch.nn.Module,), {"forward": forward})()
+    made.threshold = torch.nn.Parameter(torch.as_tensor(np.array(threshold, np.float64)), requires_grad=False)
+    return made
 
 
 def _neurons(torch: Any, values: dict[str, NDArray[Any]], spiking: bool, to_zero: bool) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ def _of_graph(torch: Any, path: Path, dt_s: float | None, reset: str | None) -> 
     return Model(
         module.eval(),
         torch.zeros(2 if own else 1, *shape),
-        _encoder(shape, bool(own), dt_s),
+        partial(_encoded, shape, dt_s if own else None),
         digest_of(nodes, edges),
         {"model": "NIR graph", "parameters": {"dt_s": dt_s, "reset": reset}},
         NEURONS,
@@ -117,13 +118,10 @@ def _of_graph(torch: Any, path: Path, dt_s: float | None, reset: str | None) -> 
     )
 
 
-def _encoder(shape: tuple[int, ...], in_time: bool, dt_s: float | None) -> Encode:
-    """Encode events unchanged, and audio as a Xylo's front end does; without neurons, as one step."""
-
-    def encode(sample: Sample) -> NDArray[Any]:
-        audio = in_time and sample.payload.ndim == 1 and len(shape) == 1 and sample.rate_hz is not None
-        if audio:
-            return raster_of(sample, EncoderParams(channels=shape[0], bin_s=dt_s or 1.0))
-        return sample.payload if in_time else sample.payload[None]
-
-    return encode
+def _encoded(shape: tuple[int, ...], step_s: float | None, sample: Sample) -> NDArray[Any]:
+    """Return events unchanged, and audio as a Xylo's front end does; without neurons, as one step."""
+    if step_s is None:
+        return sample.payload[None]
+    if sample.payload.ndim == len(shape) == 1 and sample.rate_hz is not None:
+        return raster_of(sample, EncoderParams(channels=shape[0], bin_s=step_s))
+    return sample.payload

@@ -94,7 +94,10 @@ def open_device(settings: Xylo, bench: SimulatedBench | None = None, workload: W
     allowed = SIMULATED_FRONT_ENDS if s.simulate else BOARD_FRONT_ENDS
     front_end = allowed[0] if s.front_end is None else s.front_end
     one_of(allowed, front_end=front_end)
-    player = player_for(front_end, s.play)
+    if (front_end == "microphone") != (s.play is not None):
+        remedy = "A sample must be played to a microphone and nothing else: front_end=microphone and play='aplay -q'"
+        raise refused("play", s.play, remedy)
+    player = None if s.play is None else player_of(s.play)
     teaches = workload is not None and _teaches(workload)
     if teaches and front_end != "live":
         remedy = "Add --simulate and --option device.front_end=live: only the simulated core learns"
@@ -116,14 +119,6 @@ def _teaches(workload: Workload) -> bool:
     """
     can = isinstance(workload.samples, list | tuple) or hasattr(workload, "base")
     return can and any(sample.learn for sample in workload.samples)
-
-
-def player_for(front_end: str, play: str | None) -> Play | None:
-    """Return what plays samples to a microphone; None for another front end, which hears no player."""
-    if (front_end == "microphone") != (play is not None):
-        remedy = "A sample must be played to a microphone and nothing else: front_end=microphone and play='aplay -q'"
-        raise refused("play", play, remedy)
-    return None if play is None else player_of(play)
 
 
 def _open_simulator(

@@ -60,13 +60,6 @@ def open_(board: TinyBoardSim, network: Path, **options: Any) -> Device:
     return open_device(**(given | options))
 
 
-def refusal(file: Path, **stated: object) -> SetupError:
-    """Return the error of opening a board that states this."""
-    with board_with(file, **stated) as board, pytest.raises(SetupError) as caught:
-        open_(board, file)
-    return caught.value
-
-
 def commands(board: TinyBoardSim) -> list[str]:
     """Return the board's commands about phases and loops."""
     return [c for c in board.commands if c.startswith(("phase", "infer"))]
@@ -75,13 +68,16 @@ def commands(board: TinyBoardSim) -> list[str]:
 # ---- phases ---------------------------------------------------------------------------------
 
 
-def test_each_phase_is_a_span_of_its_own_after_one_another(network: Path) -> None:
-    with opened(network) as (board, device):
+@pytest.mark.parametrize(("together", "phases"), [(False, ("preprocessing", "inference")), (True, ("both",))])
+def test_each_phase_is_a_span_of_its_own_after_one_another_or_both_are_one(
+    network: Path, together: bool, phases: tuple[str, ...]
+) -> None:
+    with opened(network, together=together) as (board, device):
         reply = answer(device, audio(), times=3)
 
-    assert [(s.phase, s.executions) for s in reply.spans] == [("preprocessing", 3), ("inference", 3)]
-    assert reply.spans[0].off_tick <= reply.spans[1].on_tick
-    assert commands(board) == ["phase preprocessing", "infer 3 0", "phase inference", "infer 3 0"]
+    assert [(s.phase, s.executions) for s in reply.spans] == [(phase, 3) for phase in phases]
+    assert reply.spans[0].off_tick <= reply.spans[-1].on_tick or together
+    assert commands(board) == [command for phase in phases for command in (f"phase {phase}", "infer 3 0")]
     assert reply.output["label"] in CLASSES
 
 
@@ -96,14 +92,6 @@ def test_inference_alone_takes_the_features_of_its_sample_and_is_refused_without
     assert commands(board) == ["phase preprocessing", "infer 1 0", "phase inference", "infer 2 0"]
 
 
-def test_both_phases_can_be_one_span(network: Path) -> None:
-    with opened(network, together=True) as (board, device):
-        reply = answer(device, audio(), times=2)
-        assert device.info().phases == ("both",)
-    assert [(s.phase, s.executions) for s in reply.spans] == [("both", 2)]
-    assert commands(board) == ["phase both", "infer 2 0"]
-
-
 def test_the_board_gets_the_audio_as_16_bit_samples(network: Path) -> None:
     with opened(network) as (board, device):
         device.stage([audio()])
@@ -112,11 +100,11 @@ def test_the_board_gets_the_audio_as_16_bit_samples(network: Path) -> None:
 
 
 def test_a_recording_knows_the_firmware_the_network_and_the_flags(network: Path) -> None:
-    with opened(network) as (_, device):
+    with board_with(network, version="1.7") as board, closing(open_(board, network)) as device:
         info = device.info()
     stated = facts(network)
     assert info.artifacts == {"firmware": stated["source"], "network": stated["network"]}
-    assert info.versions["firmware"] == "1.0" and info.details["flags"] == stated["flags"]
+    assert info.versions["firmware"] == "1.7" and info.details["flags"] == stated["flags"]
     assert info.preprocessing is not None and info.preprocessing.phases == ("preprocessing",)
 
 
@@ -158,22 +146,14 @@ def test_a_board_of_this_checkouts_source_is_told_from_another(network: Path, mo
     ("field", "value"),
     [
         ("firmware", "another"), ("version", "2.0"), ("version", ""), ("slice", "many"), ("memory", "-1"),
-        ("command", "5"),
+        ("command", "5"), ("network", "0" * 64),
     ],
 )  # fmt: skip
 def test_a_board_that_states_another_firmware_or_nonsense_is_refused(network: Path, field: str, value: str) -> None:
-    error = refusal(network, **{field: value})
-    assert error.field == field and error.value == value and "arduino-cli" in error.remedy
-
-
-def test_a_later_minor_version_is_understood(network: Path) -> None:
-    with board_with(network, version="1.7") as board, closing(open_(board, network)) as device:
-        assert device.info().versions["firmware"] == "1.7"
-
-
-def test_a_board_with_another_network_is_refused_since_its_classes_would_be_misnamed(network: Path) -> None:
-    error = refusal(network, network="0" * 64)
-    assert error.field == "network" and "--option network=FILE" in error.remedy
+    with board_with(network, **{field: value}) as board, pytest.raises(SetupError) as caught:
+        open_(board, network)
+    assert (caught.value.field, caught.value.value) == (field, value) and "arduino-cli" in caught.value.remedy
+    assert field != "network" or "--option network=FILE" in caught.value.remedy
 
 
 # ---- what goes wrong ------------------------------------------------------------------------

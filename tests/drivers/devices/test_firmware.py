@@ -94,21 +94,14 @@ def test_a_pin_is_high_while_its_phase_runs_and_nothing_waits_for_the_line(sketc
 
 
 @needs_host
-def test_inference_alone_takes_the_features_of_the_last_preprocessing(talk: Talk) -> None:
+def test_inference_alone_takes_the_features_of_the_last_preprocessing_of_its_sample(talk: Talk) -> None:
     talk.load(scene(1000))
     both, _ = talk.infer()
     talk.ask("phase preprocessing")
     assert talk.infer()[0] == [0, 0, 0, 0]
     talk.ask("phase inference")
     assert talk.infer()[0] == both
-
-
-@needs_host
-def test_a_new_sample_has_no_features_yet(talk: Talk) -> None:
-    talk.load(scene(1000))
-    talk.infer()
     talk.load(scene(1001))
-    talk.ask("phase inference")
     assert talk.ask("infer 1 0") == ["e-[no features: run phase preprocessing first]"]
 
 
@@ -138,9 +131,8 @@ def test_the_answer_to_infer_is_that_of_mlperf_tiny(talk: Talk) -> None:
 def test_what_cannot_be_done_is_told_and_the_next_is_taken(talk: Talk, commands: tuple[str, ...], said: str) -> None:
     for command in commands:
         lines = talk.ask(command)
-    assert len(lines) == 1
-    assert lines[0].startswith("e-[")
-    assert said in lines[0]
+    (line,) = lines
+    assert line.startswith("e-[") and said in line
     assert talk.ask("name") == ["m-name-dut-[neurorig-mcu on nano33ble]"]
 
 
@@ -192,20 +184,12 @@ def test_it_fits_the_flash_and_memory_of_the_board(firmware: toolchain.Firmware)
 # ---- what is lacking
 
 
-def test_without_the_compiler_the_error_names_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_lacking_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SetupError, match=r"arm-none-eabi-gcc is not on the path.*libnewlib"):
         toolchain.build(tmp_path)
-
-
-def test_without_qemu_the_error_names_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    built = toolchain.Firmware(tmp_path / "a.elf", toolchain.BOARD, "", "", "", 0, 0)
-    with pytest.raises(SetupError, match=r"qemu-system-arm is not on the path"):
-        toolchain.qemu_command(built)
-
-
-def test_without_a_checkout_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SetupError, match="qemu-system-arm is not on the path"):
+        toolchain.qemu_command(toolchain.Firmware(tmp_path / "a.elf", toolchain.BOARD, "", "", "", 0, 0))
     monkeypatch.setattr(toolchain, "FOLDER", tmp_path / "none")
     with pytest.raises(SetupError, match=r"sources are not at .*Work in a checkout"):
         toolchain.sketch(tmp_path)

@@ -70,7 +70,7 @@ def test_186_neurons_cost_what_the_published_network_costs_and_forecast_the_firs
     assert round(figures["connection_sparsity"], 3) == 0.876
     (sample,) = open_workload(starts=1).samples
     reply = answer(device, sample)
-    activity: Any = reply.activity
+    activity = reply.activity
     operations = sum(activity[c.name][kind] for c in network.connections for kind in ("acs", "macs"))
     assert operations.tolist() == [2 * 186 + round(0.11 * 186**2) + 188] * 750
     assert round(operations[0] / 1e3, 2) == 4.37
@@ -81,8 +81,8 @@ def test_186_neurons_cost_what_the_published_network_costs_and_forecast_the_firs
 
 def test_a_forecast_that_diverges_is_an_answer_that_json_can_hold() -> None:
     device = esn.open_device(neurons=20, spectral_radius=50.0, input_scale=1e6, ridge=1e-3)
-    reply = answer(device, Sample("noise", np.random.default_rng(0).normal(size=300), seed=1))
-    assert all(point is None or np.isfinite(point) for point in reply.output["forecast"])
+    noise = Sample("noise", np.random.default_rng(0).normal(size=300), seed=1)
+    assert all(point is None or np.isfinite(point) for point in answer(device, noise).output["forecast"])
 
 
 # ---- the long short-term memory -----------------------------------------------------------
@@ -133,14 +133,13 @@ def test_a_step_is_that_of_torch(torch: Any) -> None:
 
 
 def test_training_lets_it_forecast() -> None:
-    device = lstm.open_device(**SMALL | {"epochs": 150, "cells": 16, "window": 12})
-    output = answer(device, SHORT).output
+    output = answer(lstm.open_device(**SMALL | {"epochs": 150, "cells": 16, "window": 12}), SHORT).output
     forecast, losses = np.array(output["forecast"], float), output["training_loss"]
     assert losses[0] > 100 * losses[-1]
     assert smape(SINE[120:150], forecast[:30]) < 30.0
 
 
 def test_what_it_reads_after_a_step_is_its_own_forecast() -> None:
-    activity: Any = answer(lstm.open_device(**SMALL), SHORT).activity
+    activity = answer(lstm.open_device(**SMALL), SHORT).activity
     assert activity["input-lstm"]["macs"].tolist() == [6 * 32] * 120
     assert activity["readout"]["macs"].tolist() == activity["lstm"]["active"].tolist()

@@ -68,7 +68,7 @@ def lasted_s(reply: Reply) -> float:
     return (span.off_tick - span.on_tick) * 1e-9
 
 
-@pytest.mark.parametrize("nodes", [2, 7, 40])
+@pytest.mark.parametrize("nodes", [2, 40])
 def test_a_graph_without_edges_is_solved_by_one_spike_of_each_node(nodes: int) -> None:
     """At zero temperature each node enters the set once and stays, and its spike reaches no synapse."""
     empty = Sample("e", Graph(nodes, np.empty((0, 2), np.int32)).to_payload())
@@ -76,24 +76,15 @@ def test_a_graph_without_edges_is_solved_by_one_spike_of_each_node(nodes: int) -
     assert (output["spikes"], output["synaptic_operations"], output["cost"]) == (nodes, 0, -nodes)
 
 
-def test_every_spike_meets_the_synapses_of_its_node() -> None:
-    """In a complete graph each node has one synapse to each other one."""
-    full = Sample("k", random_graph(9, 1.0, 0).to_payload())
-    output = solved_by_a_new_one(Budget(0.2), full).output
-    assert output["spikes"] > 0
-    assert output["synaptic_operations"] == 8 * output["spikes"]
-
-
 def test_what_is_sent_in_a_step_is_counted_in_the_next(device: Device) -> None:
     """In a complete graph a flip reaches all other nodes; one neuron gets all costs and sends each better one on."""
     full = Sample("k", random_graph(9, 1.0, 0).to_payload())
     reply = solved(device, Budget(0.2), full)
     activity, network = reply.activity, reply.network
-    assert activity is not None and network is not None
     assert list(network_faults(network)) == list(activity_faults(network, activity)) == []
     assert {len(counts) for counters in activity.values() for counts in counters.values()} == {reply.output["steps"]}
     arrived = activity["variables-variables"]["acs"]
-    assert arrived[0] == 0
+    assert arrived[0] == 0 and reply.output["synaptic_operations"] == 8 * reply.output["spikes"] > 0
     assert set(arrived % 8) == {0}
     assert 0 <= reply.output["synaptic_operations"] - arrived.sum() <= 9 * 8, "what was sent in the last step"
     assert activity["cost"]["active"].sum() >= len(reply.progress) - 1 > 0
@@ -103,7 +94,7 @@ def test_the_network_of_a_graph_is_described_to_the_bit() -> None:
     """Three nodes and an edge, by hand: 2 of 6 weights, 3 to the cost; 24 + 8 + 8 + 8 bits a node, plus 8 and 64."""
     line = Sample("n3", Graph(3, np.array([[0, 2]], np.int32)).to_payload())
     network = solved_by_a_new_one(Budget(0.05), line).network
-    assert network is not None and network.footprint_bits() == 8 * (2 + 3) + 3 * (24 + 8 + 8 + 8) + 8 + 64
+    assert network.footprint_bits() == 8 * (2 + 3) + 3 * (24 + 8 + 8 + 8) + 8 + 64
     assert [(c.weights, c.zeros, c.fan_out_max) for c in network.connections] == [(6, 4, 1), (3, 0, 1)]
 
 
@@ -149,8 +140,7 @@ def test_the_overrun_is_stated_and_what_came_late_does_not_count(device: Device)
 
 def test_a_budget_too_short_for_a_step_buys_the_empty_set(device: Device) -> None:
     reply = solved(device, Budget(1e-6))
-    assert reply.output["cost"] == 0
-    assert reply.output["steps"] == 0
+    assert (reply.output["cost"], reply.output["steps"]) == (0, 0)
     assert not from_hex(reply.output["solution"], GRAPH.nodes).any()
     assert lasted_s(reply) < 0.05
 
@@ -165,8 +155,7 @@ def test_a_longer_budget_sees_more_of_the_same_walk() -> None:
 def test_small_problems_are_solved_to_the_end(device: Device) -> None:
     graph = random_graph(10, 0.25, 3)
     best = min(graph.cost(np.array(x)) for x in itertools.product((0, 1), repeat=10))
-    reply = solved(device, Budget(2.0, best), Sample("small", graph.to_payload()))
-    assert reply.output["cost"] == best
+    assert solved(device, Budget(2.0, best), Sample("small", graph.to_payload())).output["cost"] == best
 
 
 def test_a_graph_can_be_solved_again_without_staging(device: Device) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,14 +20,13 @@ from drivers.devices.loihi2 import device as loihi2
 from drivers.workers.common import Refusal
 from drivers.workers.lava_network import MARGIN, Found, Rate, use_board
 from drivers.workers.lava_qubo import Problem, Solve
-from rig.conformance.device import check_device
 from rig.errors import DataError, MissingExtraError, SetupError, UsageError
 from rig.factories import build, options_of
 from rig.solving.model import from_hex
 from rig.types import Budget, Device, Sample
 from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.mis_graphs import graphs
-from tests.support.remote_workers import HONEST, answers
+from tests.support.remote_workers import HONEST, answer
 
 pytest.importorskip("execnet", reason="extra loihi2 is not installed")
 
@@ -69,11 +69,6 @@ def opened(**options: Any) -> Device:
 # ---- as a device --------------------------------------------------------------------------
 
 
-@pytest.mark.real_time
-def test_it_does_what_the_rig_asks_of_a_device(stand_in: None) -> None:
-    assert check_device(opened(), [SAMPLE])
-
-
 @pytest.mark.parametrize(
     ("budget", "kept"),
     [
@@ -82,12 +77,9 @@ def test_it_does_what_the_rig_asks_of_a_device(stand_in: None) -> None:
     ],
 )  # fmt: skip
 def test_every_solve_has_a_deadline(stand_in: None, budget: Budget | None, kept: list[float | None]) -> None:
-    device = opened(default_s=1.5, longest_s=20.0)
-    device.stage([SAMPLE])
-    device.submit([SAMPLE], budget)
-    (reply,) = answers(device, 1)
-    device.close()
-    assert [reply.output["budget_s"], reply.output["stop"]] == kept
+    with closing(opened(default_s=1.5, longest_s=20.0)) as device:
+        output = answer(device, SAMPLE, budget=budget).output
+    assert [output["budget_s"], output["stop"]] == kept
 
 
 def test_a_payload_that_is_no_graph_never_reaches_lava(stand_in: None) -> None:
@@ -107,12 +99,8 @@ def test_what_is_asked_reaches_the_worker_in_builtins(stand_in: None) -> None:
     with pytest.raises(UsageError, match="hyperparameters"):
         build(loihi2.open_device, {"simulate": True}, texts)
     texts["hyperparameters"] = '{"temperature": 2, "x": 1}'
-    device = build(loihi2.open_device, {"simulate": True}, texts)
-    device.stage([SAMPLE])
-    device.submit([SAMPLE], Budget(0.01))
-    (reply,) = answers(device, 1)
-    device.close()
-    options = reply.output["options"]
+    with closing(build(loihi2.open_device, {"simulate": True}, texts)) as device:
+        options = answer(device, SAMPLE, budget=Budget(0.01)).output["options"]
     assert options["hyperparameters"] == {"temperature": 2, "x": 1}
     assert (options["seed"], options["refract"], options["neuron_model"]) == (4, 9, "nebm")
 
@@ -231,35 +219,35 @@ def test_costs_are_those_of_the_benchmarks_matrix(graph: Graph, seed: int) -> No
 
 def test_what_is_found_is_told_with_its_time_and_its_cost() -> None:
     network = Playback([(0.0, -1, (0,))], [(0.0, -2, (0, 2))])
-    answer = played(network, 10.0, -2.0)
-    ((phase, on_ns, off_ns, executions),) = answer["spans"]
+    told = played(network, 10.0, -2.0)
+    ((phase, on_ns, off_ns, executions),) = told["spans"]
     assert (phase, executions) == ("solve", 1)
-    assert [cost for _, cost, _ in answer["progress"]] == [0.0, -1.0, -2.0]
-    assert all(on_ns <= ns <= off_ns for ns, _, _ in answer["progress"])
-    output = answer["output"]
+    assert [cost for _, cost, _ in told["progress"]] == [0.0, -1.0, -2.0]
+    assert all(on_ns <= ns <= off_ns for ns, _, _ in told["progress"])
+    output = told["output"]
     assert from_hex(output["solution"], 4).tolist() == [1, 0, 1, 0]
     assert (output["cost"], output["solver_cost"], output["seed"], output["steps"]) == (-2, -2, 7, network.steps)
 
 
 def test_what_came_after_the_deadline_is_told_apart() -> None:
-    answer = played(Playback([(0.0, -1, (0,)), (60.0, -2, (0, 2))]), 10.0, -1.0)
-    assert answer["output"]["cost"] == -1
-    assert answer["output"]["late_cost"] == -2
-    assert len(answer["progress"]) == 2
+    told = played(Playback([(0.0, -1, (0,)), (60.0, -2, (0, 2))]), 10.0, -1.0)
+    assert told["output"]["cost"] == -1
+    assert told["output"]["late_cost"] == -2
+    assert len(told["progress"]) == 2
 
 
 def test_a_cost_that_is_not_that_of_its_solution_is_counted_and_not_believed() -> None:
-    answer = played(Playback([(0.0, -4, (0, 1)), (0.0, -3, (0, 3))]), 10.0, -2.0)
-    output = answer["output"]
+    told = played(Playback([(0.0, -4, (0, 1)), (0.0, -3, (0, 3))]), 10.0, -2.0)
+    output = told["output"]
     assert (output["cost"], output["solver_cost"], output["miscounted"]) == (-2, -4, 2)
 
 
 @pytest.mark.parametrize(("stop", "asked"), [(-1.0, 1), (-2.0, 2)])
 def test_the_cost_to_stop_at_ends_the_solve(stop: float, asked: int) -> None:
     network = Playback([(0.0, -1, (0,))], [(0.0, -2, (0, 2))], [(0.0, -3, ())])
-    answer = played(network, 10.0, stop)
+    told = played(network, 10.0, stop)
     assert len(network.slices) == 3 - asked
-    assert answer["output"]["overrun_s"] == 0.0
+    assert told["output"]["overrun_s"] == 0.0
 
 
 def test_without_a_find_the_empty_set_is_the_answer() -> None:

@@ -132,11 +132,11 @@ def test_samples_handed_over_together_are_loaded_one_by_one_and_none_that_is_loa
     assert [c for c in board.commands if "load" in c or "infer" in c] == ["db load 16", "infer 1 0"] * 2 + ["infer 1 0"]
 
 
-def test_poll_comes_back_in_time_while_the_board_computes() -> None:
+def test_poll_comes_back_in_time_while_the_board_computes_and_its_clock_is_not_read_then() -> None:
     with bench(Chip(inference_s=0.4), timeout_s=1.0) as (_, device):
         began_s = begun(device)
-        assert time.monotonic() - began_s < 0.2
         assert not device.poll(0.02) and time.monotonic() - began_s < 0.4
+        assert isinstance(device, Clocked) and "during an inference" in error_of(device.timer).message
         assert awaited(device).sample_id == "s0"
 
 
@@ -253,21 +253,15 @@ def test_silence_is_a_timeout_within_the_time_that_was_declared(fault: str) -> N
     assert time.monotonic() - began_s < device.info().timeout_s + 1.0
 
 
-def test_a_board_that_restarts_is_told_from_one_that_answers() -> None:
-    with bench(Chip(inference_s=0.3), timeout_s=1.0) as (board, device):
-        begun(device)
-        assert not device.poll(0.05)
-        board.restart()
-        assert "has restarted" in error_of(lambda: awaited(device)).message
-
-
-def test_a_plug_that_is_pulled_is_told_at_once_and_stays_told() -> None:
+@pytest.mark.parametrize(("does", "text"), [("restart", "has restarted"), ("unplug", "is gone")])
+def test_a_board_that_restarts_and_a_plug_that_is_pulled_are_told_at_once_and_stay_told(does: str, text: str) -> None:
     with bench(Chip(inference_s=0.3), timeout_s=1.0) as (board, device):
         began_s = begun(device)
-        board.unplug()
+        assert not device.poll(0.05)
+        getattr(board, does)()
         first = error_of(lambda: awaited(device))
-        assert "is gone" in first.message and time.monotonic() - began_s < 0.9
-        assert "earlier it is gone" in error_of(lambda: device.stage([sample(1)])).message
+        assert text in first.message and time.monotonic() - began_s < 0.9
+        assert f"earlier it {text}" in error_of(lambda: device.stage([sample(1)])).message
 
 
 @pytest.mark.parametrize(
@@ -290,14 +284,6 @@ def test_a_sample_of_another_size_is_told_in_the_boards_own_words() -> None:
     with bench() as (_, device):
         error = error_of(lambda: device.stage([Sample("long", np.zeros(17, np.int8))]))
     assert "exceeds maximum of 16" in error.message
-
-
-def test_the_clock_is_not_read_during_an_inference() -> None:
-    with bench() as (_, device):
-        device.submit([sample()], None)
-        assert isinstance(device, Clocked)
-        assert "during an inference" in error_of(device.timer).message
-        assert awaited(device).sample_id == "s0"
 
 
 # ---- opening ------------------------------------------------------------------------------
@@ -340,15 +326,12 @@ def test_a_stamp_in_text_is_out_of_place_in_energy_mode() -> None:
     assert isinstance(error, DeviceError) and "energy mode" in error.message
 
 
-def test_a_port_on_which_nobody_answers_is_a_setup_error_soon() -> None:
+def test_a_port_on_which_nobody_answers_or_that_is_not_there_or_in_use_is_a_setup_error_soon() -> None:
     with PtyWire(115200, lambda data: None) as wire:
         began_s = time.monotonic()
         error = error_of(lambda: open_device(port=wire.port, boot_s=0.3))
         assert time.monotonic() - began_s < 1.0
     assert isinstance(error, SetupError) and wire.port in error.message and "9600" in error.remedy
-
-
-def test_a_port_that_is_not_there_or_in_use_is_a_setup_error() -> None:
     assert isinstance(error_of(lambda: open_device(port="/dev/tty-nothing")), SetupError)
     with bench() as (board, _):
         assert "cannot be opened" in error_of(lambda: open_device(port=board.port)).message
@@ -406,13 +389,10 @@ def test_a_payload_that_the_input_cannot_hold_is_a_data_error(kind: str, payload
     assert isinstance(error, DataError) and "s7" in error.message
 
 
-def test_one_output_is_parted_by_a_threshold() -> None:
+def test_one_output_is_parted_by_a_threshold_and_scores_that_are_no_probabilities_are_not_called_so() -> None:
     model = Model(labels="normal,anomaly", threshold=10.0)
     assert [model.answer((x,))["label"] for x in (9.9, 10.0)] == ["normal", "anomaly"]
     assert Model().answer((3.5,)) == {"scores": [3.5]}
-
-
-def test_scores_that_are_no_probabilities_are_not_called_so() -> None:
     model = Model(labels="a,b")
     assert "probability" not in model.answer((-3.0, 12.0))
     assert model.answer((0.25, 0.75))["probability"] == {"a": 0.25, "b": 0.75}

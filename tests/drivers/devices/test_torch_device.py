@@ -19,7 +19,7 @@ from drivers.devices.torch.processor import open_cuda, open_processor
 from fixtures.bench.true_power import open_plant
 from rig.conformance.device import check_device
 from rig.errors import DataError, MissingExtraError, RigError, SetupError, UsageError
-from rig.types import Device, Repeats, Reply, Sample, SampleSet
+from rig.types import Device, Reply, Sample, SampleSet
 from tests.support.fake_nvml import FakeNvml
 from tests.support.remote_workers import asked
 
@@ -84,13 +84,13 @@ def test_without_torch_the_extra_is_named() -> None:
 
 @pytest.mark.torch
 def test_it_keeps_the_rules_of_a_device(network: Named) -> None:
-    check_device(open_device(network=network("small")), samples())
+    assert "repeat.executions" in check_device(open_device(network=network("small")), samples())
     check_device(open_device(workload(samples()), network=network("small"), batch=3), samples())
 
 
 @pytest.mark.torch
 def test_the_largest_output_is_the_answer_and_a_batch_answers_as_its_samples_alone(network: Named, torch: Any) -> None:
-    of, module = samples(7), None
+    of = samples(7)
     alone = answers(open_device(workload(of), network=network("small"), classes="0,1,2"), of)
     batched = answers(open_device(workload(of), network=network("small"), classes="0,1,2", batch=3), of)
     torch.manual_seed(1)
@@ -101,16 +101,6 @@ def test_the_largest_output_is_the_answer_and_a_batch_answers_as_its_samples_alo
     assert [reply.output["label"] for reply in batched] == [reply.output["label"] for reply in alone]
     assert batched[0].spans == batched[2].spans != batched[3].spans
     assert len({reply.spans for reply in alone}) == 7
-
-
-@pytest.mark.torch
-def test_executions_without_a_pause_are_one_span(network: Named) -> None:
-    device, of = open_device(network=network("small")), samples(1)
-    device.stage(of)
-    assert isinstance(device, Repeats)
-    device.submit_repeated(of, 50, None, None)
-    (reply,) = device.poll(10.0)
-    assert [(span.phase, span.executions) for span in reply.spans] == [("inference", 50)]
 
 
 @pytest.mark.torch
@@ -256,14 +246,13 @@ def test_without_nvml_the_clocks_are_not_recorded_and_none_is_locked(monkeypatch
         open_cuda(FakeTorch(), 0, 1200)
 
 
-@pytest.mark.parametrize("gpus", [0, 1])
-def test_a_gpu_that_is_not_there_is_told(gpus: int) -> None:
-    with pytest.raises(SetupError, match="finds no GPU 1 for CUDA"):
-        open_processor(FakeTorch(gpus), "cuda:1", 0, 0)
-
-
-@pytest.mark.parametrize(("name", "clock_mhz", "field"), [("gpu", 0, "processor"), ("cpu", 900, "clock_mhz")])
-def test_a_place_that_is_none_is_refused(name: str, clock_mhz: int, field: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        open_processor(FakeTorch(), name, 0, clock_mhz)
-    assert refused.value.field == field
+@pytest.mark.parametrize(
+    ("name", "clock_mhz", "gpus", "text"),
+    [
+        ("cuda:1", 0, 0, "finds no GPU 1 for CUDA"), ("cuda:1", 0, 1, "finds no GPU 1 for CUDA"),
+        ("gpu", 0, 1, "Give cpu, cuda or cuda:N"), ("cpu", 900, 1, "only the clock of a GPU"),
+    ],
+)  # fmt: skip
+def test_a_place_that_is_none_is_refused(name: str, clock_mhz: int, gpus: int, text: str) -> None:
+    with pytest.raises(RigError, match=text):
+        open_processor(FakeTorch(gpus), name, 0, clock_mhz)

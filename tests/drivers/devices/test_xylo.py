@@ -165,7 +165,7 @@ def test_open_refuses_bad_options(plant: SimPlant) -> None:
         {"payload": np.full(16000, np.nan, dtype=np.float32)}, {"payload": np.full(16000, np.inf, dtype=np.float32)},
         {"payload": np.zeros(0, dtype=np.float32)}, {"payload": np.zeros((2, 16000), dtype=np.float32)},
         {"payload": np.zeros(16000, dtype=np.int16)}, {"rate_hz": None}, {"rate_hz": 4000.0}, {"rate_hz": float("nan")},
-        {"rate_hz": 8000.0},
+        {"rate_hz": 8000.0}, {"rate_hz": 44100.0},
     ],
 )  # fmt: skip
 def test_bad_audio_is_refused(changes: dict[str, Any], device: Any) -> None:

@@ -36,18 +36,14 @@ def kit(chip: str = "audio2", **traits: Any) -> Kit:
 
 
 @pytest.mark.parametrize(("chip", "expected"), [("audio2", AUDIO_2), ("audio3", AUDIO_3)])
-def test_a_board_is_known_by_its_package_and_its_rails_by_their_channels(chip: str, expected: Any) -> None:
+def test_a_board_is_known_by_its_package_and_its_rails_by_their_channels_without_a_print(
+    chip: str, expected: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = kit(chip)
 
-    assert found.chip is expected
+    assert (found.chip, capsys.readouterr().out) == (expected, "")
     assert [found.rail_of[k] for k in sorted(found.rail_of)] == list(CHANNELS[chip])
     assert found.versions == {"samna": "0.0.0+simulated", "fxtree": "1.0.0", "unifirm": "2.0.0"}
-
-
-def test_discovery_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    kit()
-
-    assert capsys.readouterr().out == ""
 
 
 def attached(*traits: Traits) -> Callable[[], list[Kit]]:
@@ -66,28 +62,16 @@ def held() -> list[Kit]:
     ("boards", "options", "error", "text"),
     [
         (attached(), {}, SetupError, "no Xylo board found: samna lists none.*USB permissions, or add --simulate"),
-        (
-            attached(*map(Traits, CHIPS)),
-            {},
-            UsageError,
-            r"2 Xylo boards.*\(0: Xylo Audio 2, 1: Xylo Audio 3\).*--option board=0",
-        ),
+        (attached(*map(Traits, CHIPS)), {}, UsageError,
+         r"2 Xylo boards.*\(0: Xylo Audio 2, 1: Xylo Audio 3\).*--option board=0"),
         (attached(*map(Traits, CHIPS)), {"board": 2}, UsageError, r"board.*2.*Name one that is attached"),
-        (
-            attached(Traits(firmware=("0.11.4", "9.0.0"))),
-            {},
-            SetupError,
-            "too old.*must be upgraded.*FX3 0.11.5 and FPGA 1.1.3 for Xylo Audio 2",
-        ),
+        (attached(Traits(firmware=("0.11.4", "9.0.0"))), {}, SetupError,
+         "too old.*must be upgraded.*FX3 0.11.5 and FPGA 1.1.3 for Xylo Audio 2"),
         (held, {}, SetupError, r"cannot be opened: Device is not open.*no other program holds it"),
     ],
-)
+)  # fmt: skip
 def test_what_is_said_of_boards_that_cannot_be_used(
-    boards: Callable[[], list[Kit]],
-    options: dict[str, Any],
-    error: type[RigError],
-    text: str,
-    monkeypatch: pytest.MonkeyPatch,
+    boards: Any, options: dict[str, Any], error: type[RigError], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rockpool_import, "attached_boards", boards)
 
@@ -108,12 +92,9 @@ def test_without_samna_nothing_is_imported(version: str | None, text: str, monke
             raise importlib.metadata.PackageNotFoundError(name)
         return version
 
-    def imported(name: str) -> None:
-        raise AssertionError(f"{name} was imported")
-
     monkeypatch.setattr(rockpool_import, "has_real_samna", lambda: False)
     monkeypatch.setattr(importlib.metadata, "version", found)
-    monkeypatch.setattr(importlib, "import_module", imported)
+    monkeypatch.setattr(importlib, "import_module", lambda name: pytest.fail(f"{name} was imported"))
 
     with pytest.raises(SetupError, match=f"no Xylo board found.*{text}"):
         xylo.open_device()

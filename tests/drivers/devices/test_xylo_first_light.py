@@ -104,7 +104,4 @@ def test_a_step_runs_without_a_board(
 
 def test_the_network_of_step_two_has_recurrence_and_biases() -> None:
     network = load_network(ROOT / "examples" / "xylo_recurrent.json")
-
-    assert (1, 1) in network.links
-    assert network.specification["bias"].all()
-    assert network.specification["bias_out"].all()
+    assert (1, 1) in network.links and all(network.specification[name].all() for name in ("bias", "bias_out"))

@@ -186,28 +186,18 @@ def _by_the_mapper(nodes: dict[str, Any]) -> Any:
     return spec | vendor.quantize(**spec)
 
 
-def test_the_leak_of_a_neuron_becomes_its_bias(tmp_path: Path) -> None:
+def test_a_leak_becomes_a_bias_and_what_is_rounded_and_kept_of_an_input_is_listed(tmp_path: Path) -> None:
+    """Rockpool's mapping, which is used here, does not correct for the early decay on the chip."""
     nodes, edges = graph(1)
-    nodes["n0"] = neurons(5, v_leak=0.5)
-    spec = loaded(written(tmp_path / "a.nir", nodes, edges)).specification
-    assert spec["bias"].tolist() == np.rint(0.5 / 8 * spec["threshold"]).astype(int).tolist()
-
-
-def test_what_is_rounded_is_listed(tmp_path: Path) -> None:
-    nodes, edges = graph(1)
-    nodes["n0"] = neurons(5, tau_mem=6.7 * DT_S)
-    rounding = loaded(written(tmp_path / "a.nir", nodes, edges)).deployment["rounding"]
+    nodes |= {"n0": neurons(5, v_leak=0.5, tau_mem=6.7 * DT_S), "n1": neurons(2, tau_syn=2 * DT_S)}
+    network = loaded(written(tmp_path / "a.nir", nodes, edges))
+    spec, rounding = network.specification, network.deployment["rounding"]
+    assert spec["bias"].tolist() == np.rint(0.5 / 6.7 * spec["threshold"]).astype(int).tolist()
     (time,) = [row for row in rounding if row["what"] == "tau_mem"]
     assert (time["node"], time["steps"], time["decay"]) == ("n0", 8.0, 0.875)
     assert time["asked_steps"] == pytest.approx(6.7)
     assert {row["node"] for row in rounding if row["what"] == "weight"} == {"w0", "w1", "r0"}
-
-
-def test_how_much_of_an_input_is_kept_is_stated(tmp_path: Path) -> None:
-    """Rockpool's mapping, which is used here, does not correct for the early decay on the chip."""
-    nodes, edges = graph(1)
-    nodes["n1"] = neurons(2, tau_syn=2 * DT_S)
-    assert loaded(written(tmp_path / "a.nir", nodes, edges)).deployment["input_kept"] == {"n0": 0.75, "n1": 0.5}
+    assert network.deployment["input_kept"] == {"n0": 0.75, "n1": 0.5}
 
 
 def test_events_of_a_sample_reach_the_network_as_they_are(tmp_path: Path) -> None:
@@ -219,19 +209,13 @@ def test_events_of_a_sample_reach_the_network_as_they_are(tmp_path: Path) -> Non
     assert reply.output["spikes"] == np.sum(spikes(loaded(path), raster)[0], axis=0).tolist()
     assert reply.output["label"] in ("yes", "no")
     network = device.info().network
-    assert network is not None and not [*network_faults(network), *activity_faults(network, reply.activity)]
+    assert network is not None and network.dense == 3 * 5 + 5 * 5 + 5 * 2, "as NeuroBench counts an RNN: all weights"
+    assert [c.name for c in network.connections] == ["input-hidden1", "hidden1-hidden1", "hidden1-output"]
+    assert not [*network_faults(network), *activity_faults(network, reply.activity)]
     for bad in (raster[:, :2], raster * 16, raster - 1, raster * 1.0, raster[:0]):
         with pytest.raises(DataError):
             device.stage([Sample("bad", bad)])
     device.close()
-
-
-def test_a_recurrent_network_is_counted_as_one(tmp_path: Path) -> None:
-    """Operations as NeuroBench counts them in an RNN: all weights, including recurrent ones."""
-    network = loaded(written(tmp_path / "a.nir", *graph(3, (3, 5, 2))))
-    info = SimBackend.open(network, 25e6).inspection.info
-    assert info.dense == 3 * 5 + 5 * 5 + 5 * 2
-    assert [c.name for c in info.connections] == ["input-hidden1", "hidden1-hidden1", "hidden1-output"]
 
 
 @pytest.mark.parametrize("depth", [1, 3])
@@ -245,13 +229,10 @@ def test_a_nested_graph_is_the_same_network_as_its_nodes(depth: int, tmp_path: P
 
 
 def test_what_is_wrong_in_a_nested_graph_is_told_by_its_node_and_by_what_to_do() -> None:
-    nodes, edges = nested(3, more=nir.LIF(*(np.ones(5) for _ in range(4))))
     with pytest.raises(DataError, match=r"'n0\.more' is a LIF"):
-        checked(nodes, edges)
-    nodes, edges = nested(3, second=nir.Input(np.array([5])))
-    with pytest.raises(DataError, match="'n0' is a nested graph with 2 nodes of the kind Input") as caught:
-        checked(nodes, edges)
-    assert "Give it one Input, so that its edges are clear, or move its nodes out of it" in caught.value.remedy
+        checked(*nested(3, more=nir.LIF(*(np.ones(5) for _ in range(4)))))
+    with pytest.raises(DataError, match=r"'n0' is a nested graph with 2 nodes of the kind Input\. Give it one Input"):
+        checked(*nested(3, second=nir.Input(np.array([5]))))
     nodes, edges = nested(3)
     with pytest.raises(DataError, match=r"'n0\.lif' is in the graph and in its nested graph 'n0'"):
         checked(nodes | {"n0.lif": neurons(5)}, edges)
@@ -260,9 +241,8 @@ def test_what_is_wrong_in_a_nested_graph_is_told_by_its_node_and_by_what_to_do()
         checked(nodes, edges)
     nodes, edges = nested(3)
     nodes["n0"].edges[0] = ("input", "w_rec")  # as in spyx's export
-    with pytest.raises(DataError, match=r"'w0' leads to n0\.w_rec \(Linear\)") as caught:
+    with pytest.raises(DataError, match=r"'w0' leads to n0\.w_rec \(Linear\).*let the edge from its input lead to the"):
         checked(nodes, edges)
-    assert "In a nested graph, let the edge from its input lead to the neurons" in caught.value.remedy
 
 
 # ---- what is refused --------------------------------------------------------------------------
@@ -313,7 +293,7 @@ def test_a_graph_that_does_not_fit_is_refused_by_node_and_limit(text: str) -> No
         deploy(checked(nodes, edges), DT_S, "channel")
 
 
-def test_a_neuron_that_reaches_more_neurons_than_the_chip_allows_is_refused(tmp_path: Path) -> None:
+def test_more_targets_of_a_neuron_and_more_weights_than_the_chip_allows_are_refused(tmp_path: Path) -> None:
     """The limit is on fan-out: 64 hidden neurons, including those of the same layer."""
     nodes, edges = graph(8, (3, 40, 24, 2))
     assert loaded(written(tmp_path / "most.nir", nodes, edges)).layers == (3, 40, 24, 2)
@@ -324,9 +304,7 @@ def test_a_neuron_that_reaches_more_neurons_than_the_chip_allows_is_refused(tmp_
     nodes["r0"].weight[:, :] = np.eye(40)
     loaded(written(tmp_path / "sparse.nir", nodes, edges))
 
-
-def test_more_weights_between_hidden_neurons_than_the_chip_holds_are_refused(tmp_path: Path) -> None:
-    nodes, edges = graph(9, (3, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60, 2), recurrent=False)
+    nodes, edges = graph(9, (3, *([60] * 10), 2), recurrent=False)
     with pytest.raises(DataError, match=r"'n8' needs 32\d{3} weights between hidden neurons"):
         loaded(written(tmp_path / "a.nir", nodes, edges))
 
@@ -338,14 +316,13 @@ def test_a_loop_through_several_layers_is_refused() -> None:
         checked(nodes, [*edges, ("n1", "back"), ("back", "n0")])
 
 
-@pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n cut off"])
-def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "a.nir").write_bytes(content)
-    with pytest.raises(DataError, match="as a NIR graph"):
+def test_a_damaged_or_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no file"):
         loaded(tmp_path / "a.nir")
-    with pytest.raises(DataError, match="there is no file") as caught:
-        loaded(tmp_path / "nowhere.nir")
-    assert "path" in caught.value.remedy
+    for content in (b"", b"\x89HDF\r\n\x1a\n cut off"):
+        (tmp_path / "a.nir").write_bytes(content)
+        with pytest.raises(DataError, match="as a NIR graph"):
+            loaded(tmp_path / "a.nir")
 
 
 @pytest.mark.parametrize(
@@ -359,14 +336,11 @@ def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_options_that_a_graph_needs(options: dict[str, Any], error: type[RigError], text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="dt_s"):
+        xylo.open_device(open_plant(seed=1), simulate=True, dt_s=0.01)  # the shipped network states its own
     path = written(tmp_path / "a.nir", *graph(6))
     with pytest.raises(error, match=text):
         loaded(path, **options)
-
-
-def test_a_network_that_states_its_own_time_step_takes_none() -> None:
-    with pytest.raises(UsageError, match="dt_s"):
-        xylo.open_device(open_plant(seed=1), simulate=True, dt_s=0.01)
 
 
 def test_two_writes_have_one_digest_and_another_weight_has_another(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.afe_model import AfeModel
 from drivers.devices.xylo.device import open_device
-from drivers.devices.xylo.networks.encoder import EncoderParams, check_audio, encode
+from drivers.devices.xylo.networks.encoder import EncoderParams, encode
 from drivers.devices.xylo.networks.network import FORMAT, SHIPPED, content_digest, load_network, write_network
 from fixtures.bench.true_power import open_plant
 from rig.errors import DataError, UsageError
@@ -97,13 +97,6 @@ def test_events_are_bounded_causal_and_free_of_level() -> None:
     assert encode(np.full(80, 0.1, dtype=np.float32), RATE_HZ, params).shape == (1, 16)
     shout = np.concatenate((audio * 1e4, audio * 1e-12))
     assert encode(shout, RATE_HZ, params).max() <= 15
-
-
-def test_the_duration_must_fit_the_rate() -> None:
-    audio = np.zeros(16000, dtype=np.float32)
-    assert check_audio(audio, 16000.0, 1.0).shape == (16000,)
-    with pytest.raises(DataError, match="last"):
-        check_audio(audio, 44100.0, 1.0)
 
 
 # ---- what it imports -------------------------------------------------------------------------

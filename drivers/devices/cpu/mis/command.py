@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compute and verify targets, or verify the table. Raises ``IntegrityError`` when a certificate is wrong."""
-    keys = _keys(_with_seeds(args.problem, args.draw), args.verify)
+    keys = _keys(args.problem, args.draw, args.verify)
     if args.verify:
         if args.out is not None:
             what = f"--verify does not write the file {args.out}"
@@ -88,21 +88,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _with_seeds(problem: Sequence[str], draw: int) -> list[str]:
-    """Return the named problem, with drawn seeds if ``draw`` asks for them. Raises ``UsageError`` if both are given."""
+def _keys(problem: Sequence[str], draw: int, may_be_none: bool) -> list[Key]:
+    """Return the named problems, with ``draw`` drawn seeds. Raises ``UsageError`` if seeds are given and drawn."""
     if draw and (draw < 0 or len(problem) != 2):
         what = f"{' '.join(problem)!r} names seeds and draws {draw}" if len(problem) > 2 else "nothing can be drawn"
         raise refused("draw", draw, "Write `rig targets NODES DENSITY --draw N`", what)
-    return [*problem, *map(str, drawn_seeds(draw))]
-
-
-def _keys(problem: Sequence[str], may_be_none: bool) -> list[Key]:
+    problem = [*problem, *map(str, drawn_seeds(draw))]
     if not problem and may_be_none:
         return []
     if len(problem) < 3:
-        what = "no problem is named"
-        if problem:
-            what = f"{' '.join(problem)} is not a problem of the form NODES DENSITY SEED"
+        what = (
+            f"{' '.join(problem)} is not a problem of the form NODES DENSITY SEED" if problem else "no problem is named"
+        )
         remedy = "Write `rig targets NODES DENSITY SEED...`, or `rig targets --verify`"
         raise refused("problem", " ".join(problem), remedy, what)
     nodes, density, *seeds = problem

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from drivers.devices.training_data import Say, adam, batch_of, labelled, record_of, train_split
 from drivers.devices.xylo.networks.encoder import EncoderParams, encode
@@ -142,8 +143,7 @@ def _gradients(network: FloatNetwork, events: Floats, labels: Labels) -> list[Fl
     """Gradient of the mean cross-entropy of the output spike counts, for the weights of each layer."""
     traces = network.run(events)
     logits = LOGIT_PER_SPIKE * traces[-1].spikes.sum(axis=0)
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    error = odds / odds.sum(axis=1, keepdims=True) - np.eye(odds.shape[1])[labels]
+    error = softmax(logits, axis=1) - np.eye(logits.shape[1])[labels]
     error = (LOGIT_PER_SPIKE / len(labels) * error).astype(np.float32)
     grad = np.broadcast_to(error, traces[-1].spikes.shape)
     found = []
