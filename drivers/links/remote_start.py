@@ -79,13 +79,9 @@ def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, A
     elsewhere = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     try:
         process: Process = subprocess.Popen(
-            args,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,
+            args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
             env=elsewhere if worker.interpreter else None,
-        )
+        )  # fmt: skip
     except OSError as caught:
         raise unstartable(worker, str(caught)) from caught
     io: Any = gateway_base.Popen2IO(process.stdin, process.stdout, gateway_base.get_execmodel("thread"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+
 from drivers.devices.xylo.device import XyloDevice
 from fixtures.instruments.xylo.board import SimBoard
 from rig.types import Reply
@@ -13,6 +16,12 @@ def hardware(device: XyloDevice) -> SimBoard:
     assert device.board is not None
     found: SimBoard = device.board.kit.hdk
     return found
+
+
+def opener(make: Callable[..., XyloDevice]) -> Iterator[Callable[..., XyloDevice]]:
+    """Yield ``make``, and close what it has made."""
+    with ExitStack() as made:
+        yield lambda *given, **traits: made.enter_context(closing(make(*given, **traits)))
 
 
 def awaited(device: XyloDevice) -> Reply:

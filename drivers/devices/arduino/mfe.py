@@ -187,21 +187,11 @@ def mfe_header() -> str:
     spans = [(int(bins[0]), int(bins[-1]) + 1) for bins in reach]
     packed = np.concatenate([row[a:b] for row, (a, b) in zip(made.weights, spans, strict=True)])
     numbers = {
-        "RATE_HZ": PARAMETERS.rate_hz,
-        "SLICE": PARAMETERS.slice_samples,
-        "FRAMES": FRAMES,
-        "FILTERS": FILTERS,
-        "STRIDE": PARAMETERS.stride_samples,
-        "POINTS": POINTS,
-        "EMPHASIS_OVER_50": PARAMETERS.emphasis_over_50,
-        "TURN_BITS": TURN_BITS,
-        "POWER_SHIFT": POWER_SHIFT,
-        "LOG_BITS": LOG_BITS,
-        "LOG_STEPS_BITS": LOG_STEPS_BITS,
-        "CODE_BITS": CODE_BITS,
-        "CODE_PER_LOG2": made.code_per_log2,
-        "CODE_OFFSET": f"INT64_C({made.code_offset})",
-    }
+        "RATE_HZ": PARAMETERS.rate_hz, "SLICE": PARAMETERS.slice_samples, "FRAMES": FRAMES, "FILTERS": FILTERS,
+        "STRIDE": PARAMETERS.stride_samples, "POINTS": POINTS, "EMPHASIS_OVER_50": PARAMETERS.emphasis_over_50,
+        "TURN_BITS": TURN_BITS, "POWER_SHIFT": POWER_SHIFT, "LOG_BITS": LOG_BITS, "LOG_STEPS_BITS": LOG_STEPS_BITS,
+        "CODE_BITS": CODE_BITS, "CODE_PER_LOG2": made.code_per_log2, "CODE_OFFSET": f"INT64_C({made.code_offset})",
+    }  # fmt: skip
     lines = ["/* Generated from drivers/devices/arduino/mfe.py. */", "#include <stdint.h>"]
     lines += [f"#define MFE_{name} {value}" for name, value in numbers.items()]
     lines += [

@@ -11,10 +11,11 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from drivers.devices.cpu.dwave import device_of
 from rig.plugins import imported
-from rig.solving.device import SolverDevice, Tally, solver_info
+from rig.solving.device import Tally, solver_info
 from rig.types import Device
-from scenarios.workloads.qubo_mis.graph import Graph, from_payload
+from scenarios.workloads.qubo_mis.graph import Graph
 
 NAME = "cpu-mis"
 _MEASURED_MOVES = 4096
@@ -33,18 +34,12 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
     """
     walker = _Walker(imported("drivers.devices.cpu.mis.search", f"device {NAME}", "qubo", field="device", value=NAME))
     info = solver_info(
-        NAME,
-        "independent-set local search on one core of this computer",
-        ("numba", "numpy"),
-        longest_s,
-        schedule_depends_on_budget=False,
+        NAME, "independent-set local search on one core of this computer", ("numba", "numpy"), longest_s,
+        schedule_depends_on_budget=False, cost="tracked by the solver within the span",
         solver="local search over independent sets by swaps, drivers/devices/cpu/mis/search.py",
-        cost="tracked by the solver within the span",
         tuning="drivers/devices/cpu/mis/search.py; by nodes and density alone, its values with every answer",
-    )
-    return SolverDevice(
-        info, walker.load, walker.solve, seed=seed, default_s=default_s, longest_s=longest_s, problem_of=from_payload
-    )
+    )  # fmt: skip
+    return device_of(walker, info, seed, default_s, longest_s)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from rig.plugins import imported
 from rig.solving.device import SolverDevice, Tally, solver_info
-from rig.types import Device
+from rig.types import Device, DeviceInfo
 from scenarios.workloads.qubo_mis.graph import Graph, Vector, from_payload
 
 MARGIN = 1.1
@@ -51,15 +51,16 @@ def opened(
     solver = solver_of(imported("dwave.samplers", name, "qubo", field="device", value=name))
     what = f"{description} of dwave-samplers on one core of this computer"
     info = solver_info(
-        name,
-        what,
-        ("dimod", "dwave-samplers", "numpy"),
-        longest_s,
+        name, what, ("dimod", "dwave-samplers", "numpy"), longest_s, solver=what,
         schedule_depends_on_budget=True,  # the last read depends on the remaining time
-        solver=what,
         cost="computed from each read's solution within the span",
         tuning=f"{tuning}; by nodes and density alone, its values with every answer",
-    )
+    )  # fmt: skip
+    return device_of(solver, info, seed, default_s, longest_s)
+
+
+def device_of(solver: Any, info: DeviceInfo, seed: int, default_s: float, longest_s: float) -> Device:
+    """Return the device of a solver of graphs, which has ``load`` and ``solve``."""
     return SolverDevice(
         info, solver.load, solver.solve, seed=seed, default_s=default_s, longest_s=longest_s, problem_of=from_payload
     )

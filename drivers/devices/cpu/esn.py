@@ -12,11 +12,11 @@ from typing import Annotated
 
 import numpy as np
 
-from drivers.devices.cpu.numpy_device import forecasting_device
+from drivers.devices.cpu.numpy_device import forecasting_device, recurrent
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
 from rig.errors import DataError
-from rig.network.counting import Synapses, linear, memory_of
+from rig.network.counting import Synapses, memory_of
 from rig.network.description import Layer, Memory, NetworkInfo
 from rig.types import Device, Floats
 
@@ -92,11 +92,7 @@ class Trained:
 
     def synapses(self) -> tuple[Synapses, ...]:
         """Return the connections."""
-        return (
-            linear("input-reservoir", "input", "reservoir", self.weights_in),
-            linear("reservoir-reservoir", "state before", "reservoir", self.weights),
-            linear("readout", "read", "readout", self.weights_out[:, None]),
-        )
+        return recurrent("reservoir", self.weights_in, self.weights, "read", self.weights_out[:, None])
 
     def network(self) -> NetworkInfo:
         """Return the description; another sample's weights have other zeros at the same density."""

@@ -17,10 +17,10 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from drivers.devices.cpu.numpy_device import forecasting_device
+from drivers.devices.cpu.numpy_device import forecasting_device, recurrent
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
-from rig.network.counting import Synapses, linear, memory_of
+from rig.network.counting import Synapses, memory_of
 from rig.network.description import Layer, Memory, NetworkInfo
 from rig.types import Device, Floats
 
@@ -222,11 +222,7 @@ class Trained:
 
     def synapses(self) -> tuple[Synapses, ...]:
         """Return the connections; products of gates are not connections."""
-        return (
-            linear("input-lstm", "input", "lstm", self.weights.into),
-            linear("lstm-lstm", "state before", "lstm", self.weights.back),
-            linear("readout", "lstm", "readout", self.weights.out[:-1, None]),
-        )
+        return recurrent("lstm", self.weights.into, self.weights.back, "lstm", self.weights.out[:-1, None])
 
     def network(self) -> NetworkInfo:
         """Return the description, with the memory of the published network."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rig.engine.blocking_device import Load, blocking
 from rig.errors import DataError
-from rig.network.counting import Synapses, count
+from rig.network.counting import Synapses, count, linear
 from rig.network.description import NetworkInfo
 from rig.types import Device, DeviceInfo, Floats, Sample
 
@@ -52,6 +52,15 @@ def numpy_device(
         network=network,
     )
     return blocking(answer, info, load, lambda sample: count(synapses(sample), last))
+
+
+def recurrent(name: str, into: Floats, back: Floats, read: str, out: Floats) -> tuple[Synapses, ...]:
+    """Return the connections of one recurrent layer, and of a readout of what is called ``read``."""
+    return (
+        linear(f"input-{name}", "input", name, into),
+        linear(f"{name}-{name}", "state before", name, back),
+        linear("readout", read, "readout", out),
+    )
 
 
 class Forecaster(Protocol):

@@ -28,7 +28,10 @@ COMMAND_MOST = 80
 """Characters of a command that the firmware keeps (``EE_CMD_SIZE``)."""
 LINE_END = len("\r\n")
 
-_LAP = re.compile(r"m-lap-us-(\d+)")
+_STAMP = "m-lap-us-"
+_KNOWN = (_STAMP, "m-infer-start-", "m-infer-done", "m-results-")
+"""Lines of an inference whose order is known; others may come anywhere."""
+_LAP = re.compile(rf"{_STAMP}(\d+)")
 _RESULTS = re.compile(r"m-results-\[([^\[\]]*)\]")
 _ERROR = re.compile(r"e-\[(.*)\]?")
 _NAME = re.compile(r"m-name-[^\[]*\[(.*)\]")
@@ -149,32 +152,21 @@ class Board:
     def infer(self, times: int, warmups: int) -> Inferred:
         """``warmups`` inferences, then ``times`` between two laps. Raises ``DeviceError`` for any other answer."""
         began_ns = time.monotonic_ns()
-        self._send(f"infer {times} {warmups}")
-        laps: list[int] = []
-        scores: tuple[float, ...] | None = None
-        printed_s = 0.0
-        started = done = False
-        while (line := self._line()) != READY:
-            if lap := _LAP.fullmatch(line):
-                if not started or done:
-                    raise self._out_of_order(line)
-                printed_s = printed_s or self.line.wire_s(len(line) + LINE_END)
-                laps.append(self._tick(int(lap[1]), began_ns))
-            elif results := _RESULTS.fullmatch(line):
-                if not done or scores is not None:
-                    raise self._out_of_order(line)
-                scores = self._scores(results[1])
-            elif line.startswith("m-infer-start-"):
-                if line != f"m-infer-start-{times}":
-                    raise self.failed(f"began {line[14:40]} inferences when it was asked for {times}")
-                started = True
-            elif line == "m-infer-done":
-                if len(laps) != self._due:
-                    raise self._laps_missing(len(laps))
-                done = True
-            else:
-                self._refuse_error(line)
-        return self._inferred(laps, done, scores, printed_s)
+        lines = [line for line in self.ask(f"infer {times} {warmups}") if line.startswith(_KNOWN)]
+        stamps = [line for line in lines if line.startswith(_STAMP)]
+        if len(stamps) != self._due:
+            raise self._laps_missing(len(stamps))
+        wanted, results = [f"m-infer-start-{times}", *stamps, "m-infer-done"], _RESULTS.fullmatch((lines or [""])[-1])
+        if lines[:-1] != wanted or results is None:
+            what = f"said {_said(lines)} where the protocol allows {_said(wanted)} and results alone"
+            raise self.failed(f"{what}: lines were lost or came out of order")
+        scores = self._scores(results[1])
+        if self._on_pin:
+            return Inferred(UNSTAMPED, UNSTAMPED, scores, 0.0)
+        on_tick, off_tick = (self._tick(int(line.removeprefix(_STAMP)), began_ns) for line in stamps)
+        if off_tick < on_tick:
+            raise self.failed(f"stamped the end {on_tick - off_tick} us before the beginning")
+        return Inferred(on_tick, off_tick, scores, self.line.wire_s(len(stamps[0]) + LINE_END))
 
     def timestamp(self) -> int:
         """Read its clock, unwrapped. Return at the stamp, so that its ``m-ready`` does not widen the round trip."""
@@ -203,34 +195,16 @@ class Board:
         """Return the error for a board that breaks the protocol; the line is unusable from now on."""
         return self.line.failed(what, remedy=remedy)
 
-    def _out_of_order(self, line: str) -> RigError:
-        return self.failed(
-            f"said {line[:60]!r} at a point that the protocol does not allow: lines were lost or came out of order"
-        )
-
     def _laps_missing(self, count: int) -> RigError:
         if self._on_pin:
-            return self.failed(
-                "gave m-lap-us time stamps in energy mode" if count else "answered without m-infer-done",
-                "Give mode=performance, because this board prints its time stamps",
-            )
+            remedy = "Give mode=performance, because this board prints its time stamps"
+            return self.failed("gave m-lap-us time stamps in energy mode", remedy)
         return self.failed(
             f"stamped {count} times instead of 2 times" if count else "gave no m-lap-us time stamp",
             "In energy mode a board marks times on a pin and prints none: give mode=energy, or rebuild its firmware",
         )
 
     # ---- parts ----------------------------------------------------------------------------
-
-    def _inferred(self, laps: list[int], done: bool, scores: tuple[float, ...] | None, printed_s: float) -> Inferred:
-        if len(laps) != self._due or not done:
-            raise self._laps_missing(len(laps))
-        if scores is None:
-            raise self.failed("gave no m-results-[...]")
-        if self._on_pin:
-            return Inferred(UNSTAMPED, UNSTAMPED, scores, 0.0)
-        if laps[1] < laps[0]:
-            raise self.failed(f"stamped the end {laps[0] - laps[1]} us before the beginning")
-        return Inferred(laps[0], laps[1], scores, printed_s)
 
     def _line(self) -> str:
         """Return the next line that is not empty. Raises ``DeviceTimeoutError`` if none comes in time."""

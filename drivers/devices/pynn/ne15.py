@@ -20,16 +20,9 @@ from rig.errors import unfit
 
 PIXELS, DIGITS = 784, 10
 NEURON = {
-    "cm": 0.25,
-    "tau_m": 20.0,
-    "tau_refrac": 2.0,
-    "tau_syn_E": 1.0,
-    "tau_syn_I": 1.0,
-    "v_reset": -70.0,
-    "v_rest": -65.0,
-    "v_thresh": -50.0,
-    "i_offset": 0.0,
-}
+    "cm": 0.25, "tau_m": 20.0, "tau_refrac": 2.0, "tau_syn_E": 1.0, "tau_syn_I": 1.0, "v_reset": -70.0,
+    "v_rest": -65.0, "v_thresh": -50.0, "i_offset": 0.0,
+}  # fmt: skip
 RELAY_NA, SURE_RELAY_NA = 3.0, 6.0
 """With ``SURE_RELAY_NA`` one spike fires a relay, for encodings in which a source spikes only once or a few times."""
 TEACHING_S, TEACHER_HZ, TEACHING_HZ, TEACHING_REFRACTORY_MS = 180.0, 50.0, 2000.0, 3.0

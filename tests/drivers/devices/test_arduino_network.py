@@ -46,15 +46,13 @@ def file(tmp_path: Path, learnt: tuple[training.FloatNetwork, Quantised]) -> Pat
     return path
 
 
-def test_it_learns_which_half_is_loud(learnt: tuple[training.FloatNetwork, Quantised]) -> None:
+def test_it_learns_which_half_is_loud_and_rounding_keeps_the_scores_in_proportion(
+    learnt: tuple[training.FloatNetwork, Quantised],
+) -> None:
     features, labels = bright_or_dark(20, 1)
-    assert training.accuracy(learnt[0].scores(features), labels) > 0.9
-
-
-def test_rounding_keeps_the_scores_in_proportion(learnt: tuple[training.FloatNetwork, Quantised]) -> None:
-    features, _ = bright_or_dark(20, 1)
-    floats, whole = (network.scores(features).ravel() for network in learnt)
-    assert np.corrcoef(floats, whole)[0, 1] > 0.99
+    floats, whole = (network.scores(features) for network in learnt)
+    assert training.accuracy(floats, labels) > 0.9
+    assert np.corrcoef(floats.ravel(), whole.ravel())[0, 1] > 0.99
 
 
 def test_the_gradients_are_those_of_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +102,6 @@ def changed(text: str, name: str, change: Callable[[list[str]], list[str]]) -> s
     ("change", "said"),
     [
         (lambda text: text.replace("[32] = {", "[32] = { ", 1).replace(",1,", ",2,", 1), "was altered"),
-        (lambda text: text[: len(text) // 2], "was altered"),
         (lambda text: "int main;" + text, "states no digest"),
         (lambda text: resealed(text.replace("mfe_sha256", "mfe")), "mfe_sha256"),
         (lambda text: resealed(text.replace('"mfe_sha256": "', '"mfe_sha256": "0')), "another pre-processing"),
@@ -112,7 +109,6 @@ def changed(text: str, name: str, change: Callable[[list[str]], list[str]]) -> s
         (lambda text: resealed(text.replace('"dark"', '"dark", "dim"')), "malformed"),
         (lambda text: resealed(text + "int main(void) { return 0; }\n"), "its lines differ"),
         (lambda text: resealed(changed(text, "FIRST_SHIFT", lambda values: ["300", *values[1:]])), "malformed"),
-        (lambda text: resealed(changed(text, "FIRST_SHIFT", lambda values: ["0", *values[1:]])), "SHIFT"),
         (lambda text: resealed(changed(text, "FIRST_SHIFT", lambda values: ["63", *values[1:]])), "SHIFT"),
         (lambda text: resealed(changed(text, "SECOND_SHIFT", lambda values: values[:1])), "SECOND"),
         (lambda text: resealed(changed(text, "DENSE_BIAS", lambda values: values[:1])), "DENSE_BIAS"),
@@ -123,11 +119,8 @@ def test_a_header_that_is_not_whole_is_refused(file: Path, change: Any, said: st
     with pytest.raises(DataError, match=said) as caught:
         read_network(file)
     assert "train it again" in str(caught.value)
-
-
-def test_a_missing_header_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot read the network header"):
-        read_network(tmp_path / "none.h")
+        read_network(file.with_name("none.h"))
 
 
 def test_the_shipped_network_says_what_it_was_trained_on() -> None:

@@ -67,9 +67,8 @@ def heard(name: str, count: int, seed: int = 0) -> Any:
 def test_the_static_figures_of_table_2_come_out(name: str, footprint: str, dense: str) -> None:
     described, _ = network(name, ["a"]).counted(heard(name, 1)[0])
     found = static_figures(described)
-    assert f"{found['footprint_at_start_bytes'].value:.2e}" == footprint
-    assert f"{found['footprint_bytes'].value:.2e}" == footprint
-    assert f"{found['dense_operations_per_execution'].value:.2e}" == dense
+    names = ("footprint_at_start_bytes", "footprint_bytes", "dense_operations_per_execution")
+    assert [f"{found[each].value:.2e}" for each in names] == [footprint, footprint, dense]
     assert found["connection_sparsity"].value == 0.0
     assert found["model_execution_rate_hz"].value == pytest.approx(200.0 if name == "snn" else 1.0)
 

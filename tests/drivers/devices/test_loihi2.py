@@ -259,34 +259,26 @@ def test_without_a_find_the_empty_set_is_the_answer() -> None:
 # ---- where the board is ----------------------------------------------------------------------------
 
 
+ChipGeneration = Enum("ChipGeneration", {"N3B2": "N3B2", "N3B3": "N3B3", "N3C1": "N3C1"})
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     """The used parts of Lava's module ``loihi``, with the signatures of lava-nc 0.10.0."""
     calls: list[tuple[str, dict[str, Any]]] = []
 
-    class ChipGeneration(Enum):
-        N3B2, N3B3, N3C1 = "N3B2", "N3B3", "N3C1"
-
-    def use_slurm_host(
-        partition: str | None = None, board: str | None = None, loihi_gen: ChipGeneration = ChipGeneration.N3B3
-    ) -> None:
+    def use_slurm_host(partition: str | None = None, board: str | None = None, loihi_gen: Any = None) -> None:
         calls.append(("slurm", {"partition": partition, "board": board, "loihi_gen": loihi_gen.value}))
 
-    def use_ethernet_host(
-        host_address: str,
-        host_binary_path: str = "nxcore/bin/nx_driver_server",
-        loihi_gen: ChipGeneration = ChipGeneration.N3B3,
-    ) -> None:
+    def use_ethernet_host(host_address: str, host_binary_path: str = "", loihi_gen: Any = None) -> None:
         if host_address == "192.0.2.99":
             raise ValueError(f"`ping {host_address}` failed.")
         calls.append(("ethernet", {"address": host_address, "loihi_gen": loihi_gen.value}))
 
     loihi = SimpleNamespace(
-        ChipGeneration=ChipGeneration,
-        use_slurm_host=use_slurm_host,
-        use_ethernet_host=use_ethernet_host,
+        ChipGeneration=ChipGeneration, use_slurm_host=use_slurm_host, use_ethernet_host=use_ethernet_host,
         is_installed=lambda: True,
-    )
+    )  # fmt: skip
     utils = SimpleNamespace(loihi=loihi)
     for name, module in (("lava", SimpleNamespace(utils=utils)), ("lava.utils", utils), ("lava.utils.loihi", loihi)):
         monkeypatch.setitem(sys.modules, name, module)

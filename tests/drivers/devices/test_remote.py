@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -21,12 +24,28 @@ from rig.conformance.device import check_device
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.record import record
-from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, UsageError
+from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError, UsageError
 from rig.network.description import Layer, NetworkInfo
 from rig.recording.reader import open_run
 from rig.types import Budget, Clocked, Issue, Sample
-from tests.support.remote_workers import HERE, answer, asked, of_worker, opened, stand_in_ssh, worker
+from tests.support.paths import ROOT
+from tests.support.remote_workers import (
+    HERE,
+    answer,
+    answers,
+    asked,
+    happens,
+    members,
+    of_worker,
+    opened,
+    script,
+    stand_in_ssh,
+    vanished,
+    worker,
+)
 from tests.support.serving import Blank, rows, samples
+
+# ---- workers that fail while they work ----------------------------------------------------
 
 pytestmark = pytest.mark.real_time
 
@@ -186,3 +205,233 @@ def test_what_the_driver_checks_never_reaches_the_worker() -> None:
     with pytest.raises(UsageError):
         device.submit([], None)
     device.close()
+
+
+def failing(body: str, kind: type[RigError], says: str, **terms: object) -> RigError:
+    """Return a device's error after its first answer was handed out; closing ends its worker."""
+    device = opened(body, **terms)  # type: ignore[arg-type]
+    pid = int(device.timer() and device._link.hello["pid"])
+    began_s = time.monotonic()
+    with pytest.raises(kind, match=says) as caught:
+        asked(device, ONE)
+    device.close()
+    device.close()
+    assert time.monotonic() - began_s < 5.0
+    assert vanished(pid)
+    return caught.value
+
+
+NOISE = (
+    "/usr/lib/python3.10/multiprocessing/resource_tracker.py:224: UserWarning: resource_tracker: There appear to "
+    "be 4 leaked shared_memory objects to clean up at shutdown\\n  warnings.warn('resource_tracker: There appear to be"
+)
+"""What Python says of shared memory; it must not be taken for the reason."""
+
+
+@pytest.mark.parametrize(
+    ("does", "says", "told"),
+    [
+        ('os.write(2, b"out of luck"); os.kill(os.getpid(), 9)', "ended unexpectedly",
+         "(killed by SIGKILL); its last output: out of luck"),
+        (f'os.write(2, b"{NOISE}"); os._exit(3)', "ended unexpectedly", "(exit code 3). "),
+        ("sys.exit(4)", "SystemExit", "4"),
+    ],
+)  # fmt: skip
+def test_a_worker_that_dies_is_a_device_error_with_its_last_words(does: str, says: str, told: str) -> None:
+    assert told in str(failing(f"def output(self, sample, budget):\n    {does}", DeviceError, says))
+
+
+def test_answers_before_a_death_are_handed_out_first() -> None:
+    device = opened(
+        "def output(self, sample, budget):\n    if sample['id'] == 's2': os._exit(3)\n    return sample['id']"
+    )
+    samples = [Sample(f"s{k}", np.zeros(1)) for k in range(4)]
+    device.stage(samples)
+    device.submit(samples, None)
+    assert [r.output for r in answers(device, 2)] == ["s0", "s1"]
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="ended unexpectedly"):
+            answers(device, 1)
+    with pytest.raises(DeviceError):
+        device.stage(samples)
+    device.close()
+
+
+@pytest.mark.parametrize(
+    ("hangs", "terms", "budget", "says"),
+    [
+        ("output(self, sample, budget)", {"timeout_s": 0.3}, None, "within 0.3 s"),
+        ("output(self, sample, budget)", {"timeout_s": 50.0, "load_s": 0.2}, Budget(0.1), "within 0.31 s"),
+        ("stage(self, samples)", {"load_s": 0.2}, None, "within 0.2 s while loading"),
+    ],
+)
+def test_a_worker_that_hangs_is_given_up_in_time(
+    hangs: str, terms: dict[str, float], budget: Budget | None, says: str
+) -> None:
+    began_s = time.monotonic()
+    with pytest.raises(DeviceTimeoutError, match=says) as caught:
+        of_worker(f"def {hangs}:\n    time.sleep(60)", ONE, budget=budget, **terms)
+    assert time.monotonic() - began_s < 4.0 and caught.value.exit_code == 21
+
+
+def test_after_a_timeout_a_late_answer_is_not_taken_for_the_next() -> None:
+    device = opened("def output(self, sample, budget):\n    time.sleep(0.4)\n    return 1", timeout_s=0.2)
+    device.stage([ONE])
+    device.submit([ONE], None)
+    with pytest.raises(DeviceTimeoutError):
+        answers(device, 1)
+    device.submit([ONE], None)
+    with pytest.raises(DeviceError, match="ended unexpectedly"):
+        answers(device, 1)
+    device.close()
+
+
+def test_what_the_worker_raises_is_told_and_it_works_on() -> None:
+    device = opened('def output(self, sample, budget):\n    if sample["id"] == "one": 1 / 0\n    return 5')
+    with pytest.raises(DeviceError, match="ZeroDivisionError") as caught:
+        asked(device, ONE)
+    assert "output" in str(caught.value.value), "the worker's traceback"
+    (reply,) = asked(device, Sample("two", np.zeros(1)))
+    assert reply.output == 5
+    device.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("DataError", DataError), ("Nonsense", DeviceError), ("os", DeviceError)],
+)
+def test_an_error_of_the_rig_arrives_as_itself(kind: str, expected: type[RigError]) -> None:
+    told = {"kind": kind, "message": "no good", "remedy": "Mend it", "field": "f", "value": 3}
+    body = f"def stage(self, samples):\n    error = RuntimeError()\n    error.rig = {told!r}\n    raise error"
+    with pytest.raises(expected, match=r"no good\. Mend it") as caught:
+        of_worker(body, ONE)
+    assert (type(caught.value), caught.value.field, caught.value.value) == (expected, "f", 3)
+
+
+def test_bytes_thrown_onto_the_link_itself_are_a_typed_error() -> None:
+    body = """
+def output(self, sample, budget):
+    for fd in range(3, 20):
+        try:
+            os.write(fd, b"\\x00" * 4096)
+        except OSError:
+            pass
+    time.sleep(60)
+"""
+    failing(body, DeviceError, "worker of test", timeout_s=0.5)
+
+
+ANSWERS = {
+    "no spans but a number": '{"output": 1, "spans": 5}',
+    "a span that is too short": '{"output": 1, "spans": [["inference", 1, 2]]}',
+    "a span of an unknown phase": '{"output": 1, "spans": [["dream", 1, 2, 1]]}',
+    "a span that ends before it begins": '{"output": 1, "spans": [["inference", 2, 1, 1]]}',
+    "a span in seconds": '{"output": 1, "spans": [["inference", 0.1, 0.2, 1]]}',
+    "a tick beyond 64 bits": '{"output": 1, "spans": [["inference", 1, 2**63, 1]]}',
+    "no execution": '{"output": 1, "spans": [["inference", 1, 2, 0]]}',
+    "progress that is no list": '{"output": 1, "progress": {}}',
+    "progress without a solution": '{"output": 1, "progress": [[1, 2.0, None]]}',
+    "a cost that is no number": '{"output": 1, "progress": [[1, float("nan"), b""]]}',
+    "no output": '{"spans": []}',
+    "another sample": '{"output": 1, "id": "other"}',
+    "another message": '{"say": "hello"}',
+    "what no channel carries": '{"output": object()}',
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_an_answer_of_another_shape_is_a_typed_error(answer: str) -> None:
+    with pytest.raises(DeviceError) as caught:
+        of_worker(f"def run(self, sample_id, budget):\n    return {answer}", ONE)
+    assert caught.value.remedy
+
+
+# ---- workers that do not start ------------------------------------------------------------
+
+
+def unopened(body: str = "", says: str = ".", kind: type[RigError] = SetupError, **terms: object) -> None:
+    began_s = time.monotonic()
+    with pytest.raises(kind, match=says) as caught:
+        opened(body, **terms)  # type: ignore[arg-type]
+    assert caught.value.remedy
+    assert time.monotonic() - began_s < 5.0
+
+
+@pytest.mark.parametrize("text", ["exit 0", "exit 3", "echo garbage; cat", "echo 'worker interpreter: {}' >&2; exit 1"])
+def test_a_program_that_is_missing_or_no_python_is_named(tmp_path: Path, text: str) -> None:
+    unopened(says="no such program", interpreter=str(tmp_path / "python"))
+    unopened(says="no worker can be started", interpreter=script(tmp_path / "python", text))
+
+
+def test_an_interpreter_that_hangs_is_given_up_with_its_children(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    hangs = script(tmp_path / "python", f"sleep 60 & echo $! > {pid}\nwait")
+    unopened(says="did not answer within", interpreter=hangs, start_s=0.3)
+    assert happens(pid.exists, 2.0)
+    assert vanished(int(pid.read_text()))
+
+
+def test_a_host_that_refuses_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path / "ssh", "echo 'ssh: connect to host board: no route' >&2\nexit 255")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    unopened(says="on board: ssh: connect", interpreter="python3", host="board")
+
+
+def test_a_worker_that_cannot_be_opened_says_why_and_one_that_hangs_is_given_up() -> None:
+    unopened("1 / 0", says="ZeroDivisionError", kind=DeviceError)
+    unopened("time.sleep(60)", says="while starting", kind=DeviceTimeoutError, start_s=0.5)
+
+
+ABOUTS = {
+    "not a device": "7", "an unknown field": '{"colour": 1}', "an unknown mode": '{"mode": "dream"}',
+    "an endless timeout": '{"timeout_s": float("inf")}', "phases that are a number": '{"phases": 3}',
+    "versions that are a text": '{"details": "none"}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("about", ABOUTS.values(), ids=ABOUTS)
+def test_a_hello_that_describes_no_device_is_refused(about: str) -> None:
+    unopened(f"about = {about}", kind=DeviceError)
+
+
+# ---- the end ------------------------------------------------------------------------------
+
+
+def test_closing_ends_a_worker_at_work_and_what_it_started() -> None:
+    body = """
+def output(self, sample, budget):
+    subprocess.Popen(["sleep", "60"])
+    time.sleep(60)
+"""
+    device = opened(body)
+    device.stage([ONE])
+    device.submit([ONE], None)
+    group = int(device._link.hello["pid"])
+    assert happens(lambda: len(members(group)) == 2, 5.0)
+    started = members(group)
+    device.close()
+    assert all(vanished(pid, 1.0) for pid in started)
+
+
+def test_a_worker_does_not_outlive_a_host_that_was_killed(tmp_path: Path) -> None:
+    body = "def output(self, sample, budget):\\n    subprocess.Popen(['sleep', '60'])\\n    time.sleep(60)"
+    program = f"""
+import sys, time
+sys.path[:0] = {[str(ROOT)]!r}
+import numpy as np
+from tests.support.remote_workers import opened
+from rig.types import Sample
+device = opened("{body}")
+one = Sample("one", np.zeros(1))
+device.stage([one])
+device.submit([one], None)
+print(device._link.hello["pid"], flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen([HERE, "-c", program], stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout is not None
+        group = int(host.stdout.readline())
+        assert happens(lambda: len(members(group)) == 2, 5.0)
+        started = members(group)
+        host.send_signal(signal.SIGKILL)
+    assert all(vanished(pid) for pid in started)

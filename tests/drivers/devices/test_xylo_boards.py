@@ -148,15 +148,15 @@ def test_the_simulated_vendor_takes_what_the_vendor_takes(place: str) -> None:
         assert given == own[name], name
 
 
+MONITOR = ("get_power_monitor", "get_source_node", "get_stop_watch", "get_events", "is_auto_power_measurement_active",
+           "start_auto_power_measurement")  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("place", "names"),
     [
-        ("syns61201/xa2_devkit_utils.py", {"get_power_monitor", "get_source_node", "get_stop_watch", "get_events",
-                                           "is_auto_power_measurement_active", "start_auto_power_measurement",
-                                           "set_enable_value", "reset"}),
-        ("syns65302/xa3_devkit_utils.py", {"get_power_monitor", "get_source_node", "get_stop_watch", "get_events",
-                                           "is_auto_power_measurement_active", "start_auto_power_measurement",
-                                           "stop_auto_power_measurement", "start"}),
+        ("syns61201/xa2_devkit_utils.py", {*MONITOR, "set_enable_value", "reset"}),
+        ("syns65302/xa3_devkit_utils.py", {*MONITOR, "stop_auto_power_measurement", "start"}),
         ("helper.py", {"get_firmware_versions"}),
     ],
 )  # fmt: skip

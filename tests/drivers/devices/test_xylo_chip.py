@@ -28,7 +28,7 @@ from rig.errors import DeviceError, DeviceTimeoutError, SetupError
 from rig.network.description import activity_faults
 from scenarios.workloads.asc.workload import open_workload
 from tests.support.remote_workers import answer
-from tests.support.xylo_boards import awaited, hardware
+from tests.support.xylo_boards import awaited, hardware, opener
 
 pytest.importorskip("xylosim")
 pytestmark = pytest.mark.real_time
@@ -46,15 +46,11 @@ def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def _opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     """Opens devices that tolerate delays of this machine, as all tests but those of time do."""
     monkeypatch.setattr(board_module, "LOOK_NS", 10**12)
-    devices: list[XyloDevice] = []
 
     def open_it(network: Any = None, options: ChipOptions | None = None, **traits: Any) -> XyloDevice:
-        devices.append(on_board(SimBoard(Traits(**{"step_s": STEP_S, **traits})), network, options))
-        return devices[-1]
+        return on_board(SimBoard(Traits(**{"step_s": STEP_S, **traits})), network, options)
 
-    yield open_it
-    for device in devices:
-        device.close()
+    yield from opener(open_it)
 
 
 # ---- what it answers ------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from fixtures.instruments.xylo.board import SimBoard, Traits
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, SetupError, UsageError
 from rig.types import Sample
 from tests.support.remote_workers import answer
-from tests.support.xylo_boards import awaited, hardware
+from tests.support.xylo_boards import awaited, hardware, opener
 
 pytest.importorskip("xylosim")
 pytestmark = pytest.mark.real_time
@@ -50,15 +50,7 @@ def network() -> Any:
 
 @pytest.fixture(name="opened")
 def _opened() -> Iterator[Opened]:
-    devices: list[XyloDevice] = []
-
-    def open_it(options: ChipOptions | None = None, **traits: Any) -> XyloDevice:
-        devices.append(listening(SimBoard(Traits(**traits)), network(), options))
-        return devices[-1]
-
-    yield open_it
-    for device in devices:
-        device.close()
+    yield from opener(lambda options=None, **traits: listening(SimBoard(Traits(**traits)), network(), options))
 
 
 def sound(seed: int = 1, seconds: float = 0.8) -> Sample:
