@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.arduino import toolchain
-from drivers.devices.arduino.emulator import BAUD, SocketPort
+from drivers.devices.arduino.emulator import BAUD, GuestClock, SocketPort
+from drivers.devices.mlperf_tiny.protocol import Board
 from drivers.links.serial_line import DEVICE, SerialLine
 
 STUB = Path(__file__).with_name("nano33ble")
@@ -46,24 +47,15 @@ class Talk:
         return self.answer()
 
     def load(self, audio: NDArray[np.int16]) -> None:
-        data = audio.astype("<i2").tobytes()
-        lines = self.ask(f"db load {len(data)}")
-        for at in range(0, len(data), AT_ONCE):
-            lines = self.ask("db " + data[at : at + AT_ONCE].hex())
-        assert lines == ["m-load-done"]
+        Board(self.line, GuestClock(), ANSWER_S).load(audio.astype("<i2").tobytes(), AT_ONCE)
 
     def infer(self, times: int = 1) -> tuple[list[int], int]:
         """Return the scores, and microseconds on the board's clock."""
-        lines = self.ask(f"infer {times} 0")
-        on_us, off_us = (int(line.rsplit("-", 1)[1]) for line in lines if line.startswith("m-lap-us-"))
-        return [int(part) for part in _bracketed(lines[-1]).split(",")], off_us - on_us
+        found = Board(self.line, GuestClock(), ANSWER_S).infer(times, 0)
+        return [int(score) for score in found.scores], found.off_tick - found.on_tick
 
     def features(self) -> NDArray[np.int8]:
-        return np.frombuffer(bytes.fromhex(_bracketed(self.ask("features")[0])), np.int8)
-
-
-def _bracketed(line: str) -> str:
-    return line.split("[", 1)[1].rstrip("]")
+        return np.frombuffer(bytes.fromhex(self.ask("features")[0].split("[", 1)[1].rstrip("]")), np.int8)
 
 
 def sketch_program(out: Path, *flags: str) -> Path:

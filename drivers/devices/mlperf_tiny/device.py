@@ -28,7 +28,7 @@ from rig.bench.settings import Positive, of_settings
 from rig.errors import DataError, DeviceError, reason, refused
 from rig.types import ClockInfo, Device, DeviceInfo, Sample
 
-KINDS = {
+KINDS: dict[str, np.dtype[Any]] = {
     "int8": np.dtype("<i1"), "uint8": np.dtype("<u1"), "int16": np.dtype("<i2"), "float32": np.dtype("<f4"),
 }  # fmt: skip
 MODES = ("hardware",)

@@ -116,11 +116,7 @@ class Board:
     def ask(self, command: str) -> list[str]:
         """Send a command; return its lines up to ``m-ready``."""
         self._send(command)
-        lines: list[str] = []
-        while (line := self._line()) != READY:
-            self._refuse_error(line)
-            lines.append(line)
-        return lines
+        return list(iter(self._line, READY))
 
     def hello(self) -> dict[str, str]:
         """Return the ``name``, ``profile`` and ``model`` of the board, as far as it states them."""
@@ -138,16 +134,15 @@ class Board:
         size = len(data)
         lines = self.ask(f"db load {size}")
         if f"m-[Expecting {size} bytes]" not in lines:
-            raise self.failed(
-                f"did not confirm that it will load {size} bytes: it said {_said(lines)}",
-                "Check that the model's input is of this size (MAX_DB_INPUT_SIZE in its firmware)",
-            )
+            remedy = "Check that the model's input is of this size (MAX_DB_INPUT_SIZE in its firmware)"
+            what = f"did not confirm that it will load {size} bytes: it said {_said(lines)}"
+            raise self.line.failed(what, remedy=remedy)
         for at in range(0, size, chunk):
             lines = self.ask("db " + data[at : at + chunk].hex())
             done, last = "m-load-done" in lines, at + chunk >= size
             if done != last:
                 what = "reported the end of the data too early" if done else f"did not report the end of {size} bytes"
-                raise self.failed(f"{what}: bytes were lost on the line", "Lower the baud rate")
+                raise self.line.failed(f"{what}: bytes were lost on the line", remedy="Lower the baud rate")
 
     def infer(self, times: int, warmups: int) -> Inferred:
         """``warmups`` inferences, then ``times`` between two laps. Raises ``DeviceError`` for any other answer."""
@@ -159,13 +154,13 @@ class Board:
         wanted, results = [f"m-infer-start-{times}", *stamps, "m-infer-done"], _RESULTS.fullmatch((lines or [""])[-1])
         if lines[:-1] != wanted or results is None:
             what = f"said {_said(lines)} where the protocol allows {_said(wanted)} and results alone"
-            raise self.failed(f"{what}: lines were lost or came out of order")
+            raise self.line.failed(f"{what}: lines were lost or came out of order")
         scores = self._scores(results[1])
         if self._on_pin:
             return Inferred(UNSTAMPED, UNSTAMPED, scores, 0.0)
         on_tick, off_tick = (self._tick(int(line.removeprefix(_STAMP)), began_ns) for line in stamps)
         if off_tick < on_tick:
-            raise self.failed(f"stamped the end {on_tick - off_tick} us before the beginning")
+            raise self.line.failed(f"stamped the end {on_tick - off_tick} us before the beginning")
         return Inferred(on_tick, off_tick, scores, self.line.wire_s(len(stamps[0]) + LINE_END))
 
     def timestamp(self) -> int:
@@ -176,7 +171,6 @@ class Board:
         while not (lap := _LAP.fullmatch(line := self._line())):
             if line == READY:
                 raise self._laps_missing(0)
-            self._refuse_error(line)
         self._ready_is_due = True
         return self._tick(int(lap[1]), began_ns)
 
@@ -191,58 +185,53 @@ class Board:
 
     # ---- errors ---------------------------------------------------------------------------
 
-    def failed(self, what: str, remedy: str = "") -> RigError:
-        """Return the error for a board that breaks the protocol; the line is unusable from now on."""
-        return self.line.failed(what, remedy=remedy)
-
     def _laps_missing(self, count: int) -> RigError:
         if self._on_pin:
             remedy = "Give mode=performance, because this board prints its time stamps"
-            return self.failed("gave m-lap-us time stamps in energy mode", remedy)
-        return self.failed(
-            f"stamped {count} times instead of 2 times" if count else "gave no m-lap-us time stamp",
-            "In energy mode a board marks times on a pin and prints none: give mode=energy, or rebuild its firmware",
+            return self.line.failed("gave m-lap-us time stamps in energy mode", remedy=remedy)
+        what = f"stamped {count} times instead of 2 times" if count else "gave no m-lap-us time stamp"
+        remedy = (
+            "In energy mode a board marks times on a pin and prints none: give mode=energy or rebuild its firmware"
         )
+        return self.line.failed(what, remedy=remedy)
 
     # ---- parts ----------------------------------------------------------------------------
 
     def _line(self) -> str:
-        """Return the next line that is not empty. Raises ``DeviceTimeoutError`` if none comes in time."""
+        """Return the next line that is not empty.
+
+        Raises ``DeviceTimeoutError`` if none comes in time, and ``DeviceError`` for one that is an error, a boot
+        message or not of this protocol.
+        """
         until_s, allowed_s = self._until or (time.monotonic() + self.answer_s, self.answer_s)
         while not (line := self.line.line(until_s)):
             if line is None:
                 raise self.line.failed(f"gave no answer within {allowed_s:g} s", silent=True)
+        if error := _ERROR.fullmatch(line):
+            what = f"reports an error: {error[1].rstrip(']')[:120]!r}"
+            raise self.line.failed(what, remedy="Look up this text in the source of its firmware")
+        if line.startswith(_BOOT):
+            what = f"has restarted: it said {line[:60]!r}"
+            raise self.line.failed(what, remedy="Check its power supply and its watchdog")
+        if not line.startswith("m-") or _BROKEN.match(line) or not line.isprintable():
+            raise self.line.failed(f"said {line[:80]!r}, which is not part of the protocol")
         return line
 
     def _ready(self) -> None:
         """Discard the ``m-ready`` that ends an earlier answer."""
         while self._ready_is_due:
-            if (line := self._line()) == READY:
-                self._ready_is_due = False
-            else:
-                self._refuse_error(line)
+            self._ready_is_due = self._line() != READY
 
     def _send(self, command: str) -> None:
         self._ready()
         self.line.write(command.encode("ascii") + b"%")
-
-    def _refuse_error(self, line: str) -> None:
-        """Raise for a line that is an error, a boot message or not of this protocol."""
-        if error := _ERROR.fullmatch(line):
-            raise self.failed(
-                f"reports an error: {error[1].rstrip(']')[:120]!r}", "Look up this text in the source of its firmware"
-            )
-        if line.startswith(_BOOT):
-            raise self.failed(f"has restarted: it said {line[:60]!r}", "Check its power supply and its watchdog")
-        if not line.startswith("m-") or _BROKEN.match(line) or not line.isprintable():
-            raise self.failed(f"said {line[:80]!r}, which is not part of the protocol")
 
     def _tick(self, raw: int, began_ns: int) -> int:
         try:
             return self._clock.unwrap(raw, began_ns, time.monotonic_ns())
         except ValueError as error:
             remedy = "It restarted, the line was garbled, or timer_bits does not fit its counter"
-            raise self.failed(f"sent a time that cannot be right: {error}", remedy) from error
+            raise self.line.failed(f"sent a time that cannot be right: {error}", remedy=remedy) from error
 
     def _scores(self, text: str) -> tuple[float, ...]:
         try:
@@ -250,7 +239,7 @@ class Board:
         except ValueError:
             scores = ()
         if not scores or not all(math.isfinite(score) for score in scores):
-            raise self.failed(f"sent results that are not numbers: {text[:80]!r}")
+            raise self.line.failed(f"sent results that are not numbers: {text[:80]!r}")
         return scores
 
 

@@ -137,10 +137,8 @@ class TinyDevice:
             return Span(phase, UNSTAMPED, UNSTAMPED, times)
         late = round(found.printed_s * TICK_HZ) if self._plan.prints_first else 0
         if found.on_tick + late > found.off_tick:
-            raise self._board.failed(
-                f"inferred for {found.off_tick - found.on_tick} us, less than the printing of its first time stamp",
-                "Give prints_first=false, or more iterations",
-            )
+            what = f"inferred for {found.off_tick - found.on_tick} us, less than the printing of its first time stamp"
+            raise self._board.line.failed(what, remedy="Give prints_first=false, or more iterations")
         return Span(phase, found.on_tick + late, found.off_tick, times)
 
     def _load(self, data: bytes) -> None:

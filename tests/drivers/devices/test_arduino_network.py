@@ -1,4 +1,4 @@
-"""The microcontroller's network is trained, rounded, stored in a header with a digest, and read back unchanged."""
+"""The microcontroller's features are exact to a code; its network is trained, rounded, stored and read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The solvers on this computer as devices: budgets, progress, and costs that equal those of their solutions."""
+"""The solvers on this computer as devices: budgets, kept even on a busy host, progress, and costs of solutions."""
 
 from __future__ import annotations
 
@@ -188,6 +188,9 @@ BEGIN_S = 100.0
 CALL_S, SWEEP_S, UPDATE_S, MOVE_S = 1e-3, 5e-5, 1e-6, 1e-6
 """The time of a call and of a step of each search alone."""
 NOTHING = (0, np.zeros(SMALL.nodes, np.uint8))
+
+
+# ---- on a busy host -------------------------------------------------------------------------
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The Loihi 2 driver without Lava: its options, and its interpreter."""
+"""The Loihi 2 driver without Lava: its options, its interpreter, and the arithmetic of its worker."""
 
 from __future__ import annotations
 
@@ -155,6 +155,8 @@ def test_an_interpreter_without_lava_is_told_by_the_worker() -> None:
         opened(interpreter=sys.executable)
     assert "lava-optimization" in caught.value.remedy
 
+
+# ---- the arithmetic of its worker ------------------------------------------------------------------
 
 SECONDS = st.floats(1e-6, 10.0)
 PATH = Graph(4, np.array([[0, 1], [1, 2], [2, 3]], np.int32))

@@ -39,8 +39,6 @@ def snntorch_model(hidden: str, **options: Any) -> Any:
 
     def neurons(kind: str, n: int, **more: Any) -> Any:
         values = {"alpha": 0.75, "beta": 0.875, "threshold": 1.0}
-        if kind.endswith("Leaky"):
-            del values["alpha"]
         values = {name: torch.full((n,), value) for name, value in values.items()}
         return getattr(snntorch, kind)(init_hidden=True, **values, **more)
 
@@ -88,11 +86,6 @@ def test_a_recurrent_layer_of_snntorch_is_read_without_its_bias(tmp_path: Path, 
     assert network.floats.weights[1, 1] == pytest.approx(model[1].recurrent.weight.detach().numpy().T)
 
 
-def test_neurons_of_snntorch_without_a_synaptic_current_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="node '1' is a LIF"):
-        read(tmp_path, exported(snntorch_model("Leaky")))
-
-
 def test_a_network_of_rockpool_is_read(tmp_path: Path, torch: Any) -> None:
     """Its batch axis gets into the graph, so the graph's types are not checked."""
 
@@ -123,18 +116,6 @@ def test_a_network_of_norse_is_read_in_seconds_with_a_time_step_of_one(torch: An
     assert [layer.values["tau_mem"][0] for layer in read_.layers] == pytest.approx([0.01, 0.01])
     with pytest.raises(DataError, match="check --option dt_s"):
         deployed(checked(by_default.nodes, by_default.edges), 1e-3, "channel")
-
-
-def test_neurons_of_sinabs_are_refused_by_name(tmp_path: Path, torch: Any) -> None:
-    layers = pytest.importorskip("sinabs.layers", reason="sinabs is not installed")
-    from sinabs.nir import to_nir
-
-    linear, neurons = torch.nn.Linear, layers.IAFSqueeze
-    model = torch.nn.Sequential(
-        linear(3, 5, bias=False), neurons(batch_size=1), linear(5, 2, bias=False), neurons(batch_size=1)
-    )
-    with pytest.raises(DataError, match="node '1' is a IF"):
-        read(tmp_path, to_nir(model, torch.zeros(1, 3)))
 
 
 @pytest.mark.parametrize("recurrent", [False, True])

@@ -16,29 +16,19 @@ import msgspec
 import numpy as np
 import pytest
 
-from benchmarks.busy_cores import RAIL, BusyCores
-from benchmarks.ne15_nest import true_power
 from drivers.devices.pynn import command
 from drivers.devices.pynn.command import Course
 from drivers.devices.pynn.description import NetworkFile, checked, read_network, write_network
 from drivers.devices.pynn.ne15 import PIXELS, deployed, lesson, subclasses, teaching
 from drivers.devices.pynn.nest import NEST, open_device, opened
-from drivers.meters.rapl import open_meter
 from drivers.workers import pynn_network
 from drivers.workers.common import Refusal
 from drivers.workers.pynn_network import on_grid, staged
-from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
-from fixtures.worlds.random_draw import BlankWorkload
-from rig.analysis.evaluate import evaluate
 from rig.commands.shell.main import main
 from rig.conformance.device import check_device
-from rig.engine.acquisition import Bench
 from rig.engine.blocking_device import blocking
-from rig.engine.clock import HostClock
-from rig.engine.record import record
 from rig.errors import DataError, MissingExtraError, UsageError
-from rig.recording.reader import open_run
-from rig.types import Device, Idle, Issue, Sample, Step
+from rig.types import Device, Sample
 from scenarios.workloads.ne15.digit_stream import poisson
 from scenarios.workloads.ne15.drawn import write_folder
 from scenarios.workloads.ne15.workload import open_workload
@@ -376,23 +366,3 @@ def test_nest_has_no_more_to_tell_of_its_buffer_after_each_presentation(tmp_path
     """PyNN fetches NEST's whole log whenever it asks for the time: a growing log makes each inference slower."""
     first, *later = said_by(LOGGED, (network().options(), sent(shown(3))), tmp_path).split()
     assert later == [first, first]
-
-
-@pytest.mark.real_time
-def test_power_above_idle_is_what_the_processor_time_of_nest_makes_it(tmp_path: Path) -> None:
-    """SIMULATED watts of cores that are really busy: the interval contains them."""
-    cores, samples = BusyCores(8.0, 12.0), tuple(shown(k % 20) for k in range(12))
-    cores.pid = os.getpid()
-    steps: list[Step] = [Idle(1.0), *(Issue([sample]) for sample in samples), Idle(1.0)]
-    with (
-        closing(opened(network(), python())) as nest,
-        PowercapTree(tmp_path, cores, {"intel-rapl:0": TreeZone("package-0", {RAIL: 1.0})}),
-        closing(open_meter(root=str(tmp_path), rate_hz=200)) as meter,
-    ):
-        bench = Bench(nest, (meter,), HostClock())
-        record(tmp_path / "run", bench, BlankWorkload(samples), steps, scenario={"name": "x"}, argv=[])
-    run = open_run(tmp_path / "run")
-    found = evaluate(run).quantities["phase.inference.dynamic_power_w"]
-    low, high = found.interval(0.999)
-    assert low <= true_power(run, cores) <= high
-    assert found.value == pytest.approx(true_power(run, cores), rel=0.25)

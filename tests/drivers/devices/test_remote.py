@@ -45,8 +45,6 @@ from tests.support.remote_workers import (
 )
 from tests.support.serving import Blank, rows, samples
 
-# ---- workers that fail while they work ----------------------------------------------------
-
 pytestmark = pytest.mark.real_time
 
 pytest.importorskip("execnet", reason="extra loihi2 is not installed")
@@ -207,6 +205,9 @@ def test_what_the_driver_checks_never_reaches_the_worker() -> None:
     device.close()
 
 
+# ---- workers that fail while they work ----------------------------------------------------
+
+
 def failing(body: str, kind: type[RigError], says: str, **terms: object) -> RigError:
     """Return a device's error after its first answer was handed out; closing ends its worker."""
     device = opened(body, **terms)  # type: ignore[arg-type]
@@ -275,25 +276,23 @@ def test_a_worker_that_hangs_is_given_up_in_time(
 
 
 def test_after_a_timeout_a_late_answer_is_not_taken_for_the_next() -> None:
-    device = opened("def output(self, sample, budget):\n    time.sleep(0.4)\n    return 1", timeout_s=0.2)
-    device.stage([ONE])
-    device.submit([ONE], None)
-    with pytest.raises(DeviceTimeoutError):
-        answers(device, 1)
-    device.submit([ONE], None)
-    with pytest.raises(DeviceError, match="ended unexpectedly"):
-        answers(device, 1)
-    device.close()
+    with closing(
+        opened("def output(self, sample, budget):\n    time.sleep(0.4)\n    return 1", timeout_s=0.2)
+    ) as device:
+        with pytest.raises(DeviceTimeoutError):
+            answer(device, ONE)
+        device.submit([ONE], None)
+        with pytest.raises(DeviceError, match="ended unexpectedly"):
+            answers(device, 1)
 
 
 def test_what_the_worker_raises_is_told_and_it_works_on() -> None:
-    device = opened('def output(self, sample, budget):\n    if sample["id"] == "one": 1 / 0\n    return 5')
-    with pytest.raises(DeviceError, match="ZeroDivisionError") as caught:
-        asked(device, ONE)
-    assert "output" in str(caught.value.value), "the worker's traceback"
-    (reply,) = asked(device, Sample("two", np.zeros(1)))
-    assert reply.output == 5
-    device.close()
+    body = 'def output(self, sample, budget):\n    if sample["id"] == "one": 1 / 0\n    return 5'
+    with closing(opened(body)) as device:
+        with pytest.raises(DeviceError, match="ZeroDivisionError") as caught:
+            answer(device, ONE)
+        assert "output" in str(caught.value.value), "the worker's traceback"
+        assert answer(device, Sample("two", np.zeros(1))).output == 5
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""A network in torch gives other simulators' spikes, makes batches, counts, and reports what is impossible."""
+"""A network in torch makes batches, counts, and reports what is impossible; the path to a GPU has substitutes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,14 +66,9 @@ def workload(of: Sequence[Sample]) -> SampleSet:
 
 
 def answers(device: Device, of: Sequence[Sample]) -> list[Reply]:
-    size, found = device.info().max_batch, list[Reply]()
-    for k in range(0, len(of), size):
-        device.stage(of[k : k + size])
-        device.submit(of[k : k + size], None)
-        while len(found) < min(k + size, len(of)):
-            found += device.poll(10.0)
-    device.close()
-    return found
+    with closing(device):
+        size = device.info().max_batch
+        return [reply for k in range(0, len(of), size) for reply in asked(device, *of[k : k + size])]
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")

@@ -1,4 +1,4 @@
-"""The Xylo driver's parts: the encoder, the network file, and the import of the vendor stack."""
+"""The Xylo driver's parts: the network file, the encoder, the import of the vendor stack, and its front end."""
 
 from __future__ import annotations
 
@@ -178,6 +178,9 @@ def test_numbers_that_are_missing_or_do_not_fit_the_chip_are_refused_by_name(
     with pytest.raises(DataError, match=what) as caught:
         load_network(tmp_path / "own.json")
     assert "rig network train" in caught.value.remedy
+
+
+# ---- the front end ---------------------------------------------------------------------------
 
 
 def tone(hz: float, seconds: float = 0.1) -> Floats:
