@@ -61,14 +61,8 @@ class Module:
         return out
 
 
-class Linear(Module): ...
-
-
-class LSTMCell(Module):
-    hidden_size = 5
-
-
-class ReLU(Module): ...
+Linear, ReLU = type("Linear", (Module,), {}), type("ReLU", (Module,), {})
+LSTMCell = type("LSTMCell", (Module,), {"hidden_size": 5})
 
 
 @pytest.mark.parametrize("block_bytes", [0, 500, 1 << 20])

@@ -21,7 +21,7 @@ from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Idle, Issue, Sample
 from tests.support.joulescope_driver import installed
-from tests.support.tiny_board import Chip, TinyBoardSim
+from tests.support.tiny_board import IDLE_W, INFERENCE_W, Chip, TinyBoardSim
 
 pytestmark = pytest.mark.real_time
 
@@ -51,7 +51,7 @@ def test_a_board_in_energy_mode_is_timed_by_its_pin(tmp_path: Path, monkeypatch:
     spans = [(on, off) for _, on, off in plant.activity]
     busy_s = float(np.mean([(off - on) * 1e-9 for on, off in spans])) + HOLD_S
     time, dynamic = (result.quantities[name] for name in ("execution_time_s", "dynamic_power_w"))
-    added_w = (chip.inference_w - chip.idle_w) * (busy_s - HOLD_S) / busy_s
+    added_w = (INFERENCE_W - IDLE_W) * (busy_s - HOLD_S) / busy_s
     assert result.clocks.keys() == {"joulescope"} and not result.refusals
     low, high = time.interval()
     assert low <= busy_s <= high and high - low < 4e-3 * busy_s

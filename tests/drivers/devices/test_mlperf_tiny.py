@@ -86,7 +86,7 @@ def test_the_answer_is_the_label_of_the_highest_score_of_the_bytes_that_were_sen
         for k in (3, 4):
             reply = answer(device, sample(k))
             data = np.asarray(sample(k).payload).tobytes()
-            expected = scores(data, board.chip)
+            expected = scores(data)
 
             assert bytes(board._buffer) == data
             assert reply.output["label"] == LABELS[int(np.argmax(expected))]
@@ -127,7 +127,7 @@ def test_samples_handed_over_together_are_loaded_one_by_one_and_none_that_is_loa
         device.submit([sample(0), sample(1), sample(1)], None)
         labels = [awaited(device).output["label"] for _ in range(3)]
 
-    wanted = [scores(np.asarray(sample(k).payload).tobytes(), Chip()) for k in (0, 1, 1)]
+    wanted = [scores(np.asarray(sample(k).payload).tobytes()) for k in (0, 1, 1)]
     assert labels == [LABELS[int(np.argmax(each))] for each in wanted]
     assert [c for c in board.commands if "load" in c or "infer" in c] == ["db load 16", "infer 1 0"] * 2 + ["infer 1 0"]
 

@@ -35,7 +35,6 @@ from scenarios.workloads.ne15.workload import open_workload
 from tests.support.paths import ROOT
 from tests.support.remote_workers import answer
 
-VARIABLE = NEST.variable
 DIGITS = tuple(k // 2 for k in range(20))
 
 
@@ -250,7 +249,7 @@ def test_what_never_spikes_is_not_made_and_has_learnt_nothing(tmp_path: Path, mo
 
 
 def test_it_says_which_interpreter_it_needs(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(NEST.variable, raising=False)
     with pytest.raises(UsageError, match="pip install nest-simulator"):
         open_device(network=file)
     pytest.importorskip("execnet", reason="extra nest is not installed")
@@ -258,8 +257,8 @@ def test_it_says_which_interpreter_it_needs(monkeypatch: pytest.MonkeyPatch, fil
         open_device(network=file, interpreter=sys.executable)
 
 
-def python() -> str:
-    return os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with NEST")
+def python(variable: str = NEST.variable) -> str:
+    return os.environ.get(variable) or pytest.skip(f"{variable} names no interpreter with its stack")
 
 
 @pytest.fixture(scope="module")

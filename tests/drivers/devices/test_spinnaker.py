@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from contextlib import closing
@@ -21,10 +20,8 @@ from drivers.workers.common import Refusal
 from drivers.workers.pynn_spinnaker import Machine, open_worker
 from rig.conformance.device import check_device
 from rig.errors import DeviceError, SetupError
-from tests.drivers.devices.test_pynn import network, sent, shown, synapses
+from tests.drivers.devices.test_pynn import network, python, sent, shown, synapses
 from tests.support.remote_workers import answer
-
-VARIABLE = SPINNAKER.variable
 
 
 class FrontEnd:
@@ -154,23 +151,16 @@ def test_a_network_larger_than_the_machine_and_a_machine_nobody_named_are_refuse
 # ---- sPyNNaker itself ---------------------------------------------------------------------
 
 
-def python() -> str:
-    return os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with sPyNNaker")
-
-
 @pytest.mark.real_time
 def test_the_virtual_board_maps_a_network_and_nest_spikes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    if "RIG_NEST_PYTHON" not in os.environ:
-        pytest.skip("RIG_NEST_PYTHON names no interpreter with NEST")
     write_network(network(), tmp_path / "n.npz")
-    python()
+    python(SPINNAKER.variable), python()
     with closing(open_device(simulate=True, network=str(tmp_path / "n.npz"))) as device:
         info = device.info()
         mapping = info.details["mapping"]
         assert (info.name, info.mode) == ("spinnaker", "simulator")
-        sizes = network().description.sizes
-        assert mapping["neurons"] == sum(sizes.values())
+        assert mapping["neurons"] == sum(network().description.sizes.values())
         assert mapping["synapses"] == synapses(), "those that NEST and the mock of PyNN make"
         assert mapping["cores_by_kind"]["PopulationMachineVertex"] == 5
         assert "from NEST" in info.description
@@ -183,7 +173,7 @@ def test_a_board_that_does_not_answer_is_named_and_a_network_that_does_not_fit_i
     """By sPyNNaker itself: no computer has this address, and the network needs 57 chips."""
     place: dict[str, Any] = {"simulate": False, "board": "192.0.2.1", "spalloc": ""}
     with (
-        closing(opened(network(), python(), backend=SPINNAKER, **place)) as worker,
+        closing(opened(network(), python(SPINNAKER.variable), backend=SPINNAKER, **place)) as worker,
         pytest.raises(DeviceError, match="Failed to communicate with the machine") as lost,
     ):
         answer(worker, shown(0))
@@ -195,5 +185,5 @@ def test_a_board_that_does_not_answer_is_named_and_a_network_that_does_not_fit_i
         labels=("0",) * 230_000,
     )
     with pytest.raises(SetupError, match="cannot be mapped on 48 chips: PacmanPlaceException") as large:
-        opened(checked(given, {}), python(), backend=SPINNAKER, simulate=True, board="", spalloc="")
+        opened(checked(given, {}), python(SPINNAKER.variable), backend=SPINNAKER, simulate=True, board="", spalloc="")
     assert large.value.field == "network"

@@ -56,13 +56,11 @@ def bench_of(step: str) -> str:
 
 def test_every_step_is_one_command_that_writes_a_recording_of_its_number_and_says_what_refutes_it() -> None:
     sections = re.findall(r"^### (\d+)\. (.*?)(?=^##)", PAGE, flags=re.MULTILINE | re.DOTALL)
-
     assert [number for number, _ in sections] == [str(k) for k in range(len(sections))] == list(STEPS)
     for number, text in sections:
         assert "**Refuted**" in text or "**In doubt**" in text, number
         if number != "0":
-            (out,) = re.findall(r"--out first-light/(\d+)-[\w-]+", STEPS[number])
-            assert int(out) == int(number)
+            assert re.findall(r"--out first-light/0*(\d+)-[\w-]+", STEPS[number]) == [number]
 
 
 def test_recordings_that_are_compared_are_those_of_earlier_steps() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from drivers.devices.xylo import float_device
 from drivers.devices.xylo.backend import SimBackend
+from drivers.devices.xylo.networks import nir_deploy, nir_graph
 from drivers.devices.xylo.networks.encoder import EncoderParams
 from drivers.devices.xylo.networks.float_network import MOST_SPIKES, MOST_SPIKES_OUT, FloatNetwork, Neurons
 from drivers.devices.xylo.networks.network import Network, load_network, write_network
@@ -70,9 +70,6 @@ def test_many_samples_at_once_give_what_each_gives_alone() -> None:
 @pytest.mark.skipif(find_spec("nir") is None, reason="needs neurorig[nir]")
 def test_a_constant_input_leads_to_the_membrane_of_the_differential_equations() -> None:
     """When nothing changes any more, NIR's CubaLIF has I = w_in W S and v = v_leak + r I, for any time step."""
-    nir_graph, deploy = (
-        importlib.import_module(f"drivers.devices.xylo.networks.nir_{name}") for name in ("graph", "deploy")
-    )
     values = {
         "tau_syn": 3e-3, "tau_mem": 7e-3, "r": 2.5, "w_in": 1.5, "v_threshold": 1e9, "v_leak": 0.25, "v_reset": 0.0,
     }  # fmt: skip
@@ -80,7 +77,7 @@ def test_a_constant_input_leads_to_the_membrane_of_the_differential_equations() 
     weights = nir_graph.Weights("w", "in", "n", np.array([[0.5, -1.0], [2.0, 0.0]]))
     graph = nir_graph.Graph("in", 2, (neurons,), (weights,), "")
     for dt_s in (1e-4, 1e-3):
-        (trace,) = deploy.floats_of(graph, dt_s).run(np.ones((1000, 2)))
+        (trace,) = nir_deploy.floats_of(graph, dt_s).run(np.ones((1000, 2)))
         assert trace.before_reset[-1] == pytest.approx([0.25 + 2.5 * 1.5 * -0.5, 0.25 + 2.5 * 1.5 * 2.0], rel=1e-3)
 
 
@@ -90,8 +87,8 @@ def test_a_graph_sends_the_spikes_of_the_neurons_of_the_framework_that_trained_i
 
     With full weights, membranes reach twice the threshold, and snnTorch then subtracts it a second time.
     """
-    load_nir = importlib.import_module("drivers.devices.xylo.networks.nir_deploy").load_nir
-    floats = load_nir(BRAILLE, 1e-4, "subtract", "channel", ()).floats
+    floats = nir_deploy.load_nir(BRAILLE, 1e-4, "subtract", "channel", ()).floats
+    assert floats is not None
     halved = replace(floats, weights={link: 0.5 * weights for link, weights in floats.weights.items()})
     hidden, output = halved.run((np.random.default_rng(0).random((256, 12)) < 0.06).astype(np.float64))
     assert hidden.spikes.sum() == 29
@@ -103,9 +100,8 @@ def scene(label: str = "park") -> Sample:
 
 
 def test_its_weights_take_four_times_the_memory_and_its_operations_are_the_same() -> None:
-    device = float_device.open_device()
-    network = device.info().network
-    device.close()
+    with closing(float_device.open_device()) as device:
+        network = device.info().network
     deployed = SimBackend.open(load_network(), 25e6).inspection.info
     assert network is not None and network.footprint_bits("weights") == 4 * deployed.footprint_bits("weights")
     assert network.dense == deployed.dense

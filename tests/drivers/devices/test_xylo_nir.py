@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import shlex
 from importlib.util import find_spec
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from drivers.devices.xylo import device as xylo
 from drivers.devices.xylo.backend import SimBackend
 from drivers.devices.xylo.networks.network import Network, load_network
-from drivers.devices.xylo.networks.nir_deploy import load_nir, write_nir
+from drivers.devices.xylo.networks.nir_deploy import deployed, load_nir, write_nir
 from drivers.devices.xylo.networks.nir_graph import checked
 from fixtures.bench.true_power import open_plant
 from rig.commands.shell.main import main
@@ -254,9 +253,8 @@ def bad_graphs() -> dict[str, Any]:
 def test_a_graph_that_does_not_fit_is_refused_by_node_and_limit(text: str) -> None:
     nodes, edges = graph(4)
     bad_graphs()[text](nodes, edges)
-    deploy = importlib.import_module("drivers.devices.xylo.networks.nir_deploy").deployed
     with pytest.raises(DataError, match=text):
-        deploy(checked(nodes, edges), DT_S, "channel")
+        deployed(checked(nodes, edges), DT_S, "channel")
 
 
 def test_more_targets_of_a_neuron_and_more_weights_than_the_chip_allows_are_refused(tmp_path: Path) -> None:
