@@ -128,13 +128,11 @@ class RemoteDevice:
             time.sleep(timeout_s)
         replies: list[Reply] = []
         while self._ready or self._receive(0.0):
-            item = self._ready[0]
+            if replies and isinstance(self._ready[0], RigError):
+                break
+            item = self._ready.popleft()
             if isinstance(item, RigError):
-                if replies:
-                    break
-                self._ready.popleft()
                 raise item
-            self._ready.popleft()
             replies.append(item)
         return replies
 

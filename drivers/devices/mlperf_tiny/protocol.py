@@ -190,9 +190,7 @@ class Board:
             remedy = "Give mode=performance, because this board prints its time stamps"
             return self.line.failed("gave m-lap-us time stamps in energy mode", remedy=remedy)
         what = f"stamped {count} times instead of 2 times" if count else "gave no m-lap-us time stamp"
-        remedy = (
-            "In energy mode a board marks times on a pin and prints none: give mode=energy or rebuild its firmware"
-        )
+        remedy = "In energy mode a board marks times on a pin and prints none: give mode=energy or rebuild its firmware"
         return self.line.failed(what, remedy=remedy)
 
     # ---- parts ----------------------------------------------------------------------------

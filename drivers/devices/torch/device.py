@@ -89,16 +89,7 @@ def open_device(
         algorithm=model.algorithm,
         network=counted,
     )
-    return blocking(partial(_answer, runner), info, partial(runner.prepare, batch=batch), batches=True, end=place.close)
-
-
-def _answer(runner: _Runner, samples: Sequence[Sample], times: int) -> list[Reply]:
-    rows, span, kernels_s = runner.run(samples, times)
-    beside = {} if kernels_s is None else {"kernels_s": kernels_s}
-    return [
-        Reply(sample.id, runner.output(row) | beside, (span,), activity=runner.activity.get(sample.id))
-        for sample, row in zip(samples, rows, strict=True)
-    ]
+    return blocking(runner.answer, info, partial(runner.prepare, batch=batch), batches=True, end=place.close)
 
 
 class _Runner:
@@ -127,10 +118,15 @@ class _Runner:
             what = "the samples differ in shape, and cannot run as batches"
             raise DataError(what, field="batch", value=batch, remedy="Use --option batch=1")
 
-    def run(self, samples: Sequence[Sample], times: int = 1) -> tuple[Any, Span, float | None]:
-        """Execute a batch; return outputs of shape (samples, classes), the span, and the time of the kernels."""
+    def answer(self, samples: Sequence[Sample], times: int) -> list[Reply]:
+        """Execute a batch."""
         inputs = [self._inputs[sample.id][1] for sample in samples]
-        return self._executed(inputs[0] if len(inputs) == 1 else self._torch.cat(inputs), times)
+        rows, span, kernels_s = self._executed(inputs[0] if len(inputs) == 1 else self._torch.cat(inputs), times)
+        beside = {} if kernels_s is None else {"kernels_s": kernels_s}
+        return [
+            Reply(sample.id, self.output(row) | beside, (span,), activity=self.activity.get(sample.id))
+            for sample, row in zip(samples, rows, strict=True)
+        ]
 
     def warm_up(self, batch: int, times: int) -> None:
         """Execute what will be measured, and check its answers. Raises ``DataError`` for an answer that is no label."""

@@ -117,24 +117,20 @@ def test_what_is_asked_reaches_the_worker_in_builtins(stand_in: None) -> None:
 def test_an_option_that_cannot_be_meant_is_refused_before_anything_starts(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as caught:
         opened(**options)
-    assert caught.value.field in options
-    assert caught.value.remedy
+    assert caught.value.field in options and caught.value.remedy
 
 
-def test_every_option_has_a_plain_type_and_is_described() -> None:
-    declared = options_of(loihi2.open_device)
-    assert all(option.kind in (str, int, float) for option in declared.values())
-    assert loihi2.open_device.__doc__
-    assert [name for name in declared if f"``{name}``" not in loihi2.open_device.__doc__] == []
+def test_every_option_is_described() -> None:
+    told = str(loihi2.open_device.__doc__)
+    assert [name for name in options_of(loihi2.open_device) if f"``{name}``" not in told] == []
 
 
 # ---- interpreters -------------------------------------------------------------------------
 
 
 def test_without_an_interpreter_it_says_how_to_make_one() -> None:
-    with pytest.raises(SetupError, match="an interpreter of its own") as caught:
+    with pytest.raises(SetupError, match=r"an interpreter of its own.*-m venv.*lava-optimization==0\.5\.0"):
         opened()
-    assert "-m venv" in caught.value.remedy and "lava-optimization==0.5.0" in caught.value.remedy
 
 
 def test_the_named_interpreter_comes_before_that_of_the_environment_and_the_own_one(
@@ -151,9 +147,8 @@ def test_the_named_interpreter_comes_before_that_of_the_environment_and_the_own_
 
 
 def test_an_interpreter_without_lava_is_told_by_the_worker() -> None:
-    with pytest.raises(MissingExtraError, match="cannot import Lava") as caught:
+    with pytest.raises(MissingExtraError, match=r"cannot import Lava.*lava-optimization"):
         opened(interpreter=sys.executable)
-    assert "lava-optimization" in caught.value.remedy
 
 
 # ---- the arithmetic of its worker ------------------------------------------------------------------

@@ -38,8 +38,7 @@ def snntorch_model(hidden: str, **options: Any) -> Any:
     torch.manual_seed(0)
 
     def neurons(kind: str, n: int, **more: Any) -> Any:
-        values = {"alpha": 0.75, "beta": 0.875, "threshold": 1.0}
-        values = {name: torch.full((n,), value) for name, value in values.items()}
+        values = {name: torch.full((n,), v) for name, v in (("alpha", 0.75), ("beta", 0.875), ("threshold", 1.0))}
         return getattr(snntorch, kind)(init_hidden=True, **values, **more)
 
     model = torch.nn.Sequential(

@@ -12,7 +12,7 @@ from drivers.devices.torch.device import open_device
 from drivers.devices.xylo import float_device
 from rig.errors import DataError, RigError, SetupError
 from rig.network.description import activity_faults
-from rig.types import Reply, Sample, SampleSet
+from rig.types import Sample, SampleSet
 from tests.drivers.devices.test_xylo_nir import DT_S, GRAPHS, needs_graphs, neurons, written
 from tests.support.remote_workers import answer
 
@@ -42,14 +42,12 @@ def events(steps: int, inputs: int, most: int, seed: int = 3) -> Sample:
     return Sample("s", np.random.default_rng(seed).integers(0, most + 1, (steps, inputs)), label="0")
 
 
-def in_torch(path: Path, sample: Sample, **options: Any) -> Reply:
+def in_torch(path: Path, sample: Sample, **options: Any) -> Any:
     of = SampleSet("made", "made", "1", "0" * 64, [sample])
     given: dict[str, Any] = {"network": str(path), "dt_s": DT_S, "reset": "subtract", "dtype": "float64", **options}
     device = open_device(of, **given)
-    found: Reply = answer(device, sample)
-    network = device.info().network
-    assert network is not None and found.activity is not None
-    assert not list(activity_faults(network, found.activity))
+    found, network = answer(device, sample), device.info().network
+    assert network is not None and not list(activity_faults(network, found.activity))
     return found
 
 
@@ -59,7 +57,6 @@ def test_it_gives_the_spikes_and_the_operations_of_the_float_network(tmp_path: P
     own = in_torch(path, sample)
     other = answer(float_device.open_device(network=str(path), dt_s=DT_S, reset="subtract"), sample)
     assert own.output["scores"] == other.output["spikes"] and sum(other.output["spikes"]) > 0
-    assert own.activity is not None and other.activity is not None
     for one, same in [("a", "input-hidden1"), ("back_a", "hidden1-hidden1"), ("skip", "hidden1-output")]:
         for counter in ("acs", "macs"):
             assert own.activity[one][counter].tolist() == other.activity[same][counter].tolist()
@@ -74,7 +71,7 @@ def test_published_graphs_run_one_with_the_spikes_of_the_float_network() -> None
     assert own.output["scores"] == other.output["spikes"]
     sample = Sample("s", np.random.default_rng(1).integers(0, 2, (5, 2, 34, 34)), label="0")
     found = in_torch(GRAPHS / "cnn_sinabs.nir", sample, dt_s=1.0)
-    assert found.activity is not None and found.activity["0"]["acs"].shape == (5,) and found.activity["0"]["acs"].any()
+    assert found.activity["0"]["acs"].shape == (5,) and found.activity["0"]["acs"].any()
 
 
 def test_other_neurons_follow_their_equations(tmp_path: Path) -> None:
@@ -97,7 +94,7 @@ def test_other_neurons_follow_their_equations(tmp_path: Path) -> None:
         w += 0.25 * (sent - w)
         total += w
     assert found.output["scores"] == pytest.approx([total]) and total > 0
-    assert found.activity is not None and set(found.activity) == {"lif", "if"}, "a membrane is no activation"
+    assert set(found.activity) == {"lif", "if"}, "a membrane is no activation"
 
 
 def test_a_graph_without_neurons_has_no_time(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -138,14 +139,10 @@ def test_readouts_in_bunches_are_heard_on_audio_3_and_other_events_passed_over(o
     assert len(answer(device, sound()).spans) == 1
 
 
-def test_the_clock_is_given_in_the_unit_of_each_chip(opened: Opened) -> None:
-    for chip in CHIPS:
-        assert hardware(opened(ChipOptions(core_clock_hz=12.5e6), chip=chip)).core_hz == 12.5e6
-
-
-def test_a_board_that_listens_says_which_rails_are_its_front_ends(opened: Opened) -> None:
-    two, three = (opened(chip=chip).info() for chip in CHIPS)
-
+def test_a_board_that_listens_works_at_its_clock_and_says_which_rails_are_its_front_ends(opened: Opened) -> None:
+    devices = [opened(ChipOptions(core_clock_hz=12.5e6), chip=chip) for chip in CHIPS]
+    assert [hardware(device).core_hz for device in devices] == [12.5e6, 12.5e6]
+    two, three = (device.info() for device in devices)
     assert two.preprocessing is not None and two.preprocessing.rails == ("IoAfe", "LogicAfe")
     assert three.preprocessing is not None and "same rails" in three.preprocessing.none
     assert two.mode == "simulator"
@@ -178,16 +175,13 @@ def test_a_board_that_is_unplugged_ends_the_sample_by_type(chip: str, opened: Op
             device.poll(0.1)
 
 
-def test_a_chip_that_falls_silent_is_a_timeout(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chip_that_falls_silent_is_a_timeout_and_refused_at_the_start(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     device = opened(ChipOptions(timeout_s=0.2), chip="audio3")
     monkeypatch.setattr("fixtures.instruments.xylo.ear.Ear.advance", lambda self, now_ns: None)
-
     with pytest.raises(DeviceTimeoutError, match="the last time step of sample sound-1"):
         answer(device, sound())
-
-
-def test_a_chip_that_hears_nothing_at_the_start_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fixtures.instruments.xylo.ear.Ear.advance", lambda self, now_ns: None)
     with pytest.raises(SetupError, match="No events received"):
         listening(SimBoard(Traits("audio3")), network())
 
@@ -196,12 +190,8 @@ def test_a_chip_that_hears_nothing_at_the_start_is_refused(monkeypatch: pytest.M
 def test_what_a_listening_chip_cannot_do_is_refused(asked: ChipOptions, opened: Opened) -> None:
     with pytest.raises(UsageError, match="neither records nor gets known events"):
         opened(asked)
-
-
-def test_events_cannot_be_played(opened: Opened) -> None:
-    events = Sample("events", np.ones((20, 16), np.int64), "a")
     with pytest.raises(DataError, match="cannot be played"):
-        opened().stage([events])
+        opened().stage([Sample("events", np.ones((20, 16), np.int64), "a")])
 
 
 @pytest.mark.parametrize(
@@ -268,9 +258,6 @@ def test_the_only_sample_is_not_answered_if_its_player_fails(opened: Opened, mon
 
 def test_a_player_does_not_outlive_its_device(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     playback = Playback()
-    device = played(opened, playback, monkeypatch)
-    device.submit([sound()], None)
-
-    device.close()
-
+    with closing(played(opened, playback, monkeypatch)) as device:
+        device.submit([sound()], None)
     assert playback.stopped
