@@ -97,11 +97,10 @@ def _keys(problem: Sequence[str], draw: int, may_be_none: bool) -> list[Key]:
     if not problem and may_be_none:
         return []
     if len(problem) < 3:
-        what = (
-            f"{' '.join(problem)} is not a problem of the form NODES DENSITY SEED" if problem else "no problem is named"
-        )
+        given = " ".join(problem)
+        what = f"{given} is not a problem of the form NODES DENSITY SEED" if given else "no problem is named"
         remedy = "Write `rig targets NODES DENSITY SEED...`, or `rig targets --verify`"
-        raise refused("problem", " ".join(problem), remedy, what)
+        raise refused("problem", given, remedy, what)
     nodes, density, *seeds = problem
     try:
         return [(int(nodes), float(density), int(seed)) for seed in seeds]
