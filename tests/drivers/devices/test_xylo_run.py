@@ -53,21 +53,3 @@ def test_the_power_of_each_phase_and_rail_is_the_declared_one(
 def test_every_file_for_people_says_simulated(document: dict[str, Path]) -> None:
     for name in ("report.html", "report.md", "figures/power.svg"):
         assert "SIMULATED" in (document["run"] / "derived" / name).read_text(), name
-
-
-def test_energy_per_spike_times_spikes_of_an_inference_is_the_energy_of_its_phase(figures: dict[str, Quantity]) -> None:
-    whole = figures["phase.inference.energy_per_inference_j"]
-    for count, each in (
-        (figures["spikes_per_sample"].value, figures["energy_per_spike_j"]),
-        (
-            figures["effective_acs_per_sample"].value + figures["effective_macs_per_sample"].value,
-            figures["energy_per_effective_operation_j"],
-        ),
-    ):
-        assert each.scaled(count, "J").interval() == pytest.approx(whole.interval(), rel=1e-9)
-
-
-def test_the_operations_of_the_connections_add_up_to_those_of_the_network(figures: dict[str, Quantity]) -> None:
-    for name in ("dense_operations_per_sample", "effective_acs_per_sample", "effective_macs_per_sample"):
-        parts = [q.value for key, q in figures.items() if key.startswith("layer.") and key.endswith(name)]
-        assert sum(parts) == pytest.approx(figures[name].value, rel=1e-12)
