@@ -116,12 +116,6 @@ def _right(stream: Stream, at_s: Floats) -> Bools:
     return np.asarray(said[np.searchsorted(stream.at_s, at_s, side="right")] == scenes_at(stream, at_s), bool)
 
 
-def _right(stream: Stream, at_s: Floats) -> Bools:
-    """Return whether the latest answer is the current scene, at each time; without an answer, it is not."""
-    said = np.array([None, *stream.said], dtype=object)
-    return np.asarray(said[np.searchsorted(stream.at_s, at_s, side="right")] == scenes_at(stream, at_s), bool)
-
-
 def scenes_at(stream: Stream, at_s: Floats) -> NDArray[np.object_]:
     """Return the scene at each time, shape (n,)."""
     return np.array(stream.scene, object)[np.clip(np.searchsorted(stream.onset_s, at_s, side="right") - 1, 0, None)]

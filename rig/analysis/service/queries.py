@@ -122,7 +122,7 @@ def _executions(issue: Indices, each: Indices, phase: Indices) -> Indices:
     """
     issues, of = np.unique(issue, return_inverse=True)
     sums = [np.bincount(of[phase == k], each[phase == k], len(issues)) for k in np.unique(phase)]
-    return np.max([np.zeros(len(issues)), *sums], axis=0).astype(np.int64)
+    return np.asarray(np.max([np.zeros(len(issues)), *sums], axis=0), np.int64)
 
 
 def _first(issue: Indices, which: Bools) -> Indices:

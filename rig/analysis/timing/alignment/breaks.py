@@ -126,7 +126,7 @@ def _elsewhere(s: Shown) -> bool:
     lacks, found = (x[:-1] & x[1:] for x in (r.ok & within & ~works, r.ok & beside & works))
     least = STRAYS * np.count_nonzero(within)
     clear = abs(high_w - low_w) > 2.0 * CERTAIN * float(np.median(off_w))
-    return clear and min(np.count_nonzero(lacks), np.count_nonzero(found)) > least
+    return clear and bool(min(np.count_nonzero(lacks), np.count_nonzero(found)) > least)
 
 
 @dataclass(frozen=True)
