@@ -55,7 +55,7 @@ _MAIN = {"optimization": "solver", "real-time": "stream", "server": "service", "
 """The main picture of each scenario; elsewhere it is the picture of execution times."""
 _THEME = {
     INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", TRACE: "var(--accent)", LIMIT: "var(--limit)",
-    SIM: "var(--sim)", "#ffffff": "var(--paper)", "white": "var(--paper)",
+    SIM: "var(--sim)", "#ffffff": "var(--paper)",
 }  # fmt: skip
 """Colours of pictures that follow the page's theme, light or dark."""
 
@@ -205,16 +205,13 @@ def _error_text(run: Run | None, result: Result) -> str:
 
 
 def inline(svg: bytes, name: str, label: str) -> Any:
-    """Return the SVG element alone, in the page's colours, with ids that are unique in the page.
+    """Return the picture in the page's colours, with ids that are unique in the page.
 
     ``label`` describes the picture where it cannot be seen; the texts in it are escaped already.
     """
     from markupsafe import Markup
 
-    text = svg.decode()
-    text = text[text.index("<svg") :]
-    text = re.sub(r'(<[a-zA-Z][^<>]*? id=")', rf"\g<1>{name}-", text)
-    text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
+    text = re.sub(r'(<[a-zA-Z][^<>]*? id=")', rf"\g<1>{name}-", svg.decode())
     text = re.sub(r"(?<=(?:fill|roke): )(#?\w+)", lambda found: _THEME.get(found[0], found[0]), text)
     return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label)}" ', 1))
 

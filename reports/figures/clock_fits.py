@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from reports.figures.sheet import Sheet
-from reports.figures.style import MUTED, TRACE, Floats
+from reports.figures.style import MUTED, TRACE
 from reports.format import prefix, si
 from rig.analysis.result.result import ClockSummary
 from rig.terminal import clean
+from rig.types import Floats
 
 _MOST = 4
 """At most this many clocks are drawn; the table has all."""

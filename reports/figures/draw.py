@@ -1,8 +1,4 @@
-"""Draw the pictures of a report as SVG; each has its own module.
-
-Most are sheets. Others are drawn with matplotlib, without pyplot, which is imported for these only. The same result
-gives the same bytes.
-"""
+"""Draw the pictures of a report as SVG, each by its own module. The same result gives the same bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +10,6 @@ from reports.figures.layers import layers_figure
 from reports.figures.peak import peak_figure
 from reports.figures.solver import solver_figure
 from reports.figures.stream import stream_figure
-from reports.figures.style import styled, svg_of
 from reports.figures.trace import power_figure
 from reports.figures.trials import trials_figure
 from reports.result_tables import key_figures
@@ -24,25 +19,19 @@ from rig.analysis.solving.solves import RUNTIME
 
 def draw(result: Result) -> dict[str, bytes]:
     """Return SVG by the names in ``reports.render.FIGURES``; a figure without data is left out."""
-    start, series = result.start, result.series
+    start, series, quantities = result.start, result.series, result.quantities
     rails = {rail.name for meter in start.meters for rail in meter.rails}
     sheets = {
-        "latency": execution_figure(series.execution_times_s, result.quantities),
+        "stream": stream_figure(series, quantities),
+        "power": power_figure(series),
+        "latency": execution_figure(series.execution_times_s, quantities),
+        "service": service_figure(result),
+        "peak": peak_figure(result),
+        "solver": solver_figure(series.solves, quantities.get(RUNTIME)),
         "clocks": clocks_figure(series.clock_reads, result.clocks),
         "trials": trials_figure(series.trials, start.rules.trial_tolerance if start.rules else None),
-        "energy": energy_figure(result.quantities),
-        "layers": layers_figure(result.quantities),
-        "budget": budget_figure(result.quantities, key_figures(result), rails),
-        "power": power_figure(series),
-        "service": service_figure(result),
+        "energy": energy_figure(quantities),
+        "layers": layers_figure(quantities),
+        "budget": budget_figure(quantities, key_figures(result), rails),
     }
-    found = {name: sheet.svg(result.simulated) for name, sheet in sheets.items() if sheet is not None}
-    if not (series.stream or series.probes or series.solves):
-        return found
-    with styled():
-        figures = {
-            "stream": stream_figure(series, result.quantities),
-            "peak": peak_figure(result),
-            "solver": solver_figure(series.solves, result.quantities.get(RUNTIME)),
-        }
-        return found | {name: svg_of(f, name, {result.simulated}) for name, f in figures.items() if f is not None}
+    return {name: sheet.svg({result.simulated}) for name, sheet in sheets.items() if sheet is not None}

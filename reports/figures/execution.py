@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from reports.figures.sheet import Sheet
-from reports.figures.style import COLOURS, INK, Floats
+from reports.figures.style import COLOURS, INK
 from reports.format import prefix
 from reports.names import text_of
 from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.types import Floats
 
 _WIDE = 50.0
 """If slowest / median is at least this, the axis is logarithmic."""

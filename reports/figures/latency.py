@@ -7,11 +7,12 @@ import math
 import numpy as np
 
 from reports.figures.sheet import WIDTH, Panel, Sheet, Span
-from reports.figures.style import COLOURS, INK, LIMIT, TRACE, Floats
+from reports.figures.style import COLOURS, INK, LIMIT, TRACE
 from reports.format import prefix, quantity_text, si
 from rig.analysis.result.order_statistics import percentile
 from rig.analysis.result.result import Result
 from rig.recording.records import ScenarioRecord
+from rig.types import Floats
 
 _MARKS = 1200  # at most this many samples are drawn one by one; more are drawn as columns
 _COLUMNS = 600
@@ -77,8 +78,8 @@ def _over_time(sheet: Sheet, panel: Panel, asked: Floats, took: Floats, bound: f
     begin, end, least, middle, most = _columns(asked, took)
     begin, end, least, middle, most = across(begin), across(end), up(least), up(middle), up(most)
     x = 0.5 * (begin + end)
-    sheet.strokes((x, x), (least, most), TRACE, 1.0, 0.4)
-    sheet.strokes((begin, end), (middle, middle), TRACE, 1.6)
+    sheet.strokes((x, x), (least, most), TRACE, opacity=0.4)
+    sheet.strokes((begin, end), (middle, middle), TRACE, width=1.6)
     return [(TRACE, "least to greatest, and median of a column")]
 
 

@@ -1,6 +1,6 @@
 """Pictures as SVG with real text: bars, points with their intervals, histograms, traces.
 
-They are as wide as a phone, or twice as wide, and need neither matplotlib nor the widths of letters.
+They are as wide as a phone, or twice as wide, and need no widths of letters. The same calls give the same bytes.
 """
 
 from __future__ import annotations
@@ -8,24 +8,35 @@ from __future__ import annotations
 import html
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from reports.figures.style import GRID, HUES, INK, MUTED, SIM, Floats
+from reports.figures.style import GRID, HUES, INK, MUTED, SIM
 from rig.terminal import clean
+from rig.types import Floats
 
 WIDTH, EDGE = 360.0, 6.0
 """A picture's width, and the margin at its sides, in units; on a phone a unit is about a pixel."""
 ROW, BAR, KEY, SCALE = 34.0, 13.0, 15.0, 36.0
 """The heights of a row, of its bar, of a line of the key, and of an axis below a panel, in units."""
-LETTER = 11.0
-"""The height of text, in units."""
+LEFT = EDGE + 36.0
+"""The left end of a panel, in units."""
+LETTER, LETTERS = 11.0, 56
+"""The height of text, in units, and the letters of a key in a phone's width."""
+UNSEEN = 0.1
+"""What is lower than this, in units, is not filled."""
 Span = tuple[float, float]
 Place = Callable[[Any], Any]
 """Places a value or an array of them."""
 Panel = tuple[Place, Place]
+SHAPES = (
+    (20, 0.0, 1.0), (4, 45.0, 1.0), (4, 0.0, 1.0), (3, -90.0, 1.0), (3, 90.0, 1.0), (3, 180.0, 1.0), (3, 0.0, 1.0),
+    (4, 0.0, 0.3), (5, -90.0, 0.45), (4, 45.0, 0.3),
+)  # fmt: skip
+"""Shapes of marks: corners, the direction of the first (degrees), and how deep the sides are bent in (1: straight)."""
+CROSS = 9
 
 
 class Sheet:
@@ -35,10 +46,14 @@ class Sheet:
         self.width, self.y, self.parts = width, 18.0, list[str]()
         self.text(EDGE, 12.0, title, bold=True)
 
-    def text(self, x: float, y: float, said: str, anchor: str = "start", colour: str = INK, bold: bool = False) -> None:
-        """Write ``said`` with its base line at ``y``."""
+    def text(
+        self, x: float, y: float, said: str, anchor: str = "start", colour: str = INK, bold: bool = False,
+        upright: bool = False,
+    ) -> None:  # fmt: skip
+        """Write ``said`` with its base line at ``y``, or upwards from there."""
         weight = "; font-weight: bold" if bold else ""
-        place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" style="fill: {colour}{weight}"'
+        turned = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if upright else ""
+        place = f'x="{x:.1f}" y="{y:.1f}"{turned} text-anchor="{anchor}" style="fill: {colour}{weight}"'
         self.parts.append(f"<text {place}>{html.escape(clean(said))}</text>")
 
     def box(self, x: Span, y: Span, colour: str, opacity: float = 1.0) -> None:
@@ -54,25 +69,58 @@ class Sheet:
         dashed = f"; stroke-dasharray: {dash}" if dash else ""
         self.parts.append(f'<line {ends} style="stroke: {colour}; stroke-width: {width:g}{dashed}"/>')
 
-    def path(self, x: Floats, y: Floats, colour: str, width: float = 1.0, opacity: float = 1.0) -> None:
-        """Draw a line through points, which breaks where one is NaN; shapes (n,)."""
+    def path(
+        self, x: Floats, y: Floats, colour: str, width: float = 1.0, opacity: float = 1.0, dash: str = "",
+        fill: bool = False,
+    ) -> None:  # fmt: skip
+        """Draw a line through points, or fill between them; it breaks where one is NaN; shapes (n,)."""
         known = np.isfinite(x) & np.isfinite(y)
         pens = np.where(np.append(False, known[:-1]), "L", "M")[known].tolist()
         points = zip(pens, x[known].tolist(), y[known].tolist(), strict=True)
         way = "".join(f"{pen}{a:.1f} {b:.1f}" for pen, a, b in points)
         look = f"fill: none; stroke: {colour}; stroke-width: {width:g}; stroke-opacity: {opacity:g}"
+        look += f"; stroke-dasharray: {dash}" if dash else ""
+        look = f"fill: {colour}; fill-opacity: {opacity:g}" if fill else look
         self.parts.append(f'<path d="{way}" style="{look}"/>')
 
-    def strokes(
-        self, x: tuple[Floats, Floats], y: tuple[Floats, Floats], colour: str, width: float = 1.0, opacity: float = 1.0
-    ) -> None:
+    def strokes(self, x: tuple[Floats, Floats], y: tuple[Floats, Floats], colour: str, **look: Any) -> None:
         """Draw a straight line from each first point to its second; shapes (n,)."""
         along, upwards = (np.column_stack([*ends, np.full(len(ends[0]), np.nan)]).ravel() for ends in (x, y))
-        self.path(along, upwards, colour, width, opacity)
+        self.path(along, upwards, colour, **look)
+
+    def steps(self, x: Floats, y: Floats, colour: str, **look: Any) -> None:
+        """Draw a line that keeps each height until the next point; shapes (n,)."""
+        self.path(np.repeat(x, 2)[1:], np.repeat(y, 2)[:-1], colour, **look)
+
+    def fill(self, knots: Floats, low: Floats, high: Floats, colour: str, opacity: float, here: Any = True) -> None:
+        """Fill between two heights (n,) over knots (n + 1,) where ``here`` is true, unless too low to see."""
+        seen = np.flatnonzero(np.diff(np.concatenate([[False], here & (low - high > UNSEEN), [False]]).astype(int)))
+        x, y = list[Floats]([np.zeros(0)]), list[Floats]([np.zeros(0)])
+        for first, last in seen.reshape(-1, 2):
+            along, under = np.repeat(knots[first : last + 1], 2)[1:-1], np.repeat(low[first:last], 2)[::-1]
+            ends: Any = [0, -1] if np.all(under == under[0]) else slice(None)
+            x += [along, along[::-1][ends], np.array([np.nan])]
+            y += [np.repeat(high[first:last], 2), under[ends], np.array([np.nan])]
+        self.path(np.concatenate(x), np.concatenate(y), colour, opacity=opacity, fill=True)
 
     def dot(self, x: float, y: float, colour: str, radius: float = 2.2) -> None:
         """Draw a filled circle."""
         self.parts.append(f'<circle cx="{x:.2f}" cy="{y:.2f}" r="{radius:g}" style="fill: {colour}"/>')
+
+    def mark(self, x: float, y: float, colour: str, shape: int = 0, hollow: bool = False, radius: float = 3.6) -> None:
+        """Draw a mark of one of ``SHAPES``."""
+        corners, turn, bent = SHAPES[shape % len(SHAPES)]
+        angle = math.radians(turn) + math.pi * np.arange(2 * corners) / corners
+        reach = radius * np.where(np.arange(2 * corners) % 2, bent * math.cos(math.pi / corners), 1.0)
+        ends = zip((x + reach * np.cos(angle)).tolist(), (y + reach * np.sin(angle)).tolist(), strict=True)
+        points = " ".join(f"{a:.2f},{b:.2f}" for a, b in ends)
+        look = f"fill: {'#ffffff' if hollow else colour}; stroke: {colour}; stroke-width: {1.2 if hollow else 0:g}"
+        self.parts.append(f'<polygon points="{points}" style="{look}"/>')
+
+    def point(self, x: float, y: float, ends: Span, colour: str, shape: int = 0, hollow: bool = False) -> None:
+        """Draw a mark with a line between the ends of its interval."""
+        self.line((x, x), ends, colour)
+        self.mark(x, y, colour, shape, hollow)
 
     def bar(self, told: str, parts: Sequence[tuple[float, str, str]], end: float) -> None:
         """Add a row: ``told`` above a bar of parts (length, colour, word); a length of ``end`` fills it."""
@@ -86,15 +134,9 @@ class Sheet:
         self.y += ROW
 
     def scale(
-        self,
-        low: float,
-        high: float,
-        label: str,
-        left: float = EDGE,
-        top: float | None = None,
-        log: bool = False,
+        self, low: float, high: float, label: str, left: float = EDGE, top: float | None = None, log: bool = False,
         marks: Mapping[float, str] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Add an axis below what was drawn, from ``left`` to the right edge; lines go up to ``top``.
 
         ``marks`` are the texts of its values, which are round numbers by default.
@@ -102,7 +144,7 @@ class Sheet:
         most = 5 * int(self.width // WIDTH)
         marks = marks or {at: f"{at:,.6g}" for at in (decades(low, high) if log else ticks(low, high, most))}
         for at, said in marks.items():
-            x = _placed(at, (low, high), (left, self.width - EDGE), log)
+            x = place((low, high), (left, self.width - EDGE), log)(at)
             if top is not None:
                 self.line((x, x), (top, self.y), GRID, 0.6)
             anchor = "start" if x < EDGE + 12.0 else "end" if x > self.width - EDGE - 12.0 else "middle"
@@ -112,52 +154,53 @@ class Sheet:
         self.y += SCALE
 
     def panel(
-        self,
-        x: Span,
-        y: Span,
-        height: float,
-        label: str,
-        log: bool = False,
-        log_y: bool = False,
-        marks: Mapping[float, str] | None = None,
-    ) -> Panel:
+        self, x: Span, y: Span, height: float, label: str, log: bool = False, log_y: bool = False, left: float = LEFT,
+        marks: Mapping[float, str] | None = None, marks_y: Mapping[float, str] | None = None,
+    ) -> Panel:  # fmt: skip
         """Add axes of two ranges with ticks; return the functions that place a value across and upwards."""
-        left, top = EDGE + 36.0, self.y + 6.0
+        top = self.y + 6.0
         self.y = bottom = top + height
-
-        def across(value: Any) -> Any:
-            return _placed(value, x, (left, self.width - EDGE), log)
-
-        def up(value: Any) -> Any:
-            return _placed(value, y, (bottom, top), log_y)
-
-        for at in decades(*y) if log_y else ticks(*y, 4):
+        across, up = place(x, (left, self.width - EDGE), log), place(y, (bottom, top), log_y)
+        for at, said in (marks_y or {at: f"{at:.5g}" for at in (decades(*y) if log_y else ticks(*y, 4))}).items():
             self.line((left, self.width - EDGE), (up(at), up(at)), GRID, 0.6)
-            self.text(left - 4.0, up(at) + 4.0, f"{at:.5g}", "end", MUTED)
+            self.text(left - 4.0, up(at) + 4.0, said, "end", MUTED)
         self.scale(*x, label, left, top, log, marks)
         return across, up
 
-    def key(self, labels: Sequence[tuple[str, str]]) -> None:
-        """Add the meaning of each colour, one per line, or two in a picture of twice the width."""
-        beside = int(self.width // WIDTH)
-        for k, (colour, label) in enumerate(labels):
-            x = EDGE + (k % beside) * WIDTH
-            self.box((x, x + 12.0), (self.y + 2.0, self.y + 11.0), colour)
-            self.text(x + 18.0, self.y + 11.0, textwrap.shorten(clean(label), 56, placeholder=" …"))
+    def key(self, labels: Sequence[tuple[Any, ...]]) -> None:
+        """Add the meaning of each colour, one per line, or two in a picture of twice the width.
+
+        Each has a colour and a label, and for a line its dash, for a mark its shape and perhaps whether it is hollow.
+        """
+        wide = int(self.width // WIDTH)
+        beside = wide if all(len(clean(label)) <= LETTERS for _, label, *_ in labels) else 1
+        for k, (colour, label, *look) in enumerate(labels):
+            x, y = EDGE + (k % beside) * WIDTH, self.y + 6.5
+            if not look:
+                self.box((x, x + 12.0), (y - 4.5, y + 4.5), colour)
+            elif isinstance(look[0], str):
+                self.line((x, x + 12.0), (y, y), colour, 1.6, look[0])
+            else:
+                self.mark(x + 6.0, y, colour, *look)
+            shown = textwrap.shorten(clean(label), LETTERS * wide // beside, placeholder=" …")
+            self.text(x + 18.0, self.y + 11.0, shown)
             self.y += KEY * (k % beside == beside - 1 or k == len(labels) - 1)
 
     def note(self, said: str, bold: bool = False) -> None:
         """Add a line of text."""
-        self.text(EDGE, self.y + 11.0, textwrap.shorten(clean(said), 60, placeholder=" …"), bold=bold)
+        most = 60 * int(self.width // WIDTH)
+        self.text(EDGE, self.y + 11.0, textwrap.shorten(clean(said), most, placeholder=" …"), bold=bold)
         self.y += KEY
 
-    def svg(self, simulated: bool) -> bytes:
-        """Return the picture, marked if it is simulated."""
-        height = self.y + (18.0 if simulated else 4.0)
-        if simulated:
+    def svg(self, simulated: Collection[bool]) -> bytes:
+        """Return the picture, marked if all of it ({True}) or a part of it is simulated."""
+        height = self.y + (18.0 if True in simulated else 4.0)
+        if True in simulated:
+            told = "SIMULATED in part" if False in simulated else "SIMULATED"
             corner = f'x="{self.width - EDGE:g}" y="{height - 4.0:.1f}" text-anchor="end"'
             look = f"fill: {SIM}; font-weight: bold"
-            self.parts.append(f'<text id="simulated" {corner} style="{look}">SIMULATED</text>')
+            self.parts.append(f'<text id="simulated" {corner} style="{look}">{told}</text>')
+        if {*simulated} == {True}:
             place = f'transform="translate({self.width / 2:g} {height / 2:.1f}) rotate(-18)" text-anchor="middle"'
             look = f"fill: {SIM}; fill-opacity: 0.1; font-size: 44px; font-weight: bold"
             self.parts.append(f'<text {place} style="{look}">SIMULATED</text>')
@@ -184,10 +227,15 @@ def decades(low: float, high: float) -> list[float]:
     return [m * 10.0**k for k in tens[:: max(1, len(tens) // 5)] for m in some if low <= m * 10.0**k <= high]
 
 
-def _placed(value: Any, ends: Span, at: Span, log: bool) -> Any:
-    """Return where values lie between two places, at which the two ends of their range are."""
-    low, high, value = (*map(math.log, ends), np.log(value)) if log else (*ends, value)
-    return at[0] + (value - low) / (high - low) * (at[1] - at[0])
+def place(ends: Span, at: Span, log: bool = False) -> Place:
+    """Return the function that places values between two places, at which the two ends of their range are."""
+    low, high = map(math.log, ends) if log else ends
+
+    def placed(value: Any) -> Any:
+        value = np.log(np.maximum(value, ends[0])) if log else value
+        return at[0] + (value - low) / (high - low) * (at[1] - at[0])
+
+    return placed
 
 
 def hue(k: int) -> str:

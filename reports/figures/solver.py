@@ -8,23 +8,28 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.style import COLOURS, INK, LIMIT, MUTED, PAIR_IN, TRACE, Floats, key_beside, log_axis, panel_pair
+from reports.figures.sheet import LEFT, WIDTH, Panel, Sheet, Span
+from reports.figures.style import COLOURS, INK, LIMIT, MUTED, TRACE
 from reports.format import prefix
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.series import Solve
 from rig.analysis.solving.gap import THRESHOLDS
 from rig.analysis.solving.targets import by_preference
 from rig.terminal import clean
+from rig.types import Floats, Indices
 
 _LINES = 40  # at most this many solves are drawn one by one; more are drawn as a band
 _MARKS = 600
 _MOMENTS = 300
 _ROOM = 1.5
-_DASHES = (("-", COLOURS["inference"]), ((0, (5, 2)), COLOURS["postprocess"]), ((0, (1, 1.5)), COLOURS["mark"]))
+_HEIGHT, _LOWER = 130.0, 90.0
+_DASHES = (("", COLOURS["inference"]), ("5 2", COLOURS["postprocess"]), ("1 1.5", COLOURS["mark"]))
+_GAPS = (-1.0, -0.1, 0.0, *THRESHOLDS, 0.5, 1.0, 10.0, 100.0)
 Path = tuple[Floats, Floats]
+Key = list[tuple[str, str, str] | tuple[str, str, int, bool]]
 
 
-def solver_figure(solves: Sequence[Solve], runtime_w: Quantity | None = None) -> Any:
+def solver_figure(solves: Sequence[Solve], runtime_w: Quantity | None = None) -> Sheet | None:
     """Draw the best gap so far over the time of each solve, and the share at each threshold; None without data.
 
     With ``runtime_w``, a second axis shows energy: this power times the time, as in the figures.
@@ -37,35 +42,30 @@ def solver_figure(solves: Sequence[Solve], runtime_w: Quantity | None = None) ->
     times = np.concatenate([t for t, _ in paths])
     last = max(float(times.max()), 1e-9)
     first = float(np.min(times[times >= 1e-6 * last], initial=last))  # the first claim may come with the graph, at 0
-    factor, unit = prefix(math.sqrt(first * last), "s")
-    paths = [(np.maximum(t, first / _ROOM), g) for t, g in paths]
-    figure, left, right = panel_pair(0.22)
-    _closing(left, paths, factor)
-    _reached(right, paths, last, factor)
-    left.set_title(f"gap to the {clean(target).replace('_', ' ')} target, n = {len(paths)}")
-    right.set_title("share of solves as close")
-    for axis in (left, right):
-        if last > 10.0 * first:
-            log_axis(axis.xaxis, axis.set_xscale)
-            axis.xaxis.get_major_locator().set_params(numticks=6)
-            axis.set_xlim(first * factor / _ROOM, last * factor * _ROOM)
-        else:
-            axis.set_xlim(0.0, 1.05 * last * factor)
-        axis.set_xlabel(f"time of the solve, {unit}")
-        if runtime_w is not None and runtime_w.value > 0:
-            _energy_axis(axis, runtime_w.value / factor, math.sqrt(first * last) * runtime_w.value)
-            figure.subplots_adjust(top=1 - 0.72 / PAIR_IN)
-    key_beside(figure, (left, right))
-    return figure
+    about_s, log = math.sqrt(first * last), last > 10.0 * first
+    factor, unit = prefix(about_s, "s")
+    paths = [(factor * np.maximum(t, first / _ROOM), g) for t, g in paths]
+    x = (first * factor / _ROOM, last * factor * _ROOM) if log else (0.0, 1.05 * last * factor)
+    label = f"time of the solve, {unit}"
+    low, high = 1.3 * min(0.0, *(g.min() for _, g in paths)), 1.3 * max(0.15, *(g.max() for _, g in paths))
+    gaps = {_bent(v): f"{100 * v:g} %" for v in _GAPS if low <= v <= high}
+    sheet = Sheet(f"gap to the {clean(target).replace('_', ' ')} target, n = {len(paths)}", 2.0 * WIDTH)
+    ends = _bent(low or -0.002), _bent(high)
+    key = _closing(sheet, sheet.panel(x, ends, _HEIGHT, label, log, marks_y=gaps), x, paths)
+    sheet.note("share of solves as close", bold=True)
+    shares = {float(v): f"{v} %" for v in range(0, 101, 25)}
+    key += _reached(sheet, sheet.panel(x, (0.0, 104.0), _LOWER, label, log, marks_y=shares), paths)
+    if runtime_w is not None and runtime_w.value > 0:
+        scale, joules = prefix(about_s * runtime_w.value, "J")
+        low_j, high_j = (at / factor * runtime_w.value * scale for at in x)
+        sheet.scale(low_j, high_j, f"energy of the solve, {joules}", LEFT, log=log)
+    sheet.key(key)
+    return sheet
 
 
-def _energy_axis(axis: Any, watts: float, about_j: float) -> None:
-    """Add an axis of energy above the panel: ``watts`` times the axis of time."""
-    factor, unit = prefix(about_j, "J")
-    above = axis.secondary_xaxis("top", functions=(lambda t: t * watts * factor, lambda e: e / (watts * factor)))
-    above.set_xlabel(f"energy of the solve, {unit}")
-    above.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
-    above.xaxis.set_minor_formatter(lambda v, _: "")
+def _bent(gap: Any) -> Any:
+    """Return where gaps lie on the axis, which is linear near 0 and logarithmic beyond."""
+    return np.arcsinh(np.divide(gap, THRESHOLDS[-1]))
 
 
 def _target(solves: Sequence[Solve]) -> tuple[str, list[Solve]]:
@@ -85,48 +85,41 @@ def _path(solve: Solve, target: float) -> Path:
     return np.maximum(times[known], 0.0), gaps
 
 
-def _closing(axis: Any, paths: Sequence[Path], factor: float) -> None:
-    axis.set_yscale("symlog", linthresh=THRESHOLDS[-1], linscale=0.6)
+def _closing(sheet: Sheet, panel: Panel, x: Span, paths: Sequence[Path]) -> Key:
+    across, up = panel
+    for level in (*THRESHOLDS, 0.0):
+        colour, width, dash = (LIMIT, 0.8, "4 2") if level else (MUTED, 0.8, "")
+        sheet.line((across(x[0]), across(x[1])), (up(_bent(level)),) * 2, colour, width, dash)
     if len(paths) <= _LINES:
-        for k, (t, g) in enumerate(paths):
+        for t, g in paths:
             at = _few(len(t))
-            label = "a solve" if k == 0 else None
-            axis.step(t[at] * factor, g[at], where="post", color=TRACE, alpha=0.45, linewidth=0.9, label=label)
+            sheet.steps(across(t[at]), up(_bent(g[at])), TRACE, width=0.9, opacity=0.45)
+        key: Key = [(TRACE, "a solve", "")]
     else:
         grid = np.geomspace(min(float(t[0]) for t, _ in paths), max(float(t[-1]) for t, _ in paths), _MOMENTS)
         held = np.array([_held(t, g, grid) for t, g in paths])
-        shape: dict[str, Any] = {"step": "post", "color": TRACE, "linewidth": 0}
         worst = np.where(np.isfinite(held), held, np.nanmax(held, initial=1.0, where=np.isfinite(held)))
-        axis.fill_between(grid * factor, worst.min(axis=0), worst.max(axis=0), alpha=0.3, label="all solves", **shape)
-        median = np.median(worst, axis=0)
-        axis.step(grid * factor, median, where="post", color=TRACE, linewidth=1.3, label="median of solves")
-    ends = np.array([(t[-1], g[-1]) for t, g in paths])[_few(len(paths))]
-    given = {"linestyle": "", "marker": "o", "ms": 4.0, "mfc": "white", "mec": INK, "mew": 0.9, "zorder": 4}
-    axis.plot(ends[:, 0] * factor, ends[:, 1], label="solution given", **given)
-    for threshold in THRESHOLDS:
-        axis.axhline(threshold, color=LIMIT, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1.5)
-    axis.axhline(0.0, color=MUTED, linewidth=0.8, zorder=1.5)
-    top = max(float(g.max()) for _, g in paths)
-    low = min(float(g.min()) for _, g in paths)
-    ticks = [0.0, *THRESHOLDS, 0.5, 1.0, 10.0, 100.0]
-    ticks = [v for v in [-1.0, -0.1, *ticks] if 1.3 * min(low, 0.0) <= v <= 1.3 * max(top, 0.15)]
-    axis.set_yticks(ticks, [f"{100 * v:g} %" for v in ticks])
-    axis.set_yticks([], minor=True)
-    axis.set_ylim(1.3 * low if low < 0 else -0.002, 1.3 * max(top, 0.15))
+        least, middle, most = (up(_bent(level(worst, axis=0))) for level in (np.min, np.median, np.max))
+        sheet.fill(across(grid), least[:-1], most[:-1], TRACE, 0.3)
+        sheet.steps(across(grid), middle, TRACE, width=1.3)
+        key = [(TRACE, "median of solves, in the band of all", "")]
+    for t, g in [paths[k] for k in _few(len(paths))]:
+        sheet.mark(across(t[-1]), up(_bent(g[-1])), INK, hollow=True, radius=3.0)
+    return [*key, (INK, "solution given", 0, True)]
 
 
-def _reached(axis: Any, paths: Sequence[Path], last: float, factor: float) -> None:
+def _reached(sheet: Sheet, panel: Panel, paths: Sequence[Path]) -> Key:
+    (across, up), key = panel, Key()
+    last = max(t[-1] for t, _ in paths)
     for threshold, (dash, colour) in zip(THRESHOLDS, _DASHES, strict=True):
         when = np.array([t[g <= threshold][0] if np.any(g <= threshold) else np.inf for t, g in paths])
         when = np.sort(when[np.isfinite(when)])
-        label = f"gap of {100 * threshold:g} %: {len(when)} of {len(paths)}"
-        share = 100.0 * np.arange(1, len(when) + 1) / len(paths)
-        at = _few(len(when))
-        x = np.concatenate([when[:1], when[at], [last]]) if len(when) else np.array([])
-        y = np.concatenate([[0.0], share[at], share[-1:]]) if len(when) else np.array([])
-        axis.step(x * factor, y, where="post", color=colour, linestyle=dash, linewidth=1.5, label=label)
-    axis.set_ylim(0, 104)
-    axis.set_yticks(range(0, 101, 25), [f"{v} %" for v in range(0, 101, 25)])
+        if len(when):
+            at, share = _few(len(when)), 100.0 * np.arange(1, len(when) + 1) / len(paths)
+            way = np.concatenate([when[:1], when[at], [last]]), np.concatenate([[0.0], share[at], share[-1:]])
+            sheet.steps(across(way[0]), up(way[1]), colour, width=1.5, dash=dash)
+        key.append((colour, f"gap of {100 * threshold:g} %: {len(when)} of {len(paths)}", dash))
+    return key
 
 
 def _held(t: Floats, g: Floats, grid: Floats) -> Floats:
@@ -135,5 +128,5 @@ def _held(t: Floats, g: Floats, grid: Floats) -> Floats:
     return np.where(at >= 0, g[np.maximum(at, 0)], np.inf)
 
 
-def _few(n: int) -> Any:
-    return np.unique(np.linspace(0, n - 1, min(n, _MARKS)).astype(int)) if n else np.array([], dtype=int)
+def _few(n: int) -> Indices:
+    return np.unique(np.linspace(0, n - 1, min(n, _MARKS)).astype(np.int64))

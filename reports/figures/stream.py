@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from reports.figures.style import COLOURS, GRID, INK, LIMIT, MUTED, TRACE, WIDTH_IN, Floats, new_figure
-from reports.figures.trace import draw_power, total_of
+from reports.figures.sheet import EDGE, WIDTH, Panel, Sheet, Span, place
+from reports.figures.style import COLOURS, GRID, INK, LIMIT, MUTED, TRACE
+from reports.figures.trace import draw_power, shown_between, total_of
 from reports.names import text_of
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
-from rig.analysis.result.series import Series, Stream
+from rig.analysis.result.series import RailSeries, Series, Stream
 from rig.analysis.service.change_detection import change_latencies_s, right_answers, right_share
 from rig.terminal import clean
-from rig.types import Bools, Indices
+from rig.types import Floats, Indices
 
 MAX_SCENES = 120
 FIRST_SCENES = 60
@@ -28,175 +28,139 @@ _ANSWERS = 400  # at most this many are drawn one by one; more are drawn as colu
 _COLUMNS = 600
 _ON, _OFF, _SCENE = COLOURS["inference"], COLOURS["preprocess"], GRID
 _LANE = 0.86  # share of the height for a class
-_UNSEEN = 0.004  # share of the height for a class: lower than a hairline
-_TOP_IN, _RIGHT_IN, _BOTTOM_IN = 0.34, 0.27, 0.55
-_CHAR_IN, _LINE_IN = 0.066, 0.135  # size of a letter and of a line in a name above the scenes
-_UPRIGHT_IN = 0.1  # room for a name that is rotated
+_ANSWER, _POWER = 34.0, 84.0  # heights of the panels of answers and of power
+_CHAR, _LINE, _UPRIGHT = 6.4, 12.0, 8.0  # width of a letter, of a line of text, and room for a name that is rotated
 _LONGEST = 20
+_TIME = "time since the start of the run, s"
 
 
-def stream_figure(series: Series, quantities: Mapping[FigureKey, Quantity]) -> Any:
+Key = list[tuple[str, str] | tuple[str, str, str]]
+
+
+def stream_figure(series: Series, quantities: Mapping[FigureKey, Quantity]) -> Sheet | None:
     """Draw probability by class, right and wrong answers, and power on one time axis; None without data."""
     stream = series.stream
     if stream is None or not (len(stream.at_s) and len(stream.onset_s) and stream.classes):
         return None
     shown = shown_of(stream)
-    metered = any(len(r.watts) for r in series.rails)
-    left_in = 0.25 + 0.075 * max(6, *(len(_short(c)) for c in shown.rows))
-    names, upright, names_in = _names(shown, WIDTH_IN - left_in - _RIGHT_IN)
-    lanes_in = len(shown.rows) * float(np.clip(2.0 / len(shown.rows), 0.28, 0.6))
-    part = len(stream.onset_s) > len(shown.onset_s)
-    heights = [names_in, lanes_in, 0.42, *([1.05] if metered else []), *([0.4] if part else [])]
-    gaps = [0.0, 0.09, *([0.16] if metered else []), *([0.72] if part else [])]
-    axes = _stacked(left_in, heights, gaps)
-    _name_scenes(axes[0], shown, names, 90.0 if upright else 0.0)
-    _lanes(axes[1], shown)
-    _answers(axes[2], stream, shown)
-    if metered:
-        _power(axes[3], series, shown.limits, quantities)
-    _together(axes[1 : len(axes) - part], shown)
-    if part:
-        _overview(axes[-1], stream, shown.limits)
-    _legend(axes[0].figure, stream, shown)
-    return axes[0].figure
-
-
-def _together(axes: Sequence[Any], shown: Shown) -> None:
-    """Give all panels one time axis, and mark every change of scene across all panels."""
-    for axis in axes:
-        axis.set_xlim(*shown.limits)
-        axis.tick_params(labelbottom=axis is axes[-1])
-        few = len(shown.scene) <= 30
-        changes = {"color": MUTED, "linewidth": 0.9 if few else 0.4, "linestyle": (0, (4, 2)), "zorder": 2.5}
-        axis.vlines(shown.onset_s, 0, 1, transform=axis.get_xaxis_transform(), **changes)
-    axes[-1].set_xlabel("time since the start of the run, s")
+    some = f", {len(shown.rows)} of {len(stream.classes)} classes" * (len(shown.rows) < len(stream.classes))
+    sheet = Sheet(f"probability of each class{some}", 2.0 * WIDTH)
+    left = EDGE + _CHAR * max(6, *(len(_short(c)) for c in shown.rows))
+    rails = [r for r in series.rails if len(r.watts)]
+    _name_scenes(sheet, shown, left)
+    top = sheet.y
+    _lanes(sheet, shown, left)
+    key: Key = [(_SCENE, "scene heard"), (_ON, "probability of the scene heard"), (_OFF, "of another class")]
+    key += _answers(sheet, stream, shown, left)
+    bottom = sheet.y
+    if rails:
+        key += _power(sheet, total_of(rails), shown.limits, quantities, left)
+    else:
+        sheet.scale(*shown.limits, _TIME, left)
+    across, width = place(shown.limits, (left, sheet.width - EDGE)), 0.9 if len(shown.scene) <= 30 else 0.4
+    for change in across(shown.onset_s).tolist():
+        sheet.line((change, change), (top, bottom), MUTED, width, "4 2")
+    if len(stream.onset_s) > len(shown.onset_s):
+        _overview(sheet, stream, shown.limits, left)
+    sheet.key(key)
+    return sheet
 
 
 # ---- panels -------------------------------------------------------------------------------
 
 
-def _stacked(left_in: float, heights: Sequence[float], gaps: Sequence[float]) -> list[Any]:
-    """Return axes with these heights and gaps, from the top down, in inches."""
-    height = _TOP_IN + sum(heights) + sum(gaps) + _BOTTOM_IN
-    figure = new_figure(height)
-    axes, at = [], height - _TOP_IN
-    for tall, gap in zip(heights, (*gaps, 0.0), strict=True):
-        at -= tall
-        box = (left_in / WIDTH_IN, at / height, 1 - (left_in + _RIGHT_IN) / WIDTH_IN, tall / height)
-        axes.append(figure.add_axes(box))
-        at -= gap
-    return axes
-
-
-def _lanes(axis: Any, shown: Shown) -> None:
+def _lanes(sheet: Sheet, shown: Shown, left: float) -> None:
     """Draw a lane for each class: shaded while it is the scene, filled up to its probability."""
-    rows = len(shown.rows)
-    blank = np.zeros(len(shown.heard))
+    tall, right = float(np.clip(150.0 / len(shown.rows), 22.0, 46.0)), sheet.width - EDGE
+    across = place(shown.limits, (left, right))
+    knots, blank = across(shown.knots), np.zeros(len(shown.heard))
     for k, name in enumerate(shown.rows):
-        base = rows - 1 - k
-        axis.axhline(base, color=GRID, linewidth=0.6, zorder=0.5)
+        sheet.y += tall
+        up = place((0.0, 1.0), (sheet.y, sheet.y - _LANE * tall))
         own = np.array([s == name for s in shown.scene], dtype=bool)
-        boxes = np.column_stack([shown.onset_s[own], shown.end_s[own]])
-        for begin, end in boxes:
-            box = {"facecolor": _SCENE, "edgecolor": MUTED, "linewidth": 0.6, "zorder": 0.6}
-            axis.fill_between([begin, end], base, base + _LANE, **box)
-        least, mean, most = (_LANE * p[:, k] for p in (shown.least, shown.mean, shown.most))
+        for ends in across(np.column_stack([shown.onset_s[own], shown.end_s[own]])).tolist():
+            sheet.box(tuple(ends), (up(1.0), up(0.0)), _SCENE)
+        least, mean, most = (up(p[:, k]) for p in (shown.least, shown.mean, shown.most))
         for colour, here in ((_ON, shown.heard == k), (_OFF, shown.heard != k)):
-            _fill(axis, shown.knots, base + blank, base + mean, here, facecolor=colour, alpha=0.9, zorder=2)
-            if np.any(most > mean):
-                _fill(axis, shown.knots, base + least, base + most, here, facecolor=colour, alpha=0.3, zorder=1.9)
-    axis.set_yticks([rows - 1 - k + 0.5 * _LANE for k in range(rows)], [_short(c) for c in shown.rows])
-    axis.set_ylim(-0.06, rows - 1 + _LANE + 0.06)
-    axis.tick_params(axis="y", length=0, labelcolor=INK)
-    axis.grid(visible=False)
-    axis.spines["left"].set_visible(False)
-    for height, text in ((rows - 1, "0"), (rows - 1 + _LANE, "1")):  # the scale of every lane, shown at the first
-        axis.text(1.006, height, text, transform=axis.get_yaxis_transform(), va="center", size=7.5, color=MUTED)
+            sheet.fill(knots, least, most, colour, 0.3, here)
+            sheet.fill(knots, up(blank), mean, colour, 0.9, here)
+        sheet.line((left, right), (sheet.y, sheet.y), GRID, 0.6)
+        sheet.text(left - 4.0, up(0.5) + 4.0, _short(name), "end")
+        for height in (0, 1) if k == 0 else ():  # the scale of every lane, shown at the first
+            sheet.text(right, up(height) + 4.0, str(height), "end", MUTED)
 
 
-def _fill(axis: Any, knots: Floats, low: Floats, high: Floats, here: Bools, **style: Any) -> None:
-    """Fill between two heights (n,) over knots (n + 1,) where ``here`` is true, unless too low to see; one path."""
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
-    seen = np.flatnonzero(np.diff(np.concatenate([[False], here & (high - low > _UNSEEN), [False]]).astype(int)))
-    pieces = []
-    for first, last in seen.reshape(-1, 2):
-        x = np.repeat(knots[first : last + 1], 2)[1:-1]
-        flat = np.all(low[first:last] == low[first])
-        under = low[[first, first]] if flat else np.repeat(low[first:last], 2)[::-1]
-        back = x[[-1, 0]] if flat else x[::-1]
-        y = np.concatenate([np.repeat(high[first:last], 2), under, [0.0]])  # the closing point is never drawn
-        pieces.append(Path(np.column_stack([np.concatenate([x, back, [0.0]]), y]), closed=True))
-    if pieces:
-        axis.add_patch(PathPatch(Path.make_compound_path(*pieces), linewidth=0, **style))
-
-
-def _answers(axis: Any, stream: Stream, shown: Shown) -> None:
+def _answers(sheet: Sheet, stream: Stream, shown: Shown, left: float) -> Key:
     """Draw each answer, right or wrong by height and shape, and the time until each scene was recognised."""
     inside = (stream.at_s >= shown.limits[0]) & (stream.at_s <= shown.limits[1])
-    if _one_by_one(stream, shown):
-        at, right = stream.at_s[inside], right_answers(stream)[inside]
-        axis.plot(at[right], np.ones(right.sum()), linestyle="", marker="o", ms=3.2, mew=0, color=_ON, zorder=3)
-        wrong = np.zeros((~right).sum())
-        axis.plot(at[~right], wrong, linestyle="", marker="x", ms=4.5, mew=1.2, color=LIMIT, zorder=3)
-        _recognised(axis, stream, shown)
-    else:
-        edges = np.linspace(shown.onset_s[0], shown.end_s[-1], _COLUMNS + 1)
-        share = np.append(right_share(stream, edges), 0.0)
-        axis.fill_between(edges, 0.0, share, step="post", color=_ON, alpha=0.9, linewidth=0)
-    axis.set_yticks([0, 1], ["wrong", "right"])
-    axis.set_ylim(-0.35, 1.35)
-    axis.tick_params(axis="y", length=0, labelcolor=INK)
-
-
-def _one_by_one(stream: Stream, shown: Shown) -> bool:
-    first, last = np.searchsorted(stream.at_s, shown.limits)
-    return bool(last - first <= _ANSWERS)
-
-
-def _recognised(axis: Any, stream: Stream, shown: Shown) -> None:
-    """Draw a line from each change of scene to the answer after which all are right, or to the scene's end."""
+    across, up = _right_or_wrong(sheet, shown.limits, left)
+    if np.count_nonzero(inside) > _ANSWERS:
+        _share(sheet, stream, np.linspace(shown.onset_s[0], shown.end_s[-1], _COLUMNS + 1), (across, up))
+        return []
+    at, right = across(stream.at_s[inside]), right_answers(stream)[inside]
+    for x in at[right].tolist():
+        sheet.dot(x, up(1.0), _ON)
+    wrong, low = at[~right], np.full(np.count_nonzero(~right), up(0.0))
+    for lean in (2.5, -2.5):
+        sheet.strokes((wrong - 2.5, wrong + 2.5), (low - lean, low + lean), LIMIT, width=1.2)
     took = change_latencies_s(stream)[: len(shown.onset_s) - 1]
-    begin, ends = shown.onset_s[1:], shown.end_s[1:]
-    for style, some, until in (("-", np.isfinite(took), begin + took), (":", ~np.isfinite(took), ends)):
-        gap = np.full(np.count_nonzero(some), np.nan)
-        x = np.column_stack([begin[some], until[some], gap]).ravel()
-        axis.plot(x, np.full(len(x), 0.5), color=INK, linestyle=style, linewidth=2.0, solid_capstyle="butt", zorder=3)
+    begin, known, key = shown.onset_s[1:], np.isfinite(took), Key()
+    for some, until, dash, said in (
+        (known, begin + took, "", "until recognised"), (~known, shown.end_s[1:], "2 2", "not recognised"),
+    ):  # fmt: skip
+        y = np.full(np.count_nonzero(some), up(0.5))
+        sheet.strokes((across(begin[some]), across(until[some])), (y, y), INK, width=2.0, dash=dash)
+        key += [(INK, said, dash)] * bool(np.any(some) or not dash)
+    return key
 
 
-def _power(axis: Any, series: Series, limits: tuple[float, float], quantities: Mapping[FigureKey, Quantity]) -> None:
-    rail = total_of([r for r in series.rails if len(r.watts)])
-    factor, unit = draw_power(axis, rail, limits, _COLUMNS)
-    axis.set_ylabel(f"power, {unit}")
-    if axis.collections:
-        axis.plot([], [], color=TRACE, linewidth=0.9, label="mean, in least to greatest")
-    for word, dash in (("idle", (0, (5, 2))), ("average", (0, (1, 1.5)))):
-        q = quantities.get(key := FigureKey(f"{word}_power_w"))
+def _right_or_wrong(sheet: Sheet, limits: Span, left: float) -> Panel:
+    """Add a panel without an axis, in which 0 is wrong and 1 right."""
+    sheet.y += _ANSWER + 8.0
+    up = place((-0.35, 1.35), (sheet.y, sheet.y - _ANSWER))
+    for height, said in enumerate(("wrong", "right")):
+        sheet.text(left - 4.0, up(height) + 4.0, said, "end")
+    return place(limits, (left, sheet.width - EDGE)), up
+
+
+def _share(sheet: Sheet, stream: Stream, edges: Floats, panel: Panel) -> None:
+    """Draw the share of time with right answers."""
+    (across, up), share = panel, right_share(stream, edges)
+    sheet.fill(across(edges), up(np.zeros(len(share))), up(share), _ON, 0.9)
+
+
+def _power(sheet: Sheet, rail: RailSeries, limits: Span, quantities: Mapping[FigureKey, Quantity], left: float) -> Key:
+    shown = shown_between(rail, limits, _COLUMNS)
+    key: Key = [(TRACE, "mean, in least to greatest" if shown.bars else "power", "")]
+    levels = []
+    for word, dash in (("idle", "5 2"), ("average", "1 1.5")):
+        q = quantities.get(figure := FigureKey(f"{word}_power_w"))
         if q is not None and np.isfinite(q.value):
-            label = f"{word} {text_of(key, q)}"
-            axis.axhline(q.value * factor, color=LIMIT, linestyle=dash, linewidth=1.3, zorder=4, label=label)
-    low, high = axis.get_ylim()
-    axis.set_ylim(low, high + 0.28 * (high - low))
-    if axis.get_legend_handles_labels()[0]:
-        axis.legend(loc="upper right", ncols=3, frameon=True, framealpha=0.85, edgecolor="none", borderpad=0.2)
+            levels.append((q.value * shown.factor, dash))
+            key.append((LIMIT, f"{word} {text_of(figure, q)}", dash))
+    low, high = (of([*shown.ends(), *(level for level, _ in levels)]) for of in (min, max))
+    sheet.y += 6.0
+    sheet.note(f"power, {shown.unit}")
+    panel = sheet.panel(limits, (low, high), _POWER, _TIME, left=left)
+    draw_power(sheet, panel, shown, limits)
+    for level, dash in levels:
+        sheet.line((left, sheet.width - EDGE), (panel[1](level),) * 2, LIMIT, 1.3, dash)
+    return key
 
 
-def _overview(axis: Any, stream: Stream, limits: tuple[float, float]) -> None:
+def _overview(sheet: Sheet, stream: Stream, limits: Span, left: float) -> None:
     """Draw the whole stream: the share of time with right answers, and the part that is shown above."""
     edges = np.linspace(stream.onset_s[0], max(stream.end_s, stream.at_s[-1]), _COLUMNS // 2 + 1)
-    share = np.append(right_share(stream, edges), 0.0)
-    axis.fill_between(edges, 0.0, share, step="post", color=_ON, alpha=0.9, linewidth=0)
-    axis.axvspan(*limits, facecolor="none", edgecolor=INK, linewidth=1.2)
-    axis.set_xlim(edges[0], edges[-1])
-    axis.set_yticks([0, 1], ["wrong", "right"])
-    axis.set_ylim(0, 1.15)
-    axis.tick_params(axis="y", length=0, labelcolor=INK)
-    heading = f"share of time right, all {len(stream.onset_s)} scenes; the part above is framed"
-    axis.set_title(heading, fontweight="normal")
+    whole = float(edges[0]), float(edges[-1])
+    sheet.note(f"share of time right, all {len(stream.onset_s)} scenes; the part above is framed")
+    across, up = _right_or_wrong(sheet, whole, left)
+    _share(sheet, stream, edges, (across, up))
+    x, y = across(np.clip(limits, *whole)), (up(0.0), up(1.15))
+    sheet.path(x[[0, 1, 1, 0, 0]], np.array(y)[[0, 0, 1, 1, 0]], INK, 1.2)
+    sheet.scale(*whole, _TIME, left)
 
 
-# ---- names and keys -----------------------------------------------------------------------
+# ---- names --------------------------------------------------------------------------------
 
 
 def _short(name: str, longest: int = _LONGEST) -> str:
@@ -204,17 +168,23 @@ def _short(name: str, longest: int = _LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _names(shown: Shown, width_in: float) -> tuple[list[str], bool, float]:
-    """Return the text above each scene, whether it is rotated because it is too wide, and the height needed."""
-    span = shown.limits[1] - shown.limits[0]
-    room_in = (shown.end_s - shown.onset_s) / span * width_in
-    wide = room_in >= _UPRIGHT_IN
-    across = [_wrapped(_short(s), int((w - 0.04) / _CHAR_IN)) for s, w in zip(shown.scene, room_in, strict=True)]
-    if all(text for text, fits in zip(across, wide, strict=True) if fits):
-        lines = max((text.count("\n") + 1 for text in across if text), default=0)
-        return across, False, lines * _LINE_IN + 0.06
-    upright = [_short(s, 16) if fits else "" for s, fits in zip(shown.scene, wide, strict=True)]
-    return upright, True, max(map(len, upright), default=0) * 0.058 + 0.08
+def _name_scenes(sheet: Sheet, shown: Shown, left: float) -> None:
+    """Name each scene above its time: across if all names fit that way, else upright."""
+    ends = place(shown.limits, (left, sheet.width - EDGE))(np.array([shown.onset_s, shown.end_s]))
+    middle, room = ends.mean(axis=0).tolist(), np.diff(ends, axis=0)[0]
+    across = [_wrapped(_short(s), int((w - 4.0) / _CHAR)) for s, w in zip(shown.scene, room, strict=True)]
+    wide = room >= _UPRIGHT
+    if upright := not all(text for text, fits in zip(across, wide, strict=True) if fits):
+        across = [_short(s, 16) if fits else "" for s, fits in zip(shown.scene, wide, strict=True)]
+    lines = [text.split("\n") for text in across]
+    tall = _CHAR * max(map(len, across)) if upright else _LINE * max(map(len, lines))
+    sheet.y += tall + 8.0
+    for x, own in zip(middle, lines, strict=True):
+        for k, line in enumerate(reversed(own)):
+            place_ = (
+                (x + 4.0, sheet.y - 4.0, line, "start") if upright else (x, sheet.y - 4.0 - _LINE * k, line, "middle")
+            )
+            sheet.text(*place_, upright=upright)
 
 
 def _wrapped(name: str, characters: int) -> str:
@@ -225,35 +195,6 @@ def _wrapped(name: str, characters: int) -> str:
         lines = [*lines[:-1], joined] if len(joined.rstrip()) <= characters else [*lines, piece]
     lines = [line.rstrip() for line in lines if line]
     return "\n".join(lines) if all(len(line) <= characters for line in lines) and len(lines) <= 3 else ""
-
-
-def _name_scenes(axis: Any, shown: Shown, names: Sequence[str], rotation: float) -> None:
-    axis.set_xlim(*shown.limits)
-    axis.set_axis_off()
-    for name, begin, end in zip(names, shown.onset_s, shown.end_s, strict=True):
-        place = {"ha": "center", "va": "bottom", "rotation": rotation}
-        axis.text(0.5 * (begin + end), 0.04, name, size=7 if rotation else 8, **place)
-
-
-def _legend(figure: Any, stream: Stream, shown: Shown) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles: list[Any] = [
-        Patch(facecolor=_SCENE, edgecolor=MUTED, linewidth=0.6, label="scene heard"),
-        Patch(facecolor=_ON, label="probability of the scene heard"),
-        Patch(facecolor=_OFF, label="of another class"),
-    ]
-    if _one_by_one(stream, shown):
-        bar: dict[str, Any] = {"color": INK, "linewidth": 2.0}
-        handles.append(Line2D([], [], **bar, label="until recognised"))
-        if not np.all(np.isfinite(change_latencies_s(stream))):
-            handles.append(Line2D([], [], **bar, linestyle=":", label="not recognised"))
-    figure.legend(handles=handles, ncols=len(handles), loc="upper left", borderaxespad=0.4, fontsize=8)
-    if len(shown.rows) < len(stream.classes):
-        note = f"{len(shown.rows)} of {len(stream.classes)} classes"
-        top = 1 - 0.5 * _TOP_IN / figure.get_figheight()
-        figure.text(1 - _RIGHT_IN / WIDTH_IN, top, note, ha="right", va="center", size=8, color=MUTED)
 
 
 # ---- the part that is drawn ---------------------------------------------------------------

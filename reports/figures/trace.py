@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from reports.figures.sheet import SCALE, WIDTH, Place, Sheet
-from reports.figures.style import COLOURS, MUTED, TRACE, Floats
+from reports.figures.sheet import SCALE, WIDTH, Panel, Place, Sheet
+from reports.figures.style import COLOURS, MUTED, TRACE
 from reports.format import prefix
 from reports.viewing.pyramid import gathered
 from rig.analysis.result.series import RailSeries, Series
 from rig.terminal import clean
+from rig.types import Floats
 
 Windows = dict[str, Floats]
 
@@ -34,13 +34,9 @@ def power_figure(series: Series) -> Sheet | None:
         if limits is not None and limits[1] > limits[0]:
             shown = shown_between(total, limits, _BUCKETS)
             sheet.note(f"{total.rail}{which}, {shown.unit}", bold=True)
-            across, up = sheet.panel(limits, shown.ends(), _HEIGHT, "time since the start of the run, s")
-            _shade(sheet, windows, limits, across)
-            x = across(np.clip(shown.at_s, *limits))
-            if shown.bars is not None:
-                least, most = map(up, shown.bars)
-                sheet.strokes((x, x), (least, most), TRACE, 1.0, 0.35)
-            sheet.path(x, up(shown.line), TRACE, 0.9)
+            panel = sheet.panel(limits, shown.ends(), _HEIGHT, "time since the start of the run, s")
+            _shade(sheet, windows, limits, panel[0])
+            draw_power(sheet, panel, shown, limits)
     names = [(colour, clean(name).lstrip("_")) for name, colour in colours_of(windows).items()]
     sheet.key([(TRACE, "power: mean, least, greatest"), *names])
     return sheet
@@ -120,16 +116,14 @@ def shown_between(rail: RailSeries, limits: tuple[float, float], buckets: int) -
     return Shown(np.column_stack([start, end]).ravel(), np.repeat(watts * factor, 2), None, factor, unit)
 
 
-def draw_power(axis: Any, rail: RailSeries, limits: tuple[float, float], buckets: int) -> tuple[float, str]:
-    """Draw one rail between two moments on an axis of matplotlib; return the factor and unit of the axis."""
-    shown = shown_between(rail, limits, buckets)
+def draw_power(sheet: Sheet, panel: Panel, shown: Shown, limits: tuple[float, float]) -> None:
+    """Draw what is shown of a rail between two moments."""
+    across, up = panel
+    x = across(np.clip(shown.at_s, *limits))
     if shown.bars is not None:
-        axis.fill_between(shown.at_s, *shown.bars, color=TRACE, alpha=0.35, linewidth=0, zorder=2)
-    axis.plot(shown.at_s, shown.line, color=TRACE, linewidth=1.0 if shown.bars is None else 0.9, zorder=3)
-    axis.set_xlim(*limits)
-    axis.set_ylabel(shown.unit)
-    axis.margins(y=0.08)
-    return shown.factor, shown.unit
+        least, most = map(up, shown.bars)
+        sheet.strokes((x, x), (least, most), TRACE, opacity=0.35)
+    sheet.path(x, up(shown.line), TRACE, 0.9)
 
 
 def envelope(start: Floats, end: Floats, watts: Floats, buckets: int) -> tuple[Floats, Floats, Floats, Floats]:

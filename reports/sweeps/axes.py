@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from reports.figures.style import log_axis
+import numpy as np
+
+from reports.figures.sheet import Panel, Sheet, Span
 from rig.analysis.result.catalogue import Entry
 from rig.terminal import clean
 
@@ -17,6 +19,7 @@ ENDS = ".interval_95"
 """After the name of a quantity: the column with both ends of its interval."""
 _WIDE = 30.0  # if greatest / least is at least this, an axis is logarithmic
 _DECADE, _EVEN = 10.0, 2.5  # or at least this, if no step's logarithm is over _EVEN times the smallest
+_HEIGHT = 190.0
 _TICKS = 9  # a logarithmic axis with at most this many values names all
 
 
@@ -39,7 +42,7 @@ class Drawn:
         y = float(row[self.quantity])
         low, high = row.get(self.quantity + ENDS) or (y, y)
         low, high = max(low, min(self.held[0], y)), min(high, max(self.held[1], y))
-        return y * self.factor, low * self.factor, high * self.factor
+        return ends_of(y, low, high, self.factor)
 
 
 def places(values: Sequence[Any]) -> tuple[dict[Any, float], list[str]]:
@@ -66,39 +69,49 @@ def bounds(quantity: Entry) -> tuple[float, float]:
     return 0.0, math.inf
 
 
-def draw_line(axis: Any, rows: Sequence[Row], drawn: Drawn, style: Mapping[str, Any]) -> None:
+def draw_line(sheet: Sheet, panel: Panel, rows: Sequence[Row], drawn: Drawn, colour: str, shape: int) -> None:
     """Draw a point with its interval for each row, and a line through the mean at each position."""
-    x = [drawn.x_of[row[drawn.key]] for row in rows]
-    points = [drawn.interval(row) for row in rows]
-    at: dict[float, list[float]] = {}
-    for place, (y, _, _) in zip(x, points, strict=True):
-        at.setdefault(place, []).append(y)
-    xs = sorted(at)
-    axis.plot(xs, [sum(at[x]) / len(at[x]) for x in xs], color=style["color"], linewidth=1.1, alpha=0.8, zorder=2)
-    bars = [[y - low for y, low, _ in points], [high - y for y, _, high in points]]
-    axis.errorbar(
-        x, [y for y, _, _ in points], yerr=bars, **style, linestyle="none", markersize=4.2, elinewidth=1.0,
-        capsize=2.0, alpha=0.9, zorder=3,
-    )  # fmt: skip
+    (across, up), at = panel, dict[float, list[float]]()
+    for row in rows:
+        x, (y, *ends) = drawn.x_of[row[drawn.key]], drawn.interval(row)
+        at.setdefault(x, []).append(y)
+        sheet.point(across(x), up(y), (up(ends[0]), up(ends[1])), colour, shape)
+    means = np.array([(x, sum(at[x]) / len(at[x])) for x in sorted(at)])
+    sheet.path(across(means[:, 0]), up(means[:, 1]), colour, 1.1, 0.8)
 
 
-def scale_axes(axis: Any, rows: Sequence[Row], drawn: Drawn, names: Sequence[str]) -> None:
-    """Make axes linear or logarithmic, with the values of the key or their ``names`` at the ticks."""
+def panel_of(
+    sheet: Sheet, rows: Sequence[Row], drawn: Drawn, names: Sequence[str], costs: Sequence[float], label: str
+) -> Panel:
+    """Add a panel for all rows and costs: linear or logarithmic, with the values of the key or their ``names``."""
     x = [drawn.x_of[row[drawn.key]] for row in rows]
-    if names:
-        axis.set_xticks(range(len(names)), names)
-    elif logarithmic(x):
-        log_axis(axis.xaxis, axis.set_xscale)
-        several = sorted(set(x))
-        if len(several) <= _TICKS:
-            axis.set_xticks(several, [f"{v:g}" for v in several])
+    log, several = not names and logarithmic(x), sorted(set(x))
+    marks = {v: names[int(v)] if names else f"{v:g}" for v in several} if names or log else {}
     points = [drawn.interval(row) for row in rows]
     y = [value for value, _, _ in points]
-    if _wide(y):
-        log_axis(axis.yaxis, axis.set_yscale)
-        axis.set_ylim(min(y) / 2.0, 1.5 * max(*(high for _, _, high in points), *y))
-    elif drawn.held[0] == 0.0 and min(low for _, low, _ in points) <= 0.0 and max(y) > 0.0:
-        axis.set_ylim(bottom=0.0)  # a quantity that cannot be negative needs no room below 0
+    low, high = min(*(low for _, low, _ in points), *y, *costs), max(*(high for _, _, high in points), *y, *costs)
+    ends = spread(low, high)
+    if log_y := _wide(y):
+        ends = min(y) / 2.0, 1.5 * high
+    elif drawn.held[0] == 0.0 and low <= 0.0 < max(y):
+        ends = 0.0, ends[1]  # a quantity that cannot be negative needs no room below 0
+    shown = marks if len(marks) <= _TICKS or names else None
+    return sheet.panel(spread(min(x), max(x), log), ends, _HEIGHT, label, log, log_y, marks=shown)
+
+
+def ends_of(value: float, low: float, high: float, factor: float) -> tuple[float, float, float]:
+    """Return a value and the ends of its interval, times ``factor``; an end that is no number is left out."""
+    low, high = (end if math.isfinite(end) else value for end in (low, high))
+    return value * factor, min(low, value) * factor, max(high, value) * factor
+
+
+def spread(low: float, high: float, log: bool = False) -> Span:
+    """Return a range with some room at both ends."""
+    if log:
+        by = max((high / low) ** 0.04, 1.1)
+        return low / by, high * by
+    room = 0.05 * (high - low) or 0.1 * abs(low) or 0.5
+    return low - room, high + room
 
 
 def _wide(values: Sequence[float]) -> bool:

@@ -6,13 +6,13 @@ The same table gives the same bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from reports.figures.style import COLOURS, LIMIT, MUTED, WIDTH_IN, margins, new_figure, styled, svg_of
+from reports.figures.sheet import EDGE, LEFT, LETTERS, SHAPES, WIDTH, Sheet
+from reports.figures.style import COLOURS, LIMIT, MUTED
 from reports.format import prefix
 from reports.names import title
-from reports.sweeps.axes import Drawn, bounds, draw_line, places, scale_axes
+from reports.sweeps.axes import Drawn, bounds, draw_line, panel_of, places
 from reports.sweeps.axes import said as _said
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
@@ -30,11 +30,10 @@ WANTED = (
 )
 _UNITS = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A"}
 _LINES = 12  # at most this many lines are named; all are drawn
-_LETTERS = 34  # the most letters in a line of the legend
-_HEIGHT_IN, _LINE_IN, _LETTER_IN = 3.4, 0.125, 0.0625
+_LETTERS = 34  # the most letters of a key and its value in a legend
 _HUES = tuple(COLOURS[name] for name in ("inference", "postprocess", "mark", "solve", "preprocess", "load"))
-_SHAPES = "osD^v<>P"
-_DASHES = ((0, (6, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
+_SHAPES = len(SHAPES) - 2
+_DASHES = ("6 2", "1 1.5", "6 2 1 2")
 
 
 def sweep_figure(
@@ -56,9 +55,8 @@ def sweep_figure(
     shown = [row for row in rows if row.get(quantity) is not None and row.get(key) is not None]
     if not shown:
         return None
-    with styled():
-        figure = _drawn(shown, quantity, figures, key, [k for k in varied if k != walked])
-        return svg_of(figure, "sweep", {bool(row.get("simulated")) for row in shown})
+    sheet = _drawn(shown, quantity, figures, key, [k for k in varied if k != walked])
+    return sheet.svg({bool(row.get("simulated")) for row in shown})
 
 
 def _chosen(field: str, asked: str | None, known: Sequence[str], default: str) -> str:
@@ -97,37 +95,27 @@ def _moving(rows: Sequence[Row], varied: Sequence[str], figure: str) -> str:
     return max(varied, key=spread, default="repetition")
 
 
-def _drawn(rows: Sequence[Row], quantity: str, figures: Figures, key: str, others: Sequence[str]) -> Any:
+def _drawn(rows: Sequence[Row], quantity: str, figures: Figures, key: str, others: Sequence[str]) -> Sheet:
     shown, entry = title(figures[quantity]), entry_of(figures[quantity])
     others = [k for k in others if len({row.get(k) for row in rows}) > 1]
     x_of, names = places([row[key] for row in rows])
     factor, unit = prefix(max(abs(float(row[quantity])) for row in rows), entry.unit, entry.scale)
     lines = _lines(rows, others)
     styles, keys = _styled(rows, lines, others)
-    keys += _target_keys(rows, quantity, figures)
-    named = sum(key.label.count("\n") + 1 for key in keys)
-    figure = new_figure(max(_HEIGHT_IN, 1.0 + named * 1.25 * _LINE_IN))
-    axis = figure.subplots()
-    margins(figure, top=0.4)
-    drawn = Drawn(quantity, key, factor, x_of, bounds(entry))
-    for (_, members), style in zip(lines, styles, strict=True):
-        draw_line(axis, members, drawn, style)
-    for one in keys:
-        if one.cost is None:
-            axis.plot([], [], label=one.label, linewidth=1.1, markersize=4.2, **one.style)
-        else:
-            axis.axhline(one.cost * factor, label=one.label, linewidth=0.9, zorder=1.5, **one.style)
-    scale_axes(axis, rows, drawn, names)
+    costs = [(label, dash, cost * factor) for label, dash, cost in _target_costs(rows, quantity, figures)]
     across = _told(key, figures)
-    axis.set(xlabel=across, ylabel=shown + (f" ({unit})" if unit else ""))
     unnamed = len(lines) - _LINES
     more = f"; {unnamed} lines are not named" if unnamed > 0 and not _crossed(lines) else ""
-    axis.set_title(f"{shown} against {across}, {len(rows)} cells, 95 % intervals{more}")
-    if keys:
-        axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=7.5, borderaxespad=0.0)
-        longest = max(len(line) for one in keys for line in one.label.split("\n"))
-        figure.subplots_adjust(right=1 - (0.6 + _LETTER_IN * longest) / WIDTH_IN)
-    return figure
+    sheet = Sheet(f"{shown} against {across}, {len(rows)} cells, 95 % intervals{more}", 2.0 * WIDTH)
+    sheet.note(shown + (f" ({unit})" if unit else ""))
+    drawn = Drawn(quantity, key, factor, x_of, bounds(entry))
+    panel = panel_of(sheet, rows, drawn, names, [cost for _, _, cost in costs], across)
+    for _, dash, cost in costs:
+        sheet.line((LEFT, sheet.width - EDGE), (panel[1](cost),) * 2, LIMIT, 0.9, dash)
+    for (_, members), style in zip(lines, styles, strict=True):
+        draw_line(sheet, panel, members, drawn, *style)
+    sheet.key([*keys, *((LIMIT, label, dash) for label, dash, _ in costs)])
+    return sheet
 
 
 # ---- which line is which ------------------------------------------------------------------
@@ -136,13 +124,10 @@ Line = tuple[tuple[Any, ...], list[Row]]
 """The values of the keys that distinguish a line from others, and the rows of the line."""
 
 
-@dataclass(frozen=True)
-class Key:
-    """An entry of the legend; with a ``cost``, it is the entry of a horizontal line."""
-
-    label: str
-    style: Mapping[str, Any]
-    cost: float | None = None
+Style = tuple[str, int]
+"""A colour and the shape of marks."""
+Key = tuple[str, str] | tuple[str, str, int]
+"""An entry of the legend: a colour, its meaning, and the shape of marks if it has a meaning too."""
 
 
 def _lines(rows: Sequence[Row], others: Sequence[str]) -> list[Line]:
@@ -152,44 +137,40 @@ def _lines(rows: Sequence[Row], others: Sequence[str]) -> list[Line]:
     return sorted(groups.items(), key=_by_value)
 
 
-def _styled(
-    rows: Sequence[Row], lines: Sequence[Line], others: Sequence[str]
-) -> tuple[list[dict[str, Any]], list[Key]]:
+def _styled(rows: Sequence[Row], lines: Sequence[Line], others: Sequence[str]) -> tuple[list[Style], list[Key]]:
     """Return the style of each line, and the legend: entries for colours and marks, or else for lines."""
     if crossed := _crossed(lines):
         hues, shapes = crossed
         styles = [_style(hues.index(values[:1]), shapes.index(values[1:])) for values, _ in lines]
         of = [[row for values, members in lines if values[:1] == hue for row in members] for hue in hues]
         told = [_label(rows, members, others[:1], hue) for hue, members in zip(hues, of, strict=True)]
-        keys = [Key(label, {"color": colour}) for label, colour in zip(told, _HUES, strict=False)]
-        grey = {"color": MUTED, "linestyle": "none"}
-        marks = [Key(_label((), (), others[1:], s), grey | {"marker": _SHAPES[k]}) for k, s in enumerate(shapes)]
-        return styles, keys + marks
-    styles = [_style(k % len(_HUES), k // len(_HUES) % len(_SHAPES)) for k in range(len(lines))]
+        marks = [(MUTED, _label((), (), others[1:], values), shape) for shape, values in enumerate(shapes)]
+        return styles, [*zip(_HUES, told, strict=False), *marks]
+    styles = [_style(k, k // len(_HUES)) for k in range(len(lines))]
     named = zip(lines[:_LINES], styles, strict=False)
-    return styles, [Key(_label(rows, of, others, values), style) for (values, of), style in named if others]
+    return styles, [(hue, _label(rows, of, others, values), shape) for (values, of), (hue, shape) in named if others]
 
 
 def _crossed(lines: Sequence[Line]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]] | None:
     """Return the values of the first key, shown by colour, and of the others, by mark; None if there are too many."""
     hues, shapes = (list(dict.fromkeys(part)) for part in zip(*((v[:1], v[1:]) for v, _ in lines), strict=True))
-    fits = 1 < len(hues) <= len(_HUES) and 1 < len(shapes) <= len(_SHAPES)
+    fits = 1 < len(hues) <= len(_HUES) and 1 < len(shapes) <= _SHAPES
     return (hues, shapes) if fits else None
 
 
-def _style(hue: int, shape: int) -> dict[str, Any]:
-    return {"color": _HUES[hue % len(_HUES)], "marker": _SHAPES[shape]}
+def _style(hue: int, shape: int) -> Style:
+    return _HUES[hue % len(_HUES)], shape % _SHAPES
 
 
 def _label(rows: Sequence[Row], members: Sequence[Row], others: Sequence[str], combination: Sequence[Any]) -> str:
-    """Return the name of a line: in one line of the legend if it fits, else one line for each key."""
+    """Return the name of a line: each key with its value, shortened if that does not fit into the legend."""
     words = [_valued(k, v) for k, v in zip(others, combination, strict=True)]
     label = ", ".join(words)
     simulated = {bool(row.get("simulated")) for row in members}
     if True in simulated and len({bool(row.get("simulated")) for row in rows}) > 1:
         told = "(SIMULATED in part)" if False in simulated else "(SIMULATED)"
         label, words = f"{label} {told}", [*words, told]
-    return label if len(label) <= _LETTERS else "\n".join(map(_short, words))
+    return label if len(label) <= LETTERS else ", ".join(map(_short, words))
 
 
 def _valued(key: str, value: Any) -> str:
@@ -220,16 +201,15 @@ def _short(text: str) -> str:
     return text if len(text) <= _LETTERS else f"{text[:half]}…{text[-half:]}"
 
 
-def _target_keys(rows: Sequence[Row], quantity: str, figures: Figures) -> list[Key]:
-    """Return entries for target costs that are the same in all cells; none unless costs are shown."""
+def _target_costs(rows: Sequence[Row], quantity: str, figures: Figures) -> list[tuple[str, str, float]]:
+    """Return name, dash and cost of each target that is the same in all cells; none unless costs are shown."""
     if figures[quantity].quantity not in ("cost_mean", "cost_best"):
         return []
     targets = {name: key.target for name, key in figures.items() if key.quantity == "target_{target}_mean"}
     found = {targets[name]: {row.get(name) for row in rows} for name in sorted(targets)}
     same = {target: values.pop() for target, values in found.items() if len(values) == 1}
     told = [(f"{target.replace('_', ' ')} target", cost) for target, cost in same.items() if cost is not None]
-    dashes = [{"color": LIMIT, "linestyle": dash} for dash in _DASHES]
-    return [Key(label, style, float(cost)) for (label, cost), style in zip(told, dashes, strict=False)]
+    return [(label, dash, float(cost)) for (label, cost), dash in zip(told, _DASHES, strict=False)]
 
 
 def _by_value(group: Line) -> tuple[tuple[bool, float, str], ...]:

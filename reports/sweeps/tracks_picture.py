@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import Any
 
-from reports.figures.style import HUES, LIMIT, key_beside, log_axis, panel, panel_pair, styled, svg_of
+from reports.figures.sheet import WIDTH, Sheet, hue
+from reports.figures.style import LIMIT, MUTED
 from reports.format import prefix
 from reports.names import title
-from reports.sweeps.axes import logarithmic
+from reports.sweeps.axes import ends_of, logarithmic, spread
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.quantity import Quantity
 from rig.sweep.tracks import Track, Tracks, front
 
 ACCURACY = FigureKey("accuracy")
 COSTS = (FigureKey("energy_per_inference_j"), FigureKey("execution_time_s"))
-_SHAPES = "os^Dv<>P*X"
+_HEIGHT = 130.0
+Key = list[tuple[str, str, int] | tuple[str, str, int, bool]]
 
 
 def front_figure(found: Tracks) -> bytes | None:
@@ -28,23 +28,16 @@ def front_figure(found: Tracks) -> bytes | None:
     points = [t for t in found.tracks if ACCURACY in t.figures and any(key in t.figures for key in COSTS)]
     if not points:
         return None
-    with styled():
-        costs = [key for key in COSTS if any(key in t.figures for t in points)]
-        figure, *axes = panel_pair(0.12, sharey=True) if len(costs) > 1 else panel()
-        best = front(found.tracks)
-        for axis, key in zip(axes, costs, strict=True):
-            _costs(axis, [t for t in points if key in t.figures], key, found, best)
-        axes[0].set_ylabel("accuracy (%)")
-        _colours(axes[0], found, {t.device for t in points})
-        networks = {t.network for t in points}
-        for k, name in enumerate(found.networks):
-            if len(networks) > 1 and name in networks:
-                axes[0].plot([], [], linestyle="none", markersize=5, label=short(name), **_shape(k))
-        _hollow(axes[0], points)
-        if best:
-            axes[0].plot([], [], "o", color=LIMIT, mfc="none", markersize=10, label="ring: on the front")
-        key_beside(figure, axes)
-        return svg_of(figure, "tracks", {t.simulated for t in points})
+    sheet, best = Sheet("accuracy, %", 2.0 * WIDTH), front(found.tracks)
+    for key in COSTS:
+        if of := [t for t in points if key in t.figures]:
+            _costs(sheet, of, key, found, best)
+    networks = {t.network for t in points}
+    keys = _colours(found, {t.device for t in points})
+    keys += [(MUTED, short(n), k) for k, n in enumerate(found.networks) if len(networks) > 1 and n in networks]
+    keys += [*_hollow(points), *([(LIMIT, "ring: on the front", 0, True)] if best else [])]
+    sheet.key(keys)
+    return sheet.svg({t.simulated for t in points})
 
 
 def line_figure(found: Tracks) -> bytes | None:
@@ -52,38 +45,35 @@ def line_figure(found: Tracks) -> bytes | None:
     points = {device: of for device, of in found.points.items() if len(of) > 1}
     if not points:
         return None
-    factor, unit = prefix(max(abs(p.dynamic.value) for of in points.values() for p in of), "J")
-    with styled():
-        figure, axis = panel()
-        hollow = {t.device for t in found.tracks if t.simulated}
-        for device, of in points.items():
-            colour = HUES[found.devices.index(device) % len(HUES)]
-            x, y = [p.operations for p in of], [p.dynamic.value * factor for p in of]
-            half = [p.dynamic.half_width() * factor for p in of]
-            filled = {"mfc": "white"} if device in hollow else {}
-            axis.errorbar(x, y, yerr=half, fmt="o", color=colour, ms=4.2, elinewidth=1.0, capsize=2, **filled)
-            line = found.lines[device]
-            if line.per_operation is not None and line.per_execution is not None:
-                ends = [0.0, max(x)]
-                values = [factor * (line.per_execution.value + line.per_operation.value * at) for at in ends]
-                axis.plot(ends, values, color=colour, linewidth=1.1)
-        axis.set(xlabel="effective operations in an execution", ylabel=f"dynamic energy, last phase ({unit})")
-        axis.set_xlim(left=0.0)
-        _colours(axis, found, set(points))
-        _hollow(axis, [t for t in found.tracks if t.device in points])
-        key_beside(figure, [axis])
-        return svg_of(figure, "energy", {t.simulated for t in found.tracks if t.device in points})
+    every = [p for of in points.values() for p in of]
+    factor, unit = prefix(max(abs(p.dynamic.value) for p in every), "J")
+    joules = {p: ends_of(p.dynamic.value, *p.dynamic.interval(), factor) for p in every}
+    sheet = Sheet(f"dynamic energy, last phase ({unit})", 2.0 * WIDTH)
+    x = 0.0, 1.04 * max(p.operations for p in every)
+    y = spread(min(0.0, *(low for _, low, _ in joules.values())), max(high for _, _, high in joules.values()))
+    across, up = sheet.panel(x, y, _HEIGHT, "effective operations in an execution")
+    shown = [t for t in found.tracks if t.device in points]
+    hollow = {t.device for t in shown if t.simulated}
+    for device, of in points.items():
+        colour = hue(found.devices.index(device))
+        line = found.lines[device]
+        if line.per_operation is not None and line.per_execution is not None:
+            last = max(p.operations for p in of)
+            fit = [factor * (line.per_execution.value + line.per_operation.value * at) for at in (0.0, last)]
+            sheet.line((across(0.0), across(last)), (up(fit[0]), up(fit[1])), colour, 1.1)
+        for p in of:
+            value, low, high = map(up, joules[p])
+            sheet.point(across(p.operations), value, (low, high), colour, hollow=device in hollow)
+    sheet.key([*_colours(found, set(points)), *_hollow(shown)])
+    return sheet.svg({t.simulated for t in shown})
 
 
-def _colours(axis: Any, found: Tracks, shown: Set[str]) -> None:
-    for k, name in enumerate(found.devices):
-        if name in shown:
-            axis.plot([], [], "o", markersize=5, color=HUES[k % len(HUES)], label=short(name))
+def _colours(found: Tracks, shown: Set[str]) -> Key:
+    return [(hue(k), short(name), 0) for k, name in enumerate(found.devices) if name in shown]
 
 
-def _hollow(axis: Any, shown: Sequence[Track]) -> None:
-    if any(t.simulated for t in shown):
-        axis.plot([], [], "o", color="#666666", mfc="none", markersize=5, label="hollow: SIMULATED")
+def _hollow(shown: Sequence[Track]) -> Key:
+    return [(MUTED, "hollow: SIMULATED", 0, True)] if any(t.simulated for t in shown) else []
 
 
 def short(name: str) -> str:
@@ -91,27 +81,18 @@ def short(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def _costs(axis: Any, shown: Sequence[Track], key: FigureKey, found: Tracks, best: Sequence[Track]) -> None:
+def _costs(sheet: Sheet, shown: Sequence[Track], key: FigureKey, found: Tracks, best: Sequence[Track]) -> None:
     factor, unit = prefix(max(t.figures[key].value for t in shown), entry_of(key).unit)
-    for t in shown:
-        colour = HUES[found.devices.index(t.device) % len(HUES)]
-        x, y = _ends(t.figures[key], factor), _ends(t.figures[ACCURACY], 100.0)
-        mark = _shape(found.networks.index(t.network)) | {"color": colour}
-        hollow = {"mfc": "white"} if t.simulated else {}
-        axis.errorbar(x[0], y[0], xerr=x[1], yerr=y[1], ms=5, elinewidth=0.9, capsize=2, zorder=3, **mark, **hollow)
+    x = [ends_of(q.value, *q.interval(), factor) for q in (t.figures[key] for t in shown)]
+    y = [ends_of(q.value, *q.interval(), 100.0) for q in (t.figures[ACCURACY] for t in shown)]
+    log = logarithmic([value for value, _, _ in x])
+    least = min(value if log else low for value, low, _ in x)
+    label = f"{title(key)} ({unit})"
+    limits, shares = spread(least, max(map(max, x)), log), spread(min(map(min, y)), max(map(max, y)))
+    across, up = sheet.panel(limits, shares, _HEIGHT, label, log)
+    for t, (cost, *ends), (value, low, high) in zip(shown, x, y, strict=True):
+        colour, at = hue(found.devices.index(t.device)), (across(cost), up(value))
         if t in best:
-            axis.plot(x[0], y[0], "o", ms=10, mfc="none", color=LIMIT, zorder=2)
-    if logarithmic([t.figures[key].value for t in shown]):
-        log_axis(axis.xaxis, axis.set_xscale)
-    else:
-        axis.locator_params(axis="x", nbins=3)  # labels of many digits overlap
-    axis.set_xlabel(f"{title(key)} ({unit})")
-
-
-def _ends(q: Quantity, factor: float) -> tuple[float, list[list[float]]]:
-    low, high = q.interval() if q.stated else (q.value, q.value)
-    return q.value * factor, [[max(q.value - low, 0.0) * factor], [max(high - q.value, 0.0) * factor]]
-
-
-def _shape(k: int) -> dict[str, Any]:
-    return {"marker": _SHAPES[k % len(_SHAPES)], "color": "#666666"}
+            sheet.mark(*at, LIMIT, hollow=True, radius=7.0)
+        sheet.line((across(ends[0]), across(ends[1])), (at[1], at[1]), colour)
+        sheet.point(*at, (up(low), up(high)), colour, found.networks.index(t.network), t.simulated)

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.style import Floats
 from reports.figures.trace import colours_of, envelope, total_of, windows_of
 from reports.viewing.browse import LongTrace, Look, long_trace, placed
 from reports.viewing.jumps import jumps_of
 from rig.analysis.result.series import RailSeries, Series
 from rig.recording.reader import Run
 from rig.terminal import clean
+from rig.types import Floats
 
 _RAILS = 4
 """With more rails than this, only their total is shown."""

@@ -99,12 +99,12 @@ def test_every_picture_has_words_for_who_does_not_see_it_and_can_be_reached_by_k
     assert all(re.search(r'role="img" aria-label="[A-Z][^"]{20,}"', svg) for svg in pictures)
 
 
-def test_pictures_take_their_ink_and_paper_from_the_page() -> None:
+def test_pictures_take_their_colours_from_the_page() -> None:
     result = made_up()
     drawn = page_of(replace(result, series=replace(result.series, stream=made_up_stream())))
     pictures = "".join(re.findall(r"<svg .*?</svg>", drawn, re.S))
     colours = set(re.findall(r"(?:fill|stroke): (var[^;\"]*)", pictures))
-    assert {"var(--ink)", "var(--paper)", "var(--line)"} <= colours
+    assert {"var(--ink)", "var(--line)"} <= colours
     assert all(re.fullmatch(r"var\(--[a-z]+\)", colour) for colour in colours)
     assert not re.search(r"(fill|stroke): #(ffffff|1a1f26|5b6570|d9dee3|0b3c5d)", pictures)
 

@@ -293,7 +293,7 @@ def test_pictures_of_a_fixed_form_have_real_text_and_fit_a_telephone() -> None:
 def test_a_line_breaks_where_a_point_is_not_a_number() -> None:
     sheet = Sheet("two stretches")
     sheet.path(np.arange(6.0), np.array([1.0, 2.0, np.nan, 3.0, np.nan, np.nan]), "#000000")
-    assert 'd="M0.0 1.0L1.0 2.0M3.0 3.0"' in sheet.svg(False).decode()
+    assert 'd="M0.0 1.0L1.0 2.0M3.0 3.0"' in sheet.svg({False}).decode()
 
 
 def test_power_in_time_shows_readings_spans_and_their_names() -> None:
