@@ -120,9 +120,7 @@ def _check_closed(source: Path) -> None:
     length = HEADER.unpack(head)[1]
     if length != size:
         what = f"has {size} bytes but states {length}: it was cut off, or never closed"
-        remedy = (
-            "Copy it again. Or open it in the Joulescope UI, which repairs it, and import the file that the UI saves"
-        )
+        remedy = "Copy it again. Or open it in the Joulescope UI, which repairs it, and import what the UI saves"
         raise bad_file(source, what, remedy, value=size)
 
 

@@ -65,9 +65,8 @@ def axis_of(blocks: Iterable[Indices], place: str | None) -> TimeAxis:
         far.append((n + at, np.minimum.reduceat(off, at), np.maximum.reduceat(off, at)))
         n, last = n + len(stamps), int(stamps[-1])
     if n < 2:
-        raise DataError(
-            f"the trace holds {n} readings", field="time", value=n, remedy="A trace needs at least two readings"
-        )
+        what, remedy = f"the trace holds {n} readings", "A trace needs at least two readings"
+        raise DataError(what, field="time", value=n, remedy=remedy)
     uncertainty_s = 0.5e-9 * typical if place is None else 0.0
     lag = LAGS[place or "middle"]
     period = float(last - zero) / (n - 1)

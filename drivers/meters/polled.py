@@ -34,9 +34,9 @@ class Polled:
 
     rail: str
     look: Callable[[], float]
-    begin: Callable[[], None] = lambda: None
     covers_s: float = 0.0
     counts: bool = False
+    begin: Callable[[], None] = lambda: None
     stale_s: float = 1.0
     quick_s: float = 200e-6
 

@@ -11,16 +11,18 @@ import contextlib
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drivers.failures import meter_failed
 from drivers.meters.polled import HOST, Polled, polled_meter
+from drivers.meters.settings import described
 from rig.bench.connected import Connected
 from rig.bench.option_checks import parts_of, positive
 from rig.errors import MeterError, SetupError, refused
-from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
+from rig.types import Clock, Conversion, Meter, Rail
 
 MODES = ("hardware",)
 
@@ -143,27 +145,20 @@ def open_meter(
         _readable(zone)
     # a copy of a zone is not in the kernel's file system, wherever that is mounted
     simulated = "/devices/virtual/powercap/" not in os.fspath(chosen[0].path.resolve())
-    rails = tuple(_declared(z, rate_hz) for z in chosen)
-    info = MeterInfo(
-        name=name,
-        mode="simulator" if simulated else "hardware",
-        clock=HOST,
-        rails=rails,
-        omitted=(*_omitted(zones, chosen), *_twice(Path(root)), REST),
-        description=f"{'SIMULATED ' if simulated else ''}RAPL energy counters of {', '.join(z.rail for z in chosen)}, "
-        f"{rate_hz:g} looks/s; each is up to {UPDATE_S * 1e3:g} ms old",
-        buffer_s=BUFFER_S,
+    said = f"RAPL energy counters of {', '.join(z.rail for z in chosen)}, {rate_hz:g} looks/s; each is up to "
+    info = described(
+        name, HOST, f"{said}{UPDATE_S * 1e3:g} ms old", (_declared(z, rate_hz) for z in chosen),
+        (*_omitted(zones, chosen), *_twice(Path(root)), REST), simulated=simulated, buffer_s=BUFFER_S,
         versions={"kernel": os.uname().release},
         details={
-            "update_interval_s": UPDATE_S,
+            "update_interval_s": UPDATE_S, "most_w": most_w,
             "age": "a counter's value is 0 to 1 ms old; declared as a filter of the same mean delay",
             "zones": {z.rail: {"path": os.fspath(z.path), "range_j": z.range_j} for z in chosen},
             "step_j": {z.rail: z.range_j / 2**32 for z in chosen},
-            "most_w": most_w,
         },
-    )
+    )  # fmt: skip
     counters = {z.rail: EnergyCounter(z, most_w) for z in chosen}
-    numbers = [Polled(rail, counter.look, counter.begin) for rail, counter in counters.items()]
+    numbers = [Polled(rail, counter.look, begin=counter.begin) for rail, counter in counters.items()]
     return polled_meter(info, numbers, rate_hz, clock)
 
 
@@ -195,11 +190,9 @@ def zones_of(root: Path) -> list[Zone]:
     if not found:
         raise SetupError(f"{root} has no RAPL counters", field="root", value=str(root), remedy=NONE)
     names = {zone.key: zone.name for zone in found}
-    rails = [_rail(zone.key, names) for zone in found]
-    own = [
-        r if rails.count(r) == 1 else f"{r}-{zone.key.replace(':', '-')}" for zone, r in zip(found, rails, strict=True)
-    ]
-    return [replace(zone, rail=rail) for zone, rail in zip(found, own, strict=True)]
+    named = [replace(zone, rail=_rail(zone.key, names)) for zone in found]
+    count = Counter(zone.rail for zone in named)
+    return [replace(z, rail=z.rail + f"-{z.key.replace(':', '-')}" * (count[z.rail] > 1)) for z in named]
 
 
 def _rail(key: str, names: dict[str, str]) -> str:
@@ -245,5 +238,4 @@ def _readable(zone: Zone) -> None:
         what, remedy = f"the energy counter of {zone.rail} cannot be read: {error}", "Leave this zone out of domains"
         if isinstance(error, PermissionError):
             what, remedy = f"you have no permission to read the energy counter of {zone.rail}", READ_ANYWAY
-        place = os.fspath(zone.path / "energy_uj")
-        raise SetupError(what, field="energy_uj", value=place, remedy=remedy) from error
+        raise SetupError(what, field="energy_uj", value=str(zone.path / "energy_uj"), remedy=remedy) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,9 +12,19 @@ from typing import Any
 from rig.bench.calibration import load, stated
 from rig.bench.settings import Positive
 from rig.errors import DataError
-from rig.types import ClockInfo, MeterInfo, Rail
+from rig.types import ClockInfo, MeterInfo, Mode, Rail
 
 IN_ONE_SUPPLY = ("every supply but the one that the meter is in",)
+
+
+def described(
+    name: str, clock: ClockInfo, description: str, rails: Iterable[Rail], omitted: Iterable[str], *, simulated: bool,
+    **more: Any,
+) -> MeterInfo:  # fmt: skip
+    """Return a meter's description, which says first whether it is simulated; ``more`` are fields of ``MeterInfo``."""
+    mode: Mode = "simulator" if simulated else "hardware"
+    told = f"SIMULATED {description}" if simulated else description
+    return MeterInfo(name, mode, clock, tuple(rails), tuple(omitted), told, **more)
 
 
 @dataclass(frozen=True)
@@ -59,8 +69,5 @@ class Instrument:
         """Return the meter's description; ``more`` are further fields of ``MeterInfo``."""
         path = None if self.calibration is None else Path(self.calibration)
         file = path and {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-        return MeterInfo(
-            self.name, "simulator" if simulated else "hardware", ClockInfo(self.name, tick_hz, self.clock_tolerance),
-            rails, omitted, f"{'SIMULATED ' if simulated else ''}{description}",
-            details={**details, "calibration": file}, **more,
-        )  # fmt: skip
+        clock, about = ClockInfo(self.name, tick_hz, self.clock_tolerance), {**details, "calibration": file}
+        return described(self.name, clock, description, rails, omitted, simulated=simulated, details=about, **more)

@@ -168,12 +168,8 @@ class ThreadedMeter:
         except RigError as error:
             a.error = error
         except Exception as error:
-            a.error = meter_failed(
-                f"meter {self._info.name} failed while it was read: {error!r}",
-                "meter",
-                repr(error),
-                "This is a bug in its driver",
-            )
+            what = f"meter {self._info.name} failed while it was read: {error!r}"
+            a.error = meter_failed(what, "meter", repr(error), "This is a bug in its driver")
 
     def _end_thread(self) -> _Acquisition | None:
         """End the running acquisition and return it. A thread that hangs becomes its error."""
@@ -183,12 +179,9 @@ class ThreadedMeter:
         a.halt.set()
         a.thread.join(self._patience_s)
         if a.thread.is_alive() and a.error is None:
-            a.error = meter_failed(
-                f"meter {self._info.name} did not end its last exchange within {self._patience_s:g} s",
-                "meter",
-                self._info.name,
-                "Check its cable and its driver; its last readings are lost",
-            )
+            what = f"meter {self._info.name} did not end its last exchange within {self._patience_s:g} s"
+            remedy = "Check its cable and its driver; its last readings are lost"
+            a.error = meter_failed(what, "meter", self._info.name, remedy)
         return a
 
     def _deliver(self, a: _Acquisition, batch: Batch) -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 
 from drivers.devices.xylo.board import TICK_HZ, Board, Reading, default_rate_hz
 from drivers.devices.xylo.kit import Kit
 from drivers.failures import meter_failed
+from drivers.meters.settings import described
 from drivers.meters.threaded import Batch, ThreadedMeter
 from rig.bench.calibration import stated
 from rig.bench.option_checks import parts_of, positive
@@ -80,31 +82,25 @@ def _of_board(
         remedy = f"Give {1.0 / kit.chip.converter_s:.1f} or less: faster readings are interpolated, not measured"
         raise refused("rate_hz", rate_hz, remedy)
     made_hz = board.retune(rate_hz)
-    info = MeterInfo(
-        name=NAME,
-        mode="simulator" if kit.simulated else "hardware",
-        clock=ClockInfo("board", float(TICK_HZ)),
-        rails=_rails(kit, made_hz, calibration, temperature_c),
-        omitted=("every supply of the board but those of the chip",),
-        description=f"{'SIMULATED ' if kit.simulated else ''}power monitor on the board of {kit.chip.name}",
-        versions=kit.versions,
+    info = described(
+        NAME, ClockInfo("board", float(TICK_HZ)), f"power monitor on the board of {kit.chip.name}",
+        _rails(kit, made_hz, calibration, temperature_c), ("every supply of the board but those of the chip",),
+        simulated=kit.simulated, versions=kit.versions,
         details={"rate_asked_hz": rate_hz, "rails": "named by the channels of the vendor's driver",
                  "aperture": "assumed: readings are means up to their stamps", "calibration": calibration or None},
     )  # fmt: skip
     return ThreadedMeter(info, BoardPower(board, info), clock, every_s=0.05)
 
 
-def _rails(kit: Kit, rate_hz: float, calibration: str, temperature_c: float | None) -> tuple[Rail, ...]:
+def _rails(kit: Kit, rate_hz: float, calibration: str, temperature_c: float | None) -> list[Rail]:
     aperture_s = max(1.0 / rate_hz, kit.chip.converter_s)
     files = dict(part.partition("=")[::2] for part in parts_of(calibration))
     if strays := sorted(set(files) - set(kit.chip.rails)):
         raise refused("calibration", calibration, f"The rails are {', '.join(kit.chip.rails)}", f"no rail {strays[0]}")
     today = datetime.now(UTC).date()
     rails = (Rail(n, "mean", rate_hz=rate_hz, aperture_s=aperture_s, gain_id=f"{NAME}:{n}") for n in kit.chip.rails)
-    return tuple(
-        stated(rail, files[rail.name], temperature_c=temperature_c, on=today) if rail.name in files else rail
-        for rail in rails
-    )
+    limited = partial(stated, temperature_c=temperature_c, on=today)
+    return [limited(rail, files[rail.name]) if rail.name in files else rail for rail in rails]
 
 
 class BoardPower:

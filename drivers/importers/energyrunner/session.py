@@ -132,11 +132,8 @@ def read_stamps(path: Path) -> tuple[float, ...]:
         raise bad(path, "is not a list of seconds", str(found)[:60])
     stamps = tuple(float(x) for x in found)
     if list(stamps) != sorted(stamps) or len(stamps) % 2 == 0:
-        what = (
-            f"holds {len(stamps)} stamps, but it must hold one stamp and then two for each window, in rising order: "
-            "the meter may have missed an edge of the device's pin"
-        )
-        raise bad(path, what, None)
+        what = f"holds {len(stamps)} stamps, not one and then two for each window, in rising order: the meter may have "
+        raise bad(path, f"{what}missed an edge of the device's pin", None)
     return stamps
 
 

@@ -103,9 +103,7 @@ def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], zone: tzinf
         raise unstated("date_order", what, "date_order=mdy or date_order=dmy")
     _refuse_backward(name, stamps)
     first, begin = ("-".join(map(str, s[:3])) + " " + ":".join(map(str, s[3:6])) for s in (stamps[0], window[0]))
-    what = (
-        f"{name}: the meter's log, which begins at {first}, does not overlap LoadGen's window, which begins at {begin}"
-    )
+    what = f"{name}: the meter's log, which begins at {first}, does not overlap LoadGen's window, begun at {begin}"
     how = "timezone=Europe/Berlin or +02:00, the zone of the log. If its dates have another order, state date_order="
     raise unstated("timezone", what, how, first)
 

@@ -7,7 +7,6 @@ It supplies the board that it measures. Sources: UM2269 (firmware), UM2243 (boar
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -18,14 +17,14 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from drivers.failures import released_on_error
+from drivers.failures import quietly, released_on_error
 from drivers.links.serial_line import METER, SerialLine, open_line
 from drivers.meters.lpm01a.stream import Parsed, Stream, StreamError, Timekeeper, step_at
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch, sampled_meter
 from rig.bench.option_checks import one_of, within
 from rig.bench.settings import Positive, of_settings
-from rig.errors import MeterError, RigError, SetupError
+from rig.errors import MeterError, SetupError
 from rig.types import Bracket, Chunk, Clock, Conversion, Meter, Rail
 
 BAUD = 3686400
@@ -135,8 +134,7 @@ class PowerShield:
 
     def close(self) -> None:
         """Return control, if it still answers, and close the port. Its target stays powered."""
-        with contextlib.suppress(RigError):
-            self._line.write(b"stop\nhrc\n")
+        quietly(self._line.write, b"stop\nhrc\n")
         self._line.close()
 
     # ---- parts ----------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import Any
 
 from drivers.failures import meter_failed, released_on_error
 from drivers.meters.polled import HOST, Polled, polled_meter
+from drivers.meters.settings import described
 from rig.bench.connected import Connected
 from rig.bench.option_checks import one_of, positive
 from rig.errors import MeterError, SetupError, refused
@@ -58,6 +59,11 @@ class Gpu:
         """Return the name of its rail."""
         return f"gpu{self.index}"
 
+    @property
+    def part_time(self) -> bool:
+        """Return whether sensors of this GPU's family are known to measure only part of the time."""
+        return bool(_PART_TIME.search(self.name))
+
     def read(self, source: str) -> float:
         """Return joules of the counter, which is in millijoules, or watts of the sensor, which is in milliwatts."""
         if source == "energy":
@@ -89,13 +95,12 @@ class Gpu:
 def gpus_of(nvml: Any, wanted: str) -> list[Gpu]:
     """Return the GPUs named by index or UUID. Raises ``SetupError`` without any, ``UsageError`` for an unknown one."""
     try:
-        count = int(nvml.nvmlDeviceGetCount())
-        every = [_gpu(nvml, k) for k in range(count)]
+        handles = [nvml.nvmlDeviceGetHandleByIndex(k) for k in range(int(nvml.nvmlDeviceGetCount()))]
+        named = [(h, k, nvml.nvmlDeviceGetName(h), nvml.nvmlDeviceGetUUID(h)) for k, h in enumerate(handles)]
     except nvml.NVMLError as error:
-        raise SetupError(
-            f"NVML lists no GPU: {error}", field="gpus", value=wanted, remedy="Check nvidia-smi and the permissions"
-        ) from error
-    found: list[Gpu] = []
+        what, remedy = f"NVML lists no GPU: {error}", "Check nvidia-smi and the permissions"
+        raise SetupError(what, field="gpus", value=wanted, remedy=remedy) from error
+    every, found = [Gpu(nvml, *one) for one in named], list[Gpu]()
     for part in (text.strip() for text in wanted.split(",")):
         fits = [gpu for gpu in every if part in (str(gpu.index), gpu.uuid)]
         if not fits or fits[0] in found:
@@ -104,11 +109,6 @@ def gpus_of(nvml: Any, wanted: str) -> list[Gpu]:
             raise refused("gpus", wanted, f"Known: {known}", what)
         found.append(fits[0])
     return found
-
-
-def _gpu(nvml: Any, index: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    return Gpu(nvml, handle, index, nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle))
 
 
 def update_s(gpu: Gpu) -> float:
@@ -125,11 +125,6 @@ def update_s(gpu: Gpu) -> float:
         remedy = "Wake it up (nvidia-smi -pm 1), or use source=instant"
         raise SetupError(what, field="gpus", value=gpu.uuid, remedy=remedy)
     return (steps[-1] - steps[0]) / (len(steps) - 1)
-
-
-def part_time(gpu: Gpu) -> bool:
-    """Return whether sensors of this GPU's family are known to measure only part of the time."""
-    return bool(_PART_TIME.search(gpu.name))
 
 
 def open_nvml() -> Any:
@@ -179,7 +174,10 @@ def open_meter(
         looks_hz = rate_hz or LOOKS_HZ[chosen]
         updates_s = {gpu.rail: update_s(gpu) for gpu in opened} if chosen == "energy" else {}
         info = _info(name, nvml, opened, chosen, looks_hz, updates_s)
-        return polled_meter(info, [_polled(gpu, chosen) for gpu in opened], looks_hz, clock, nvml.nvmlShutdown)
+        counts = chosen == "energy"
+        covers_s = 0.0 if counts else PART_TIME_S
+        polled = [Polled(gpu.rail, partial(gpu.read, chosen), covers_s, counts, quick_s=QUICK_S) for gpu in opened]
+        return polled_meter(info, polled, looks_hz, clock, nvml.nvmlShutdown)
 
 
 def _source(gpus: Sequence[Gpu], wanted: str) -> str:
@@ -188,13 +186,6 @@ def _source(gpus: Sequence[Gpu], wanted: str) -> str:
             return source
     what = f"{', '.join(gpu.name for gpu in gpus)} gives no {'power' if wanted == 'auto' else wanted} through NVML"
     raise SetupError(what, field="source", value=wanted, remedy="Use source=auto, or an external meter")
-
-
-def _polled(gpu: Gpu, source: str) -> Polled:
-    counts = source == "energy"
-    return Polled(
-        gpu.rail, partial(gpu.read, source), covers_s=0.0 if counts else PART_TIME_S, counts=counts, quick_s=QUICK_S
-    )
 
 
 def _rail(gpu: Gpu, looks_hz: float, update_s: float | None) -> Rail:
@@ -210,28 +201,19 @@ def _rail(gpu: Gpu, looks_hz: float, update_s: float | None) -> Rail:
 def _info(
     name: str, nvml: Any, gpus: Sequence[Gpu], source: str, looks_hz: float, updates_s: dict[str, float]
 ) -> MeterInfo:
-    simulated = any(gpu.name.startswith("SIM") for gpu in gpus)
     said = "energy counter, a reading whenever it is renewed" if source == "energy" else "the power sensor's last look"
-    notes = [PART_TIME] if any(map(part_time, gpus)) else []
-    return MeterInfo(
-        name=name,
-        mode="simulator" if simulated else "hardware",
-        clock=HOST,
-        rails=tuple(_rail(gpu, looks_hz, updates_s.get(gpu.rail)) for gpu in gpus),
-        omitted=("the computer that the GPUs are in", "GPUs that are not named"),
-        description="; ".join(
-            [f"{'SIMULATED ' if simulated else ''}NVML, {', '.join(gpu.name for gpu in gpus)}: {said}", *notes]
-        ),
-        buffer_s=BUFFER_S,
-        versions=_versions(nvml),
+    said += f"; {PART_TIME}" if any(gpu.part_time for gpu in gpus) else ""
+    return described(
+        name, HOST, f"NVML, {', '.join(gpu.name for gpu in gpus)}: {said}",
+        [_rail(gpu, looks_hz, updates_s.get(gpu.rail)) for gpu in gpus],
+        ("the computer that the GPUs are in", "GPUs that are not named"),
+        simulated=any(gpu.name.startswith("SIM") for gpu in gpus), buffer_s=BUFFER_S, versions=_versions(nvml),
         details={
-            "source": source,
-            "looks_hz": looks_hz,
-            "update_interval_s": updates_s,
-            "gpus": {gpu.rail: {"name": gpu.name, "uuid": gpu.uuid, "part_time": part_time(gpu)} for gpu in gpus},
+            "source": source, "looks_hz": looks_hz, "update_interval_s": updates_s,
+            "gpus": {gpu.rail: {"name": gpu.name, "uuid": gpu.uuid, "part_time": gpu.part_time} for gpu in gpus},
             "accuracy": "not stated by NVML for these GPUs; arXiv 2312.02741 found errors proportional to the power",
         },
-    )
+    )  # fmt: skip
 
 
 def _versions(nvml: Any) -> dict[str, str]:

@@ -218,9 +218,8 @@ class _Recording:
                 yield [Chunk(self._info.rails[0].name, value, flags=np.zeros(len(value), np.uint8))]
             elif now_s - self._grown_s > self._timeout_s:
                 what = f"the recording of {self._info.name} has not grown for {self._timeout_s:g} s"
-                raise meter_failed(
-                    what, "timeout_s", now_s - self._grown_s, "Check the instrument's cable", MeterSilentError
-                )
+                remedy = "Check the instrument's cable"
+                raise meter_failed(what, "timeout_s", now_s - self._grown_s, remedy, MeterSilentError)
             more = count > PIECE
 
     def finish(self) -> Iterator[Batch]:

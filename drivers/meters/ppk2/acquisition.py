@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.failures import meter_failed
+from drivers.failures import meter_failed, quietly
 from drivers.links.serial_line import SerialLine
 from drivers.meters.ppk2 import commands
 from drivers.meters.ppk2.loss_detection import NEAR_S, Proof
 from drivers.meters.ppk2.words import ADC_FULL, RATE_HZ, WORD, Aligner, Modifiers, PendingReadings, Stretch
 from drivers.meters.threaded import Batch, first_reading
-from rig.errors import MeterError, MeterSilentError
+from rig.errors import MeterSilentError
 from rig.types import Bracket, Chunk, Clock, MeterInfo, Rail
 
 EMPTY_EVERY_S = 1e-3
@@ -86,12 +85,10 @@ class Ppk2Source:
         while self._proof.proved_s < by_s:
             time.sleep(EMPTY_EVERY_S)
             yield from self.fetch()
-        with contextlib.suppress(MeterError):
-            commands.end(self._line)
+        quietly(commands.end, self._line)
 
     def close(self) -> None:
-        with contextlib.suppress(MeterError):
-            commands.end(self._line)
+        quietly(commands.end, self._line)
         self._line.close()
 
     def _first(self) -> Bracket:
@@ -130,9 +127,7 @@ class Ppk2Source:
         due = at_s * (1.0 + self._info.clock.tolerance) * RATE_HZ + 2.0
         if count > due:
             what = f"meter {self._info.name} sent {count} readings in {at_s:.3f} s, and {due:.0f} are due at most"
-            remedy = (
-                "Its timer is faster than clock_tolerance allows: raise clock_tolerance, or have the instrument checked"
-            )
+            remedy = "Its timer is faster than clock_tolerance allows: raise clock_tolerance, or have the kit checked"
             raise meter_failed(what, "clock_tolerance", count, remedy)
         self._proof.add(count, at_s)
 

@@ -40,9 +40,7 @@ With them a reading may be off by half, so a kit without possible modifiers is r
 """
 FARTHEST_OFF = {"GS": 1e3, "O": 1e3, "S": 0.1, "I": 0.1}
 """Limits that real kits stay below; R, GI and UG are within a factor of two (Nordic's thread 92921; some damaged)."""
-THREAD = (
-    "https://devzone.nordicsemi.com/f/nordic-q-a/92921/ppk2-reports-implausible-values-modifiers---how-to-recalibrate"
-)
+THREAD = "https://devzone.nordicsemi.com/f/nordic-q-a/92921"
 
 
 @dataclass(frozen=True)
@@ -99,9 +97,7 @@ def _number(text: str) -> float:
 
 
 def _uncalibrated(key: str, text: str) -> SetupError:
-    what = (
-        f"the PPK2 states its modifier {key} as {text or 'nothing'!r}, so its readings cannot be converted to amperes"
-    )
+    what = f"the PPK2 states its modifier {key} as {text or 'nothing'!r}, so its readings give no amperes"
     remedy = f"Ask Nordic for the values of this kit, as in {THREAD}"
     return SetupError(what, field=key, value=text, remedy=remedy)
 
@@ -150,9 +146,8 @@ class Aligner:
         whole = len(self._bytes) // WORD
         word = np.frombuffer(bytes(self._bytes[: whole * WORD]), dtype="<u4").astype(np.uint32)
         first = self._expected or 0
-        wrong = np.flatnonzero(
-            (((word >> 18) & 63) != (first + np.arange(whole)) % 64) | (((word >> 14) & 7) >= RANGES)
-        )
+        jumps = (word >> 18) & 63 != (first + np.arange(whole)) % 64
+        wrong = np.flatnonzero(jumps | ((word >> 14) & 7 >= RANGES))
         n = int(wrong[0]) if len(wrong) else whole
         sure = max(0, n - HELD)
         self._astray = n < whole

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 
+from drivers.failures import quietly
 from drivers.links.serial_line import LINE_MOST, SerialLine
 from drivers.meters.serial_text.lines import Board, Layout, LineError, Plan, Readings, Row
 from drivers.meters.serial_text.loss_detection import LineOrder, Pace
 from drivers.meters.threaded import Batch
-from rig.errors import RigError, SetupError
+from rig.errors import SetupError
 from rig.types import Bracket, Clock, MeterInfo
 
 POLL_S = 2e-3
@@ -50,9 +50,8 @@ class TextSource:
         self._stop()
 
     def close(self) -> None:
-        with suppress(RigError):
-            if self._sampling:
-                self._stop()
+        if self._sampling:
+            quietly(self._stop)
         self._line.close()
 
     def _stop(self) -> None:

@@ -179,7 +179,7 @@ class Steady:
 def test_a_value_that_did_not_change_is_no_reading_until_it_is_stale() -> None:
     number = Steady()
     info = MeterInfo("polled", "simulator", HOST, (Rail("x", "cumulative", Conversion("J"), 500.0),))
-    meter = polled_meter(info, [Polled("x", number.look, number.begin, counts=True, stale_s=0.1)], 500.0)
+    meter = polled_meter(info, [Polled("x", number.look, begin=number.begin, counts=True, stale_s=0.1)], 500.0)
     meter.start()
     time.sleep(0.05)
     number.value = 1.0

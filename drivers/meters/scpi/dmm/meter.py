@@ -94,12 +94,10 @@ class Truevolt:
     def __init__(self, session: ScpiSession) -> None:
         self.session, self.rail, self.scale = session, "core", 1.0
         self.identity = session.identity()
-        if self.identity.model not in MODELS:
-            what = (
-                f"the instrument at {session.address} is a {self.identity.model}, whose sample timer is not supported"
-            )
+        if (model := self.identity.model) not in MODELS:
+            what = f"the instrument at {session.address} is a {model}, whose sample timer is not supported"
             remedy = f"Use a {' or a '.join(MODELS)}"
-            raise SetupError(what, field="address", value=self.identity.model, remedy=remedy)
+            raise SetupError(what, field="address", value=model, remedy=remedy)
         options = [option.strip(' "') for option in session.query("*OPT?").split(",")]
         self.options = tuple(option for option in options if option not in ("", "0"))
         self.fast = "DIG" in self.options or _major(self.identity.firmware) >= 3
