@@ -6,12 +6,13 @@ once it is published; a correction gets a new version.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
+from importlib.resources import files
 from typing import Any
 
 from rig.errors import refused
 from rig.types import Rules
-from scenarios.sources import CHOICE, MLPERF, MLPERF_RULES, NEUROBENCH, NEUROBENCH_RULES, QUICK
 
 _NEUROBENCH_ALL: dict[str, Any] = {
     "submittable": True, "session": True, "benchmark": True, "outline": True, "hardware_only": True,
@@ -26,47 +27,38 @@ _ONE_BY_ONE = (
 _STREAMED = ("accuracy", "stream_accuracy", "onset_latency_mean_s", "latency_mean_s", "average_power_w")
 _SERVED = ("accuracy", "throughput_samples_hz", "average_power_w")
 
-SETS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Mapping[str, Any]]]] = {
-    "neurobench-1.0": (
-        NEUROBENCH,
-        NEUROBENCH_RULES,
-        {
-            "single-stream": _NEUROBENCH_ALL
-            | {"whole_set": True, "at_a_time": 1, "preprocessing": True, "reports": _ONE_BY_ONE},
-            "real-time": _NEUROBENCH_ALL
-            | {"in_time_share": 0.9, "late_share": 0.1, "deadline_strides": 1.0}
-            | {"preprocessing": True, "reports": _STREAMED},
-            "optimization": _NEUROBENCH_ALL
-            | {"whole_set": True, "trial_tolerance": None, "fresh_seeds": True, "one_tuning": True}
-            | {"reports": ("gap_{target}_mean", "runtime_power_w")},
-            "offline": _NEUROBENCH_ALL | {"whole_set": True, "reports": _SERVED},
-            "server": _NEUROBENCH_ALL
-            | _ON_TIME
-            | {"percentile": 0.99, "early_stopping": True, "min_queries": 662, "reports": _SERVED},
-        },
-    ),
-    "mlperf-6": (
-        MLPERF,
-        MLPERF_RULES,
-        {
-            # the least queries for which LoadGen's early stopping gives an estimate: 64 at p90, 662 at p99
-            "single-stream": _MLPERF_ALL | {"percentile": 0.9, "min_queries": 64, "early_stopping": True},
-            "server": _MLPERF_ALL | _ON_TIME | {"percentile": 0.99, "min_queries": 662, "early_stopping": True},
-            "offline": _MLPERF_ALL | {"min_queries": 24576},
-        },
-    ),
-    "quick": (
-        QUICK,
-        {"*": CHOICE},
-        {
-            "single-stream": {"submittable": False, "warmup": 1},
-            "offline": {"submittable": False, "warmup": 1},
-            "server": {"submittable": False, "warmup": 1, "min_duration_s": 10.0, "percentile": 0.99} | _ON_TIME,
-            "real-time": {"submittable": False, "warmup": 1, "in_time_share": 0.9, "late_share": 0.1},
-            "optimization": {"submittable": False},
-        },
-    ),
+_VALUES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "neurobench-1.0": {
+        "single-stream": _NEUROBENCH_ALL
+        | {"whole_set": True, "at_a_time": 1, "preprocessing": True, "reports": _ONE_BY_ONE},
+        "real-time": _NEUROBENCH_ALL
+        | {"in_time_share": 0.9, "late_share": 0.1, "deadline_strides": 1.0}
+        | {"preprocessing": True, "reports": _STREAMED},
+        "optimization": _NEUROBENCH_ALL
+        | {"whole_set": True, "trial_tolerance": None, "fresh_seeds": True, "one_tuning": True}
+        | {"reports": ("gap_{target}_mean", "runtime_power_w")},
+        "offline": _NEUROBENCH_ALL | {"whole_set": True, "reports": _SERVED},
+        "server": _NEUROBENCH_ALL
+        | _ON_TIME
+        | {"percentile": 0.99, "early_stopping": True, "min_queries": 662, "reports": _SERVED},
+    },
+    "mlperf-6": {
+        # the least queries for which LoadGen's early stopping gives an estimate: 64 at p90, 662 at p99
+        "single-stream": _MLPERF_ALL | {"percentile": 0.9, "min_queries": 64, "early_stopping": True},
+        "server": _MLPERF_ALL | _ON_TIME | {"percentile": 0.99, "min_queries": 662, "early_stopping": True},
+        "offline": _MLPERF_ALL | {"min_queries": 24576},
+    },
+    "quick": {
+        "single-stream": {"submittable": False, "warmup": 1},
+        "offline": {"submittable": False, "warmup": 1},
+        "server": {"submittable": False, "warmup": 1, "min_duration_s": 10.0, "percentile": 0.99} | _ON_TIME,
+        "real-time": {"submittable": False, "warmup": 1, "in_time_share": 0.9, "late_share": 0.1},
+        "optimization": {"submittable": False},
+    },
 }
+_TOLD = tomllib.loads(files("scenarios").joinpath("sources.toml").read_text(encoding="utf-8"))
+SETS = {name: (_TOLD[name]["source"], _TOLD[name]["rules"], values) for name, values in _VALUES.items()}
+"""By the name of each set: its source, the source sentence of each rule, and its rules by scenario."""
 
 
 def neurobench_1_0(scenario: str) -> Rules:

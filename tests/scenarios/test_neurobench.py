@@ -19,14 +19,14 @@ from rig.analysis.sessions.recordings import shared_recording
 from rig.analysis.verdict.known_benchmarks import ASC
 from rig.recording.reader import open_run
 from rig.types import Rules
-from scenarios.rules import rules
-from scenarios.sources import CHOICE
+from scenarios.rules import SETS, rules
 from tests.support.hardware_clothes import Document, Edit, Session, edited, recorded
 from tests.support.paths import ROOT, SHARED
 from tests.support.run_by_hand import rewritten
 
 SCENARIOS = ("single-stream", "optimization", "real-time", "offline", "server")
 FIRST, POWER = "performance-1", "power-1"
+CHOICE = SETS["quick"][1]["*"]
 Tables = dict[str, pa.Table]
 Sessions = Callable[[str], Session]
 

@@ -73,7 +73,7 @@ def probe(path: Path) -> Header:
     except (OSError, soundfile.SoundFileError) as exc:
         raise _unreadable(path, exc) from exc
     if info.frames <= 0 or info.samplerate <= 0:
-        raise _bad(path, "is empty", info.frames, "Remove it from the list or record it again")
+        raise unusable(path, "is empty", info.frames, "Remove it from the list or record it again")
     return Header(int(info.frames), int(info.samplerate), int(info.channels), str(info.subtype))
 
 
@@ -94,12 +94,12 @@ def read_native(path: Path, *, clipped_limit: float = CLIPPED_LIMIT) -> NDArray[
         raise _truncated(path, f"{len(frames)} of {header.frames} frames")
     bad = len(frames) - int(np.count_nonzero(np.isfinite(frames).all(axis=1)))
     if bad:
-        raise _bad(path, f"has NaN or infinity in {bad} frames", bad, "Export it again, or leave it out")
+        raise unusable(path, f"has NaN or infinity in {bad} frames", bad, "Export it again, or leave it out")
     full_scale = _FLOAT_SCALE.get(header.subtype, _FULL_SCALE)
     share = max(clipped_share(channel, full_scale) for channel in frames.T)
     if share > clipped_limit:
         remedy = f"Record it at a lower gain, leave it out, or allow it with clipped_limit >= {share:.4f}"
-        raise _bad(path, f"is clipped in {share:.2%} of its samples", share, remedy)
+        raise unusable(path, f"is clipped in {share:.2%} of its samples", share, remedy)
     return np.asarray(frames.mean(axis=1), dtype=np.float32)
 
 
@@ -135,7 +135,7 @@ def _check_container(path: Path, file: BinaryIO) -> None:
     # The decoder accepts a truncated wav or ogg without an error, so the stated length is checked here.
     magic = file.read(12)
     if not magic:
-        raise _bad(path, "is empty", 0, "Remove it from the list or copy it again")
+        raise unusable(path, "is empty", 0, "Remove it from the list or copy it again")
     if magic[:4] in (b"RIFF", b"RIFX", b"RF64") and magic[8:] == b"WAVE":
         _check_riff(path, file, magic[:4])
     elif magic[:4] == b"OggS":
@@ -176,17 +176,18 @@ def _check_ogg(path: Path, file: BinaryIO) -> None:
     raise _truncated(path, "no closing page")
 
 
-def _bad(path: Path, what: str, value: object, remedy: str) -> DataError:
-    return DataError(f"audio file {path.name} {what}", field=str(path), value=value, remedy=remedy)
+def unusable(path: Path, what: str, value: object, remedy: str) -> DataError:
+    """Return the error for a file that cannot be used because of ``what``."""
+    return DataError(f"{path.name} {what}", field=str(path), value=value, remedy=remedy)
 
 
 def _truncated(path: Path, held: str) -> DataError:
-    return _bad(path, f"is truncated: it holds {held}", held, "Copy or download it again")
+    return unusable(path, f"is truncated: it holds {held}", held, "Copy or download it again")
 
 
 def _unreadable(path: Path, exc: Exception) -> DataError:
     remedy = "Give a wav, flac or ogg file that can be read" if path.is_file() else "Check the path"
-    return _bad(path, f"cannot be read: {exc}", type(exc).__name__, remedy)
+    return unusable(path, f"cannot be read: {exc}", type(exc).__name__, remedy)
 
 
 def _imported(package: str) -> Any:

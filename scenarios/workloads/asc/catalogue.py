@@ -17,7 +17,7 @@ from typing import Any
 
 from rig.errors import DataError, unfit
 from rig.terminal import say
-from scenarios.workloads.asc import audio
+from scenarios.workloads.asc.audio import probe, unusable
 from scenarios.workloads.asc.scenes import CLASSES
 
 TAU = "tau-urban-2020-mobile"
@@ -58,7 +58,7 @@ def read_folder(root: Path) -> Catalogue:
     rows = _rows(listing, ",", ("label",), ("filename", "label"))
     column = next((c for c in _NAME_COLUMNS if c in rows[0]), None)
     if column is None:
-        raise _bad(listing, "lacks the column filename", ",".join(rows[0]), _headed(rows[0], ("filename", "label")))
+        raise unusable(listing, "lacks the column filename", ",".join(rows[0]), _headed(rows[0], ("filename", "label")))
     labels = _by_name(listing, [(row[column], row["label"]) for row in rows])
     paths = {name: next(iter(_present(root, name)), None) for name in labels}
     missing = sorted(name for name, path in paths.items() if path is None)
@@ -145,13 +145,13 @@ def _tau_meta(path: Path) -> dict[str, str]:
     for row in _rows(path, "\t", ("filename", "scene_label")):
         parts = PurePosixPath(row["filename"]).stem.split("-")
         if len(parts) != 5:
-            raise _bad(path, "has a name that is not scene-city-place-part-device", row["filename"], _TAU_REMEDY)
+            raise unusable(path, "has a name that is not scene-city-place-part-device", row["filename"], _TAU_REMEDY)
         if parts[0] != row["scene_label"] or parts[4] != row.get("source_label", parts[4]):
-            raise _bad(path, "contradicts a file name", row["filename"], _TAU_REMEDY)
+            raise unusable(path, "contradicts a file name", row["filename"], _TAU_REMEDY)
         if parts[4] == TAU_DEVICE and parts[0] in CLASSES:
             used.append((row["filename"], parts[0]))
     if not used:
-        raise _bad(path, "lists no clip of device a in the four scenes", 0, _TAU_REMEDY)
+        raise unusable(path, "lists no clip of device a in the four scenes", 0, _TAU_REMEDY)
     return _by_name(path, [(name.removeprefix("audio/"), label) for name, label in used])
 
 
@@ -164,11 +164,11 @@ def _tau_names(path: Path) -> set[str]:
 def _check_folds(setup: Path, train: set[str], evaluate: set[str], labels: Mapping[str, str]) -> None:
     both = sorted(train & evaluate)
     if both:
-        raise _bad(setup, f"has {len(both)} clips in train and in evaluate, first {both[0]}", both[0], _TAU_REMEDY)
+        raise unusable(setup, f"has {len(both)} clips in train and in evaluate, first {both[0]}", both[0], _TAU_REMEDY)
     stray = sorted((train | evaluate) - labels.keys())
     if stray:
         what = f"lists {len(stray)} clips that meta.csv does not, first {stray[0]}"
-        raise _bad(setup, what, stray[0], _TAU_REMEDY)
+        raise unusable(setup, what, stray[0], _TAU_REMEDY)
 
 
 def _check_whole(root: Path, split: str, found: int, expected: int) -> None:
@@ -190,13 +190,13 @@ def _rows(path: Path, delimiter: str, columns: Sequence[str], wanted: Sequence[s
             rows = [{k: v.strip() for k, v in row.items() if k and isinstance(v, str)} for row in reader]
             header = tuple(reader.fieldnames or ())
     except (OSError, UnicodeDecodeError, csv.Error) as exc:
-        raise _bad(path, f"cannot be read: {exc}", type(exc).__name__, "Check the path and the file") from exc
+        raise unusable(path, f"cannot be read: {exc}", type(exc).__name__, "Check the path and the file") from exc
     lacking = [column for column in columns if column not in header]
     if lacking:
         what = f"lacks the column {lacking[0]}"
-        raise _bad(path, what, ",".join(header), _headed(header, wanted or columns))
+        raise unusable(path, what, ",".join(header), _headed(header, wanted or columns))
     if not rows:
-        raise _bad(path, "lists nothing", 0, "Add a row per audio file")
+        raise unusable(path, "lists nothing", 0, "Add a row per audio file")
     return rows
 
 
@@ -205,11 +205,11 @@ def _by_name(listing: Path, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     for name, label in pairs:
         pure = PurePosixPath(name)
         if not name or pure.is_absolute() or ".." in pure.parts:
-            raise _bad(listing, "names a file outside its folder", name, "Use names relative to the folder")
+            raise unusable(listing, "names a file outside its folder", name, "Use names relative to the folder")
         if name in labels:
-            raise _bad(listing, f"lists {name} twice", name, "Keep one row per file")
+            raise unusable(listing, f"lists {name} twice", name, "Keep one row per file")
         if not label:
-            raise _bad(listing, f"has no label for {name}", name, "Give every file a label")
+            raise unusable(listing, f"has no label for {name}", name, "Give every file a label")
         labels[name] = label
     return labels
 
@@ -219,10 +219,10 @@ def _present(root: Path, name: str) -> list[Path]:
 
 
 def _clip(name: str, path: Path, label: str, origin: str = "") -> Clip:
-    header = audio.probe(path)
+    header = probe(path)
     seconds = header.frames // header.rate_hz
     if seconds < 1:
-        raise _bad(path, f"is too short: {header.duration_s:.3f} s", header.duration_s, "Use 1 s or longer")
+        raise unusable(path, f"is too short: {header.duration_s:.3f} s", header.duration_s, "Use 1 s or longer")
     return Clip(name, path, label, seconds, origin or name)
 
 
@@ -231,7 +231,3 @@ def _missing(root: Path, names: Sequence[str], listed: int) -> DataError:
     what = f"{len(names)} of {listed} listed audio files are missing, first {first}"
     remedy = "Put the audio beside its list, or in a folder named audio there"
     return DataError(what, field=str(root), value=first, remedy=remedy)
-
-
-def _bad(path: Path, what: str, value: object, remedy: str) -> DataError:
-    return DataError(f"{path.name} {what}", field=str(path), value=value, remedy=remedy)
