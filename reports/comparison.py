@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from reports.format import signed
@@ -35,14 +36,8 @@ def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judg
     wide = width()
     for c, judged in zip(found, gates, strict=True):
         say(f"first   {c.first.path}: {c.first.name}", f"second  {c.second.path}: {c.second.name}", "")
-        say(
-            *(
-                part
-                for line in _table(c, verbose, wide)
-                for part in (wrapped(line, wide) if len(line) > wide else [line])
-            ),
-            "",
-        )
+        rows = (wrapped(line, wide) if len(line) > wide else [line] for line in _table(c, verbose, wide))
+        say(*chain.from_iterable(rows), "")
         lines = [*_notes(c, verbose), *(_gate(one, c) for one in judged)]
         say(*(part for line in lines for part in wrapped(clean(line), wide)))
 
@@ -58,16 +53,11 @@ def beside(c: Comparison) -> dict[str, Any]:
         headlines = headline_keys(c.second.result)
         heads = [clean(subject.name) for subject in (c.first, c.second)]
         notes += [*_unseen(c.first), *_unseen(c.second)]
-    rows = [
-        (
-            f"{title(d.key)}{f', {d.key.phase}' if d.key.phase else ''}",
-            *(text_of(d.key, q) for q in (d.first, d.second)),
-            _change(d),
-            d.said,
-        )
-        for d in c.differences
-        if replace(d.key, phase="") in headlines or (d.key.of_whole and d.key.quantity in (*_SCORES, *COMPLEXITY))
-    ]
+    rows = []
+    for d in c.differences:
+        if replace(d.key, phase="") in headlines or (d.key.of_whole and d.key.quantity in (*_SCORES, *COMPLEXITY)):
+            name = f"{title(d.key)}{f', {d.key.phase}' if d.key.phase else ''}"
+            rows.append((name, text_of(d.key, d.first), text_of(d.key, d.second), _change(d), d.said))
     return {"head": ("", *heads, f"{heads[1]} - {heads[0]}", ""), "rows": rows, "note": " ".join(notes)}
 
 
@@ -90,13 +80,11 @@ def _table(c: Comparison, verbose: bool, wide: int) -> Iterator[str]:
     """Return the rows in the widest form that fits; a title that leaves no room for the numbers is above them."""
     judged = any(d.kept is not None for d in c.differences)
     headlines = headline_keys(c.first.result)
-    rows = [
-        (clean(d.key) if verbose else title(d.key), d)
-        for d in c.differences
-        if verbose
-        or d.key in headlines
-        or (entry_of(d.key).family == "complexity" and d.key.of_whole and d.value != 0.0)
-    ]
+    cost = {
+        d.key for d in c.differences if entry_of(d.key).family == "complexity" and d.key.of_whole and d.value != 0.0
+    }
+    shown = [d for d in c.differences if verbose or d.key in headlines or d.key in cost]
+    rows = [(clean(d.key) if verbose else title(d.key), d) for d in shown]
     heads = ("first", "second", "second - first", "change", "", *(["by the rules"] if judged else []))
     full = [heads]
     for _, d in rows:
@@ -113,9 +101,7 @@ def _table(c: Comparison, verbose: bool, wide: int) -> Iterator[str]:
     for name, row in zip(["", *(name for name, _ in rows)], form, strict=True):
         if len(name) > pad:
             yield name
-        cells = [
-            f"{cell:{'>' if k < words_from else '<'}{w}}" for k, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
+        cells = [cell.rjust(w) if k < words_from else cell for k, (cell, w) in enumerate(zip(row, widths, strict=True))]
         yield GAP.join([f"{name if len(name) <= pad else '':{pad}}", *cells]).rstrip()
 
 

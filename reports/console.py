@@ -73,10 +73,8 @@ def _headlines(result: Result) -> Table:
 def _figures(result: Result) -> Table:
     figures = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     figures.add_column("", overflow="fold")
-    figures.add_column("value", justify="right", no_wrap=True)
-    figures.add_column("± 95 %", justify="right", no_wrap=True)
-    figures.add_column("unit", no_wrap=True)
-    figures.add_column("n", justify="right", no_wrap=True)
+    for head in ("value", "± 95 %", "unit", "n"):
+        figures.add_column(head, justify="left" if head == "unit" else "right", no_wrap=True)
     scheduled = FigureKey("slip_max_s") in result.quantities
     for number, group in enumerate(_shown(groups(result.quantities))):
         if number:
@@ -134,8 +132,5 @@ def _failed(rule: Rule) -> Iterator[Text]:
 
 
 def _refusal(scope: str, reason: str, remedy: str) -> Text:
-    return Text.assemble(
-        (f"refused: {clean(scope)}", "bold yellow"),
-        (f" - {clean(reason)}\n", "yellow"),
-        (f"  remedy: {clean(remedy)}", "yellow"),
-    )
+    why = f" - {clean(reason)}\n  remedy: {clean(remedy)}"
+    return Text.assemble((f"refused: {clean(scope)}", "bold yellow"), (why, "yellow"))

@@ -129,16 +129,11 @@ def component_tables(quantities: Mapping[FigureKey, Quantity], keys: Sequence[Fi
         if not q.components and not q.bias:
             continue
         lines = budget(q)
-        rows = [
-            (
-                clean(line.source),
-                si(line.u, q.unit, 2),
-                "—" if math.isnan(line.share) else f"{100 * line.share:.1f} %",
-                "∞" if math.isinf(line.dof) else f"{line.dof:.3g}",
-                clean(line.shared or "—"),
-            )
-            for line in lines[:_COMPONENTS]
-        ]
+        rows = []
+        for line in lines[:_COMPONENTS]:
+            share = "—" if math.isnan(line.share) else f"{100 * line.share:.1f} %"
+            dof = "∞" if math.isinf(line.dof) else f"{line.dof:.3g}"
+            rows.append((clean(line.source), si(line.u, q.unit, 2), share, dof, clean(line.shared or "—")))
         if lines[_COMPONENTS:]:
             rows.append((f"{len(lines) - _COMPONENTS} smaller ones, in results.json", "", "", "", ""))
         if q.bias:

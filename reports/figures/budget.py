@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from reports.figures.sheet import Sheet, hue
@@ -30,10 +31,9 @@ def budget_figure(quantities: Figures, keys: Sequence[FigureKey], rails: Collect
     bars = {key: shares for key, shares in shown.items() if shares and max(shares.values()) < _WHOLE}
     if not bars:
         return None
-    weight: dict[str, float] = {}
-    for shares in bars.values():
-        for source, share in shares.items():
-            weight[source] = weight.get(source, 0.0) + share
+    weight = defaultdict[str, float](float)
+    for source, share in (pair for shares in bars.values() for pair in shares.items()):
+        weight[source] += share
     ranked = sorted(weight, key=lambda source: -weight[source])
     named = ranked[: len(HUES) - (len(ranked) > len(HUES))]
     labels = [*named, OTHERS] if len(ranked) > len(named) else named
@@ -56,12 +56,11 @@ def _told(quantities: Figures, key: FigureKey) -> str:
 
 
 def _shares(quantities: Figures, key: FigureKey, rails: Collection[str]) -> dict[str, float]:
-    shares: dict[str, float] = {}
+    shares = defaultdict[str, float](float)
     for line in budget(quantities[key]):
         if math.isfinite(line.share):
             stem, _, rail = line.source.rpartition(", ")
-            source = clean(stem if rail in rails and stem else line.source)
-            shares[source] = shares.get(source, 0.0) + line.share
+            shares[clean(stem if rail in rails and stem else line.source)] += line.share
     return shares
 
 

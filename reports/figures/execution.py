@@ -16,11 +16,9 @@ _WIDE = 50.0
 _HEIGHT = 150.0
 _LINES = (
     ("mean", FigureKey("execution_time_s"), "", INK),
-    *(
-        (f"p{p}", FigureKey("execution_time_p{percentile}_s", percentile=p), dash, COLOURS[colour])
-        for p, dash, colour in ((50, "5 2", "postprocess"), (90, "6 2 1 2", "preprocess"), (99, "2 2", "mark"))
-    ),
-)
+    *((f"p{p}", FigureKey("execution_time_p{percentile}_s", percentile=p), dash, COLOURS[colour])
+      for p, dash, colour in ((50, "5 2", "postprocess"), (90, "6 2 1 2", "preprocess"), (99, "2 2", "mark"))),
+)  # fmt: skip
 
 
 def execution_figure(times_s: Floats, quantities: Figures) -> Sheet | None:
@@ -37,13 +35,10 @@ def execution_figure(times_s: Floats, quantities: Figures) -> Sheet | None:
     edges = np.geomspace(low, high, bins + 1) if wide else np.linspace(low, high, bins + 1)
     counts = np.histogram(x, edges)[0]
     sheet = Sheet(f"inferences by execution time, n = {len(x)}")
-    across, up = sheet.panel(
-        (low, high), (0.0, 1.08 * float(counts.max(initial=1))), _HEIGHT, f"execution time, {unit}", wide
-    )
-    for k, count in enumerate(counts.tolist()):
-        sheet.box(
-            (across(edges[k]) + 0.3, across(edges[k + 1]) - 0.3), (up(count), up(0.0)), COLOURS["inference"], 0.75
-        )
+    most = 1.08 * float(counts.max(initial=1))
+    across, up = sheet.panel((low, high), (0.0, most), _HEIGHT, f"execution time, {unit}", wide)
+    for count, begin, end in zip(counts.tolist(), across(edges[:-1]), across(edges[1:]), strict=True):
+        sheet.box((begin + 0.3, end - 0.3), (up(count), up(0.0)), COLOURS["inference"], 0.75)
     for label, key, dash, colour in _LINES:
         q = quantities.get(key)
         if q is not None and low <= q.value * factor <= high:

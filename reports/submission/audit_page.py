@@ -11,6 +11,7 @@ from typing import Any
 from reports.audit.audit import Audit
 from reports.audit.folder.files import clean
 from reports.audit.folder.hashes import UNLISTED
+from reports.page_templates import templates
 
 HERE = Path(__file__).parents[1]
 FORMAT = 1
@@ -34,17 +35,12 @@ def not_seen() -> dict[str, str]:
 
 def to_json(one: Audit) -> dict[str, Any]:
     """One audit as a JSON object."""
-    own = {
-        key: getattr(one, key)
-        for key in ("name", "kind", "root", "anchor", "anchored", "quick", "simulated", "claimed", "remade")
-    }
+    names = ("name", "kind", "root", "anchor", "anchored", "quick", "simulated", "claimed", "remade")
+    own = {key: getattr(one, key) for key in names}
     own |= {"ok": not one.failed, "worst": ": ".join(worst(one)), "checks": [asdict(c) for c in one.checks]}
     own["figures"] = [asdict(c) | {"ok": c.ok, "sharp": c.sharp} for c in one.compared]
-    return own | {
-        "rules": [asdict(r) for r in one.rules],
-        "not_compared": list(one.not_compared),
-        "beside": list(one.beside),
-    }
+    rules = [asdict(r) for r in one.rules]
+    return own | {"rules": rules, "not_compared": list(one.not_compared), "beside": list(one.beside)}
 
 
 def worst(one: Audit) -> tuple[str, str]:
@@ -74,25 +70,15 @@ def worst(one: Audit) -> tuple[str, str]:
 def _derived(one: Audit) -> str:
     """Return how many of the claims the audit derived again."""
     apart = sum(not c.ok for c in one.compared)
-    agree = (
-        f"{len(one.compared) - apart} of {one.claimed} claims were derived again"
-        if one.claimed
-        else "it claims no figure"
-    )
-    pages = [one.remade] if one.remade else []
-    return "; ".join(["arithmetic left out" if one.quick else agree, *pages])
+    agree = f"{len(one.compared) - apart} of {one.claimed} claims were derived again"
+    said = "arithmetic left out" if one.quick else agree if one.claimed else "it claims no figure"
+    return f"{said}; {one.remade}" if one.remade else said
 
 
 def html(audits: Sequence[Audit]) -> str:
     """Return the page of the audits. It needs no network and runs no script."""
-    from jinja2 import Environment, FileSystemLoader
-
-    shelf = Environment(
-        loader=FileSystemLoader(Path(__file__).parents[1] / "templates"), autoescape=True, trim_blocks=True
-    )
-    return shelf.get_template("audit.html.j2").render(
-        audits=audits, counted=counted, worst=worst, sound=SOUND, beside=beside, not_seen=not_seen()
-    )
+    told = {"counted": counted, "worst": worst, "sound": SOUND, "beside": beside, "not_seen": not_seen()}
+    return templates().get_template("audit.html.j2").render(audits=audits, **told)
 
 
 def counted(one: Audit) -> str:
@@ -114,11 +100,8 @@ def text(one: Audit) -> list[str]:
     rows = [f"{one.kind} {one.name}" + ("  SIMULATED" if one.simulated else "")]
     for c in one.checks:
         rows.append(f"{c.number:3} {marks[c.outcome]:7} {c.name}")
-        rows += (
-            [f"            found    {clean(c.found)}", f"            allowed  {c.allowed}"]
-            if c.outcome in ("failed", "warned")
-            else []
-        )
+        if c.outcome in ("failed", "warned"):
+            rows += [f"            found    {clean(c.found)}", f"            allowed  {c.allowed}"]
         rows += [f"            {clean(c.why, 160)}"] if c.outcome == "not applicable" else []
     broken = [r for r in one.rules if not r.ok]
     rows += [f"    rule    {r.said}" for r in broken[:20]]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from markupsafe import Markup
 
 from reports.names import PER_SECOND, short_text, title
 from reports.page_templates import hash_of, templates
@@ -117,8 +118,6 @@ def run(args: argparse.Namespace) -> int:
 def page(entries: Sequence[Entry], left: Sequence[str] = ()) -> str:
     """Return the page: a table for each class with rows, and what was left out. The page makes no request."""
     script = files("reports").joinpath("templates", "sort.js").read_text(encoding="utf-8")
-    from markupsafe import Markup
-
     tables = [_table(of, [entry for entry in entries if entry.of == of]) for of in CLASSES]
     return templates().get_template("leaderboard.html.j2").render(
         tables=[table for table in tables if table["rows"]], left=[clean(text) for text in left],

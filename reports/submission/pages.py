@@ -81,9 +81,8 @@ def _front(document: Submission, keys: Sequence[FigureKey], results: Sequence[Re
 
 
 def _about(about: About) -> list[tuple[str, str]]:
-    return [
-        (text, clean(getattr(about, name)).strip() or "missing") for name, text in TITLES.items() if name != "notes"
-    ] + ([("Notes", clean(about.notes))] if about.notes.strip() else [])
+    told = {name: clean(getattr(about, name)).strip() for name in TITLES}
+    return [(text, told[name] or "missing") for name, text in TITLES.items() if name != "notes" or told[name]]
 
 
 def _row(row: Configuration, shared: str, keys: Sequence[FigureKey], result: Result) -> dict[str, Any]:

@@ -82,10 +82,8 @@ def _tables(found: Tracks) -> Iterator[dict[str, Any]]:
     for name, tracks in split:
         of = [clean(short(track.network if alone else track.device)) for track in tracks]
         heads = [(head, t.simulated, clean(t.verdict or t.state)) for head, t in zip(of, tracks, strict=True)]
-        parts = [
-            (heading, [(title(key), [_cell(track, key) for track in tracks]) for key in keys])
-            for heading, keys in HEADINGS
-        ]
+        rows = {key: (title(key), [_cell(track, key) for track in tracks]) for _, keys in HEADINGS for key in keys}
+        parts = [(heading, [rows[key] for key in keys]) for heading, keys in HEADINGS]
         yield {"of": clean(short(name)), "heads": heads, "parts": parts}
 
 
@@ -98,11 +96,8 @@ def _cell(track: Track, key: FigureKey) -> str:
 
 def _missing(found: Tracks) -> list[tuple[str, str]]:
     """Return each network on a device without figures, and why it has none."""
-    return [
-        (clean(f"{short(t.network)} on {short(t.device)}"), clean(t.error or t.state))
-        for t in found.tracks
-        if not t.figures
-    ]
+    none = [t for t in found.tracks if not t.figures]
+    return [(clean(f"{short(t.network)} on {short(t.device)}"), clean(t.error or t.state)) for t in none]
 
 
 def _energies(found: Tracks) -> list[tuple[str, str]]:

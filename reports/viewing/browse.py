@@ -92,8 +92,8 @@ class LongTrace:
             watts = np.asarray(shown(value, self.trace.rail), dtype=np.float64)
             good = np.isfinite(watts)
             knots = np.column_stack([on_s, off_s]).ravel()
-            joules += _between(windows_s, knots, np.where(good, watts, 0.0) * (off_s - on_s))
-            lost_s += _between(windows_s, knots, ~good * (off_s - on_s))
+            joules += between(windows_s, knots, np.where(good, watts, 0.0) * (off_s - on_s))
+            lost_s += between(windows_s, knots, ~good * (off_s - on_s))
         known = (lost_s == 0) & (windows_s[:, 0] >= begin) & (windows_s[:, 1] <= end)
         known &= self.unit == "W" and (self.trace.uniform or self.trace.rail.kind != "point")
         return np.where(known, joules, np.nan), clipped
@@ -166,7 +166,7 @@ def placed(trace: Trace, begin_s: float, end_s: float) -> Timebase:
     return Timebase(ClockInfo("picture", 1.0), round(first), begin_s, rate, 0.0, 0.0, "its ends")
 
 
-def _between(windows_s: Floats, knots_s: Floats, each: Floats) -> Floats:
+def between(windows_s: Floats, knots_s: Floats, each: Floats) -> Floats:
     """Return the part of a sum in each window, shape (k,); ``knots_s`` (2 n,) are begins and ends of ``each`` (n,)."""
     done = np.concatenate([[0.0], np.repeat(np.cumsum(each), 2)[:-1]])
     return np.asarray(np.diff(np.interp(windows_s, knots_s, done), axis=1)[:, 0])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from reports.figures.trace import colours_of, envelope, total_of, windows_of
-from reports.viewing.browse import LongTrace, Look, long_trace, placed
+from reports.viewing.browse import LongTrace, Look, between, long_trace, placed
 from reports.viewing.jumps import jumps_of
 from rig.analysis.result.series import RailSeries, Series
 from rig.recording.reader import Run
@@ -126,13 +126,10 @@ def _layer(look: Look) -> dict[str, Any]:
 
 def _energies(rail: RailSeries, windows: Floats) -> Floats:
     """Return joules in each window, shape (k,), with part of readings at its ends; NaN if a reading is missing."""
-    length = rail.end_s - rail.start_s
-    good = np.isfinite(rail.watts)
+    length, good = rail.end_s - rail.start_s, np.isfinite(rail.watts)
     knots = np.append(rail.start_s, rail.end_s[-1])
-    done, lost = (
-        np.concatenate([[0.0], np.cumsum(x)]) for x in (np.where(good, rail.watts, 0.0) * length, ~good * length)
-    )
-    energy, missing = (np.diff(np.interp(windows, knots, x), axis=1)[:, 0] for x in (done, lost))
+    knots = np.column_stack([knots[:-1], knots[1:]]).ravel()
+    energy, missing = (between(windows, knots, x * length) for x in (np.where(good, rail.watts, 0.0), ~good))
     inside = (windows[:, 0] >= knots[0]) & (windows[:, 1] <= knots[-1])
     return np.where((missing > 0) | ~inside, np.nan, energy)
 

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from markupsafe import Markup
 
 from reports.page_templates import hash_of, templates
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
 
 
 def script() -> Markup:
     """Return the program of the picture, unchanged from its file."""
-    from markupsafe import Markup
-
     return Markup(files("reports.viewing").joinpath("viewer.js").read_text(encoding="utf-8"))
 
 
 def as_json(model: dict[str, Any]) -> Markup:
     """Return a model as JSON inside a script element; no text in it can end the element."""
-    from markupsafe import Markup
-
     text = json.dumps(model, allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 

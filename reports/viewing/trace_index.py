@@ -102,14 +102,11 @@ def _stored(folder: Folder, place: str, digest: str, trace: Trace) -> Index | No
         if (meta.get(b"schema"), meta.get(b"trace_sha256")) != (SCHEMA.encode(), digest.encode()):
             return None
         step = array_of(table["step"])
-        levels = []
-        for s in np.unique(step):
-            levels.append(Level(int(s), *(array_of(table[c])[step == s] for c in COLUMNS)))
+        levels = [Level(int(s), *(array_of(table[c])[step == s] for c in COLUMNS)) for s in np.unique(step)]
         finest = -(-len(trace.value) // FINEST)
-        due, k = [], finest
-        while k:
-            due.append(k)
-            k = -(-k // FACTOR) if k > 1 else 0
+        due = [finest] if finest else []
+        while due and due[-1] > 1:
+            due.append(-(-due[-1] // FACTOR))
         if [len(x.mean) for x in levels] != due or any(x.step != FINEST * FACTOR**j for j, x in enumerate(levels)):
             return None
         ticks = array_of(table["tick"])[:finest]
