@@ -36,7 +36,9 @@ def lines(result: Result, verbose: bool = False) -> RenderableType:
     parts.append(_figures(result) if verbose else _headlines(result))
     if not result.complete:
         parts.append(Text("INCOMPLETE RECORDING: the run did not end as planned.", style="bold red"))
-    parts += [_refusal(str(r.scope), r.reason, r.remedy) for r in result.refusals]
+    for r in result.refusals:
+        why = f" - {clean(r.reason)}\n  remedy: {clean(r.remedy)}"
+        parts.append(Text.assemble((f"refused: {clean(r.scope)}", "bold yellow"), (why, "yellow")))
     notes = [n for n in result.notes if verbose or not n.startswith(ROUTINE)]
     notes.sort(key=lambda note: not note.startswith(ON_FIGURE))
     shown = notes if verbose else notes[:NOTES]
@@ -129,8 +131,3 @@ def _failed(rule: Rule) -> Iterator[Text]:
     yield Text.assemble(("  ✗ ", "bold red"), f"{rule.rule}: {rule.found}, allowed: {rule.allowed}")
     if rule.remedy:
         yield Text(f"    remedy: {rule.remedy}", style="yellow")
-
-
-def _refusal(scope: str, reason: str, remedy: str) -> Text:
-    why = f" - {clean(reason)}\n  remedy: {clean(remedy)}"
-    return Text.assemble((f"refused: {clean(scope)}", "bold yellow"), (why, "yellow"))

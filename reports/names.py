@@ -90,17 +90,12 @@ def groups(quantities: Mapping[FigureKey, Quantity]) -> list[Group]:
     found: dict[tuple[str, str], list[tuple[FigureKey, Quantity]]] = {}
     for key, q in quantities.items():
         twin = quantities.get(replace(key, quantity=_TWINS.get(key.quantity, "")))
-        if twin is not None and _same(key, q, twin):
+        if twin is not None and text_of(key, twin) == text_of(key, q):
             continue
         found.setdefault((kind_of(key), heading(key)), []).append((key, q))
     kinds = list(KINDS)
     ranked = sorted(found.items(), key=lambda item: kinds.index(item[0][0]))
     return [Group(kind, text, tuple(sorted(rows, key=_place))) for (kind, text), rows in ranked]
-
-
-def _same(key: FigureKey, q: Quantity, twin: Quantity) -> bool:
-    """Return whether two figures are equal, or are printed as the same text."""
-    return (twin.value, twin.half_width()) == (q.value, q.half_width()) or text_of(key, twin) == text_of(key, q)
 
 
 def _place(entry: tuple[FigureKey, Quantity]) -> int:

@@ -63,13 +63,9 @@ RESULTS, STREAM_TABLE = "results.json", "figures/stream.csv"
 
 
 def render(
-    run: Run | None,
-    result: Result,
-    out: Path | None = None,
-    submission: Mapping[str, Any] | None = None,
-    beside: Mapping[str, Any] | None = None,
-    pictures: bool = True,
-) -> dict[str, bytes]:
+    run: Run | None, result: Result, out: Path | None = None, submission: Mapping[str, Any] | None = None,
+    beside: Mapping[str, Any] | None = None, pictures: bool = True,
+) -> dict[str, bytes]:  # fmt: skip
     """Return every file of a report by its name below the output directory ``out``.
 
     This function neither reads nor writes ``out``. ``submission`` is what the first page of a submission shows first,
@@ -95,13 +91,9 @@ def render(
 
 
 def write(
-    result: Result,
-    out: Path | Folder,
-    run: Run | None = None,
-    beside: Mapping[str, Any] | None = None,
-    pictures: bool = True,
-    pages: bool = True,
-) -> list[Path]:
+    result: Result, out: Path | Folder, run: Run | None = None, beside: Mapping[str, Any] | None = None,
+    pictures: bool = True, pages: bool = True,
+) -> list[Path]:  # fmt: skip
     """Write the report below ``out``, each file completely or not at all, and return the paths of the files.
 
     Without ``pages``, only the JSON is written. Links below ``out`` are not followed.

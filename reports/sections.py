@@ -117,7 +117,9 @@ def meters(start: Start) -> list[dict[str, Any]]:
     """Return what each instrument is, what it measures, and what it leaves out."""
     found = []
     for meter in start.meters:
-        known = {"Serial number": meter.serial_number, "Firmware": meter.firmware, "Calibration": _certificate(meter)}
+        c = meter.calibration
+        certificate = "" if c is None else f"{c.certificate}, {c.date}" if c.date else c.certificate
+        known = {"Serial number": meter.serial_number, "Firmware": meter.firmware, "Calibration": certificate}
         pairs = [
             ("Mode", say(meter.mode)),
             ("Description", say(meter.description)),
@@ -130,11 +132,6 @@ def meters(start: Start) -> list[dict[str, Any]]:
         omitted = [clean(o) for o in meter.omitted]
         found.append({"name": say(meter.name), "facts": pairs, "rails": rails, "omitted": omitted})
     return found
-
-
-def _certificate(meter: MeterRecord) -> str:
-    c = meter.calibration
-    return "" if c is None else f"{c.certificate}, {c.date}" if c.date else c.certificate
 
 
 PINS = {

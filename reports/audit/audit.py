@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from reports.audit import work_checks
 from reports.audit.evidence import Anchor, Check, Compared, Doubtful, Evidence, NotApplicable, compared
 from reports.audit.figures import Figures
 from reports.audit.folder import checks as folder_checks
-from reports.audit.folder.files import TEXT_BYTES, WHAT_TO_NAME, clean, read_bytes, refuse
+from reports.audit.folder.files import TEXT_BYTES, WHAT_TO_NAME, clean, held, read_bytes, refuse
 from reports.audit.folder.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
 from reports.audit.folder.signature import verify
 from reports.audit.judged import Rule
@@ -162,14 +161,14 @@ def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> An
 
 def run_checks(evidence: Evidence) -> list[Check]:
     """Every check in the order of its number; ``checks.json`` has the function, number, name and source of each."""
-    done, held = [], vars(folder_checks) | vars(power_checks) | vars(work_checks)
-    for function, (number, name, source) in json.loads(Path(__file__).with_name("checks.json").read_bytes()).items():
+    done, known = [], vars(folder_checks) | vars(power_checks) | vars(work_checks)
+    for function, (number, name, source) in held("checks.json").items():
         head = (number, name)
         if not evidence.subject.runs and number not in OF_THE_FOLDER:
             done.append(Check(*head, "not applicable", "", "", source, "no run can be read"))
             continue
         try:
-            faults, found, allowed = held[function](evidence)
+            faults, found, allowed = known[function](evidence)
         except NotApplicable as missing:
             done.append(Check(*head, "not applicable", "", "", source, clean(missing)))
             continue

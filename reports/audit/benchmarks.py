@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import re
 import unicodedata
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from reports.audit.folder.files import held
 from reports.audit.folder.reading import Run, column, table
 from reports.audit.judged import Judged, none
 
@@ -17,20 +15,14 @@ OF_BENCHMARK, OPTION = "benchmark of the workload", "benchmark: option "
 DECLARED = "limits as the submitter declares them"
 
 
-@functools.cache
-def known() -> dict[str, Any]:
-    """Return the benchmarks that the auditor knows, by name: what is allowed, and the seconds of one inference."""
-    found: dict[str, Any] = json.loads(Path(__file__).with_name("benchmarks.json").read_bytes())
-    return found
-
-
 def held_of(name: str) -> dict[str, Any]:
     """Return the limits of the benchmark of this name, or of one whose name looks alike to a reader; else no limits.
 
     A letter that is not ASCII may look like any other letter.
     """
+    known: dict[str, Any] = held("benchmarks.json")  # by name: what is allowed, and the seconds of one inference
     like = re.compile("".join(re.escape(c) if c.isascii() else "." for c in _seen(name)))
-    same = (held for other, held in known().items() if like.fullmatch(_seen(other)))
+    same = (own for other, own in known.items() if like.fullmatch(_seen(other)))
     return next(same, {"allowed": {}, "inference_s": None})
 
 
@@ -46,20 +38,20 @@ def benchmark(run: Run) -> Iterator[Judged]:
     if not declared:
         yield OF_BENCHMARK, "none", "declared", False
         return
-    held = held_of(declared["name"])
-    limits = "limits as the auditor holds them" if held["allowed"] else DECLARED
+    own_limits = held_of(declared["name"])
+    limits = "limits as the auditor holds them" if own_limits["allowed"] else DECLARED
     yield OF_BENCHMARK, f"{declared['name']}, {limits}", "declared", True
     told = {"scenario of the benchmark": ([run.start["scenario"].get("name")], declared["scenarios"]["allowed"])}
     told |= {f"benchmark: {name}": (one["found"], one["allowed"]) for name, one in declared["parameters"].items()}
     options = declared.get("options", {}).items()
     told |= {OPTION + name: ([run.options.get(name)], one["allowed"]) for name, one in options}
-    for rule in told | held["allowed"]:
+    for rule in told | own_limits["allowed"]:
         if rule.startswith(OPTION) and rule.removeprefix(OPTION) not in run.options:
             continue  # an option that the scenario does not have
         found, own = told.get(rule, ([], []))
-        allowed = held["allowed"].get(rule, own)
+        allowed = own_limits["allowed"].get(rule, own)
         yield rule, _words(found), _words(allowed), found and set(found) <= {*allowed} & {*own}
-    if (each_s := held["inference_s"]) is not None:
+    if (each_s := own_limits["inference_s"]) is not None:
         samples = table(run, "samples")
         pairs = list(zip(column(samples, "duration_s"), column(samples, "inferences"), strict=True))
         odd = sum(s is None or abs(s - each_s * (1 if n is None else n)) > 1e-6 * each_s for s, n in pairs)

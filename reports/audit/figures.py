@@ -77,8 +77,7 @@ def _table(names: Iterable[str], columns: list[Any]) -> Table:
 def counted(run: Run) -> Table:
     """Return the issues of a run except warm-up."""
     every = issues(run)
-    found: Table = every[~every.warmup]
-    return found
+    return every[~every.warmup]  # type: ignore[no-any-return]
 
 
 @once
@@ -164,8 +163,7 @@ def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:
 def waits_s(asked: Table) -> Floats:
     """Return the seconds from asked to answered of the issues that have both stamps, for one execution of a loop."""
     waited = (asked.answered_s - asked.asked_s) / np.where(np.isnan(asked.due_s), asked.times, 1)
-    found: Floats = waited[~np.isnan(waited)]
-    return found
+    return np.asarray(waited[~np.isnan(waited)])
 
 
 def answers(run: Run) -> int:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from scipy.stats import ks_2samp
 from reports.audit import figures
 from reports.audit.benchmarks import benchmark
 from reports.audit.figures import Table, counted, issues, spans
+from reports.audit.folder.files import held
 from reports.audit.folder.reading import Run, column, table
 from reports.audit.judged import ROUNDING, Judged, Rule, at_most, none, written
 from reports.audit.power.estimate import idle_windows
@@ -28,28 +27,22 @@ OUTLINED = {
     "tuning of the algorithm": ("tuning", "training", "parameters"),
 }
 Values = dict[str, Any]
-
-
-@functools.cache
-def sets() -> dict[str, Any]:
-    """Return the sets that the auditor knows."""
-    found: dict[str, Any] = json.loads(Path(__file__).with_name("rule_sets.json").read_bytes())
-    return found
+SETS = "rule_sets.json"
 
 
 def known_values(name: str, scenario: str) -> list[Values]:
     """Return the values of each revision of a set for a scenario, newest last; none if the set does not cover it."""
     found = []
-    for revision in sets()["sets"].get(name, []):
+    for revision in held(SETS)["sets"].get(name, []):
         by_scenario = revision["scenarios"]
         if own := by_scenario.get(scenario, by_scenario.get("*")):
-            found.append({**sets()["defaults"], **own})
+            found.append({**held(SETS)["defaults"], **own})
     return found
 
 
 def differences(recorded: Values, values: Values) -> list[str]:
     """Return the values in which recorded rules differ from those of a set."""
-    defaults = sets()["defaults"]
+    defaults = held(SETS)["defaults"]
     pairs = {key: (recorded.get(key, defaults.get(key)), value) for key, value in values.items()}
     return [f"{key} is {json.dumps(a)}, not {json.dumps(b)}" for key, (a, b) in pairs.items() if a != b]
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from reports.audit.audit import Audit
-from reports.audit.folder.files import clean
+from reports.audit.folder.files import clean, held
 from reports.audit.folder.hashes import UNLISTED
 from reports.page_templates import templates
 
-HERE = Path(__file__).parents[1]
 FORMAT = 1
 WORST = (2, 3, 32, 30, 24, 13, 15, 25, 31)
 """Alterations come first, then claims that differ from the recording, then all other checks."""
@@ -30,7 +28,7 @@ def document(audits: Sequence[Audit]) -> str:
 
 def not_seen() -> dict[str, str]:
     """Return what no audit can see, by name."""
-    return dict(json.loads((HERE / "audit" / "not_seen.json").read_bytes()))
+    return dict(held("not_seen.json"))
 
 
 def to_json(one: Audit) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -52,13 +52,12 @@ def pages(document: Submission, configurations: Sequence[Shown]) -> dict[str, by
 
 def _keys(results: Sequence[Result]) -> list[FigureKey]:
     """Return each key figure that some configuration has, including solvers' tiers."""
-    asked = [key for result in results for key in (*headline_keys(result), *_tiers(result))]
+    asked = list[FigureKey]()
+    for result in results:
+        headlines = headline_keys(result)
+        targets = {key.target for key in headlines if key.target}
+        asked += [*headlines, *(key for key in result.quantities if key.quantity == TIERS and key.target in targets)]
     return list(dict.fromkeys(key for key in asked if any(key in result.quantities for result in results)))
-
-
-def _tiers(result: Result) -> Iterator[FigureKey]:
-    targets = {key.target for key in headline_keys(result) if key.target}
-    yield from (key for key in result.quantities if key.quantity == TIERS and key.target in targets)
 
 
 # ---- the first screen ---------------------------------------------------------------------

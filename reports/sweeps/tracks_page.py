@@ -36,9 +36,10 @@ def page(found: Tracks) -> bytes:
     told = {"front": FRONT, "line": LINE}
     drawn = {"front": front_figure(found), "line": line_figure(found)}
     pictures = [(inline(svg, name, told[name]), told[name]) for name, svg in drawn.items() if svg is not None]
+    none = [(f"{short(t.network)} on {short(t.device)}", t.error or t.state) for t in found.tracks if not t.figures]
     text = templates().get_template("tracks.html.j2").render(
         tables=list(_tables(found)), refused={short(d): clean(why) for d, why in found.refused.items()},
-        pictures=pictures, energies=_energies(found), missing=_missing(found),
+        pictures=pictures, energies=_energies(found), missing=[tuple(map(clean, pair)) for pair in none],
         simulated=all(t.simulated for t in found.tracks),
     )  # fmt: skip
     return (text.rstrip("\n") + "\n").encode()
@@ -92,12 +93,6 @@ def _cell(track: Track, key: FigureKey) -> str:
     if q is not None:
         return short_text(key, q)
     return UNSTATED if track.metered or entry_of(key).unit not in ("W", "J") else NO_METER
-
-
-def _missing(found: Tracks) -> list[tuple[str, str]]:
-    """Return each network on a device without figures, and why it has none."""
-    none = [t for t in found.tracks if not t.figures]
-    return [(clean(f"{short(t.network)} on {short(t.device)}"), clean(t.error or t.state)) for t in none]
 
 
 def _energies(found: Tracks) -> list[tuple[str, str]]:

@@ -44,15 +44,13 @@ class Whole:
         found = jumps_of(phases, *_of_spans(self.traces, phases))
         ends = [trace.extent_s for trace in self.traces]
         return {
-            "run": clean(self.run.start.run_id),
-            "device": clean(self.run.start.device.name),
+            "run": clean(self.run.start.run_id), "device": clean(self.run.start.device.name),
             "mark": "SIMULATED" if self.run.start.simulated else "",
             "extent": [min(low for low, _ in ends), max(high for _, high in ends)],
             "rails": [{"name": clean(t.trace.rail.name), "unit": clean(t.unit)} for t in self.traces],
             "phases": [{"name": clean(name), "colour": c} for name, c in colours_of(dict(self.windows)).items()],
-            "jumps": [asdict(jump) for jump in found],
-            "notes": [clean(note) for note in self.notes],
-        }
+            "jumps": [asdict(jump) for jump in found], "notes": [clean(note) for note in self.notes],
+        }  # fmt: skip
 
     def columns(self, rail: int, low_s: float, high_s: float, columns: int) -> dict[str, Any]:
         """Return a part of a rail and its spans, in the form that the page draws.
@@ -69,11 +67,9 @@ class Whole:
         ]
         return {
             "edges": look.edges_s.tolist(),
-            **{name: _numbers(getattr(look, name)) for name in ("least", "mean", "most")},
-            "single": look.single,
-            "spans": seen if len(seen) <= SPANS else [],
-            "hidden": 0 if len(seen) <= SPANS else "more than 600",
-        }
+            **{name: _numbers(getattr(look, name)) for name in ("least", "mean", "most")}, "single": look.single,
+            "spans": seen if len(seen) <= SPANS else [], "hidden": 0 if len(seen) <= SPANS else "more than 600",
+        }  # fmt: skip
 
 
 def whole_trace(path: Path, told: Told | None = None) -> Whole:

@@ -125,12 +125,10 @@ def picture(result: Result, name: str) -> str:
 @pytest.mark.parametrize(
     ("declared", "missing"),
     [
-        ({}, {"Model", "Tuning"}),
-        ({"network": "16, 4"}, {"Tuning"}),
-        ({"solver": "tabu", "parameters": {"n": 3}}, set()),
-        ({"model": "cnn", "training": {"epochs": 60}}, set()),
+        ({}, {"Model", "Tuning"}), ({"network": "16, 4"}, {"Tuning"}),
+        ({"solver": "tabu", "parameters": {"n": 3}}, set()), ({"model": "cnn", "training": {"epochs": 60}}, set()),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_stated_of_the_algorithm_is_what_the_rules_miss(
     declared: dict[str, Any], missing: set[str]
 ) -> None:

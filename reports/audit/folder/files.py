@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
 import stat
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -85,3 +87,9 @@ def parse_json(text: bytes, where: str) -> Any:
         return strict(text)
     except (ValueError, RecursionError) as error:
         refuse(where, f"is no JSON that can be read: {error}")
+
+
+@cache
+def held(name: str) -> Any:
+    """Return the content of a JSON file of the auditor's own, which lies beside its code."""
+    return json.loads(Path(__file__).parents[1].joinpath(name).read_bytes())

@@ -120,8 +120,7 @@ def _without(window: Floats, other: Floats) -> Floats:
     knots = np.unique([*window.ravel(), *other.ravel()])
     middle = (knots[:-1] + knots[1:]) / 2
     held, taken = (middle < np.append(-np.inf, w[:, 1])[np.searchsorted(w[:, 0], middle)] for w in (window, other))
-    found: Floats = np.stack([knots[:-1], knots[1:]], axis=1)[held & ~taken]
-    return found
+    return np.asarray(np.stack([knots[:-1], knots[1:]], axis=1)[held & ~taken])
 
 
 def _seen(run: Run, trace: Trace, tried: Floats, *windows: Floats) -> list[tuple[Floats, Floats]]:

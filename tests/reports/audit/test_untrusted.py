@@ -138,12 +138,10 @@ def pax(**headers: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("name", "write"),
     [
-        ("a.zip", lzma_zip),
-        ("b.tar.gz", pax(map="a,b")),
-        ("c.tar.gz", pax(major="1", minor="0")),
+        ("a.zip", lzma_zip), ("b.tar.gz", pax(map="a,b")), ("c.tar.gz", pax(major="1", minor="0")),
         ("d.tar.gz", pax(size="zz", numblocks="1")),
     ],
-)
+)  # fmt: skip
 def test_an_archive_with_a_head_that_means_nothing_is_called_damaged(
     tmp_path: Path, name: str, write: Callable[[Path], None]
 ) -> None:
