@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rig.bench.option_checks import limits, positive, within
 from rig.errors import refused
-from rig.types import Issue, Rules, Sample, Step, Streams, Workload
+from rig.types import Issue, Rules, Step, Streams, Workload
 from scenarios.steps import LONGEST_S, chosen, framed, idle_and_warmup, once
 
 
@@ -45,9 +45,6 @@ def real_time(
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
     # cut before the run: the host's work between two frames would count as latency of the device
-    return framed(_frames(list(frames), stride_s, queue, phase), workload, idle, warm)
-
-
-def _frames(frames: Sequence[Sample], stride_s: float, queue: int, phase: str | None) -> Iterator[Step]:
-    for k in range(len(frames)):
-        yield Issue((frames[k],), due_ns=round(k * stride_s * 1e9), queue=queue, phase=phase)
+    due = enumerate(list(frames))
+    work = (Issue((f,), due_ns=round(k * stride_s * 1e9), queue=queue, phase=phase) for k, f in due)
+    return framed(work, workload, idle, warm)

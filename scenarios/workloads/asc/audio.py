@@ -53,10 +53,9 @@ def versions() -> dict[str, str]:
     """Return versions of the decoder and the resampler. Raises MissingExtraError when one is absent."""
     soundfile, soxr = _imported("soundfile"), _imported("soxr")
     return {
-        "soundfile": str(soundfile.__version__),
-        "libsndfile": str(soundfile.__libsndfile_version__),
+        "soundfile": str(soundfile.__version__), "libsndfile": str(soundfile.__libsndfile_version__),
         "soxr": str(soxr.__version__),
-    }
+    }  # fmt: skip
 
 
 def probe(path: Path) -> Header:

@@ -55,7 +55,7 @@ def read_folder(root: Path) -> Catalogue:
     for files that are listed and missing, and for clips shorter than a second.
     """
     listing = root / "labels.csv"
-    rows = _rows(listing, ",", ("label",), ("filename", "label"))
+    rows = read_rows(listing, ",", ("label",), ("filename", "label"))
     column = next((c for c in _NAME_COLUMNS if c in rows[0]), None)
     if column is None:
         raise unusable(listing, "lacks the column filename", ",".join(rows[0]), _headed(rows[0], ("filename", "label")))
@@ -68,7 +68,8 @@ def read_folder(root: Path) -> Catalogue:
     clips = tuple(_clip(name, path, labels[name], origins[name]) for name, path in sorted(paths.items()) if path)
     details: dict[str, Any] = {"listing_sha256": hashlib.sha256(listing.read_bytes()).hexdigest()}
     used = {path for path in paths.values() if path}
-    if spare := sorted(p.name for p in (*root.glob("*"), *root.glob("audio/*")) if _is_audio(p) and p not in used):
+    heard = (p for p in (*root.glob("*"), *root.glob("audio/*")) if p.suffix.lower() in (".wav", ".flac", ".ogg"))
+    if spare := sorted(p.name for p in heard if p not in used):
         noun, are = ("clips", "are") if len(spare) > 1 else ("clip", "is")
         say(f"rig: {len(spare)} {noun} {are} not in labels.csv and {are} not used, such as {spare[0]}", error=True)
         details["unlisted_clips"] = len(spare)
@@ -99,10 +100,6 @@ def part_of(found: Catalogue, fold: str, split: str) -> Catalogue:
     return replace(found, clips=clips, details={**found.details, "fold": fold})
 
 
-def _is_audio(path: Path) -> bool:
-    return path.suffix.lower() in (".wav", ".flac", ".ogg")
-
-
 def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalogue:
     """Return the device-a clips of the four scenes in ``split``; labels come from the file names.
 
@@ -129,20 +126,16 @@ def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalo
         for part, expected in whole_seconds.items():
             _check_whole(root, part, sum(clips[n].seconds for n in members[part]), expected)
     details: dict[str, Any] = {
-        "device": TAU_DEVICE,
-        "partial": bool(missing),
-        "listed_clips": len(members[split]),
-        "found_clips": len(wanted),
-        "found_slices": sum(clips[name].seconds for name in wanted),
-        "whole_slices": whole_seconds[split],
-    }
+        "device": TAU_DEVICE, "partial": bool(missing), "listed_clips": len(members[split]), "found_clips": len(wanted),
+        "found_slices": sum(clips[name].seconds for name in wanted), "whole_slices": whole_seconds[split],
+    }  # fmt: skip
     return Catalogue(TAU, CLASSES, tuple(clips[name] for name in wanted), details)
 
 
 def _tau_meta(path: Path) -> dict[str, str]:
     """Return the labels of the used clips by name, as the file names state them."""
     used = []
-    for row in _rows(path, "\t", ("filename", "scene_label")):
+    for row in read_rows(path, "\t", ("filename", "scene_label")):
         parts = PurePosixPath(row["filename"]).stem.split("-")
         if len(parts) != 5:
             raise unusable(path, "has a name that is not scene-city-place-part-device", row["filename"], _TAU_REMEDY)
@@ -156,7 +149,7 @@ def _tau_meta(path: Path) -> dict[str, str]:
 
 
 def _tau_names(path: Path) -> set[str]:
-    names = (row["filename"].removeprefix("audio/") for row in _rows(path, "\t", ("filename",)))
+    names = (row["filename"].removeprefix("audio/") for row in read_rows(path, "\t", ("filename",)))
     stems = ((name, PurePosixPath(name).stem.split("-")) for name in names)
     return {name for name, parts in stems if parts[-1] == TAU_DEVICE and parts[0] in CLASSES}
 
@@ -182,7 +175,7 @@ def _headed(found: Iterable[str], wanted: Sequence[str]) -> str:
     return f"Its first line is {','.join(found)[:80]!r}; write {','.join(wanted)}"
 
 
-def _rows(path: Path, delimiter: str, columns: Sequence[str], wanted: Sequence[str] = ()) -> list[dict[str, str]]:
+def read_rows(path: Path, delimiter: str, columns: Sequence[str], wanted: Sequence[str] = ()) -> list[dict[str, str]]:
     """Return rows of a table as stripped text by column; missing cells of a short row are empty."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

@@ -41,7 +41,8 @@ class Stream:
         begin = round(k * self.stride_s * self.rate_hz)
         width = round(self.window_s * self.rate_hz)
         end_s = k * self.stride_s + self.window_s
-        scene = self._at(end_s - EDGE_S)
+        begun = np.searchsorted([scene.begin_s for scene in self.scenes], end_s - EDGE_S, side="right")
+        scene = self.scenes[max(int(begun) - 1, 0)]
         return Sample(
             id=f"frame-{k:06d}",
             payload=self._heard(begin, begin + width),
@@ -50,10 +51,6 @@ class Stream:
             rate_hz=self.rate_hz,
             label_age_s=end_s - scene.begin_s,
         )
-
-    def _at(self, t_s: float) -> Scene:
-        k = int(np.searchsorted([scene.begin_s for scene in self.scenes], t_s, side="right")) - 1
-        return self.scenes[max(k, 0)]
 
     def _heard(self, begin: int, end: int) -> NDArray[np.float32]:
         """Return the samples ``begin`` to ``end`` of the stream at ``rate_hz``."""

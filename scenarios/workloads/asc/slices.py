@@ -80,7 +80,9 @@ def join(slices: Sequence[Slice], size: int) -> tuple[Unit, ...]:
         whole += [parts[at : at + size] for at in range(0, end, size)]
         rest += parts[end:]
     whole += [rest[at : at + size] for at in range(0, len(rest) - size + 1, size)]
-    return tuple(Unit(f"sequence-{i:05d}", _common(parts), tuple(parts)) for i, parts in enumerate(whole))
+    labels = [{part.label for part in parts} for parts in whole]
+    named = ((own.pop() if len(own) == 1 else None, parts) for own, parts in zip(labels, whole, strict=True))
+    return tuple(Unit(f"sequence-{i:05d}", label, tuple(parts)) for i, (label, parts) in enumerate(named))
 
 
 def grouped(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
@@ -94,8 +96,3 @@ def grouped(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
 def _in_turns(piles: Sequence[Sequence[Slice]]) -> list[Slice]:
     longest = max((len(pile) for pile in piles), default=0)
     return [pile[turn] for turn in range(longest) for pile in piles if turn < len(pile)]
-
-
-def _common(parts: Sequence[Slice]) -> str | None:
-    labels = {part.label for part in parts}
-    return labels.pop() if len(labels) == 1 else None

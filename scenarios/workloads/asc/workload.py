@@ -75,12 +75,10 @@ class AscWorkload(SampleSet):
         units = join(parts, size)
         order = [[part.id for part in unit.slices] for unit in units]
         details = {
-            **self.details,
-            "sequence_s": float(seconds),
-            "sequences": len(units),
+            **self.details, "sequence_s": float(seconds), "sequences": len(units),
             "mixed_sequences": sum(unit.label is None for unit in units),
             "dropped_slices": len(parts) - size * len(units),
-        }
+        }  # fmt: skip
         digest = _digest({"base": self.digest_sha256, "sequences": order})
         return replace(self, samples=replace(self.samples, items=units), details=details, digest_sha256=digest)
 
@@ -174,14 +172,9 @@ def _from_files(
         files.append((name, sha256_of(clips[name].path)))
     drawn = None if samples is None else {"drawn": len(slices), "of": len(everything), "seed": seed}
     details = {
-        **found.details,
-        "source": found.source,
-        "clips": len(files),
-        "selection": drawn or "all",
-        "clipped_limit": clipped_limit,
-        "decoder": audio.versions(),
-        "front_end": audio.FRONT_END,
-    }
+        **found.details, "source": found.source, "clips": len(files), "selection": drawn or "all",
+        "clipped_limit": clipped_limit, "decoder": audio.versions(), "front_end": audio.FRONT_END,
+    }  # fmt: skip
 
     # The classes take turns, so one clip of each class stays decoded, up to a limit.
     @lru_cache(maxsize=min(2 * len(found.classes), _CLIPS_KEPT))

@@ -34,10 +34,8 @@ def open_workload(*, tau: int = 17, starts: int = STARTS) -> SampleSet:
     )
     details = {
         "source": f"generated: Runge-Kutta of order 4, step {STEP}, not the series that the benchmark offers",
-        "forecast_from": length // 2,
-        "parameters": asdict(parameters),
-        "points_per_lyapunov_time": POINTS,
-    }
+        "forecast_from": length // 2, "parameters": asdict(parameters), "points_per_lyapunov_time": POINTS,
+    }  # fmt: skip
     digest = hashlib.sha256(b"".join(sample.payload.tobytes() for sample in samples)).hexdigest()
     task = "chaotic function prediction: learn the first half of a series, forecast the second"
     return SampleSet("mackey-glass", task, "1", digest, samples, details)

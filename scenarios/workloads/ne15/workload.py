@@ -6,7 +6,6 @@ without spikes.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from rig.bench.option_checks import one_of, positive, within
 from rig.errors import DataError, refused, unfit
 from rig.types import Sample, SampleSet
 from scenarios.lazy import Lazy
+from scenarios.workloads.asc.catalogue import read_rows
 from scenarios.workloads.ne15 import mnist
 from scenarios.workloads.ne15.aer import DIALECTS, PIXELS, read_aedat
 from scenarios.workloads.ne15.digit_stream import Events, Show, frames_of, poisson
@@ -150,12 +150,8 @@ def sample_id(split: str, number: int) -> str:
 
 def _recorded(folder: Path, dialect: str, blank_s: float, kept: tuple[int | None, int, int | None]) -> Digits:
     """Open recordings of a retina; ``labels.csv`` has columns file and label, and OFF events addresses from 16384."""
-    try:
-        with (folder / "labels.csv").open(encoding="utf-8", newline="") as file:
-            listed = [(row["file"], row["label"]) for row in csv.DictReader(file)]
-    except (OSError, KeyError, UnicodeDecodeError, csv.Error) as error:
-        what = f"{folder / 'labels.csv'} cannot be read: {error!r}"
-        raise DataError(what, field="data", value=str(folder), remedy="Its columns are file and label") from error
+    table = read_rows(folder / "labels.csv", ",", ("file", "label"))
+    listed = [(row["file"], row["label"]) for row in table]
     rows = [listed[number] for number in _chosen(len(listed), *kept)]
     streams = [read_aedat(folder / name, dialect) for name, _ in rows]
     if not all(map(len, streams)) or not streams:

@@ -47,13 +47,10 @@ def open_workload(
 def _of(sessions: Sequence[Session], source: Mapping[str, object]) -> SampleSet:
     samples = tuple(_sample(session) for session in sessions)
     details = {
-        **source,
-        "regress": "velocity",
-        "regress_from": {session.name: session.test_from for session in sessions},
-        "reaches": {session.name: len(session.reaches) for session in sessions},
-        "step_s": STEP_S,
+        **source, "regress": "velocity", "regress_from": {session.name: session.test_from for session in sessions},
+        "reaches": {session.name: len(session.reaches) for session in sessions}, "step_s": STEP_S,
         "velocity": "change of the cursor's position in one step",
-    }
+    }  # fmt: skip
     digest = hashlib.sha256(b"".join(sample.payload.tobytes() for sample in samples)).hexdigest()
     task = "non-human primate motor prediction: velocity of the hand from spikes"
     return SampleSet("primate-reaching", task, "1", digest, samples, details)

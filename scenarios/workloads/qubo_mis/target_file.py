@@ -57,6 +57,11 @@ class Target:
         """Nodes, density and seed, which identify the problem."""
         return self.nodes, self.density, self.seed
 
+    @property
+    def made_by(self) -> str:
+        """Return the method, with its versions where they are known."""
+        return f"{self.method} ({self.versions})" if self.versions else self.method
+
     def __str__(self) -> str:
         """Return the row by its name and problem, for messages."""
         return f"{self.name} of n {self.nodes}, density {self.density:g}, seed {self.seed}"

@@ -145,17 +145,13 @@ def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target
     details: dict[str, Any] = {
         "official_targets": {str(p.seed): p.target for p in instances if p.target is not None},
         "targets": {name: {p.id: rows[name, p.id].cost for p in instances if (name, p.id) in rows} for name in names},
-        "targets_by": {name: sorted({_method(r) for (n, _), r in rows.items() if n == name}) for name in names},
+        "targets_by": {name: sorted({r.made_by for (n, _), r in rows.items() if n == name}) for name in names},
         "targets_proven": {key: row.proven for key, row in proofs.items()},
     }
     if any(p.target is not None for p in instances):
         details["target_source"] = dict(source())
     unknown = [p for p in instances if p.target is None and not any(key == p.id for _, key in rows)]
     return details | ({"notes": [_note(unknown)]} if unknown else {})
-
-
-def _method(row: Target) -> str:
-    return f"{row.method} ({row.versions})" if row.versions else row.method
 
 
 def _note(unknown: Sequence[Instance]) -> str:

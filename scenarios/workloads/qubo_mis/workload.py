@@ -99,16 +99,11 @@ def open_workload(
     edges = len(graphs.graph(instances[-1]).edges)
     kinds = {str(seed): _kind(seed, draw, announced) for seed in chosen}
     details = {
-        "nodes": nodes,
-        "densities": [density],
-        "edges": edges,
-        "seeds": list(chosen),
-        "seed_kind": next(iter(kinds.values())) if len(set(kinds.values())) == 1 else MIXED,
-        "seed_kinds": kinds,
-        "graphs_sha256": digests,
-        **details_of(instances, more),
+        "nodes": nodes, "densities": [density], "edges": edges, "seeds": list(chosen),
+        "seed_kind": next(iter(kinds.values())) if len(set(kinds.values())) == 1 else MIXED, "seed_kinds": kinds,
+        "graphs_sha256": digests, **details_of(instances, more),
         **({"targets_file": dict(file.about)} if targets else {}),
-    }
+    }  # fmt: skip
     whole = hashlib.sha256(json.dumps([VERSION, list(digests.values())]).encode()).hexdigest()
     benchmark = benchmark_of(instances, list(kinds.values()), (ANNOUNCED, DRAWN), details)
     return SampleSet(NAME, TASK, VERSION, whole, Lazy(instances, graphs.sample), details, benchmark)
