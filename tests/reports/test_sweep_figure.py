@@ -16,6 +16,7 @@ from reports.sweeps.picture import sweep_figure
 from rig.analysis.result.catalogue import CATALOGUE
 from rig.analysis.result.figure_key import FigureKey
 from rig.errors import UsageError
+from tests.support.raised import raised
 
 LETTERS = st.characters(max_codepoint=0x24F)
 FIGURES = {name: FigureKey(name) for name in ("execution_time_s", "energy_per_inference_j", "accuracy")}
@@ -112,9 +113,8 @@ def test_repetitions_alone_are_drawn_one_after_the_other() -> None:
 
 @pytest.mark.parametrize(("plot", "against"), [("joy", None), (None, "moon"), (None, "latency_p99_s")])
 def test_what_is_not_in_the_table_is_named(plot: str | None, against: str | None) -> None:
-    with pytest.raises(UsageError, match=r"is not in the table\. Known: ") as caught:
-        drawn(table([1, 2]), plot, against)
-    assert caught.value.value in (plot, against)
+    error = raised(UsageError, drawn, table([1, 2]), plot, against, says=r"is not in the table\. Known: ")
+    assert error.value in (plot, against)
 
 
 @settings(max_examples=20, deadline=None)

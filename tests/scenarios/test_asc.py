@@ -11,6 +11,7 @@ import pytest
 from rig.errors import DataError, UsageError
 from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
+from tests.support.raised import raised
 
 # ---- the synthetic workload ---------------------------------------------------------------
 
@@ -35,9 +36,7 @@ def test_a_synthetic_sample_is_the_scene_of_its_seed() -> None:
 def test_test_seeds_are_no_training_seeds() -> None:
     assert all(s.seed not in asc.TRAINING_SEEDS for s in asc.open_workload().samples)
     assert asc.open_workload().details["unseen"] is True
-    with pytest.raises(UsageError) as caught:
-        asc.open_workload(sample_seed=1999)
-    assert caught.value.field == "sample_seed"
+    assert raised(UsageError, asc.open_workload, sample_seed=1999).field == "sample_seed"
 
 
 def test_the_train_split_uses_training_seeds_only() -> None:
@@ -72,18 +71,14 @@ def test_the_digest_follows_what_is_streamed() -> None:
     ],
 )  # fmt: skip
 def test_an_option_that_cannot_be_meant_is_refused(options: dict[str, object], field: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        asc.open_workload(**options)  # type: ignore[arg-type]
-    assert caught.value.field == field
-    assert caught.value.remedy
+    error = raised(UsageError, asc.open_workload, **options)
+    assert error.field == field and error.remedy
 
 
 @pytest.mark.parametrize("name", ["nowhere", "."])
 def test_a_folder_without_a_list_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError) as caught:
-        asc.open_workload(data=str(tmp_path / name))
-    assert caught.value.field == "data"
-    assert caught.value.remedy
+    error = raised(DataError, asc.open_workload, data=str(tmp_path / name))
+    assert error.field == "data" and error.remedy
 
 
 # ---- sequences ----------------------------------------------------------------------------
@@ -116,6 +111,4 @@ def test_sequences_have_their_own_digest() -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1, 1.5, float("nan"), float("inf"), 9])
 def test_a_length_that_cannot_be_joined_is_refused(seconds: float) -> None:
-    with pytest.raises(UsageError) as caught:
-        asc.open_workload(samples=8).sequences(seconds)
-    assert caught.value.field == "seconds"
+    assert raised(UsageError, asc.open_workload(samples=8).sequences, seconds).field == "seconds"

@@ -12,6 +12,7 @@ from rig.errors import DataError, UsageError
 from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.asc.scenes import CLASSES
 from tests.support.paths import SHARED
+from tests.support.raised import raised
 
 sf = pytest.importorskip("soundfile")
 pytest.importorskip("soxr")
@@ -66,10 +67,9 @@ def opened(root: Path, **options: object) -> asc.AscWorkload:
 
 
 def refused(root: Path, **options: object) -> DataError:
-    with pytest.raises(DataError) as caught:
-        opened(root, **options)
-    assert caught.value.remedy
-    return caught.value
+    error = raised(DataError, opened, root, **options)
+    assert error.remedy
+    return error
 
 
 def edited(path: Path, old: str, new: str) -> None:
@@ -202,9 +202,7 @@ def test_a_subset_takes_more_of_others_where_a_class_runs_out(tau: Path) -> None
 
 
 def test_more_samples_than_there_are_is_refused(tau: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        opened(tau, samples=25)
-    assert "24" in caught.value.remedy
+    assert "24" in raised(UsageError, opened, tau, samples=25).remedy
 
 
 def test_a_subset_needs_only_its_own_clips(tau: Path) -> None:
@@ -317,9 +315,7 @@ def test_folds_are_no_clips_of_one_label_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fold", ["0/4", "5/4", "1/1", "1", "a/b", "1/5", "1/4/2"])
 def test_a_fold_that_cannot_be_made_is_refused(tmp_path: Path, fold: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        opened(write_takes(tmp_path), fold=fold)
-    assert caught.value.field == "fold"
+    assert raised(UsageError, opened, write_takes(tmp_path), fold=fold).field == "fold"
 
 
 def test_data_with_splits_of_their_own_have_no_folds(tau: Path) -> None:

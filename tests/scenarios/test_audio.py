@@ -13,6 +13,7 @@ import pytest
 from rig.errors import DataError
 from scenarios.workloads.asc import audio
 from tests.support.paths import ROOT
+from tests.support.raised import raised
 
 sf = pytest.importorskip("soundfile")
 pytest.importorskip("soxr")
@@ -29,11 +30,9 @@ def written(path: Path, samples: np.ndarray, rate_hz: int = 16000, subtype: str 
 
 
 def refused(path: Path, **options: float) -> DataError:
-    with pytest.raises(DataError) as caught:
-        audio.read_native(path, **options)
-    assert caught.value.field == str(path)
-    assert caught.value.remedy
-    return caught.value
+    error = raised(DataError, audio.read_native, path, **options)
+    assert error.field == str(path) and error.remedy
+    return error
 
 
 @pytest.mark.parametrize(

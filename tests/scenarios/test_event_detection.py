@@ -12,6 +12,7 @@ from rig.errors import DataError, UsageError
 from scenarios.workloads.event_detection.files import surface
 from scenarios.workloads.event_detection.workload import Drive, open_workload
 from tests.support import drive
+from tests.support.raised import raised
 
 pytest.importorskip("h5py", reason="extra detection is not installed")
 
@@ -94,9 +95,7 @@ def test_a_box_outside_of_the_picture_is_refused_and_one_across_its_edge_is_cut(
         bad = table.copy()
         bad[name][5] = value
         np.save(tmp_path / "test" / "car_bbox.npy", bad)
-        with pytest.raises(DataError, match=r"car_bbox\.npy.* box 5 lies outside") as caught:
-            opened(tmp_path)
-        assert caught.value.field == "box"
+        assert raised(DataError, opened, tmp_path, says=r"car_bbox\.npy.* box 5 lies outside").field == "box"
 
 
 def test_a_file_that_is_cut_is_refused(tmp_path: Path) -> None:
@@ -113,9 +112,7 @@ def test_an_events_file_cut_in_the_middle_is_refused(tmp_path: Path, kind: str) 
     whole = path.read_bytes()
     for lost, why in ((1, "inside an event"), (len(whole) // 16 * 8, "its boxes at 2.9")):
         path.write_bytes(whole[:-lost])
-        with pytest.raises(DataError, match=why) as caught:
-            opened(tmp_path)
-        assert str(path) in str(caught.value)
+        assert str(path) in str(raised(DataError, opened, tmp_path, says=why))
 
 
 def test_a_folder_without_the_split_or_the_boxes_is_refused(tmp_path: Path) -> None:

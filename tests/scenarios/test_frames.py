@@ -18,6 +18,7 @@ from scenarios.lazy import Lazy
 from scenarios.workloads.asc.frames import Scene, frames_of
 from scenarios.workloads.asc.slices import Slice
 from scenarios.workloads.asc.workload import open_workload
+from tests.support.raised import raised
 
 RATE_HZ = 100
 SLICES = [Slice(f"{label}{k}", label, label, k) for label in "abc" for k in range(4)]
@@ -133,9 +134,8 @@ def test_frames_are_a_sequence() -> None:
 )  # fmt: skip
 def test_lengths_that_make_no_stream_are_refused_by_name(change: dict[str, Any], field: str) -> None:
     lengths: dict[str, Any] = {"window_s": 1.0, "stride_s": 0.5, "scene_s": 2.0, "duration_s": 5.0} | change
-    with pytest.raises(UsageError) as caught:
-        stream(**lengths)
-    assert (caught.value.field, bool(caught.value.remedy)) == (field, True)
+    error = raised(UsageError, stream, **lengths)
+    assert (error.field, bool(error.remedy)) == (field, True)
 
 
 def test_a_set_of_one_label_cannot_change_its_scene() -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rig.errors import UsageError
 from scenarios.workloads.qubo_mis import random_graphs as gnm
 from scenarios.workloads.qubo_mis.random_graphs import edge_count, gnm_edges
+from tests.support.raised import raised
 
 networkx = pytest.importorskip("networkx")
 
@@ -84,11 +85,10 @@ def test_networkx_is_not_needed() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_graph_is_refused(nodes: Any, density: Any, seed: Any, field: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        gnm_edges(nodes, density, seed)
-    assert caught.value.field == field
-    assert caught.value.value is {"nodes": nodes, "density": density, "seed": seed}[field]
-    assert caught.value.remedy
+    error = raised(UsageError, gnm_edges, nodes, density, seed)
+    assert error.field == field
+    assert error.value is {"nodes": nodes, "density": density, "seed": seed}[field]
+    assert error.remedy
 
 
 def left_free(patch: pytest.MonkeyPatch, count: int) -> None:
@@ -98,10 +98,9 @@ def left_free(patch: pytest.MonkeyPatch, count: int) -> None:
 @pytest.mark.parametrize("nodes", [100_000, 1_000_000, 2**31 - 1])
 def test_more_nodes_than_memory_holds_are_refused_before_drawing(monkeypatch: pytest.MonkeyPatch, nodes: int) -> None:
     left_free(monkeypatch, 10_000_000)
-    with pytest.raises(UsageError, match="more than") as caught:
-        gnm_edges(nodes, 0.01, 0)
-    assert (caught.value.field, caught.value.value) == ("nodes", nodes)
-    most = int(caught.value.remedy.split()[3])
+    error = raised(UsageError, gnm_edges, nodes, 0.01, 0, says="more than")
+    assert (error.field, error.value) == ("nodes", nodes)
+    most = int(error.remedy.split()[3])
     assert gnm_edges(most, 0.01, 0).nodes == most  # the remedy works
     with pytest.raises(UsageError):
         gnm_edges(most + 100, 0.01, 0)

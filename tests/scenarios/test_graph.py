@@ -15,6 +15,7 @@ from rig.errors import DataError, UsageError
 from rig.solving.model import from_hex
 from scenarios.workloads.qubo_mis.graph import Graph, from_payload, to_hex
 from tests.support.mis_graphs import graphs
+from tests.support.raised import raised
 
 
 @st.composite
@@ -84,9 +85,7 @@ def test_a_payload_comes_back_as_the_graph(graph: Graph) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_payload_is_refused(payload: list[Any]) -> None:
-    with pytest.raises(DataError) as caught:
-        from_payload(np.array(payload))
-    assert caught.value.field == "payload"
+    assert raised(DataError, from_payload, np.array(payload)).field == "payload"
 
 
 # ---- solutions as text ----------------------------------------------------------------------
@@ -103,9 +102,7 @@ def test_node_0_is_the_highest_bit_of_the_first_byte() -> None:
 
 @pytest.mark.parametrize("text", ["", "8", "80", "804000", "zz40", "8041", None, 8040])
 def test_text_that_is_no_solution_of_ten_nodes_is_refused(text: Any) -> None:
-    with pytest.raises(DataError) as caught:
-        from_hex(text, 10)
-    assert caught.value.field == "solution"
+    assert raised(DataError, from_hex, text, 10).field == "solution"
 
 
 # ---- gap ------------------------------------------------------------------------------------
@@ -128,9 +125,7 @@ def test_a_gap_is_positive_when_worse_and_negative_when_better(cost: int, target
     [(-5, 0, "target"), (-5, float("nan"), "target"), (float("inf"), -5, "cost"), (float("nan"), -5, "cost")],
 )
 def test_a_gap_that_is_not_defined_is_refused(cost: float, target: float, field: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        gap(cost, target)
-    assert caught.value.field == field
+    assert raised(UsageError, gap, cost, target).field == field
 
 
 # ---- judging a solution -----------------------------------------------------------------------

@@ -22,6 +22,7 @@ from scenarios.workloads.ne15.focal import cell_kernels, rank_order
 from scenarios.workloads.ne15.mnist import PIXELS, idx_file, read_digits
 from scenarios.workloads.ne15.workload import open_workload
 from tests.support.paths import SHARED
+from tests.support.raised import raised
 
 MNIST = SHARED / "data" / "mnist"
 published = pytest.mark.skipif(not MNIST.is_dir(), reason="needs the shared data")
@@ -67,9 +68,7 @@ def test_the_content_of_mnist_is_known_by_its_md5() -> None:
 def test_a_file_that_is_not_mnist_is_refused(folder: Path, field: str, change: object) -> None:
     path = folder / "t10k-images-idx3-ubyte"
     path.write_bytes(change(path.read_bytes()))  # type: ignore[operator]
-    with pytest.raises(DataError) as caught:
-        open_workload(data=str(folder))
-    assert caught.value.field == field
+    assert raised(DataError, open_workload, data=str(folder)).field == field
 
 
 def test_a_packed_file_that_is_cut_and_a_missing_one_are_refused(folder: Path) -> None:
@@ -203,9 +202,7 @@ def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory,
 )
 def test_a_file_cut_or_holding_what_no_retina_sends_is_refused(tmp_path: Path, field: str, content: bytes) -> None:
     (tmp_path / "x").write_bytes(content)
-    with pytest.raises(DataError) as caught:
-        aer.read_aedat(tmp_path / "x", "jaer")
-    assert caught.value.field == field
+    assert raised(DataError, aer.read_aedat, tmp_path / "x", "jaer").field == field
 
 
 def test_what_the_format_cannot_hold_is_not_written(tmp_path: Path) -> None:
@@ -296,9 +293,7 @@ def test_drawn_digits_are_in_the_layout_of_mnist_and_differ_from_each_other(draw
 
 
 def test_drawn_digits_are_told_from_mnist(drawn: Path) -> None:
-    with pytest.raises(DataError) as caught:
-        open_workload(data=str(drawn))
-    assert caught.value.field == "md5"
+    assert raised(DataError, open_workload, data=str(drawn)).field == "md5"
 
 
 def test_a_pixel_sends_an_event_for_each_step_of_the_logarithm_of_its_light() -> None:
@@ -350,9 +345,8 @@ def test_each_digit_of_a_stream_differs_from_the_one_before_and_fills_its_scene(
 
 def test_only_images_that_can_be_shown_for_any_time_make_a_stream(folder: Path) -> None:
     for options, field in (({"encoding": "rank-order"}, "encoding"), ({"samples": 1}, "workload")):
-        with pytest.raises(UsageError) as caught:
-            open_workload(data=str(folder), md5=False, **options).stream(0.5, 0.5, 0.5, 3.0, 0)
-        assert caught.value.field == field
+        error = raised(UsageError, open_workload(data=str(folder), md5=False, **options).stream, 0.5, 0.5, 0.5, 3.0, 0)
+        assert error.field == field
 
 
 @pytest.mark.parametrize("options", [{"encoding": "phase"}, {"fold": 10}, {"rate_hz": 0.0}, {"samples": 21}])

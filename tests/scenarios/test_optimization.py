@@ -15,6 +15,7 @@ from scenarios.workloads.qubo_mis.graph import to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Target, digest, write_rows
 from scenarios.workloads.qubo_mis.workload import open_workload
+from tests.support.raised import raised
 
 FREE = Rules("test", "any", "a test", submittable=False, idle_s=0.0)
 
@@ -22,9 +23,8 @@ FREE = Rules("test", "any", "a test", submittable=False, idle_s=0.0)
 def test_a_gap_without_a_target_is_refused_before_the_first_step() -> None:
     workload = open_workload(nodes=20, density=0.25, seeds="5")
     optimization(workload, FREE)
-    with pytest.raises(UsageError, match="has no target cost") as caught:
-        optimization(workload, FREE, to_gap=0.05)
-    assert "rig targets 20 0.25 5 --out" in caught.value.remedy
+    error = raised(UsageError, optimization, workload, FREE, to_gap=0.05, says="has no target cost")
+    assert "rig targets 20 0.25 5 --out" in error.remedy
 
 
 def test_a_workload_without_problems_is_refused_before_the_first_step() -> None:

@@ -16,6 +16,7 @@ from rig.errors import UsageError
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.workload import export, graph_digest
+from tests.support.raised import raised
 
 # ---- for other packages ---------------------------------------------------------------------
 
@@ -58,9 +59,7 @@ def test_the_same_export_is_the_same_file_and_replaces_the_old_one(tmp_path: Pat
 @pytest.mark.parametrize("name", [".", "absent/graph.npz", "file/graph.npz"])
 def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError) as caught:
-        export(10, 0.25, 0, tmp_path / name)
-    assert caught.value.field == "out"
+    assert raised(UsageError, export, 10, 0.25, 0, tmp_path / name).field == "out"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

@@ -19,6 +19,7 @@ from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, official_target, source
 from scenarios.workloads.qubo_mis.workload import graph_digest, open_workload, parse_seeds
 from tests.support.paths import SHARED
+from tests.support.raised import raised
 
 TABLE = SHARED / "data" / "qubo" / "neurobench_default_config.csv"
 
@@ -119,9 +120,7 @@ def test_seeds_may_be_ranges() -> None:
 
 @pytest.mark.parametrize("text", ["", ",", "1,", "-1", "3-", "4-1", "a", "1.5", "0x1", "1,1", "0-4,2", "0-10000", "²"])
 def test_what_names_no_seeds_is_refused(text: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        open_workload(nodes=10, seeds=text)
-    assert caught.value.field == "seeds"
+    assert raised(UsageError, open_workload, nodes=10, seeds=text).field == "seeds"
 
 
 @pytest.mark.parametrize(
@@ -134,10 +133,8 @@ def test_what_names_no_seeds_is_refused(text: str) -> None:
     ],
 )  # fmt: skip
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any], field: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        open_workload(**options)
-    assert caught.value.field == field
-    assert caught.value.remedy
+    error = raised(UsageError, open_workload, **options)
+    assert error.field == field and error.remedy
 
 
 # ---- targets --------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Target, digest, read_rows, write_rows
 from scenarios.workloads.qubo_mis.targets import TUNING_SEEDS, best_known
 from scenarios.workloads.qubo_mis.workload import open_workload
+from tests.support.raised import raised
 
 IDS = [f"mis-n20-d0.25-s{seed}" for seed in (5, 6)]
 Capture = pytest.CaptureFixture[str]
@@ -103,9 +104,7 @@ def test_what_is_no_file_of_targets_is_refused(file: Path, rows: list[Any], says
         write_rows(rows, file)
     else:
         file.write_text(json.dumps({"version": 1, "targets": rows}))
-    with pytest.raises(DataError, match="is not a table of targets") as caught:
-        opened(file)
-    assert says in caught.value.message
+    assert says in raised(DataError, opened, file, says="is not a table of targets").message
 
 
 def test_a_file_that_is_not_there_is_refused(file: Path) -> None:
@@ -199,9 +198,8 @@ def test_seeds_drawn_for_their_targets_are_drawn_seeds_of_a_measurement(capsys: 
     assert not set(drawn) & set(TUNING_SEEDS)
     assert opened_.details["seed_kind"] == "evaluation (drawn)"
     assert opened_.benchmark is not None and opened_.benchmark.parameters["target"].found == ("proven",)
-    with pytest.raises(UsageError, match="5 drawn seeds") as caught:
-        open_workload(nodes=10, density=0.25, draw=6, targets=str(file))
-    assert "--draw 6" in caught.value.remedy
+    error = raised(UsageError, open_workload, nodes=10, density=0.25, draw=6, targets=str(file), says="5 drawn seeds")
+    assert "--draw 6" in error.remedy
     assert "names seeds and draws" in rig(capsys, "10", "0.25", "7", "--draw", "5", code=3)
 
 
@@ -239,9 +237,7 @@ def test_only_a_regular_file_is_ever_replaced(tmp_path: Path, name: str) -> None
     (tmp_path / "dangling").symlink_to(tmp_path / "gone")
     (tmp_path / "looped").symlink_to(tmp_path / "looped")
     before = (tmp_path / name).lstat()
-    with pytest.raises(UsageError) as caught:
-        write_whole(tmp_path / name, b"x")
-    assert caught.value.field == "out"
+    assert raised(UsageError, write_whole, tmp_path / name, b"x").field == "out"
     assert (tmp_path / name).lstat().st_mode == before.st_mode
 
 

@@ -18,7 +18,7 @@ from rig.analysis.result.result import Result
 from rig.engine.acquisition import Bench
 from rig.engine.blocking_device import blocking
 from rig.engine.record import record
-from rig.errors import MeterError, RigError
+from rig.errors import MeterError
 from rig.recording.reader import open_run
 from rig.types import Chunk, DeviceInfo, Floats, Idle, Issue, Meter, Reply, Sample, Span, Step
 
@@ -82,13 +82,6 @@ def or_the_machine_was_busy(words: str) -> Iterator[None]:
 def error_of(meter: Meter, limit_s: float = 4.0) -> MeterError:
     """Return the error that reading a meter raises within ``limit_s``."""
     return ended(meter, limit_s)[1]
-
-
-def refusal(open_meter: Callable[..., Meter], **options: Any) -> RigError:
-    """Return the error that opening a meter with these options raises."""
-    with pytest.raises(RigError) as caught:
-        open_meter(**options)
-    return caught.value
 
 
 def computed(path: Path, plant: SimPlant, meter: Meter, samples: int = 6) -> Result:

@@ -23,6 +23,7 @@ from rig.importing.imported import ImportedRun
 from rig.importing.write import write
 from rig.recording.reader import Run, open_run
 from tests.support.paths import SHARED
+from tests.support.raised import raised
 
 REAL = SHARED / "data" / "power" / "energyrunner"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="needs the shared data")
@@ -136,9 +137,7 @@ def test_texts_may_be_named_after_the_mode(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("unit", "scale"), [("nJ", 1e9), ("J", 1.0), ("mJ", 1e3)])
 def test_another_unit_is_told_by_the_results_and_asked_for(unit: str, scale: float, tmp_path: Path) -> None:
     expected = session(tmp_path / "s", 1000.0, LPM01A, scale)
-    with pytest.raises(UsageError, match=f"unit={unit}") as caught:
-        open_import(tmp_path / "s")
-    assert caught.value.field == "unit"
+    assert raised(UsageError, open_import, tmp_path / "s", says=f"unit={unit}").field == "unit"
     found = stated(recorded(tmp_path / "s", tmp_path / "run", unit=unit), 5)
     assert [[float(x) for x in w] for w in found] == [pytest.approx([float(x) for x in w], rel=1e-6) for w in expected]
 
@@ -217,9 +216,7 @@ def test_another_rate_of_the_successor_is_told_by_its_results(tmp_path: Path) ->
     successor(tmp_path / "s", TRIALS[:1])
     text = (tmp_path / "s" / "results.txt").read_text()
     (tmp_path / "s" / "results.txt").write_text(text.replace("10.576", "5.288"))
-    with pytest.raises(UsageError) as caught:
-        open_import(tmp_path / "s")
-    assert caught.value.field == "rate_hz"
+    assert raised(UsageError, open_import, tmp_path / "s").field == "rate_hz"
     assert open_import(tmp_path / "s", rate_hz=2000.0)[0].meters[0].rails[0].rate_hz == 2000.0
 
 
@@ -361,9 +358,7 @@ def test_two_traces_in_one_folder_are_two_runs(tmp_path: Path) -> None:
 
 def test_inferences_are_asked_for_where_no_text_tells(tmp_path: Path) -> None:
     folder = logged(tmp_path / "s", log=False)
-    with pytest.raises(UsageError) as caught:
-        open_import(folder)
-    assert caught.value.field == "inferences"
+    assert raised(UsageError, open_import, folder).field == "inferences"
     assert [s.executions for s in only(folder, inferences=7).spans] == [7, 7, 7]
 
 
@@ -383,20 +378,16 @@ def test_idle_is_as_the_log_or_the_option_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("trace1-energy.bin", b""),
-        ("trace1-energy.bin", b"\xf2" + bytes(40)),
+        ("trace1-energy.bin", b""), ("trace1-energy.bin", b"\xf2" + bytes(40)),
         ("trace1-energy.bin", b"\xf1" + np.array([1000.0, 1.0, np.inf], "<f4").tobytes()),
         ("trace1-energy.bin", b"\xf1" + np.array([0.0, 1.0, 1.0], "<f4").tobytes()),
         ("trace1-energy.bin", b"\xf1" + np.array([1000.0, 1.0, 1.0], "<f4").tobytes()[:-1]),
-        ("trace1-timestamps.json", b"[0.01, 0.1"),
-        ("trace1-timestamps.json", b"[0.01, 0.1]"),
-        ("trace1-timestamps.json", b"[0.01, 0.5, 0.1]"),
-        ("trace1-timestamps.json", b"[-1, 0.1, 0.5]"),
-        ("trace1-timestamps.json", b'{"a": 1}'),
-        ("trace1-timestamps.json", b"[0.01, 0.1, true]"),
+        ("trace1-timestamps.json", b"[0.01, 0.1"), ("trace1-timestamps.json", b"[0.01, 0.1]"),
+        ("trace1-timestamps.json", b"[0.01, 0.5, 0.1]"), ("trace1-timestamps.json", b"[-1, 0.1, 0.5]"),
+        ("trace1-timestamps.json", b'{"a": 1}'), ("trace1-timestamps.json", b"[0.01, 0.1, true]"),
         ("log.txt", b'00050.0 parser: Command "emon trace on trace1"\n00051.0 io: [dut]: m-infer-start-10\n'),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_session_is_refused_by_file(name: str, content: bytes, tmp_path: Path) -> None:
     folder = logged(tmp_path / "s")
     (folder / name).write_bytes(content)

@@ -15,6 +15,7 @@ from drivers.importers.csv_layout import all_of, find
 from drivers.units import agree
 from rig.errors import DataError, UsageError
 from tests.support.import_traces import SUPPLY_V, check, plain, table, trace, windows
+from tests.support.raised import raised
 
 # ---- the header is found by what was declared -------------------------------------------------------------------
 
@@ -71,9 +72,7 @@ THOUSANDS = "t;p\n0;0,5\n1;1.955\n2;0,5\n"
 def test_what_is_no_such_table_is_named_with_its_row_or_its_columns(
     text: str, options: dict[str, Any], match: str, remedy: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(DataError, match=match) as caught:
-        plain(tmp_path, text=text, **options)
-    assert remedy in caught.value.remedy
+    assert remedy in raised(DataError, plain, tmp_path, text=text, **options, says=match).remedy
 
 
 def test_a_header_amid_the_readings_is_named_with_a_remedy_that_every_format_has(tmp_path: Path) -> None:
@@ -104,9 +103,7 @@ def test_a_table_shows_that_it_is_unicode(encoding: str, tmp_path: Path) -> None
 
 def test_another_encoding_is_asked_for(tmp_path: Path) -> None:
     source, options = encoded(tmp_path, "latin-1"), MICRO | {"windows": windows(tmp_path)}
-    with pytest.raises(DataError, match="utf-8") as caught:
-        plain_csv.open_import(source, **options)
-    assert "encoding=" in caught.value.remedy
+    assert "encoding=" in raised(DataError, plain_csv.open_import, source, **options, says="utf-8").remedy
     with pytest.raises(UsageError, match="encoding"):
         plain_csv.open_import(source, encoding="klingon", **options)
     check(plain_csv.open_import(source, encoding="latin-1", **options), tmp_path / "run")
@@ -125,9 +122,8 @@ def test_decimal_commas_show_themselves(separator: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mark", [".", ","])
 def test_three_digits_behind_every_mark_may_be_thousands_and_are_asked_about(mark: str, tmp_path: Path) -> None:
     text = "\n".join(["t;p", *(f"{k};1{mark}{950 + k}" for k in range(5))])
-    with pytest.raises(UsageError, match=r"such as 1.950 may be a decimal mark") as caught:
-        plain(tmp_path, text=text)
-    assert caught.value.field == "decimal"
+    error = raised(UsageError, plain, tmp_path, text=text, says=r"such as 1.950 may be a decimal mark")
+    assert error.field == "decimal"
     (readings,) = plain(tmp_path, text=text, decimal=mark).traces
     assert np.concatenate([c.value for c in readings.chunks]).tolist() == pytest.approx(
         [1.95 + 0.001 * k for k in range(5)]
@@ -169,21 +165,18 @@ def test_windows_may_have_semicolons_and_decimal_commas(tmp_path: Path) -> None:
 
 def test_an_error_in_the_windows_names_no_option_that_they_do_not_have(tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_text("start;end\n0,6;0,8\n1.2;1,4\n")
-    with pytest.raises(UsageError) as asked:
-        plain(tmp_path, decimal=".", windows=str(tmp_path / "w.csv"))
+    asked = raised(UsageError, plain, tmp_path, decimal=".", windows=str(tmp_path / "w.csv"))
     (tmp_path / "w.csv").write_text("start,end\n0.6,x\n")
-    with pytest.raises(DataError) as refused:
-        plain(tmp_path, windows=str(tmp_path / "w.csv"))
-    assert "decimal=" not in asked.value.remedy + refused.value.remedy
+    refused = raised(DataError, plain, tmp_path, windows=str(tmp_path / "w.csv"))
+    assert "decimal=" not in asked.remedy + refused.remedy
 
 
 def test_ppk2_without_units_says_what_can_be_done(tmp_path: Path) -> None:
     t, watts, _ = trace()
     source = table(tmp_path / "p.csv", "Timestamp,Current", t, watts)
-    with pytest.raises(UsageError, match="no unit") as caught:
-        ppk2.open_import(source, supply_v=SUPPLY_V, windows=windows(tmp_path))
-    assert "plain-csv" in caught.value.remedy
-    assert "source=" not in caught.value.remedy
+    error = raised(UsageError, ppk2.open_import, source, supply_v=SUPPLY_V, windows=windows(tmp_path), says="no unit")
+    assert "plain-csv" in error.remedy
+    assert "source=" not in error.remedy
 
 
 def test_a_supply_in_millivolts_is_refused(tmp_path: Path) -> None:
@@ -203,10 +196,9 @@ def test_a_unit_that_contradicts_the_header_is_refused_unless_insisted(header: s
     t, watts, _ = trace()
     columns = (t, watts / SUPPLY_V)
     options: dict[str, Any] = {"power": None, "current": f"{header}:A", "supply_v": SUPPLY_V}
-    with pytest.raises(UsageError, match="declares A") as caught:
-        plain(tmp_path, *columns, header=f"t,{header}", **options)
-    assert header in caught.value.message
-    assert "overrule_header=true" in caught.value.remedy
+    error = raised(UsageError, plain, tmp_path, *columns, header=f"t,{header}", **options, says="declares A")
+    assert header in error.message
+    assert "overrule_header=true" in error.remedy
     check(plain(tmp_path, *columns, header=f"t,{header}", overrule_header=True, **options), tmp_path / "run")
 
 

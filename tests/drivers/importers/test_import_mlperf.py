@@ -23,6 +23,7 @@ from rig.importing.imported import ImportedRun
 from rig.importing.write import write
 from rig.recording.reader import open_run
 from tests.support.paths import SHARED
+from tests.support.raised import raised
 
 REAL = SHARED / "data" / "power" / "mlperf_power"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="needs the shared data")
@@ -143,9 +144,7 @@ def test_what_nothing_counts_has_the_peers_average_and_no_energy_of_ours(tmp_pat
 @pytest.mark.parametrize(("meter_h", "zone"), [(-7.0, "-07:00"), (5.5, "Asia/Kolkata")])
 def test_zones_apart_are_asked_for(meter_h: float, zone: str, tmp_path: Path) -> None:
     expected = part(tmp_path / "run_1", BEGIN, meter_h=meter_h)
-    with pytest.raises(UsageError) as caught:
-        open_import(tmp_path)
-    assert caught.value.field == "timezone"
+    assert raised(UsageError, open_import, tmp_path).field == "timezone"
     assert average(only(tmp_path, timezone=zone), tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
 
 
@@ -268,13 +267,11 @@ def test_a_stated_order_is_kept_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("mlperf_log_detail.txt", "power_begin", "power_start"),
-        ("spl.txt", "Watts,", "Watts,lots"),
-        ("spl.txt", "Watts,", "Watts,inf,"),
-        ("spl.txt", "Time,03-17-2021", "Time,03-17-21"),
+        ("mlperf_log_detail.txt", "power_begin", "power_start"), ("spl.txt", "Watts,", "Watts,lots"),
+        ("spl.txt", "Watts,", "Watts,inf,"), ("spl.txt", "Time,03-17-2021", "Time,03-17-21"),
         ("spl.txt", "Time,", "Zeit,"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_log_is_refused(name: str, old: str, new: str, tmp_path: Path) -> None:
     part(tmp_path / "run_1", BEGIN)
     text = (tmp_path / "run_1" / name).read_text()

@@ -16,6 +16,7 @@ from drivers.importers import csv_columns, plain_csv
 from rig.errors import DataError, RigError, UsageError
 from rig.importing.write import write
 from tests.support.import_traces import BUSY_W, IDLE, RATE_HZ, SUPPLY_V, check, plain, recorded, table, trace, windows
+from tests.support.raised import raised
 
 # ---- plain CSV ----------------------------------------------------------------------------
 
@@ -70,9 +71,7 @@ def test_plain_rails_add_up(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_plain_asks_for_what_nobody_stated(options: dict[str, Any], field: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        plain(tmp_path, **{"power": None} | options)
-    assert caught.value.field == field
+    assert raised(UsageError, plain, tmp_path, **{"power": None} | options).field == field
 
 
 def test_plain_iso_stamps_need_a_zone_or_an_offset(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from drivers.importers import csv_columns, plain_csv, ppk2, raw_numbers
 from rig.errors import RigError
 from rig.importing.imported import ImportedRun
 from tests.support.import_traces import RATE_HZ, check, plain, table, trace, windows
+from tests.support.raised import raised
 
 
 def columns(run: ImportedRun) -> list[np.ndarray]:
@@ -115,18 +116,15 @@ def test_raw_numbers_give_the_power_that_they_hold(suffix: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "content", "options", "field"),
     [
-        ("a.f32", b"\0" * 8, {}, "rate_hz"),
-        ("a.f32", b"\0" * 9, {"rate_hz": 1e3}, "source"),
-        ("a.bin", b"\0" * 8, {"rate_hz": 1e3}, "source"),
-        ("a.npy", b"\0" * 8, {"rate_hz": 1e3}, "source"),
+        ("a.f32", b"\0" * 8, {}, "rate_hz"), ("a.f32", b"\0" * 9, {"rate_hz": 1e3}, "source"),
+        ("a.bin", b"\0" * 8, {"rate_hz": 1e3}, "source"), ("a.npy", b"\0" * 8, {"rate_hz": 1e3}, "source"),
         ("a.f32", b"\0" * 8, {"rate_hz": 1e3, "unit": "mA"}, "supply_v"),
         ("a.f32", b"\0" * 8, {"rate_hz": 1e3, "unit": "mV"}, "unit"),
     ],
-)
+)  # fmt: skip
 def test_raw_numbers_that_leave_something_open_are_refused(
     name: str, content: bytes, options: dict[str, Any], field: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(RigError) as caught:
-        raw_numbers.open_import(tmp_path / name, windows=windows(tmp_path), **options)
-    assert caught.value.field == field
+    error = raised(RigError, raw_numbers.open_import, tmp_path / name, windows=windows(tmp_path), **options)
+    assert error.field == field

@@ -19,7 +19,8 @@ from fixtures.worlds.random_draw import truth
 from rig.conformance.device import check_meter
 from rig.errors import MeterError, MeterSilentError, UsageError
 from tests.support.instruments import live
-from tests.support.meters import check_figures, computed, ended, refusal, values
+from tests.support.meters import check_figures, computed, ended, values
+from tests.support.raised import raised
 from tests.support.scpi_bench import calibration
 
 pytestmark = pytest.mark.real_time
@@ -202,5 +203,5 @@ UNMEANT: dict[str, list[tuple[str, Options]]] = {
 def test_an_option_that_cannot_be_meant_is_named(name: str) -> None:
     with live(name) as instrument:
         for field, options in UNMEANT[name]:
-            error = refusal(instrument.open, **options)
-            assert isinstance(error, UsageError) and error.field == field and error.remedy, options
+            error = raised(UsageError, instrument.open, **options)
+            assert error.field == field and error.remedy, options

@@ -22,6 +22,7 @@ from rig.types import Meter, Rail
 from tests.support.instruments import StandIn
 from tests.support.joulescope_driver import PATH, FakeDriver
 from tests.support.meters import column, taken, values
+from tests.support.raised import raised
 
 pytestmark = pytest.mark.real_time
 
@@ -100,10 +101,9 @@ def test_a_js110_streams_and_marks_like_any_other(it: StandIn) -> None:
 @pytest.mark.parametrize(("path", "range_mode"), [(JS110, "interp"), (JS110, "manual"), (PATH, "2 A")])
 def test_a_range_of_another_model_is_refused_with_those_it_may_have(it: StandIn, path: str, range_mode: str) -> None:
     it.sim.paths = (path,)
-    with pytest.raises(SetupError, match="s/i/range/select") as caught:
-        it.open(range_mode=range_mode)
-    assert "180 mA" in str(caught.value)
-    assert caught.value.field == "range_mode"
+    error = raised(SetupError, it.open, range_mode=range_mode, says="s/i/range/select")
+    assert "180 mA" in str(error)
+    assert error.field == "range_mode"
 
 
 # ---- inputs -------------------------------------------------------------------------------

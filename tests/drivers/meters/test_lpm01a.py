@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,8 @@ from rig.errors import SetupError
 from rig.recording.reader import open_run
 from rig.types import Idle, Issue, Sample, Step
 from tests.support.instruments import live
-from tests.support.meters import check_figures, column, error_of, refusal, taken, values
+from tests.support.meters import check_figures, column, error_of, taken, values
+from tests.support.raised import raised
 from tests.support.tiny_board import Chip, TinyBoardSim
 
 pytestmark = pytest.mark.real_time
@@ -40,7 +40,6 @@ pytest.importorskip("serial", reason="extra serial is not installed")
 CALM = settings(deadline=None, derandomize=True, database=None)
 EXACT = Wiring(supply_v=3.3, noise=1e-6, gain_limit=0.0, offset_limit=0.0, resolution=0.0)
 PROMPT = Wiring(supply_v=3.3, resolution=0.0, ready_s=1e-3)
-refused = partial(refusal, open_meter)
 
 
 # ---- the format ----------------------------------------------------------------------
@@ -112,13 +111,11 @@ def test_whatever_comes_is_readings_or_a_stream_error(data: bytes, at: list[int]
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"\xf3\x00\x01", "bytes were lost"),
-        (b"\xf0\xf3\0\0\0\0\0\0\0", "does not end"),
-        (b"\xf0\xf1Short circuit\xff\xff", "reports: Short circuit"),
-        (b"\xf0\xf6\xff\xff", "switched its target off"),
+        (b"\xf3\x00\x01", "bytes were lost"), (b"\xf0\xf3\0\0\0\0\0\0\0", "does not end"),
+        (b"\xf0\xf1Short circuit\xff\xff", "reports: Short circuit"), (b"\xf0\xf6\xff\xff", "switched its target off"),
         (b"\x05\xa0", "cannot measure"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_reading_is_told(data: bytes, text: str) -> None:
     with pytest.raises(StreamError, match=text):
         Stream().feed(data)
@@ -247,14 +244,12 @@ def test_an_acquisition_that_an_earlier_run_left_on_is_ended_first() -> None:
 
 def test_a_port_on_which_nobody_answers_is_a_setup_error() -> None:
     with PtyWire(3686400, lambda data: None) as wire:
-        error = refusal(open_meter, port=wire.port, timeout_s=0.2)
-    assert isinstance(error, SetupError) and "3686400" in error.remedy
+        assert "3686400" in raised(SetupError, open_meter, port=wire.port, timeout_s=0.2).remedy
 
 
 def test_a_command_that_is_refused_is_told_in_its_own_words() -> None:
     with live("lpm01a", refuses="funcmode") as it:
-        error = refusal(it.open)
-    assert isinstance(error, SetupError) and "Argument out of range" in error.message and error.field == "funcmode"
+        assert raised(SetupError, it.open, says="Argument out of range").field == "funcmode"
 
 
 class _Said:

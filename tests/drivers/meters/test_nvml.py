@@ -14,7 +14,8 @@ from rig.errors import SetupError
 from rig.types import Chunk, Meter
 from tests.support.fake_nvml import GPU_IS_LOST, LIBRARY_NOT_FOUND, FakeGpu, FakeNvml
 from tests.support.instruments import live
-from tests.support.meters import column, refusal
+from tests.support.meters import column
+from tests.support.raised import raised
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
@@ -114,14 +115,12 @@ def test_gpus_are_chosen_by_index_or_uuid_and_each_has_its_rail() -> None:
 def test_a_counter_that_stands_still_is_a_setup_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml_gpu, "WATCH_S", 0.1)
     with live("nvml", frozen=True) as it:
-        error = refusal(it.open)
-    assert isinstance(error, SetupError) and "did not change" in error.message
+        raised(SetupError, it.open, says="did not change")
 
 
 def test_no_driver_and_nothing_to_measure_are_told() -> None:
     with live("nvml", fails=LIBRARY_NOT_FOUND) as it:
-        error = refusal(it.open)
-        assert isinstance(error, SetupError) and "nvidia-smi" in error.remedy
+        assert "nvidia-smi" in raised(SetupError, it.open).remedy
     with live("nvml", gpus=(FakeGpu(missing=("energy", "instant")),)) as it:
-        assert "gives no power" in refusal(it.open).message
-        assert "gives no energy" in refusal(it.open, source="energy").message
+        raised(SetupError, it.open, says="gives no power")
+        raised(SetupError, it.open, source="energy", says="gives no energy")

@@ -13,6 +13,7 @@ from rig.errors import SetupError
 from rig.factories import build
 from tests.support.instruments import StandIn, live
 from tests.support.meters import SUPPLY_V, recorded
+from tests.support.raised import raised
 
 pytestmark = pytest.mark.real_time
 
@@ -63,10 +64,9 @@ def test_no_instrument_is_a_setup_error(it: StandIn) -> None:
 def test_one_of_several_instruments_is_named_by_name_or_id(it: StandIn) -> None:
     for name in ("Arc", "Sim01"):
         it.open(instrument=name).close()
-    with pytest.raises(SetupError, match="0 instruments match 'Ace'") as caught:
-        it.open(instrument="Ace")
-    assert caught.value.field == "instrument"
-    assert "instrument=NAME. Connected: Arc" in caught.value.remedy
+    error = raised(SetupError, it.open, instrument="Ace", says="0 instruments match 'Ace'")
+    assert error.field == "instrument"
+    assert "instrument=NAME. Connected: Arc" in error.remedy
 
 
 def test_the_device_under_test_is_not_taken_for_its_name(it: StandIn) -> None:

@@ -18,6 +18,7 @@ from rig.errors import MeterError, SetupError
 from rig.types import Chunk
 from tests.support.instruments import StandIn, live
 from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V, column, or_the_machine_was_busy
+from tests.support.raised import raised
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
@@ -38,9 +39,8 @@ def damaged(it: StandIn, **stated: str) -> str:
 
 @pytest.mark.parametrize("stated", [{"GI3": "-nan"}, {"R2": "0.0000"}, THREAD, {"O1": "-2814926129201152.0000"}])
 def test_a_modifier_that_cannot_be_is_refused_with_the_makers_thread(it: StandIn, stated: dict[str, str]) -> None:
-    with pytest.raises(SetupError, match=next(iter(stated))) as caught:
-        modifiers_of(damaged(it, **stated))
-    assert "devzone.nordicsemi.com/f/nordic-q-a/92921" in caught.value.remedy
+    error = raised(SetupError, modifiers_of, damaged(it, **stated), says=next(iter(stated)))
+    assert "devzone.nordicsemi.com/f/nordic-q-a/92921" in error.remedy
 
 
 def test_what_kits_state_in_public_is_taken() -> None:

@@ -22,8 +22,9 @@ from rig.conformance.device import check_meter
 from rig.errors import MeterError, SetupError
 from rig.types import Conversion, MeterInfo, Rail
 from tests.support.instruments import live
-from tests.support.meters import column, refusal, taken
+from tests.support.meters import column, taken
 from tests.support.powercap_zones import DESKTOP, SERVER
+from tests.support.raised import raised
 
 pytestmark = pytest.mark.real_time
 
@@ -140,13 +141,11 @@ def test_without_the_right_to_read_the_remedy_is_named(monkeypatch: pytest.Monke
     original = Path.read_text
     with live("rapl") as it:
         monkeypatch.setattr(Path, "read_text", forbidden)
-        error = refusal(it.open)
-    assert isinstance(error, SetupError) and "chmod a+r" in error.remedy
+        assert "chmod a+r" in raised(SetupError, it.open).remedy
 
 
 def test_a_computer_without_counters_says_so(tmp_path: Path) -> None:
-    error = refusal(open_meter, root=str(tmp_path / "none"))
-    assert isinstance(error, SetupError) and "intel_rapl_msr" in error.remedy
+    assert "intel_rapl_msr" in raised(SetupError, open_meter, root=str(tmp_path / "none")).remedy
 
 
 @pytest.mark.skipif(not any(Path(rapl.ROOT).glob("intel-rapl:*")), reason="this computer shows no RAPL counters")

@@ -17,6 +17,7 @@ from rig.engine.clock import HostClock
 from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
 from tests.support import scpi_bench
 from tests.support.instruments import live
+from tests.support.raised import raised
 from tests.support.scpi_bench import Dialogue, calibration
 
 WHO = "Keysight Technologies,34465A,MY54501234,A.02.17-02.40-02.17-00.52-04-02"
@@ -45,12 +46,6 @@ def spoken(dialogue: Dialogue, use: Callable[[Truevolt], Any]) -> Any:
     return scpi_bench.spoken(dialogue, lambda session: use(Truevolt(session)))
 
 
-def refused(call: Callable[[], Any]) -> RigError:
-    with pytest.raises(RigError) as caught:
-        call()
-    return caught.value
-
-
 # ---- written dialogues --------------------------------------------------------------------
 
 
@@ -77,7 +72,7 @@ def test_an_instrument_that_does_not_start_is_given_up(states: Sequence[str], mo
     monkeypatch.setattr(scpi_dmm, "STARTED_S", 0.0)
     asked = zip(("STAT:OPER:COND?", "*TRG;:STAT:OPER:COND?"), states, strict=False)
     dialogue = [*IS_OPENED, ("ABOR;*CLS", None), ("INIT", None), *asked]
-    error = refused(lambda: spoken(dialogue, lambda dmm: dmm.begin(HostClock())))
+    error = raised(RigError, spoken, dialogue, lambda dmm: dmm.begin(HostClock()))
 
     assert "does not start" in error.message and error.value == int(states[-1])
 
@@ -94,36 +89,28 @@ def test_readings_are_big_endian_doubles_in_a_block() -> None:
 
 @pytest.mark.parametrize(("bit", "says"), [(1 << 14, "overflowed"), (1 << 2, "timing violation")])
 def test_lost_and_mistimed_readings_are_errors_and_no_readings(bit: int, says: str) -> None:
-    error = refused(lambda: fetched("#10", f"+{bit | 2}"))
-
-    assert isinstance(error, MeterError) and says in error.message
+    raised(MeterError, fetched, "#10", f"+{bit | 2}", says=says)
 
 
 def test_what_the_instrument_objects_to_is_in_the_error() -> None:
     dialogue = [*IS_OPENED, *IS_SET_UP, ("SYST:ERR?", '-221,"Settings conflict"'), ("SYST:ERR?", NONE)]
-    error = refused(lambda: spoken(dialogue, lambda dmm: dmm.configure(FAST)))
-
-    assert '-221,"Settings conflict"' in error.message
+    raised(RigError, spoken, dialogue, lambda dmm: dmm.configure(FAST), says='-221,"Settings conflict"')
 
 
 def test_a_timer_that_the_instrument_changed_is_refused() -> None:
     changed = (IS_SET_UP[-1][0], "+1.00000000E-01;+2.00000000E-05;+2.10000000E-05;+3")
     dialogue = [*IS_OPENED, *IS_SET_UP[:-1], changed, ("SYST:ERR?", '-221,"SAMP:TIM changed"'), ("SYST:ERR?", NONE)]
-    error = refused(lambda: spoken(dialogue, lambda dmm: dmm.configure(FAST)))
-
-    assert isinstance(error, UsageError) and error.field == "rate_hz" and "SAMP:TIM changed" in error.message
+    error = raised(UsageError, spoken, dialogue, lambda dmm: dmm.configure(FAST), says="SAMP:TIM changed")
+    assert error.field == "rate_hz"
 
 
 @pytest.mark.parametrize(
     ("who", "options", "fast", "memory"),
     [
-        (WHO, "0", False, 50_000),
-        (WHO, "DIG", True, 50_000),
-        (WHO, '"MEM","SEC"', False, 2_000_000),
-        (WHO_3, "0", True, 50_000),
-        (WHO.replace("34465A", "34470A"), "DIG,MEM", True, 2_000_000),
+        (WHO, "0", False, 50_000), (WHO, "DIG", True, 50_000), (WHO, '"MEM","SEC"', False, 2_000_000),
+        (WHO_3, "0", True, 50_000), (WHO.replace("34465A", "34470A"), "DIG,MEM", True, 2_000_000),
     ],
-)
+)  # fmt: skip
 def test_options_and_firmware_say_how_fast_and_how_deep(who: str, options: str, fast: bool, memory: int) -> None:
     dialogue = [("*IDN?", who), ("*OPT?", options)]
 
@@ -133,7 +120,7 @@ def test_options_and_firmware_say_how_fast_and_how_deep(who: str, options: str, 
 def test_another_model_is_no_digitiser() -> None:
     dialogue = [("*IDN?", WHO.replace("34465A", "34461A"))]
 
-    assert isinstance(refused(lambda: spoken(dialogue, lambda dmm: None)), SetupError)
+    raised(SetupError, spoken, dialogue, lambda dmm: None)
 
 
 # ---- options ------------------------------------------------------------------------------
@@ -141,7 +128,7 @@ def test_another_model_is_no_digitiser() -> None:
 
 def test_without_the_digitizing_option_more_than_3333_readings_a_second_are_refused() -> None:
     with live("scpi-dmm", options=("MEM",)) as it:
-        error = refused(lambda: it.open(rate_hz=5000.0))
+        error = raised(RigError, it.open, rate_hz=5000.0)
         with closing(it.open(rate_hz=3000.0)) as meter:
             rail = meter.info().rails[0]
 
@@ -181,12 +168,9 @@ def test_an_accuracy_is_stated_from_the_owners_file_and_from_nowhere_else(tmp_pa
 def test_a_calibration_of_another_instrument_or_range_is_refused(tmp_path: Path) -> None:
     with live("scpi-dmm") as it:
         other = calibration(tmp_path, serial="MY1")
-        error = refused(lambda: it.open(calibration=other))
+        raised(DataError, it.open, calibration=other, says="MY1")
         coarse = calibration(tmp_path, full_scale=1.0)
-        second = refused(lambda: it.open(calibration=coarse))
-
-    assert isinstance(error, DataError) and "MY1" in error.message
-    assert second.field == "calibration_range"
+        assert raised(RigError, it.open, calibration=coarse).field == "calibration_range"
 
 
 def test_resolution_is_coarser_for_shorter_apertures() -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from drivers.meters.scpi.session import ScpiSession, Visa
 from fixtures.instruments.scpi_server import ScpiServer, block
-from rig.errors import MeterError, RigError, SetupError, UsageError
+from rig.errors import MeterError, SetupError, UsageError
+from tests.support.raised import raised
 from tests.support.scpi_bench import Fixed, Scripted
 
 pytestmark = pytest.mark.real_time
@@ -143,27 +144,20 @@ def test_a_queue_without_end_is_not_read_forever() -> None:
 # ---- opening ------------------------------------------------------------------------------
 
 
-def caught(address: str, **options: float) -> RigError:
-    with pytest.raises(RigError) as info:
-        Visa(address, **options).open()  # type: ignore[arg-type]
-    return info.value
-
-
 def test_an_instrument_that_is_not_there_is_a_setup_error_with_its_address() -> None:
     with ScpiServer(Fixed(b"")) as server:
         address = server.address
-    error = caught(address, timeout_s=0.5)
-    assert isinstance(error, SetupError)
+    error = raised(SetupError, Visa(address, timeout_s=0.5).open)
     assert error.field == "address" and "5025" in error.remedy
 
 
 @pytest.mark.parametrize("address", ["nonsense", "TCPIP::", "GPIB0::9::INSTR"])
 def test_an_address_that_leads_nowhere_is_a_setup_error(address: str) -> None:
-    assert isinstance(caught(address, timeout_s=0.2), SetupError)
+    raised(SetupError, Visa(address, timeout_s=0.2).open)
 
 
 def test_no_address_is_a_usage_error() -> None:
-    assert isinstance(caught(""), UsageError)
+    raised(UsageError, Visa("").open)
 
 
 def test_who_does_not_introduce_itself_is_no_instrument() -> None:

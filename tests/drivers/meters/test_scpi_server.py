@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.instruments.scpi_server import ScpiError, ScpiParser, ScpiServer, block, choice, number, range_above
+from tests.support.raised import raised
 
 pytestmark = pytest.mark.real_time
 
@@ -79,12 +80,8 @@ def test_parameters_are_checked_as_scpi_asks() -> None:
     assert choice("TIMER", ("IMM", "TIM")) == "TIM"
     assert range_above((0.1, 1.0, 10.0), "0.11") == 1.0
     for code, text in (("-104", "x"), ("-222", "2")):
-        with pytest.raises(ScpiError) as caught:
-            number(text, 0, 1)
-        assert caught.value.entry.startswith(code)
-    with pytest.raises(ScpiError) as caught:
-        choice("SOMETHING", ("IMM", "TIM"))
-    assert caught.value.entry.startswith("-224")
+        assert raised(ScpiError, number, text, 0, 1).entry.startswith(code)
+    assert raised(ScpiError, choice, "SOMETHING", ("IMM", "TIM")).entry.startswith("-224")
 
 
 def test_lines_may_arrive_in_pieces_and_together() -> None:

@@ -19,9 +19,10 @@ from drivers.meters.serial_text.meter import open_meter
 from fixtures.instruments.pty_wire import PtyWire
 from fixtures.instruments.text_board import Sketch
 from rig.conformance.device import check_meter
-from rig.errors import DataError, MeterError, SetupError
+from rig.errors import DataError, MeterError, RigError, SetupError
 from tests.support.instruments import live
-from tests.support.meters import column, error_of, or_the_machine_was_busy, refusal, taken, values
+from tests.support.meters import column, error_of, or_the_machine_was_busy, taken, values
+from tests.support.raised import raised
 from tests.support.scpi_bench import calibration
 
 pytestmark = pytest.mark.real_time
@@ -299,12 +300,10 @@ def test_a_time_that_stands_still_is_named() -> None:
 @pytest.mark.parametrize(
     ("columns", "options"),
     [
-        ("time:ms,core:mW", TIMED),
-        ("count:count,core:mW", COUNTED),
-        ("core:mJ,time:us", {"columns": "core:mJ, time:us"}),
-        ("core:mJ", {"columns": "core:mJ", "rate_hz": 200.0}),
+        ("time:ms,core:mW", TIMED), ("count:count,core:mW", COUNTED),
+        ("core:mJ,time:us", {"columns": "core:mJ, time:us"}), ("core:mJ", {"columns": "core:mJ", "rate_hz": 200.0}),
     ],
-)
+)  # fmt: skip
 def test_a_board_that_restarts_is_told(columns: str, options: Options) -> None:
     with live("serial-text", sketch=Sketch(columns=columns)) as it, closing(it.open(**options)) as meter:
         meter.start()
@@ -328,12 +327,13 @@ def test_a_late_burst_loses_nothing_where_lines_carry_their_time() -> None:
 
 def test_lines_that_are_not_as_declared_are_quoted() -> None:
     with live("serial-text") as it:
-        error = refusal(it.open, columns="time:ms, a:mW, b:mW", kind="point", boot_s=0.2)
-    assert isinstance(error, SetupError) and "has 2 columns, and 3 are declared" in error.message
+        raised(
+            SetupError, it.open, columns="time:ms, a:mW, b:mW", kind="point", boot_s=0.2, says="has 2 columns, and 3 "
+        )
 
 
 def test_a_mean_of_unknown_length_is_refused_by_what_lacks() -> None:
-    assert "neither rate_hz nor aperture_s" in refusal(open_meter, columns="t:ms, a:mW").message
+    assert "neither rate_hz nor aperture_s" in raised(RigError, open_meter, columns="t:ms, a:mW").message
 
 
 def test_limits_come_from_a_calibration_file_of_this_board(tmp_path: Path) -> None:
@@ -341,5 +341,5 @@ def test_limits_come_from_a_calibration_file_of_this_board(tmp_path: Path) -> No
     with live("serial-text") as it:
         with closing(it.open(calibration=path, serial_number="7")) as meter:
             accuracy = meter.info().rails[0].accuracy
-        assert isinstance(refusal(it.open, calibration=path, serial_number="8"), DataError)
+        raised(DataError, it.open, calibration=path, serial_number="8")
     assert accuracy is not None and accuracy.of_reading == pytest.approx(0.02)

@@ -14,6 +14,7 @@ from drivers.meters.scpi.session import Visa, identified
 from fixtures.instruments.scpi_server import ScpiServer
 from rig.bench.connected import find
 from rig.errors import MeterError, SetupError
+from tests.support.raised import raised
 from tests.support.scpi_bench import Fixed
 
 pyvisa = pytest.importorskip("pyvisa", reason="extra visa is not installed")
@@ -65,10 +66,9 @@ def test_an_instrument_on_usb_that_cannot_be_opened_is_no_matter_of_the_network(
         raise ValueError(says)
 
     monkeypatch.setattr(pyvisa, "ResourceManager", lambda library: SimpleNamespace(open_resource=failing))
-    with pytest.raises(SetupError) as caught:
-        Visa(USB).open()
-    assert remedy in caught.value.remedy
-    assert "its network and the address" not in caught.value.remedy
+    error = raised(SetupError, Visa(USB).open)
+    assert remedy in error.remedy
+    assert "its network and the address" not in error.remedy
 
 
 def test_an_instrument_on_usb_that_is_silent_under_pyvisa_py_is_told_of_other_ways(

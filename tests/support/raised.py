@@ -1,0 +1,17 @@
+"""The error of a call that must fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+E = TypeVar("E", bound=Exception)
+
+
+def raised(kind: type[E], call: Callable[..., object], /, *args: Any, says: Any = None, **options: Any) -> E:
+    """Return the error of a kind that a call raises, in whose text ``says``, if given, is found."""
+    with pytest.raises(kind, match=says) as caught:
+        call(*args, **options)
+    return caught.value
