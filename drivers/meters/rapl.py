@@ -37,9 +37,7 @@ READ_ANYWAY = (
     f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (every user can then watch the processor's power, "
     "CVE-2020-8694). Or run as root"
 )
-NONE = (
-    "They need an Intel or AMD processor and `modprobe intel_rapl_msr`; virtual machines and most containers have none"
-)
+NONE = "They need an Intel or AMD processor and `modprobe intel_rapl_msr`; virtual machines mostly have none"
 REST = "everything that is not the processor's: boards, disks, fans, cards, and what the power supply loses"
 
 

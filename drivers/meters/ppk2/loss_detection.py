@@ -78,9 +78,7 @@ class Proof:
 
     def _blind(self, since_s: float, late_s: float) -> MeterError:
         count = round(late_s / self._period_s)
-        what = (
-            f"every reading of meter {self._name} was late for {since_s:.2g} s, at the end by {late_s:.2g} s. About "
-            f"{max(0, count)} readings were lost, or this machine was too busy to receive them in time"
-        )
+        what = f"every reading of meter {self._name} was late for {since_s:.2g} s, at the end by {late_s:.2g} s. About "
+        what += f"{max(0, count)} readings were lost, or this machine was too busy to receive them in time"
         remedy = "Run nothing else on this machine while it measures, and use a port without a hub"
         return meter_failed(what, "port", count, remedy)

@@ -130,17 +130,15 @@ def layout_of(columns: str, separator: str, ignore: str = "") -> Layout:
         what = "names no rail" if not names else "names a rail twice"
         raise _bad("columns", columns, what, "Write columns='time:ms, vdd:mW', every column in its order")
     if any(c.role == "check" for c in found[:-1]):
-        raise _bad(
-            "columns", columns, "has a checksum before the last column", "Put the checksum at the end of the line"
-        )
+        remedy = "Put the checksum at the end of the line"
+        raise _bad("columns", columns, "has a checksum before the last column", remedy)
     if separator not in (*SEPARATORS, ",", ";"):
         raise _bad("separator", separator, "is not a separator", f"Give {', '.join(SEPARATORS)}")
     try:
         pattern = re.compile(ignore) if ignore else None
     except re.error as error:
-        what = f"is not a regular expression: {error}"
         remedy = "Give a regular expression; lines that match it are left out"
-        raise _bad("ignore", ignore, what, remedy) from error
+        raise _bad("ignore", ignore, f"is not a regular expression: {error}", remedy) from error
     return Layout(found, SEPARATORS.get(separator, separator), pattern)
 
 
@@ -338,7 +336,5 @@ class Readings:
         tick = np.array(self.tick, dtype=np.int64)
         end = tick + round((1.0 - plan.at) * plan.aperture_s * 1e9)
         start = end - round(plan.aperture_s * 1e9)
-        return [
-            Chunk(rail.name, value[:, k], *((tick, tick) if rail.kind == "cumulative" else (start, end)), flags[:, k])
-            for k, rail in enumerate(rails)
-        ]
+        ticks = {rail.name: (tick, tick) if rail.kind == "cumulative" else (start, end) for rail in rails}
+        return [Chunk(rail.name, value[:, k], *ticks[rail.name], flags[:, k]) for k, rail in enumerate(rails)]

@@ -75,10 +75,7 @@ class LineOrder:
             return self._accept(line, self._gap(last, line))
         odd = self._odd
         if odd is not None and self._contradiction(odd, row, at_ns, follow=True) is None:
-            what = (
-                f"meter {self._name} {why}, and continued from there: it restarted, or its clock is off by more than "
-                "clock_tolerance"
-            )
+            what = f"meter {self._name} {why}, and continued from there: it restarted, or it exceeds clock_tolerance"
             remedy = "Check its supply; let it print a time or a counter that never starts again"
             raise meter_failed(what, "columns", why, remedy)
         self._odd = _Line(row, row.time_ns or 0, at_ns)
@@ -206,13 +203,9 @@ class Pace:
         return self.unseen_s
 
     def _told(self, off_s: float, at_s: float) -> MeterError:
-        lines = abs(off_s) * self._rate_hz
-        what = "are missing" if off_s > 0 else "were too many"
-        took_s = at_s - self._lows[0][0]
-        return meter_failed(
-            f"about {lines:.3g} lines of meter {self._name} {what} against the host's clock after {took_s:.3g} s at "
-            f"{self._rate_hz:g} Hz: some were lost or garbled, or its rate is not rate_hz, or not steady",
-            "rate_hz",
-            round(lines),
-            "Correct rate_hz or clock_tolerance; or let the board print a time or a counter",
-        )
+        lines, took_s = abs(off_s) * self._rate_hz, at_s - self._lows[0][0]
+        missing = "are missing" if off_s > 0 else "were too many"
+        what = f"about {lines:.3g} lines of meter {self._name} {missing} against the host's clock after {took_s:.3g} s "
+        what += f"at {self._rate_hz:g} Hz: some were lost or garbled, or its rate is not rate_hz, or not steady"
+        remedy = "Correct rate_hz or clock_tolerance; or let the board print a time or a counter"
+        return meter_failed(what, "rate_hz", round(lines), remedy)
