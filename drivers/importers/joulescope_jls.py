@@ -46,8 +46,7 @@ def open_import(source: Path, *, supply_v: float | None = None, instrument: str 
         check_power(source, ((p, vi) for (_, p), (_, vi) in zip(file.blocks(taken), file.blocks(others), strict=False)))
     rail = Rail(RAIL, "mean", conversion(unit, supply_v), first.rate_hz)
     details = {"signals": [s.name for s in taken], "source": first.source}
-    readings = Readings(rail, TimeAxis(0, first.rate_hz), file.blocks(taken))
-    return SingleTrace("Joulescope", [readings], details=details)
+    return SingleTrace("Joulescope", [Readings(rail, TimeAxis(0, first.rate_hz), file.blocks(taken))], details=details)
 
 
 @dataclass(frozen=True)

@@ -43,16 +43,14 @@ def refused(path: Path, **options: float) -> DataError:
     ],
 )  # fmt: skip
 def test_every_container_gives_the_written_samples(tmp_path: Path, name: str, subtype: str, tolerance: float) -> None:
-    path = written(tmp_path / name, tone(), subtype=subtype)
-    read = audio.read_native(path)
+    read = audio.read_native(written(tmp_path / name, tone(), subtype=subtype))
     assert read.dtype == np.float32
     assert read.shape == (16000,)
     assert np.max(np.abs(read - tone())) <= tolerance
 
 
 def test_resampling_keeps_the_second_and_the_tone(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.wav", tone(2.0, 44100, 1000.0), 44100)
-    read = audio.read_audio(path, 16000.0)
+    read = audio.read_audio(written(tmp_path / "a.wav", tone(2.0, 44100, 1000.0), 44100), 16000.0)
     assert read.shape == (32000,)
     assert np.argmax(np.abs(np.fft.rfft(read))) == 2000
 
@@ -65,8 +63,7 @@ def test_stereo_is_averaged(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.ogg"])
 @pytest.mark.parametrize("lost", [2, 500, 0.5])
 def test_a_file_cut_short_is_truncated_or_unreadable(tmp_path: Path, name: str, lost: float) -> None:
-    noise = np.random.default_rng(0).uniform(-0.5, 0.5, 16000).astype(np.float32)
-    path = written(tmp_path / name, noise)
+    path = written(tmp_path / name, np.random.default_rng(0).uniform(-0.5, 0.5, 16000).astype(np.float32))
     whole = path.read_bytes()
     path.write_bytes(whole[: -int(lost)] if lost >= 1 else whole[: len(whole) // 2])
     refused(path)
@@ -108,8 +105,7 @@ def test_values_that_are_no_numbers_are_refused(tmp_path: Path, bad: float) -> N
 
 @pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "FLOAT"])
 def test_a_waveform_cut_flat_is_clipped(tmp_path: Path, subtype: str) -> None:
-    samples = np.clip(tone(level=1.5), -1, 1)
-    error = refused(written(tmp_path / "a.wav", samples, subtype=subtype))
+    error = refused(written(tmp_path / "a.wav", np.clip(tone(level=1.5), -1, 1), subtype=subtype))
     assert "clipped" in error.message
     assert error.value == pytest.approx(0.53, abs=0.05)
 

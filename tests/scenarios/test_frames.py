@@ -46,8 +46,7 @@ def whole(frames: Lazy[int], duration_s: float) -> tuple[NDArray[np.float32], li
     ends = [*(scene.begin_s for scene in scenes(frames)[1:]), duration_s + 99.0]
     for scene, end_s in zip(scenes(frames), ends, strict=True):
         n = round(end_s * RATE_HZ) - round(scene.begin_s * RATE_HZ)
-        heard = np.concatenate([load(part) for part in scene.slices])
-        sound.append(np.resize(heard, n))
+        sound.append(np.resize(np.concatenate([load(part) for part in scene.slices]), n))
         labels += [scene.label] * n
     return np.concatenate(sound), labels
 
@@ -149,6 +148,5 @@ def test_the_acoustic_workload_streams_its_own_slices() -> None:
     assert isinstance(workload, Streams)
     frames = workload.stream(1.0, 0.5, 2.0, 6.0, 1)
     known = {sample.payload.tobytes() for sample in workload.samples}
-    whole_slices = [f.payload.tobytes() in known for f in list(frames)[::2]]
-    assert whole_slices == [True] * 6
+    assert [f.payload.tobytes() in known for f in list(frames)[::2]] == [True] * 6
     assert all(f.rate_hz == 8000.0 and f.duration_s == 1.0 for f in frames)

@@ -98,8 +98,7 @@ def test_a_folder_without_the_split_files_and_sound_of_another_rate_are_refused(
 
 
 def test_a_tone_lies_in_the_band_of_its_pitch() -> None:
-    tone = np.sin(2 * np.pi * 1000.0 * np.arange(RATE_HZ) / RATE_HZ)
-    powers = mel_powers(tone)
+    powers = mel_powers(np.sin(2 * np.pi * 1000.0 * np.arange(RATE_HZ) / RATE_HZ))
     assert powers.shape == (20, 201)
     low, high = (float(2595 * np.log10(1 + hz / 700)) for hz in (20.0, 4000.0))
     corners = 700 * (10 ** (np.linspace(low, high, 22) / 2595) - 1)

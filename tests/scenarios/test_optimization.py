@@ -33,8 +33,7 @@ def test_a_workload_without_problems_is_refused_before_the_first_step() -> None:
 
 
 def test_solves_end_at_the_target_of_the_file(tmp_path: Path) -> None:
-    graph = gnm_edges(20, 0.25, 5)
-    row = Target(20, 0.25, 5, -1, to_hex([1] + [0] * 19), digest(graph), "by hand", name="specified")
+    row = Target(20, 0.25, 5, -1, to_hex([1] + [0] * 19), digest(gnm_edges(20, 0.25, 5)), "by hand", name="specified")
     write_rows([row], tmp_path / "t.json")
     workload = open_workload(nodes=20, density=0.25, seeds="5", targets=str(tmp_path / "t.json"))
     steps = optimization(workload, FREE, to_gap=0.0, solves=2)

@@ -77,8 +77,7 @@ def test_without_files_the_session_is_synthetic_and_says_so() -> None:
     (sample,) = workload.samples
     assert sample.id == "synthetic_0"
     assert "synthetic" in workload.details
-    first = workload.details["regress_from"][sample.id]
-    assert sample.inferences == len(sample.payload) - first
+    assert sample.inferences == len(sample.payload) - workload.details["regress_from"][sample.id]
     again, other = open_workload(reaches=20), open_workload(reaches=20, seed=1)
     assert workload.digest_sha256 == again.digest_sha256 != other.digest_sha256
 
@@ -103,5 +102,4 @@ def test_synthetic_units_fire_most_along_one_direction_each() -> None:
 
 
 def test_a_reach_begins_with_the_last_step_of_the_target_before() -> None:
-    targets = np.array([[0, 0], [0, 0], [1, 0], [1, 0], [1, 2]])
-    assert reaches_of(targets).tolist() == [0, 1, 3]
+    assert reaches_of(np.array([[0, 0], [0, 0], [1, 0], [1, 0], [1, 2]])).tolist() == [0, 1, 3]

@@ -38,8 +38,7 @@ def test_without_options_there_are_the_five_tuning_problems_of_100_nodes() -> No
 
 
 def test_a_payload_is_the_graph_of_its_seed() -> None:
-    sample = open_workload(nodes=50, density=0.1).samples[3]
-    graph = from_payload(sample.payload)
+    graph = from_payload(open_workload(nodes=50, density=0.1).samples[3].payload)
     assert graph.nodes == 50
     assert np.array_equal(graph.edges, gnm_edges(50, 0.1, 3).edges)
 
@@ -93,8 +92,7 @@ def test_details_tell_tuning_seeds_from_others(options: dict[str, Any], kind: st
 
 
 def test_mixed_seeds_are_told_apart_one_by_one() -> None:
-    kinds = open_workload(nodes=10, seeds="4-5").details["seed_kinds"]
-    assert kinds == {"4": "tuning", "5": qubo_mis.CHOSEN}
+    assert open_workload(nodes=10, seeds="4-5").details["seed_kinds"] == {"4": "tuning", "5": qubo_mis.CHOSEN}
 
 
 @pytest.mark.parametrize("count", [1, 40])
@@ -104,8 +102,7 @@ def test_drawn_seeds_are_no_tuning_seeds_and_are_recorded(count: int) -> None:
     assert workload.details["seeds"] == seeds
     assert len(set(seeds)) == count
     assert not set(seeds) & set(TUNING_SEEDS)
-    again = open_workload(nodes=10, seeds=",".join(map(str, seeds)))
-    assert again.digest_sha256 == workload.digest_sha256
+    assert open_workload(nodes=10, seeds=",".join(map(str, seeds))).digest_sha256 == workload.digest_sha256
 
 
 @given(st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=20, unique=True))

@@ -37,8 +37,7 @@ ROOM = Path(scenarios.__file__).parent
 
 @pytest.mark.parametrize("file", sorted(ROOM.glob("*.py")), ids=lambda p: p.name)
 def test_a_scenario_is_a_page(file: Path) -> None:
-    lines = file.read_text().count("\n")
-    assert lines <= (100 if file.name in ("rules.py", "steps.py") else 70)
+    assert file.read_text().count("\n") <= (100 if file.name in ("rules.py", "steps.py") else 70)
 
 
 def issues(steps: Iterator[Step]) -> list[Issue]:
@@ -119,8 +118,7 @@ def test_no_frame_is_cut_once_the_stream_has_begun(scenes: AscWorkload) -> None:
         loads.append(part.id)
         return scenes.load(part)
 
-    watched = replace(scenes, load=load)
-    steps = real_time(watched, FREE, stream_s=6.0, warmup=0)
+    steps = real_time(replace(scenes, load=load), FREE, stream_s=6.0, warmup=0)
     before = len(loads)
     assert len(issues(steps)) == 11
     assert len(loads) == before > 0

@@ -30,8 +30,7 @@ Capture = pytest.CaptureFixture[str]
 
 def row(seed: int, **changes: Any) -> Target:
     """Return a true row of a problem of 20 nodes: the single node 0."""
-    graph = gnm_edges(20, 0.25, seed)
-    made = Target(20, 0.25, seed, -1, to_hex([1] + [0] * 19), digest(graph), "by hand")
+    made = Target(20, 0.25, seed, -1, to_hex([1] + [0] * 19), digest(gnm_edges(20, 0.25, seed)), "by hand")
     return replace(made, **changes)
 
 
@@ -73,8 +72,7 @@ def test_the_better_of_a_file_and_the_table_is_best_known(file: Path) -> None:
 
 def test_a_proof_outranks_tabu_whose_target_stands_beside_it(file: Path) -> None:
     tabu = row(5, name="specified", method=command.TABU)
-    proof = row(5, cost=-2, certificate="90" + "00" * 2, proven=command.PROOF)
-    write_rows([tabu, proof], file)
+    write_rows([tabu, row(5, cost=-2, certificate="90" + "00" * 2, proven=command.PROOF)], file)
     targets = opened(file, "5").details["targets"]
     assert targets == {"best_known": {IDS[0]: -2}, "specified": {IDS[0]: -2}, "tabu": {IDS[0]: -1}}
 
@@ -150,8 +148,7 @@ def rig(capsys: Capture, *words: str, code: int = 0) -> str:
 def quick_tabu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The specified method with fewer reads and restarts; in full it takes half a minute."""
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
-    fewer = partial(command.specified_tabu, reads=2, restarts=1)
-    monkeypatch.setattr(command, "specified_tabu", fewer)
+    monkeypatch.setattr(command, "specified_tabu", partial(command.specified_tabu, reads=2, restarts=1))
 
 
 @pytest.mark.usefixtures("quick_tabu")

@@ -39,8 +39,7 @@ def events(frames: int) -> np.ndarray:
     """Return ten events a millisecond, anywhere on the car."""
     rng = np.random.default_rng(0)
     times = np.sort(rng.integers(0, 50_000 * frames, 500 * frames))
-    corner = np.array([place(int(t)) for t in times])
-    spots = corner + rng.integers(0, [WIDE, HIGH], (len(times), 2))
+    spots = np.array([place(int(t)) for t in times]) + rng.integers(0, [WIDE, HIGH], (len(times), 2))
     return np.array([(t, x, y, t % 2) for t, (x, y) in zip(times.tolist(), spots.tolist(), strict=True)], EVENT)
 
 

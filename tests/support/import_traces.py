@@ -25,8 +25,7 @@ def trace(rate_hz: float = RATE_HZ, seed: int = 0) -> tuple[np.ndarray, np.ndarr
     """Return begin of each reading (s), watts, and whether the device is busy."""
     t = np.arange(round(END_S * rate_hz)) / rate_hz
     busy = np.any([(t > a - 1e-9) & (t < a + SPAN_S - 1e-9) for a in ON_S], axis=0)
-    noise = np.random.default_rng(seed).normal(0.0, 1e-5, len(t))
-    return t, np.where(busy, BUSY_W, IDLE_W) + noise, busy
+    return t, np.where(busy, BUSY_W, IDLE_W) + np.random.default_rng(seed).normal(0.0, 1e-5, len(t)), busy
 
 
 def table(path: Path, header: str, *columns: Any, end: str = "\n", separator: str = ",", decimal: str = ".") -> Path:

@@ -32,7 +32,6 @@ def recorded(path: Path, answers: Sequence[tuple[str, Any]], kept: Any, details:
     (run / payload_path("a")).parent.mkdir(parents=True)
     for name in dict(answers):
         np.save(run / payload_path(name), kept)
-        stored = (run / payload_path(name)).read_bytes()
-        events[-1]["files"][payload_path(name)] = hashlib.sha256(stored).hexdigest()
+        events[-1]["files"][payload_path(name)] = hashlib.sha256((run / payload_path(name)).read_bytes()).hexdigest()
     write_lines(run, events)
     return run

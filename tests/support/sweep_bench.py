@@ -44,8 +44,7 @@ def quick(out: Path, *words: str, jobs: int = 0) -> int:
 
 def started(*words: str) -> subprocess.Popen[str]:
     """Return a sweep as its own process group."""
-    path = str(ROOT)
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONFAULTHANDLER": ""}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": ""}
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True, env=environment,

@@ -65,7 +65,9 @@ def read_session(path: Path, name: str, alone: bool, inferences: int | None, uni
     """Return the trace at ``path`` with its stamps and texts. Raises ``DataError``, ``UsageError``."""
     prefix = path.name.removesuffix(ENERGY)
     rate_hz, energy = read_energy(path)
-    stamps_path = _stamps_path(path, prefix, alone)
+    named = path.with_name(prefix + STAMPS)
+    others = sorted(path.parent.glob("*timestamps.json")) if alone and not named.exists() else []
+    stamps_path = others[0] if len(others) == 1 else named
     beside, texts = texts_beside(path.parent)
     before, log = _log(texts.get("log.txt", ""), prefix)
     stamps = read_stamps(stamps_path)
@@ -116,12 +118,6 @@ def read_energy(path: Path) -> tuple[float, Floats]:
         at = int(broken[0]) if len(broken) else 0
         raise bad(path, f"holds {energy[at]} as sample {at}", float(energy[at]))
     return rate_hz, energy
-
-
-def _stamps_path(path: Path, prefix: str, alone: bool) -> Path:
-    named = path.with_name(prefix + STAMPS)
-    others = sorted(path.parent.glob("*timestamps.json")) if alone and not named.exists() else []
-    return others[0] if len(others) == 1 else named
 
 
 def read_stamps(path: Path) -> tuple[float, ...]:

@@ -60,8 +60,7 @@ def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
     if s.rate_hz != round(s.rate_hz):
         raise refused("rate_hz", s.rate_hz, "Give a whole number")
     if s.range_mode == "off":
-        what = "off cuts the supply of the device"
-        raise refused("range_mode", s.range_mode, f"Give auto or one of {RANGES}", what)
+        raise refused("range_mode", s.range_mode, f"Give auto or one of {RANGES}", "off cuts the supply of the device")
     range_mode = s.range_mode.replace(" uA", " \N{MICRO SIGN}A")
     package, driver = _driver()
     path = ""

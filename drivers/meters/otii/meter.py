@@ -88,8 +88,7 @@ class OtiiServer:
         data = answer.data or {}
         if answer.type == "error":
             what = f"the Otii server refused {cmd}: {answer.errorcode} {data.get('message', '')}".strip()
-            remedy = "Check the instrument in the Otii application"
-            raise meter_failed(what, cmd, str(answer.errorcode), remedy)
+            raise meter_failed(what, cmd, str(answer.errorcode), "Check the instrument in the Otii application")
         return data
 
     def close(self) -> None:

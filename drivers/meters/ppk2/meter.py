@@ -94,5 +94,4 @@ def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
             },
         )  # fmt: skip
         readings = Ppk2Source(line, info, stated, range_, s.timeout_s)
-        most = round(HOLD_S * RATE_HZ)
-        return ThreadedMeter(info, readings, clock, every_s=EMPTY_EVERY_S, most=most)
+        return ThreadedMeter(info, readings, clock, every_s=EMPTY_EVERY_S, most=round(HOLD_S * RATE_HZ))

@@ -83,7 +83,10 @@ def modifiers_of(text: str) -> Modifiers:
             good = np.abs(np.log2(np.where(value > 0.0, value, np.nan) / np.array(typical))) <= 1.0
         if not np.all(good):
             k = int(np.argmin(good))
-            raise _uncalibrated(f"{key}{k}", stated[k].strip())
+            name, said = f"{key}{k}", stated[k].strip()
+            what = f"the PPK2 states its modifier {name} as {said or 'nothing'!r}, so its readings give no amperes"
+            remedy = f"Ask Nordic for the values of this kit, as in {THREAD}"
+            raise SetupError(what, field=name, value=said, remedy=remedy)
         found[key] = value
     other = {k: v.strip() for k, v in lines.items() if k.rstrip("01234") not in found}
     return Modifiers(**{key.lower(): value for key, value in found.items()}, other=other)
@@ -94,12 +97,6 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
-
-
-def _uncalibrated(key: str, text: str) -> SetupError:
-    what = f"the PPK2 states its modifier {key} as {text or 'nothing'!r}, so its readings give no amperes"
-    remedy = f"Ask Nordic for the values of this kit, as in {THREAD}"
-    return SetupError(what, field=key, value=text, remedy=remedy)
 
 
 Words = tuple[NDArray[np.uint32], Bools]

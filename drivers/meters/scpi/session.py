@@ -290,7 +290,8 @@ def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
     kinds = sessions.Session.iter_valid_session_classes()
     usb = [kind for (interface, resource), kind in kinds if (interface.name, resource) == ("usb", "INSTR")]
     listed = [address for kind in usb for address in kind.list_resources()]
-    hidden = _on_usb() - len(listed) if usb else 0
+    tmc = imported("pyvisa_py.protocols.usbtmc", "USB", "visa").find_tmc_devices() if usb else ()
+    hidden = len([*tmc]) - len(listed)
     for address in dict.fromkeys([*listed, *addresses]):
         try:
             with closing(Visa(address, timeout_s=ASK_S).open()) as session:
@@ -305,11 +306,6 @@ def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
     if hidden > 0:
         what = f"{hidden} instruments on USB may not be opened by this user. {USB}"
         raise SetupError(what, field="address", value="USB", remedy=USB)
-
-
-def _on_usb() -> int:
-    """Return how many instruments are on USB, including those without permission to open."""
-    return sum(1 for _ in imported("pyvisa_py.protocols.usbtmc", "USB", "visa").find_tmc_devices())
 
 
 def _is_usb(address: str) -> bool:

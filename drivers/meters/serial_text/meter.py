@@ -90,8 +90,7 @@ def _aperture_s(kind: str, aperture_s: float | None, rate_hz: float, layout: Lay
         return 0.0
     if aperture_s is None and rate_hz <= 0:
         what = "readings are means (kind=mean), and neither rate_hz nor aperture_s says how long each lasts"
-        remedy = "Give rate_hz, or aperture_s in seconds, or kind=point"
-        raise refused("aperture_s", aperture_s, remedy, what)
+        raise refused("aperture_s", aperture_s, "Give rate_hz, or aperture_s in seconds, or kind=point", what)
     if aperture_s is not None and rate_hz > 0 and aperture_s > 1.001 / rate_hz:
         raise refused("aperture_s", aperture_s, f"Give {1.0 / rate_hz:g}, the period, or less")
     return aperture_s if aperture_s is not None else 1.0 / rate_hz

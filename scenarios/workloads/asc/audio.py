@@ -160,8 +160,7 @@ def _check_riff(path: Path, file: BinaryIO, kind: bytes) -> None:
 
 
 def _check_ogg(path: Path, file: BinaryIO) -> None:
-    size = path.stat().st_size
-    file.seek(max(0, size - _OGG_TAIL_BYTES))
+    file.seek(max(0, path.stat().st_size - _OGG_TAIL_BYTES))
     tail = file.read()
     at = tail.rfind(b"OggS")
     while at >= 0:

@@ -111,8 +111,7 @@ def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalo
     labels = _tau_meta(root / "meta.csv")
     setup = root / "evaluation_setup"
     train = _tau_names(setup / "fold1_train.csv")
-    evaluate = _tau_names(setup / "fold1_evaluate.csv")
-    _check_folds(setup, train, evaluate, labels)
+    _check_folds(setup, train, _tau_names(setup / "fold1_evaluate.csv"), labels)
     members = {"train": sorted(train & labels.keys()), "test": sorted(labels.keys() - train)}
     paths = {name: path for name in labels for path in _present(root, name)}
     missing = sorted(labels.keys() - paths.keys())
@@ -186,8 +185,7 @@ def read_rows(path: Path, delimiter: str, columns: Sequence[str], wanted: Sequen
         raise unusable(path, f"cannot be read: {exc}", type(exc).__name__, "Check the path and the file") from exc
     lacking = [column for column in columns if column not in header]
     if lacking:
-        what = f"lacks the column {lacking[0]}"
-        raise unusable(path, what, ",".join(header), _headed(header, wanted or columns))
+        raise unusable(path, f"lacks the column {lacking[0]}", ",".join(header), _headed(header, wanted or columns))
     if not rows:
         raise unusable(path, "lists nothing", 0, "Add a row per audio file")
     return rows

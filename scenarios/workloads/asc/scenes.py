@@ -43,8 +43,7 @@ def synthesize(label: str, seed: int, seconds: float = 1.0, rate_hz: float = 160
     time_s = np.arange(count, dtype=np.float64) / rate_hz
     freq_hz = np.arange(count // 2 + 1, dtype=np.float64) * (rate_hz / count)
     grid = _Grid(time_s, freq_hz, rate_hz)
-    scene = _SCENES[label](rng, grid)
-    return _microphone(rng, grid, scene).astype(np.float32)
+    return _microphone(rng, grid, _SCENES[label](rng, grid)).astype(np.float32)
 
 
 def _airport(rng: Generator, grid: _Grid) -> Array:

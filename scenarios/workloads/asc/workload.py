@@ -195,8 +195,7 @@ def _workload(
     asked = {"rate_hz": rate_hz, "split": split, "classes": list(classes)}
     counts = Counter(part.label for part in slices)
     about = {**details, **asked, "counts": {label: counts[label] for label in classes}, "slices": len(slices)}
-    order = [part.id for part in slices]
-    digest = _digest({"version": VERSION, "slice_s": SLICE_S, **asked, "order": order, **basis})
+    digest = _digest({"version": VERSION, "slice_s": SLICE_S, **asked, "order": [part.id for part in slices], **basis})
     units = tuple(Unit(part.id, part.label, (part,)) for part in slices)
     samples = Lazy(units, partial(sample_of, load=load, rate_hz=rate_hz))
     return AscWorkload(

@@ -126,8 +126,7 @@ def _surfaces_in(path: Path) -> Recorded:
 
 
 def _surfaces_of(path: Path) -> Recorded:
-    events = _events(path)
-    frames = int(events["t"][-1]) // FRAME_US + 1
+    frames = int(_events(path)["t"][-1]) // FRAME_US + 1
 
     def read(k: int) -> Frame:
         held = _events(path)

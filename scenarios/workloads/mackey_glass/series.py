@@ -47,8 +47,7 @@ def sampled(parameters: Parameters, lyapunov_times: float, step: float = STEP) -
     ``step`` must divide the delay. The series is chaotic: with another solver or step it differs after some Lyapunov
     times.
     """
-    points = round(lyapunov_times * POINTS)
-    at = np.arange(points) * (parameters.lyapunov_time / POINTS)
+    at = np.arange(round(lyapunov_times * POINTS)) * (parameters.lyapunov_time / POINTS)
     x, slope = _solved(parameters, float(at[-1]) + 2 * step, step)
     index = np.minimum((at / step).astype(np.int64), len(x) - 2)
     return _between(x, slope, index, at / step - index, step)

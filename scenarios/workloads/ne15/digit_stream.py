@@ -32,8 +32,7 @@ def poisson(image: NDArray[np.uint8], rate_hz: float, seconds: float, rng: np.ra
     times = np.ceil(rng.uniform(0.0, 1e6 * seconds, count)).astype(np.int64)
     pixels = rng.choice(len(image), count, p=image / total) if count else np.zeros(0, np.int64)
     events = np.column_stack([np.maximum(times, 1), pixels])
-    order = np.lexsort((events[:, 1], events[:, 0]))
-    return np.asarray(events[order], np.int64)
+    return np.asarray(events[np.lexsort((events[:, 1], events[:, 0]))], np.int64)
 
 
 def frames_of(

@@ -7,8 +7,6 @@ Accuracies on these digits say nothing about handwriting.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -52,15 +50,13 @@ def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
         _write(folder / f"{prefix}-images-idx3-ubyte", idx_file(drawn.reshape(-1, SIDE, SIDE)))
         _write(folder / f"{prefix}-labels-idx1-ubyte", idx_file(labels))
     for kind, shown in (("flashing", _flashed), ("moving", _moved)) if recordings else ():
-        listed = io.StringIO(newline="")
-        table = csv.writer(listed)
-        table.writerow(["file", "label"])
+        listed = "file,label\r\n"
         for k in range(recordings):
             image = digit(_label(k), np.random.default_rng([seed, 2, k])).reshape(SIDE, SIDE).astype(float)
             (folder / kind).mkdir(parents=True, exist_ok=True)
             aer.write_aedat(folder / kind / f"{k:05d}.aedat", retina(shown(image)), aer.SIDE)
-            table.writerow([f"{k:05d}.aedat", _label(k)])
-        _write(folder / kind / "labels.csv", listed.getvalue().encode())
+            listed += f"{k:05d}.aedat,{_label(k)}\r\n"
+        _write(folder / kind / "labels.csv", listed.encode())
 
 
 def _label(k: int) -> int:

@@ -101,8 +101,7 @@ def _spikes(file: Any, times_s: Floats) -> Bools:
     edges_s = np.arange(times_s[0] - STEP_S, times_s[-1], STEP_S)
     for unit in range(units.shape[0]):
         for channel in range(units.shape[1]):
-            spikes_s = np.asarray(file[units[unit, channel]], np.float64).ravel()
-            step = np.searchsorted(edges_s, spikes_s, side="right")
+            step = np.searchsorted(edges_s, np.asarray(file[units[unit, channel]], np.float64).ravel(), side="right")
             found[step[(step > 0) & (step < min(len(edges_s), len(found)))], channel] = True
     if not found.any():
         what = f"{file.filename} has no spike in its {len(times_s)} steps"

@@ -81,8 +81,7 @@ class Graph:
 
     def to_payload(self) -> NDArray[np.int32]:
         """Return the payload of a ``Sample``: nodes, edge count, then the edges row by row; int32, shape (2 + 2m,)."""
-        head = np.array([self.nodes, len(self.edges)], np.int32)
-        return np.concatenate([head, self.edges.ravel()])
+        return np.concatenate([np.array([self.nodes, len(self.edges)], np.int32), self.edges.ravel()])
 
     def _judged(self, chosen: NDArray[np.bool_]) -> tuple[int, int]:
         conflicts = int(np.count_nonzero(chosen.take(self.edges).all(axis=1)))
@@ -98,7 +97,7 @@ def from_payload(payload: NDArray[Any]) -> Graph:
     flat = np.asarray(payload)
     if flat.dtype == ROWS:
         return _of_rows(qubo_of(flat))
-    if not _is_payload(flat):
+    if not (flat.ndim == 1 and flat.dtype.kind == "i" and len(flat) >= _HEAD and len(flat) == _HEAD + 2 * int(flat[1])):
         what = f"a payload of shape {flat.shape} and type {flat.dtype} is not a graph"
         raise DataError(what, field="payload", value=str(flat.shape), remedy=_GRAPHS_ALONE)
     nodes, edges = int(flat[0]), flat[_HEAD:].reshape(-1, 2)
@@ -126,10 +125,6 @@ def _of_rows(problem: Qubo) -> Graph:
 def to_hex(x: Any) -> str:
     """Return the hexadecimal digits of ``numpy.packbits(x)``: node 0 is the highest bit of the first byte."""
     return np.packbits(np.asarray(x, bool)).tobytes().hex()
-
-
-def _is_payload(flat: NDArray[Any]) -> bool:
-    return flat.ndim == 1 and flat.dtype.kind == "i" and len(flat) >= _HEAD and len(flat) == _HEAD + 2 * int(flat[1])
 
 
 def _in_order(edges: NDArray[Any], nodes: int) -> bool:

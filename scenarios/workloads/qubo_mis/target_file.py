@@ -101,8 +101,7 @@ def write_rows(rows: Iterable[Target], path: Path) -> Path:
 
 def digest(graph: Graph) -> str:
     """Return SHA-256 of the node count and the edges, in little-endian int32."""
-    numbers = np.concatenate([[graph.nodes], graph.edges.ravel()]).astype("<i4")
-    return hashlib.sha256(numbers.tobytes()).hexdigest()
+    return hashlib.sha256(np.concatenate([[graph.nodes], graph.edges.ravel()]).astype("<i4").tobytes()).hexdigest()
 
 
 def better(known: Target | None, other: Target) -> Target:

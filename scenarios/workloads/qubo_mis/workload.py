@@ -189,8 +189,7 @@ def _kind(seed: int, draw: int, announced: bool) -> str:
 
 
 def _instance(nodes: int, density: float, seed: int) -> Instance:
-    target = official_target(nodes, density, seed)
-    return Instance(f"mis-n{nodes}-d{density!r}-s{seed}", nodes, density, seed, target)
+    return Instance(f"mis-n{nodes}-d{density!r}-s{seed}", nodes, density, seed, official_target(nodes, density, seed))
 
 
 def _is_seed(text: str) -> bool:

@@ -144,8 +144,7 @@ def test_another_unit_is_told_by_the_results_and_asked_for(unit: str, scale: flo
 
 def test_results_of_another_session_are_said_to_differ(tmp_path: Path) -> None:
     expected = session(tmp_path / "s", 1000.0, LPM01A)
-    wrong = [(f"{1.3 * float(e):.3f}", p, i) for e, p, i in expected]
-    (tmp_path / "s" / "results.txt").write_text(results_txt(wrong))
+    (tmp_path / "s" / "results.txt").write_text(results_txt([(f"{1.3 * float(e):.3f}", p, i) for e, p, i in expected]))
     assert "window 2" in only(tmp_path / "s").details["results.txt"]
 
 
@@ -214,8 +213,7 @@ def test_the_successor_of_the_runner_writes_its_samples_into_its_results(tmp_pat
 
 def test_another_rate_of_the_successor_is_told_by_its_results(tmp_path: Path) -> None:
     successor(tmp_path / "s", TRIALS[:1])
-    text = (tmp_path / "s" / "results.txt").read_text()
-    (tmp_path / "s" / "results.txt").write_text(text.replace("10.576", "5.288"))
+    (tmp_path / "s" / "results.txt").write_text((tmp_path / "s" / "results.txt").read_text().replace("10.576", "5.288"))
     assert raised(UsageError, open_import, tmp_path / "s").field == "rate_hz"
     assert open_import(tmp_path / "s", rate_hz=2000.0)[0].meters[0].rails[0].rate_hz == 2000.0
 

@@ -97,8 +97,7 @@ def encoded(folder: Path, encoding: str) -> Path:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_a_table_shows_that_it_is_unicode(encoding: str, tmp_path: Path) -> None:
-    source = encoded(tmp_path, encoding)
-    check(plain_csv.open_import(source, windows=windows(tmp_path), **MICRO), tmp_path / "run")
+    check(plain_csv.open_import(encoded(tmp_path, encoding), windows=windows(tmp_path), **MICRO), tmp_path / "run")
 
 
 def test_another_encoding_is_asked_for(tmp_path: Path) -> None:
@@ -157,8 +156,7 @@ def test_numbers_are_read_as_written_or_asked_about(
 def test_windows_may_have_semicolons_and_decimal_commas(tmp_path: Path) -> None:
     source = scope(tmp_path)
     given_ = Path(windows(tmp_path))
-    text = given_.read_text().replace(",", ";").replace(".", ",")
-    given_.write_text("# by hand\n" + text)
+    given_.write_text("# by hand\n" + given_.read_text().replace(",", ";").replace(".", ","))
     run = plain_csv.open_import(source, time="Time:s", power="Ch1:W", stamp="start", windows=str(given_))
     check(run, tmp_path / "run")
 

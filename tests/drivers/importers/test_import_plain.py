@@ -110,8 +110,7 @@ def test_dates_of_a_stated_form_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join(lines).replace(";0.", ";0,"))
     options = {"power": "p:W", "stamp": "start", "timezone": "Europe/Berlin"}
     options |= {"windows": windows(tmp_path, zero_s=1772366400.0)}  # 2026-03-01T12:00:00Z
-    run = plain_csv.open_import(tmp_path / "a.csv", time="when:%d.%m.%Y %H:%M:%S,%f", **options)
-    check(run, tmp_path / "run")
+    check(plain_csv.open_import(tmp_path / "a.csv", time="when:%d.%m.%Y %H:%M:%S,%f", **options), tmp_path / "run")
     with pytest.raises(DataError, match="is not a time stamp"):
         plain_csv.open_import(tmp_path / "a.csv", time="when:%Y-%m-%d", **options)
 
@@ -221,6 +220,5 @@ def test_where_time_begins_and_its_unit_change_no_figure(
     scale = {"s": 1.0, "ms": 1e3, "us": 1e6}[unit]
     t, watts, _ = trace(rate_hz)
     lines = ["t,p", *(f"{(x + zero_s) * scale!r},{w!r}" for x, w in zip(t.tolist(), watts.tolist(), strict=True))]
-    run = plain(folder, text="\n".join(lines), time=f"t:{unit}", zero_s=zero_s)
-    _, result = recorded(run, folder / "run")
+    _, result = recorded(plain(folder, text="\n".join(lines), time=f"t:{unit}", zero_s=zero_s), folder / "run")
     assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=2e-3)

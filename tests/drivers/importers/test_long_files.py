@@ -54,8 +54,7 @@ def test_a_reading_that_is_none_is_named_by_its_row_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     t, watts, _ = trace()
-    source = table(tmp_path / "a.csv", "t,p", t, watts)
-    lines = source.read_text().split("\n")
+    lines = table(tmp_path / "a.csv", "t,p", t, watts).read_text().split("\n")
     lines[1503] = "0.751,broken"
     monkeypatch.setattr(csv_columns, "ROWS", 701)
     with pytest.raises(RigError, match="p is 'broken' in data row 1503"):
@@ -90,8 +89,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
         assert sum(len(chunk.value) for chunk in run.traces[0].chunks) == rows
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
-    short = peak_mb(50_000)
-    assert peak_mb(1_500_000) < short + 12.0  # one column of it is 12 MB
+    assert peak_mb(1_500_000) < peak_mb(50_000) + 12.0  # one column of it is 12 MB
 
 
 # ---- raw numbers --------------------------------------------------------------------------
@@ -109,8 +107,7 @@ def test_raw_numbers_give_the_power_that_they_hold(suffix: str, tmp_path: Path) 
             np.save(source, watts)
         case _:
             watts.astype({".f32": "<f4", ".f64": "<f8"}[suffix]).tofile(source)
-    run = raw_numbers.open_import(source, rate_hz=RATE_HZ, windows=windows(tmp_path), **options)
-    check(run, tmp_path / "run")
+    check(raw_numbers.open_import(source, rate_hz=RATE_HZ, windows=windows(tmp_path), **options), tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,7 @@ def data(first: int, last: int, *value: float) -> tuple[str, bytes]:
 
 
 def opened(server: ScpiServer, **options: Any) -> Any:
-    given = {"rate_hz": 20_000.0, "supply_v": 1.8, "readings": 1000}
-    return open_meter(address=server.address, **(given | options))
+    return open_meter(address=server.address, **({"rate_hz": 20_000.0, "supply_v": 1.8, "readings": 1000} | options))
 
 
 def test_the_commands_of_a_series_are_those_of_the_manual() -> None:

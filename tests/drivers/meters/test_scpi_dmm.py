@@ -167,10 +167,8 @@ def test_an_accuracy_is_stated_from_the_owners_file_and_from_nowhere_else(tmp_pa
 
 def test_a_calibration_of_another_instrument_or_range_is_refused(tmp_path: Path) -> None:
     with live("scpi-dmm") as it:
-        other = calibration(tmp_path, serial="MY1")
-        raised(DataError, it.open, calibration=other, says="MY1")
-        coarse = calibration(tmp_path, full_scale=1.0)
-        assert raised(RigError, it.open, calibration=coarse).field == "calibration_range"
+        raised(DataError, it.open, calibration=calibration(tmp_path, serial="MY1"), says="MY1")
+        assert raised(RigError, it.open, calibration=calibration(tmp_path, full_scale=1.0)).field == "calibration_range"
 
 
 def test_resolution_is_coarser_for_shorter_apertures() -> None:

@@ -97,9 +97,8 @@ def test_stop_gives_the_rest_and_after_it_there_is_nothing() -> None:
 
 def test_an_error_comes_after_the_readings_before_it_and_is_not_raised_twice() -> None:
     meter = until_played(Tape([5], began_s=0.4, error=MeterError("the cable is out")))
-    got = meter.read()
 
-    assert total(got) == 5
+    assert total(meter.read()) == 5
     assert error_of(meter).message == "the cable is out"
     assert total(meter.stop()) == 0
 

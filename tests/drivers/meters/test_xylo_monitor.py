@@ -63,9 +63,8 @@ def test_each_rail_has_the_power_and_the_channel_of_its_name(
     chip: str, rate_hz: float, opened: Callable[..., XyloDevice]
 ) -> None:
     device = opened(chip=chip)
-    meter = open_meter(device)
 
-    found = measured(meter, 0.5)
+    found = measured(open_meter(device), 0.5)
 
     assert set(found) == set(CHANNELS[chip])
     for rail, watts in hardware(device).plant.idle_w.items():
@@ -80,9 +79,8 @@ def test_each_rail_has_the_power_and_the_channel_of_its_name(
 def test_the_rate_of_a_program_before_is_not_kept(opened: Callable[..., XyloDevice]) -> None:
     board = SimBoard(Traits())
     set_power_measure(board, 5.0)
-    device = opened(board)
 
-    found = measured(open_meter(device, rate_hz=320.0), 0.5)
+    found = measured(open_meter(opened(board), rate_hz=320.0), 0.5)
 
     assert board.power.started[0] == 5.0
     assert np.median(np.diff(found["Io"].end_tick)) == pytest.approx(3125, abs=1)  # type: ignore[arg-type]
@@ -214,6 +212,5 @@ def test_a_device_of_another_kind_has_no_such_monitor() -> None:
 @pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_the_monitor_keeps_every_rule(chip: str, opened: Callable[..., XyloDevice]) -> None:
-    device = opened(chip=chip, lost=0.02, late=0.02)
 
-    assert "chunk.grow" in check_meter(open_meter(device), prompt_s=1.0)
+    assert "chunk.grow" in check_meter(open_meter(opened(chip=chip, lost=0.02, late=0.02)), prompt_s=1.0)

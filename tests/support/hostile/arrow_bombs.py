@@ -24,8 +24,7 @@ def put(run: Path, name: str, batches: list[pa.RecordBatch], compression: str | 
 
 def rows_of(run: Path, name: str, count: int) -> pa.RecordBatch:
     """Return the first row of a table, repeated ``count`` times."""
-    table = read(run / name)
-    return table.take(pa.array(np.zeros(count, np.int64))).combine_chunks().to_batches()[0]
+    return read(run / name).take(pa.array(np.zeros(count, np.int64))).combine_chunks().to_batches()[0]
 
 
 def with_column(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:

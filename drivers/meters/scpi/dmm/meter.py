@@ -96,8 +96,7 @@ class Truevolt:
         self.identity = session.identity()
         if (model := self.identity.model) not in MODELS:
             what = f"the instrument at {session.address} is a {model}, whose sample timer is not supported"
-            remedy = f"Use a {' or a '.join(MODELS)}"
-            raise SetupError(what, field="address", value=model, remedy=remedy)
+            raise SetupError(what, field="address", value=model, remedy=f"Use a {' or a '.join(MODELS)}")
         options = [option.strip(' "') for option in session.query("*OPT?").split(",")]
         self.options = tuple(option for option in options if option not in ("", "0"))
         self.fast = "DIG" in self.options or _major(self.identity.firmware) >= 3
