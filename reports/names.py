@@ -35,17 +35,14 @@ _ORDER = list(CATALOGUE)
 PER_SECOND = {"throughput_samples_hz": "samples/s", "throughput_inferences_hz": "inferences/s"}
 """The units of throughputs where hertz are hard to read."""
 _TWINS = {
-    "energy_per_inference_integrated_j": "energy_per_inference_j",
-    "throughput_inferences_hz": "throughput_samples_hz",
-}
+    "energy_per_inference_integrated_j": "energy_per_inference_j", "throughput_inferences_hz": "throughput_samples_hz",
+}  # fmt: skip
 """Quantities, each with another one that it often equals."""
 _PERCENTILES = (50, 90, 99)
 _DETAILS = (  # figures of a solver that a terminal does not show
-    "gap_{target}_spread_problems",
-    "gap_{target}_spread_solves",
-    "time_to_gap_{target}_{threshold}_official_s",
-    "energy_to_gap_{target}_{threshold}_official_j",
-)
+    "gap_{target}_spread_problems", "gap_{target}_spread_solves",
+    "time_to_gap_{target}_{threshold}_official_s", "energy_to_gap_{target}_{threshold}_official_j",
+)  # fmt: skip
 
 
 class Group(NamedTuple):

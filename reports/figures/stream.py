@@ -228,8 +228,7 @@ def shown_of(stream: Stream) -> Shown:
     begin = float(stream.onset_s[0])
     end = max(float(ends[-1]), begin + 1e-6)
     rows = _rows(stream, count)
-    columns = [stream.classes.index(c) for c in rows]
-    knots, least, mean, most = _held(stream, columns, begin, end)
+    knots, least, mean, most = _held(stream, [stream.classes.index(c) for c in rows], begin, end)
     middle = 0.5 * (knots[:-1] + knots[1:])
     place = {c: k for k, c in enumerate(rows)}
     by_scene = np.array([place.get(c, -1) for c in stream.scene])

@@ -130,8 +130,7 @@ def envelope(start: Floats, end: Floats, watts: Floats, buckets: int) -> tuple[F
     """Return (time, least, mean, greatest) in ``buckets`` equal intervals of time; NaN without readings."""
     edges = np.linspace(start[0], end[-1], buckets + 1)
     cuts = np.searchsorted(start, edges[:-1])
-    counts = np.diff(np.append(cuts, len(watts)))
-    filled = counts > 0
+    filled = np.diff(np.append(cuts, len(watts))) > 0
     least, mean, most = (np.full(buckets, np.nan) for _ in range(3))
     finite = np.isfinite(watts)
     good, counted = np.where(finite, watts, np.nan), finite.astype(np.int64)

@@ -87,9 +87,8 @@ def _costs(sheet: Sheet, shown: Sequence[Track], key: FigureKey, found: Tracks, 
     y = [ends_of(q.value, *q.interval(), 100.0) for q in (t.figures[ACCURACY] for t in shown)]
     log = logarithmic([value for value, _, _ in x])
     least = min(value if log else low for value, low, _ in x)
-    label = f"{title(key)} ({unit})"
     limits, shares = spread(least, max(map(max, x)), log), spread(min(map(min, y)), max(map(max, y)))
-    across, up = sheet.panel(limits, shares, _HEIGHT, label, log)
+    across, up = sheet.panel(limits, shares, _HEIGHT, f"{title(key)} ({unit})", log)
     for t, (cost, *ends), (value, low, high) in zip(shown, x, y, strict=True):
         colour, at = hue(found.devices.index(t.device)), (across(cost), up(value))
         if t in best:

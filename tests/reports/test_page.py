@@ -110,8 +110,7 @@ def test_pictures_take_their_colours_from_the_page() -> None:
 
 
 def test_an_instrument_that_states_no_accuracy_is_said_to_without_unfolding() -> None:
-    said = "instrument uncertainty of a rail is not stated"
-    assert said in " ".join(Unfolded(page_of(made_up())).words)
+    assert "instrument uncertainty of a rail is not stated" in " ".join(Unfolded(page_of(made_up())).words)
 
 
 # ---- pictures of what came of several runs and clocks ---------------------------------------
@@ -204,8 +203,7 @@ def test_the_first_screen_says_when_with_what_by_whom_and_where() -> None:
 
 def test_an_import_says_when_it_was_imported_and_not_when_it_was_recorded() -> None:
     result = made_up()
-    imported = structs.replace(result.start, imported=ImportRecord(format="plain-csv"))
-    page = page_of(replace(result, start=imported))
+    page = page_of(replace(result, start=structs.replace(result.start, imported=ImportRecord(format="plain-csv"))))
     assert "Imported (UTC)" in page and "Recorded (UTC)" not in page
 
 

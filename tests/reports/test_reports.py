@@ -232,5 +232,4 @@ def test_files_hold_the_same_bytes_again_whatever_stood_in_their_place(
     simulated: dict[str, bytes], tmp_path: Any
 ) -> None:
     (tmp_path / "report.html").write_text("an older page")
-    written = {str(p.relative_to(tmp_path)): p.read_bytes() for p in write(made_up(), tmp_path)}
-    assert written == simulated
+    assert {str(p.relative_to(tmp_path)): p.read_bytes() for p in write(made_up(), tmp_path)} == simulated

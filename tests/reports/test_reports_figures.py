@@ -55,8 +55,7 @@ def solved(*solves: Solve) -> Result:
 
 
 def solve(at_s: list[float], cost_at: list[float], cost: float = -40.0, **targets: float) -> Solve:
-    seconds = max([*at_s, 0.5])
-    return Solve("p", seconds, 0.5, cost, cost, 0, True, np.array(at_s), np.array(cost_at), targets)
+    return Solve("p", max([*at_s, 0.5]), 0.5, cost, cost, 0, True, np.array(at_s), np.array(cost_at), targets)
 
 
 def texts(svg: bytes) -> str:
@@ -79,8 +78,7 @@ def test_probability_over_a_scene_is_the_mean_of_what_was_said(answers: int) -> 
     stream = made_up_stream(answers=answers)
     shown = shown_of(stream)
     assert len(shown.knots) * len(shown.rows) <= 6000
-    held = np.diff(np.append(stream.at_s, stream.end_s))[:, None]
-    whole = (stream.probability * held).sum(axis=0)
+    whole = (stream.probability * np.diff(np.append(stream.at_s, stream.end_s))[:, None]).sum(axis=0)
     assert (shown.mean * np.diff(shown.knots)[:, None]).sum(axis=0) == pytest.approx(whole)
     assert np.all(shown.least <= shown.mean + 1e-9)
     assert np.all(shown.mean <= shown.most + 1e-9)
@@ -113,16 +111,14 @@ def test_streams_of_any_shape_draw(classes: int, scenes: int, answers: int) -> N
 
 
 def test_of_very_many_scenes_the_first_are_drawn_and_the_rest_is_summed_up() -> None:
-    stream = made_up_stream(scenes=2000, answers=20_000, total_s=10_000.0)
-    svg = draw(streamed(stream))["stream"]
+    svg = draw(streamed(made_up_stream(scenes=2000, answers=20_000, total_s=10_000.0)))["stream"]
     assert "all 2000 scenes" in texts(svg)
     assert len(svg) < 500_000
 
 
 def test_odd_streams_draw_or_are_left_out() -> None:
     stream = made_up_stream(scenes=2, answers=4)
-    none = np.empty(0)
-    silent = replace(stream, at_s=none, said=(), probability=np.empty((0, 4)))
+    silent = replace(stream, at_s=np.empty(0), said=(), probability=np.empty((0, 4)))
     assert "stream" not in draw(streamed(silent))
     assert "stream" not in draw(streamed(None))
     together = replace(stream, at_s=np.full(4, stream.onset_s[1]))
@@ -155,8 +151,7 @@ def test_the_table_stands_beside_the_figures_and_goes_with_the_stream(tmp_path: 
 
 def test_names_in_the_table_obey_nothing() -> None:
     stream = replace(made_up_stream(scenes=1, answers=2), scene=(HOSTILE,))
-    rows = list(csv.DictReader(io.StringIO(stream_csv(stream).decode())))
-    assert rows[0]["scene"] == clean(HOSTILE)
+    assert next(csv.DictReader(io.StringIO(stream_csv(stream).decode())))["scene"] == clean(HOSTILE)
 
 
 # ---- how long answers took ----------------------------------------------------------------

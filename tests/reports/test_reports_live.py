@@ -68,8 +68,7 @@ def test_a_run_that_ends_by_time_tells_no_total(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], scenario: str, option: str
 ) -> None:
     options = ("samples=200", "audio_hz=1000", "idle_s=0.5", option)
-    request = Request("mock", scenario=scenario, mode="together", options=options, out=tmp_path / "run")
-    measure(request)
+    measure(Request("mock", scenario=scenario, mode="together", options=options, out=tmp_path / "run"))
 
     assert "left" not in capsys.readouterr().err
     assert "/" not in Growing(tmp_path / "run").look().text().split("  ")[1]
@@ -169,9 +168,7 @@ def test_a_run_is_followed_to_its_end_from_its_files(tmp_path: Path) -> None:
         more(k) if k < 4 else recorder.stop()
         return True
 
-    last = follow(tmp_path / "run", shown.append, wait)
-
-    assert last.ended
+    assert follow(tmp_path / "run", shown.append, wait).ended
     assert [text.split("  ")[1] for text in shown] == [
         "0/5 samples, 5 left",
         "0/5 samples, 5 left",  # the first is warm-up

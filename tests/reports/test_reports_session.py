@@ -81,5 +81,4 @@ def test_a_run_of_a_session_is_reported_as_itself(folder: Path) -> None:
 
 def test_a_session_without_a_performance_run_has_its_times_from_power(folder: Path) -> None:
     bind(folder, [run for run in RUNS if run[1] in ("accuracy", "power")])
-    text = render(*merged(folder))["report.md"].decode()
-    assert text.count("power and energy, and times (mean of 2)") == 2
+    assert render(*merged(folder))["report.md"].decode().count("power and energy, and times (mean of 2)") == 2

@@ -71,8 +71,7 @@ def test_a_key_over_decades_has_a_logarithmic_axis() -> None:
 
 def test_intervals_are_bars(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = table([1, 2, 3])
-    bare = [{k: v for k, v in row.items() if not k.endswith("_95")} for row in rows]
-    assert drawn(rows) != drawn(bare)
+    assert drawn(rows) != drawn([{k: v for k, v in row.items() if not k.endswith("_95")} for row in rows])
 
 
 def test_what_was_simulated_says_so() -> None:
@@ -107,8 +106,7 @@ def test_what_was_simulated_in_part_is_told_line_by_line() -> None:
 
 
 def test_repetitions_alone_are_drawn_one_after_the_other() -> None:
-    rows = [row | {"repetition": k} for k, row in enumerate(table([5, 5, 5]))]
-    assert "against repetition" in drawn(rows)
+    assert "against repetition" in drawn([row | {"repetition": k} for k, row in enumerate(table([5, 5, 5]))])
 
 
 @pytest.mark.parametrize(("plot", "against"), [("joy", None), (None, "moon"), (None, "latency_p99_s")])

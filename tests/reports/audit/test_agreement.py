@@ -107,8 +107,7 @@ def test_a_plain_figure_known_to_two_thousandths_decides_alone(bound: float, all
 def test_spans_that_end_at_idle_level_are_laid_where_the_clocks_have_them(tmp_path: Path, seed: int) -> None:
     """Any earlier place shows as much power; one beyond the clocks' uncertainty puts a span's end into the next gap."""
     options = ("preprocess_s=0.1", "preprocess_w=3e-3", "inference_w=1e-3", f"device_seed={seed}", f"meter_seed={seed}")
-    path = session(tmp_path / "run", *options, mode="together")
-    ((_, run),) = open_subject(path).runs
+    ((_, run),) = open_subject(session(tmp_path / "run", *options, mode="together")).runs
     (trace,) = power_rails(run).values()
     late_s = clearest(run, trace, spans(run), idle_windows(run), facts_of(run, trace))[1]
     assert abs(late_s) < 0.8 * open_s(run, trace.clock)

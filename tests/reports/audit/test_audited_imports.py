@@ -66,8 +66,7 @@ def test_imports_of_one_plan_are_recordings_of_their_own_and_one_file_twice_is_n
         seconds, watts, _ = trace(seed=seed)
         source = table(tmp_path / f"{name}.csv", "t,p", seconds, watts)
         options = {"time": "t:s", "power": "p:W", "windows": windows(tmp_path), "device_description": "a board"}
-        run = open_import(source, **options, meter_description="a source meter")
-        imported[name] = write(run, tmp_path / name)
+        imported[name] = write(open_import(source, **options, meter_description="a source meter"), tmp_path / name)
     held = submitted(tmp_path / "sub", imported["first"], imported["second"]).path
     assert [c.found for c in audit(held, quick=True).checks if c.number == HASHES and c.outcome == "failed"] == []
     with pytest.raises(DataError, match="hold one recording: their readings of p are equal"):

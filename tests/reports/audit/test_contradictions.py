@@ -141,8 +141,7 @@ def test_one_recording_in_other_batches_at_another_time(session: Path, tmp_path:
         if run == "power-2":
             held = first[file]
             for name in {"issued_ns", "completed_ns"} & set(held.column_names):
-                later = [None if ns is None else ns + 10**9 for ns in held[name].to_pylist()]
-                held = replaced(held, name, later)
+                held = replaced(held, name, [None if ns is None else ns + 10**9 for ns in held[name].to_pylist()])
             tables[file] = pa.concat_tables([held.slice(0, 5), held.slice(5)])  # separate batches
 
     assert f"power-1 and power-2 hold the same {said}" in faults(of(session, tmp_path, again))["2"]
@@ -157,8 +156,7 @@ def test_readings_of_a_coarse_meter_may_repeat(session: Path, tmp_path: Path) ->
 def test_a_file_of_a_closed_run_has_an_end(session: Path, tmp_path: Path) -> None:
     run = tmp_path / "power-1"
     shutil.copytree(session / "power-1", run)
-    content = (run / CORE).read_bytes()
-    (run / CORE).write_bytes(content[:-100])
+    (run / CORE).write_bytes((run / CORE).read_bytes()[:-100])
     altered(run, lambda lines: None)
     told = faults(audit(run))
     assert "2" not in told

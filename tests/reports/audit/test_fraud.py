@@ -259,5 +259,4 @@ def test_sessions_of_a_row_that_lie_apart(handed_in: Path, tmp_path: Path) -> No
         one = claims["active_power_w"]
         one["trials"] = [0.9 * one["value"], 1.1 * one["value"]]
 
-    told = claimed(handed_in, tmp_path, apart)
-    assert "active_power_w: a session lies 0.00026" in told["17"]
+    assert "active_power_w: a session lies 0.00026" in claimed(handed_in, tmp_path, apart)["17"]

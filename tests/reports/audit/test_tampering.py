@@ -116,8 +116,7 @@ def test_a_row_that_calls_itself_invalid_is_called_so(original: Path) -> None:
 
 
 def test_a_broken_rule_makes_a_claimed_verdict_fail(folder: Path) -> None:
-    found = told(audit(folder, quick=True), 4).found
-    assert "one is called VALID, and power-1: shortest idle window" in found
+    assert "one is called VALID, and power-1: shortest idle window" in told(audit(folder, quick=True), 4).found
     claim(folder, lambda row: row.update(verdict="INVALID"))
     assert 4 not in failed(audit(folder, quick=True))
 
@@ -197,8 +196,7 @@ def test_a_name_that_a_spreadsheet_would_run_is_no_fault(folder: Path) -> None:
     ],
 )
 def test_a_table_that_says_more_than_the_claims(folder: Path, old: str, new: str, said: str) -> None:
-    text = (folder / "results.csv").read_text()
-    (folder / "results.csv").write_text(text.replace(old, new))
+    (folder / "results.csv").write_text((folder / "results.csv").read_text().replace(old, new))
     listed(folder)
     assert said in told(audit(folder, quick=True), 30).found
 

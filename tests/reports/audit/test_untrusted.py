@@ -208,8 +208,7 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
 
 def test_the_command_prints_writes_and_exits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = unpacked("by-hand-example", tmp_path)
-    code = main(["audit", str(run), "--out", str(tmp_path / "out")])
-    assert code == 32  # its device has no description
+    assert main(["audit", str(run), "--out", str(tmp_path / "out")]) == 32  # its device has no description
     assert "self-consistent, not anchored" in capsys.readouterr().out
     document = json.loads((tmp_path / "out" / "audit.json").read_text())
     assert {c["number"] for c in document["audits"][0]["checks"]} == set(range(1, 32)) - {22}

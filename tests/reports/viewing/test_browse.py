@@ -37,8 +37,7 @@ def recording(folder: Path, kind: str, batch: int = 3000, clipped: tuple[int, in
     if kind == "amperes":
         rail["conversion"] = {"unit": "A", "supply_v": 2.0, "burden_ohm": 0.5}
     if kind == "stamped":
-        columns = {"value": values, "start_tick": ticks, "end_tick": ticks + 1_000_000}
-        table = trace(rail, columns, "host")
+        table = trace(rail, {"value": values, "start_tick": ticks, "end_tick": ticks + 1_000_000}, "host")
     else:
         grid = {"t0_tick": ORIGIN_NS, "period_tick": 1e6, "aperture_tick": 1e6}
         table = trace(rail, {"value": values}, "host", grid=grid)
@@ -97,9 +96,7 @@ def test_a_long_stretch_is_not_read_whatever_columns_are_asked_for(
 ) -> None:
     monkeypatch.setattr(browse, "MOST_READ", 10_000)
 
-    look = traces[kind].look(0.0, COUNT / HZ, COUNT)
-
-    assert len(look.mean) == -(-COUNT // FINEST)
+    assert len(traces[kind].look(0.0, COUNT / HZ, COUNT).mean) == -(-COUNT // FINEST)
 
 
 @pytest.mark.parametrize("kind", KINDS)

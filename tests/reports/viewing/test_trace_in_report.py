@@ -88,8 +88,7 @@ def test_of_a_long_trace_the_columns_hold_its_least_and_greatest() -> None:
     whole = model["rails"][0]["layers"][-1]
 
     assert (column(whole, "most").max(), column(whole, "least").min()) == pytest.approx((5e-3, 1e-5), rel=1e-6)
-    at = edges(whole)[int(np.argmax(column(whole, "most")))]
-    assert at == pytest.approx(12.3456, abs=0.01)
+    assert edges(whole)[int(np.argmax(column(whole, "most")))] == pytest.approx(12.3456, abs=0.01)
 
 
 def test_around_chosen_spans_single_readings_are_in_the_page() -> None:
