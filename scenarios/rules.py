@@ -14,45 +14,43 @@ from typing import Any
 from rig.errors import refused
 from rig.types import Rules
 
-_NEUROBENCH_ALL: dict[str, Any] = {
+_NEUROBENCH: dict[str, Any] = {
     "submittable": True, "session": True, "benchmark": True, "outline": True, "hardware_only": True,
     "trials": 5, "trial_tolerance": 0.05,
 }  # fmt: skip
-_MLPERF_ALL: dict[str, Any] = {"submittable": True, "warmup": 0, "min_duration_s": 600.0, "hardware_only": True}
+_MLPERF: dict[str, Any] = {"submittable": True, "warmup": 0, "min_duration_s": 600.0, "hardware_only": True}
 _ON_TIME: dict[str, Any] = {"late_share": 0.1, "gap_distance": 0.05}
+_P99 = _ON_TIME | {"percentile": 0.99, "min_queries": 662, "early_stopping": True}
 _ONE_BY_ONE = (
     "accuracy", "latency_mean_s", "execution_time_s", "execution_time_se_s", "idle_power_w", "active_power_w",
     "dynamic_power_w", "energy_per_inference_j",
 )  # fmt: skip
 _STREAMED = ("accuracy", "stream_accuracy", "onset_latency_mean_s", "latency_mean_s", "average_power_w")
 _SERVED = ("accuracy", "throughput_samples_hz", "average_power_w")
+_SOLVED = ("gap_{target}_mean", "runtime_power_w")
+_STREAM = {"in_time_share": 0.9, "late_share": 0.1}
 
 _VALUES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "neurobench-1.0": {
-        "single-stream": _NEUROBENCH_ALL
+        "single-stream": _NEUROBENCH
         | {"whole_set": True, "at_a_time": 1, "preprocessing": True, "reports": _ONE_BY_ONE},
-        "real-time": _NEUROBENCH_ALL
-        | {"in_time_share": 0.9, "late_share": 0.1, "deadline_strides": 1.0}
-        | {"preprocessing": True, "reports": _STREAMED},
-        "optimization": _NEUROBENCH_ALL
-        | {"whole_set": True, "trial_tolerance": None, "fresh_seeds": True, "one_tuning": True}
-        | {"reports": ("gap_{target}_mean", "runtime_power_w")},
-        "offline": _NEUROBENCH_ALL | {"whole_set": True, "reports": _SERVED},
-        "server": _NEUROBENCH_ALL
-        | _ON_TIME
-        | {"percentile": 0.99, "early_stopping": True, "min_queries": 662, "reports": _SERVED},
+        "real-time": _NEUROBENCH | _STREAM | {"deadline_strides": 1.0, "preprocessing": True, "reports": _STREAMED},
+        "optimization": _NEUROBENCH
+        | {"whole_set": True, "trial_tolerance": None, "fresh_seeds": True, "one_tuning": True, "reports": _SOLVED},
+        "offline": _NEUROBENCH | {"whole_set": True, "reports": _SERVED},
+        "server": _NEUROBENCH | _P99 | {"reports": _SERVED},
     },
     "mlperf-6": {
         # the least queries for which LoadGen's early stopping gives an estimate: 64 at p90, 662 at p99
-        "single-stream": _MLPERF_ALL | {"percentile": 0.9, "min_queries": 64, "early_stopping": True},
-        "server": _MLPERF_ALL | _ON_TIME | {"percentile": 0.99, "min_queries": 662, "early_stopping": True},
-        "offline": _MLPERF_ALL | {"min_queries": 24576},
+        "single-stream": _MLPERF | {"percentile": 0.9, "min_queries": 64, "early_stopping": True},
+        "server": _MLPERF | _P99,
+        "offline": _MLPERF | {"min_queries": 24576},
     },
     "quick": {
         "single-stream": {"submittable": False, "warmup": 1},
         "offline": {"submittable": False, "warmup": 1},
         "server": {"submittable": False, "warmup": 1, "min_duration_s": 10.0, "percentile": 0.99} | _ON_TIME,
-        "real-time": {"submittable": False, "warmup": 1, "in_time_share": 0.9, "late_share": 0.1},
+        "real-time": {"submittable": False, "warmup": 1} | _STREAM,
         "optimization": {"submittable": False},
     },
 }

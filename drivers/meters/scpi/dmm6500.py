@@ -38,17 +38,11 @@ STEPS = 65_536
 def setup_lines(rate_hz: float, range_max: float, readings: int) -> list[str]:
     """Return the commands of a series. The rate is set first; the aperture is then as long as the rate allows."""
     return [
-        *("*RST", "*CLS", 'DIG:FUNC "CURR"'),
-        f"DIG:CURR:RANG {range_max:g}",
-        f"DIG:CURR:SRAT {rate_hz:g}",
-        "DIG:CURR:APER AUTO",
-        'TRAC:POIN 10,"defbuffer2"',
-        f"TRAC:POIN {readings},{BUFFER}",
-        f"TRAC:FILL:MODE ONCE,{BUFFER}",
-        'TRIG:LOAD "Empty"',
-        f"TRIG:BLOC:MDIG 1,{BUFFER},{readings}",
-        *("FORM REAL", "FORM:BORD NORM"),
-    ]
+        "*RST", "*CLS", 'DIG:FUNC "CURR"', f"DIG:CURR:RANG {range_max:g}", f"DIG:CURR:SRAT {rate_hz:g}",
+        "DIG:CURR:APER AUTO", 'TRAC:POIN 10,"defbuffer2"', f"TRAC:POIN {readings},{BUFFER}",
+        f"TRAC:FILL:MODE ONCE,{BUFFER}", 'TRIG:LOAD "Empty"', f"TRIG:BLOC:MDIG 1,{BUFFER},{readings}",
+        "FORM REAL", "FORM:BORD NORM",
+    ]  # fmt: skip
 
 
 @dataclass

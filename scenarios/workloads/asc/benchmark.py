@@ -19,13 +19,11 @@ _DATA = "N, ASC, Benchmark dataset: "
 
 def benchmark_of(details: Mapping[str, Any]) -> Benchmark:
     """Return the benchmark, from the details of an opened workload."""
+    scenarios = "P, ASC: 'presented under the Real-time or Single-stream task scenarios'; N, ASC, Task: 'batch-size 1'"
+    second = "N, ASC, Task: 'One inference is defined as the processing of one second of audio data'"
     return Benchmark(
         ASC,
-        Parameter(
-            (),
-            ("single-stream", "real-time"),
-            "P, ASC: 'presented under the Real-time or Single-stream task scenarios'; N, ASC, Task: 'batch-size 1'",
-        ),
+        Parameter((), ("single-stream", "real-time"), scenarios),
         {
             "data set": Parameter((details["source"],), (TAU,), f"{_DATA}'using the TAU Urban Acoustic Scenes 2020'"),
             "split": Parameter((details["split"],), ("test",), "N, ASC, Task: 'will report test set accuracy'"),
@@ -34,9 +32,5 @@ def benchmark_of(details: Mapping[str, Any]) -> Benchmark:
             ),
             "classes": Parameter(tuple(details["classes"]), CLASSES, f"{_DATA}'Of the 10 available scene classes'"),
         },
-        {
-            "window_s": Parameter(
-                (), (SLICE_S,), "N, ASC, Task: 'One inference is defined as the processing of one second of audio data'"
-            )
-        },
+        {"window_s": Parameter((), (SLICE_S,), second)},
     )

@@ -44,13 +44,9 @@ class Stream:
         begun = np.searchsorted([scene.begin_s for scene in self.scenes], end_s - EDGE_S, side="right")
         scene = self.scenes[max(int(begun) - 1, 0)]
         return Sample(
-            id=f"frame-{k:06d}",
-            payload=self._heard(begin, begin + width),
-            label=scene.label,
-            duration_s=self.window_s,
-            rate_hz=self.rate_hz,
-            label_age_s=end_s - scene.begin_s,
-        )
+            f"frame-{k:06d}", self._heard(begin, begin + width), scene.label,
+            duration_s=self.window_s, rate_hz=self.rate_hz, label_age_s=end_s - scene.begin_s,
+        )  # fmt: skip
 
     def _heard(self, begin: int, end: int) -> NDArray[np.float32]:
         """Return the samples ``begin`` to ``end`` of the stream at ``rate_hz``."""

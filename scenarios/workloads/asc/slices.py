@@ -39,14 +39,10 @@ class Unit:
 def sample_of(unit: Unit, load: Loader, rate_hz: float) -> Sample:
     """Return a sample, decoded now; its payload is float32, shape (seconds * rate_hz,)."""
     return Sample(
-        id=unit.id,
-        payload=np.concatenate([load(part) for part in unit.slices]),
-        label=unit.label,
-        duration_s=len(unit.slices) * SLICE_S,
-        rate_hz=rate_hz,
-        inferences=len(unit.slices),
+        unit.id, np.concatenate([load(part) for part in unit.slices]), unit.label,
+        duration_s=len(unit.slices) * SLICE_S, rate_hz=rate_hz, inferences=len(unit.slices),
         seed=unit.slices[0].seed if len(unit.slices) == 1 else None,
-    )
+    )  # fmt: skip
 
 
 def draw(slices: Sequence[Slice], count: int, seed: int) -> list[Slice]:

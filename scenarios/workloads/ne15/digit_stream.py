@@ -53,15 +53,9 @@ def frames_of(
         begin_us, end_s = round(1e6 * stride_s * k), stride_s * k + window_s
         first, last = np.searchsorted(stream[:, 0], [begin_us, round(1e6 * end_s)], side="right")
         scene = max(math.ceil(end_s / scene_s - EDGE_S) - 1, 0)
-        frames.append(
-            Sample(
-                id=f"{ids[shown[scene]]}{FRAME}{k:06d}",
-                payload=stream[first:last] - np.array([begin_us, 0]),
-                label=labels[shown[scene]],
-                duration_s=window_s + blank_s,
-                label_age_s=end_s - scene_s * scene,
-            )
-        )
+        payload, age_s, of = stream[first:last] - np.array([begin_us, 0]), end_s - scene_s * scene, shown[scene]
+        name = f"{ids[of]}{FRAME}{k:06d}"
+        frames.append(Sample(name, payload, labels[of], duration_s=window_s + blank_s, label_age_s=age_s))
     return frames
 
 

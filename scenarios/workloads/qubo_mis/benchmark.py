@@ -28,11 +28,9 @@ def benchmark_of(
     """Return the benchmark for an opened workload, from its problems, the kinds of their seeds, and its details."""
     first = instances[0]
     small = first.nodes < PROVEN_BELOW
-    target = f"{_DATA}" + (
-        "'fewer than 50 nodes will be solved to global optimality'"
-        if small
-        else "'The DWave Tabu CPU sampler80 will be used with 100 reads and 50 restarts'"
-    )
+    proven = "'fewer than 50 nodes will be solved to global optimality'"
+    tabu = "'The DWave Tabu CPU sampler80 will be used with 100 reads and 50 restarts'"
+    repeated = "N, baselines, QUBO: 'ran repeatedly with five different initial variable assignments'"
     parameters = {
         "nodes": Parameter((first.nodes,), qubo_sizes(first.nodes), f"{_DATA}'Number of nodes, spaced in a "
                            "pseudo-geometric progression'"),
@@ -42,14 +40,12 @@ def benchmark_of(
                                    "announce five seeds'"),
         "number of seeds": Parameter((len(instances),), (SEEDS,), f"{_DATA}'NeuroBench will announce five seeds'"),
         "target": Parameter(targets_of(instances, details), (PROVEN,) if small else (SPECIFIED, OFFICIAL, PROVEN),
-                            target),
+                            f"{_DATA}{proven if small else tabu}"),
     }  # fmt: skip
     options = {
         "timeout_s": Parameter((), TIMEOUTS_S, f"{_TASK}'Timeouts spread across orders of magnitude'"),
         "to_gap": Parameter((), (None, *THRESHOLDS), f"{_TASK}'BKS-Gap thresholds, e.g., 0.1, 0.05, and 0.01'"),
-        "solves": Parameter(
-            (), (SOLVES,), "N, baselines, QUBO: 'ran repeatedly with five different initial variable assignments'"
-        ),
+        "solves": Parameter((), (SOLVES,), repeated),
     }
     scenarios = Parameter((), ("optimization",), "P, QUBO: 'As an Optimization scenario task'")
     return Benchmark(QUBO, scenarios, parameters, options, BASELINES)

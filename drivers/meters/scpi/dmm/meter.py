@@ -70,19 +70,10 @@ def setup_lines(settings: CaptureSettings) -> list[str]:
     """Return the commands for the settings, in the order of the manual: the timer comes after what limits it."""
     node = NODE[settings.function]
     return [
-        "*RST;*CLS",
-        f"CONF:{node} {settings.range:g}",
-        f"{node}:RANG:AUTO OFF",
-        f"{node}:APER {settings.aperture_s:.6g}",
-        f"{node}:ZERO:AUTO OFF",
-        "TRIG:SOUR BUS",
-        "TRIG:COUN 1",
-        "TRIG:DEL 0",
-        f"SAMP:COUN {COUNT_MOST}",
-        "SAMP:SOUR TIM",
-        f"SAMP:TIM {settings.period_s:.6g}",
-        "FORM:DATA REAL,64",
-    ]
+        "*RST;*CLS", f"CONF:{node} {settings.range:g}", f"{node}:RANG:AUTO OFF",
+        f"{node}:APER {settings.aperture_s:.6g}", f"{node}:ZERO:AUTO OFF", "TRIG:SOUR BUS", "TRIG:COUN 1", "TRIG:DEL 0",
+        f"SAMP:COUN {COUNT_MOST}", "SAMP:SOUR TIM", f"SAMP:TIM {settings.period_s:.6g}", "FORM:DATA REAL,64",
+    ]  # fmt: skip
 
 
 class Truevolt:
