@@ -106,9 +106,6 @@ def test_gpus_are_chosen_by_index_or_uuid_and_each_has_its_rail() -> None:
     assert [column(chunks, "value", rail)[0] for rail in ("gpu0", "gpu1")] == pytest.approx([50.0, 10.0])
 
 
-# ---- the whole chain ----------------------------------------------------------------------
-
-
 # ---- what goes wrong ----------------------------------------------------------------------
 
 

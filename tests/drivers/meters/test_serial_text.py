@@ -237,9 +237,6 @@ def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
     assert column(chunks, "end_tick").tolist() == [(1000 + 10 * k) * 10**6 + 500_000 for k in range(9)][-got:]
 
 
-# ---- the whole chain ----------------------------------------------------------------------
-
-
 # ---- faults -------------------------------------------------------------------------------
 
 
