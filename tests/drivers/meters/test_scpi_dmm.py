@@ -25,20 +25,13 @@ WHO_3 = WHO.replace("A.02.17", "A.03.03")
 NONE = '+0,"No error"'
 IS_OPENED = [("*IDN?", WHO), ("*OPT?", "DIG,MEM")]
 IS_SET_UP: Dialogue = [
-    ("*RST;*CLS", None),
-    ("CONF:CURR:DC 0.1", None),
-    ("CURR:DC:RANG:AUTO OFF", None),
-    ("CURR:DC:APER 2e-05", None),
-    ("CURR:DC:ZERO:AUTO OFF", None),
-    ("TRIG:SOUR BUS", None),
-    ("TRIG:COUN 1", None),
-    ("TRIG:DEL 0", None),
-    ("SAMP:COUN 1000000000", None),
-    ("SAMP:SOUR TIM", None),
-    ("SAMP:TIM 2e-05", None),
-    ("FORM:DATA REAL,64", None),
+    *((line, None) for line in (
+        "*RST;*CLS", "CONF:CURR:DC 0.1", "CURR:DC:RANG:AUTO OFF", "CURR:DC:APER 2e-05", "CURR:DC:ZERO:AUTO OFF",
+        "TRIG:SOUR BUS", "TRIG:COUN 1", "TRIG:DEL 0", "SAMP:COUN 1000000000", "SAMP:SOUR TIM", "SAMP:TIM 2e-05",
+        "FORM:DATA REAL,64",
+    )),
     ("CURR:DC:RANG?;:CURR:DC:APER?;:SAMP:TIM?;:CURR:DC:TERM?", "+1.00000000E-01;+2.00000000E-05;+2.00000000E-05;+3"),
-]
+]  # fmt: skip
 FAST = CaptureSettings("current", 0.1, 20e-6, 20e-6)
 
 
