@@ -20,7 +20,7 @@ from rig.plugins import code_in, code_of_others, home_of
 from rig.recording.disk.bounded import read_bounded
 
 FILE = "bench.toml"
-PATIENCE_S = 20.0
+PATIENCE_S, LONGEST_S = 20.0, 3600.0
 ABSOLUTE_ZERO_C, HOTTEST_C = -273.15, 1000.0
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 LAB = ("lab", "operator", "ambient_temperature_c")
@@ -37,7 +37,7 @@ Celsius = Annotated[float, Meta(ge=ABSOLUTE_ZERO_C, le=HOTTEST_C)]
 Text = Annotated[str, Meta(min_length=1)]
 Driver = Annotated[Text, Meta(description="the name of a driver (`rig list`), or path.py:function")]
 Options = Annotated[dict[str, Any], Meta(description="a table of the driver's options (`rig list DRIVER`)")]
-Patience = Annotated[Positive, Meta(description="a number of seconds above zero")]
+Patience = Annotated[float, Meta(gt=0, le=LONGEST_S, description=f"seconds above 0, {LONGEST_S:g} at most")]
 Names = Annotated[tuple[Text, ...], Meta(min_length=1)]
 
 
@@ -49,7 +49,7 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True):
     options: Options = {}
     rails: Annotated[Names, Meta(description="the names of its rails, each once")] = ()
     patience_s: Patience = PATIENCE_S
-    boot_s: Annotated[NotNegative | None, Meta(description="a number of seconds, zero or more")] = None
+    boot_s: Annotated[float | None, Meta(ge=0, le=LONGEST_S, description=f"seconds from 0 to {LONGEST_S:g}")] = None
 
 
 class MeterEntry(msgspec.Struct, frozen=True, kw_only=True):

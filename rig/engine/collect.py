@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import math
 import random
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -22,6 +23,7 @@ from rig.engine.interrupts import deferred
 from rig.engine.watchdog import SIMULATED_S, Watch
 from rig.errors import DeviceError, Ended, Interrupted, RigError, SetupError
 from rig.recording.events import IdleWindow, MarkPulses
+from rig.recording.layout import trace_path
 from rig.recording.validation import check_span
 from rig.recording.writer import Recorder
 from rig.supervision import Kept
@@ -100,12 +102,16 @@ def _play(steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatche
 
 
 def check_wiring(device: DeviceInfo, meters: Sequence[MeterInfo]) -> None:
-    """Check that the meters have the pin that a device needs, and the supply voltages that their rails name.
+    """Check that no two rails share a file, and that the meters have the pin and the voltages that are needed.
 
     Raises ``SetupError``.
     """
     _check_pin(device, meters)
     rails = [rail for info in meters for rail in info.rails]
+    for path, count in Counter(trace_path(rail.name) for rail in rails).items():
+        if count > 1:
+            remedy = "Give every rail of every meter a name of its own, as with --option meter1.rail=NAME"
+            raise SetupError(f"{count} rails would share the file {path}", field="rail", value=path, remedy=remedy)
     volts = [rail.name for rail in rails if rail.conversion.unit == "V"]
     for rail in rails:
         name = rail.conversion.supply_rail

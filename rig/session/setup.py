@@ -261,7 +261,7 @@ def _check_wiring(info: MeterInfo, name: str, slot: str, request: Request) -> No
     if absent := [rail for rail in request.rails.get(slot, ()) if rail not in known]:
         place = request.places.get(slot, {}).get("", "the bench file")
         what = f"{place}: meter {name} has no rail {absent[0]}"
-        remedy = f"Write rail = one of {', '.join(known)}, or correct the driver"
+        remedy = f"Write rail = one of {', '.join(known)}" if known else "Leave `rail` out: it declares no rail"
         raise SetupError(what, field="rail", value=absent[0], remedy=remedy)
 
 

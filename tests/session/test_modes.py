@@ -12,7 +12,7 @@ import pytest
 
 import rig
 from rig.commands.shell.main import main
-from rig.errors import DeviceTimeoutError
+from rig.errors import DeviceTimeoutError, SetupError
 from rig.recording.session import is_session, runs_in
 from rig.session.measure import REPEATS_LEAST, measure
 from tests.support.paths import SUPPORT
@@ -48,6 +48,12 @@ def failed(result: rig.Result) -> list[str]:
 def ids(run: rig.Run) -> list[str]:
     rows = run.replies.to_pylist()
     return [row["sample_id"] for row in rows if not row["warmup"]]
+
+
+def test_two_meters_with_rails_of_one_name_are_refused_before_anything_is_recorded(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"core\.arrows"):
+        measure(rig.Request("mock", meters=("mock", "mock"), options=SMALL, out=tmp_path / "out"), quiet=True)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_request_takes_the_text_of_a_path_and_options_by_name(tmp_path: Path) -> None:
