@@ -23,6 +23,7 @@ from rig.recording.layout import is_recorded
 from rig.recording.session import open_session
 from rig.recording.submission import Submission
 
+UNENDED, UNENDED_REMEDY = f"{SESSION} binds no run: none has ended", "Its author goes on with `rig measure --resume`"
 RESULTS, RESULTS_BYTES = "derived/results.json", 64 << 20
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
 ENERGY = {"energy_per_inference_j": "active_power_w", "dynamic_energy_per_inference_j": "dynamic_power_w"}
@@ -94,7 +95,8 @@ def open_subject(path: Path) -> Subject:
         return _submission(path, ledger)
     part, root = _part(path, path.resolve().name, ledger)
     if part.unread and not part.runs:
-        refuse(part.unread[0], "", path.name, REMEDY if part.bound or is_recorded(path, EVENTS) else WHAT_TO_NAME)
+        given = UNENDED_REMEDY if part.unread == [UNENDED] else REMEDY
+        refuse(part.unread[0], "", path.name, given if part.bound or is_recorded(path, EVENTS) else WHAT_TO_NAME)
     return Subject("session" if part.bound else "run", path, clean(part.name), [part], ledger, root=root)
 
 
@@ -141,7 +143,7 @@ def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
         bound: list[Path | Folder] = [folder]
         if session is not None:
             bound = [session.folder.sub(place.name) for place, _ in session.runs]
-            part.unread += [f"{SESSION} binds no run: none has ended"] if not bound else []
+            part.unread += [UNENDED] if not bound else []
             ledger.unsealed += [part.name] * (not session.sealed)
     except RigError as error:
         _note(error, part, ledger)

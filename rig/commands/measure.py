@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from rig.errors import Interrupted, StoreError, refused
+from rig.errors import Interrupted, RigError, StoreError, refused
 from rig.session.default_out import default_out
 from rig.terminal import command, say, usable_streams, width, wrapped
 
@@ -145,8 +145,13 @@ def run(args: argparse.Namespace) -> int:
         _check_alone(args, _BESIDE, "--resume", "a session continues with its first options")
         request = request_in(args.resume, args.trust)
     quiet = args.quiet or (args.json and sys.stderr.isatty())  # a terminal shows both streams: print only the document
+    begun = request.out is not None and (request.out / REQUEST).is_file()
     try:
         path = measure(request, quiet=quiet, resume=args.resume is not None)
+    except RigError as error:
+        if not begun and request.out is not None and (request.out / REQUEST).is_file():
+            error.remedy = f"{error.remedy}. Go on with: {go_on(request.out)}"
+        raise
     except KeyboardInterrupt as error:
         if request.out is None or not (request.out / REQUEST).is_file():
             raise

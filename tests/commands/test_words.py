@@ -14,7 +14,7 @@ import pytest
 from reports.sweeps.table import print_sweep
 from rig.analysis.result.figure_key import FigureKey
 from rig.commands.shell.main import GROUPS, main, parser
-from rig.errors import Interrupted, UsageError
+from rig.errors import Interrupted, MeterError, UsageError
 from rig.session import measure as module
 from tests.support.processes import MAIN, python
 
@@ -100,6 +100,25 @@ def test_an_interrupted_session_says_how_it_goes_on(tmp_path: Path, monkeypatch:
     assert main([*shlex.split(shows)[1:], "--allow-invalid"]) == 0
     assert shlex.split(command) == ["rig", "measure", "--resume", str(out)]
     monkeypatch.setattr(module, "record", record)
+    assert main([*shlex.split(command)[1:], "--quiet", "--allow-invalid"]) == 0
+
+
+def test_a_session_that_an_error_ended_says_how_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unplugged(path: Path, *given: Any, **more: Any) -> Any:
+        if path.name == "power":
+            raise MeterError("the meter is gone")
+        return record(path, *given, **more)
+
+    record = vars(module)["record"]
+    out = tmp_path / "a run"
+    words = ["--option", "samples=4", "--option", "audio_hz=1000", "--quiet"]
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "record", unplugged)
+        assert main(["measure", "--device", "mock", "--out", str(out), *words]) == MeterError.exit_code
+    *_, command = capsys.readouterr().err.partition("Go on with: ")
+    assert shlex.split(command) == ["rig", "measure", "--resume", str(out)]
     assert main([*shlex.split(command)[1:], "--quiet", "--allow-invalid"]) == 0
 
 
