@@ -111,7 +111,8 @@ def _submission(path: Path, ledger: Ledger) -> Subject:
     parts = []
     for name in dict.fromkeys(names):
         part, digest = _part(inside(path, name), name.rpartition("/")[2], ledger)
-        ledger.used(f"{name}/{SESSION if part.bound else EVENTS}", digest or "")
+        if digest is not None:  # None if the part was refused, which is a fault of its own
+            ledger.used(f"{name}/{SESSION if part.bound else EVENTS}", digest)
         parts.append(part)
     faults += [f"{name} belongs to more than one configuration" for name in set(names) if names.count(name) > 1]
     held = {f"sessions/{p.name}" for p in (path / "sessions").iterdir()} if (path / "sessions").is_dir() else set()

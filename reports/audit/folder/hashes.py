@@ -29,8 +29,9 @@ class Ledger:
 
     def used(self, name: str, digest: str) -> None:
         """Add a fault if a used file differs from the manifest, for example because it was exchanged meanwhile."""
-        if self.listed and self.listed.get(name) != digest:
-            self.faults.append(clean(f"{MANIFEST}: {name} differs from its hash"))
+        fault = clean(f"{MANIFEST}: {name} differs from its hash")
+        if self.listed and self.listed.get(name) != digest and fault not in self.faults:
+            self.faults.append(fault)
 
 
 def check_manifest(folder: Path, ledger: Ledger) -> str:

@@ -297,6 +297,15 @@ def test_every_flipped_bit_is_noticed(folder: Path) -> None:
         place.write_bytes(before)
 
 
+def test_only_the_file_that_was_changed_is_said_to_differ(folder: Path) -> None:
+    events = next(folder.glob("sessions/*/power*/events.jsonl"))
+    events.write_bytes(events.read_bytes() + b" ")
+    (folder / "submission.json").write_bytes((folder / "submission.json").read_bytes() + b" ")
+    found = told(audit(folder), 2).found
+    assert found.count("differs from its hash") == 2
+    assert str(events.relative_to(folder)) in found and "session.json differs" not in found
+
+
 def test_a_host_that_works_beside_the_spans_is_not_a_device_that_slept(tmp_path: Path) -> None:
     """In the middle of long gaps, power is that of the idle windows."""
     busy = recording(tmp_path / "busy", idle_w=1e-3, gap_w=2.5e-3, gap_s=0.08, host_s=0.01)
