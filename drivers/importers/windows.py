@@ -23,7 +23,7 @@ from rig.types import MARK_PHASE, Bools, Floats, Indices
 IDLE, WARMUP, DEFAULT_PHASE = "idle", "warmup", "inference"
 _RESERVED = (IDLE, WARMUP)
 ALIKE = 0.7
-"""A phase whose name is at least this similar (``difflib``) to a reserved name is refused as a misspelling."""
+"""A phase or column at least this similar (``difflib``) to a name that has a meaning is refused as a misspelling."""
 COLUMNS = ("start", "end", "phase", "inferences")
 
 
@@ -79,6 +79,10 @@ def read_windows(path: Path, timezone: str | None = None) -> Windows:
     if "start" not in given or "end" not in given:
         remedy = f"Its columns: {', '.join(layout.names)[:200]}; write start,end[,phase,inferences], in s of the trace"
         raise bad_file(path, "has no columns start and end", remedy, field="windows")
+    unread = [name for name in given if name not in COLUMNS]
+    for name in unread:
+        if near := get_close_matches(name, set(COLUMNS) - given.keys(), 1, ALIKE):
+            raise bad_file(path, f"has the column {name!r}, which nothing reads", f"Write {near[0]}", field="windows")
     table = Table(path, [given[name] for name in COLUMNS if name in given], layout).whole()
     begin, end = (_times(table, given[name], timezone) for name in ("start", "end"))
     phases = [DEFAULT_PHASE] * len(table)
@@ -89,7 +93,8 @@ def read_windows(path: Path, timezone: str | None = None) -> Windows:
     if "inferences" in given:
         counts = table.numbers(given["inferences"])
         counts = np.where(np.isnan(counts), 1.0, counts)
-    return _windows(path, begin, end, phases, counts)
+    notes = (f"{path.name}: columns that are not read: {', '.join(unread)[:200]}",) if unread else ()
+    return replace(_windows(path, begin, end, phases, counts), notes=notes)
 
 
 def _bounds(names: Sequence[str]) -> list[str] | None:

@@ -175,7 +175,8 @@ def test_windows_state_their_unit(unit: str, scale: float, tmp_path: Path) -> No
     "text",
     [
         "", "start\n1", "start,end\n2,1", "start,end\n1,x", "start,end\n1,", "start,end,inferences\n1,2,0",
-        "start,end,inferences\n1,2,1.5", "start,end,phase\n1,2,mark", "start (min),end (min)\n1,2",
+        "start,end,inferences\n1,2,1.5", "start,end,phase,inference\n1,2,,5", "start,end,phas\n1,2,idle",
+        "start,end,phase\n1,2,mark", "start (min),end (min)\n1,2",
         "start,end\n1e300,2e300", "start,end\nnan,1", "start,end\n1,2,3",
     ],
 )  # fmt: skip
