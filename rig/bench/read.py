@@ -38,6 +38,7 @@ Text = Annotated[str, Meta(min_length=1)]
 Driver = Annotated[Text, Meta(description="the name of a driver (`rig list`), or path.py:function")]
 Options = Annotated[dict[str, Any], Meta(description="a table of the driver's options (`rig list DRIVER`)")]
 Patience = Annotated[float, Meta(gt=0, le=LONGEST_S, description=f"seconds above 0, {LONGEST_S:g} at most")]
+Boot = Annotated[float, Meta(ge=0, le=LONGEST_S)]
 Names = Annotated[tuple[Text, ...], Meta(min_length=1)]
 
 
@@ -49,7 +50,7 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True):
     options: Options = {}
     rails: Annotated[Names, Meta(description="the names of its rails, each once")] = ()
     patience_s: Patience = PATIENCE_S
-    boot_s: Annotated[float | None, Meta(ge=0, le=LONGEST_S, description=f"seconds from 0 to {LONGEST_S:g}")] = None
+    boot_s: Annotated[Boot | None, Meta(description=f"seconds from 0 to {LONGEST_S:g}")] = None
 
 
 class MeterEntry(msgspec.Struct, frozen=True, kw_only=True):

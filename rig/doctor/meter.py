@@ -73,7 +73,7 @@ def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[s
             remedy = "Check its trigger and its cable"
             yield broken(item, rail.name, "no reading came", remedy, MeterSilentError)
             continue
-        yield rate_finding(item, rail, taken.arrived.get(rail.name, []))
+        yield rate_finding(item, rail, taken.arrived.get(rail.name, []), _stamped_hz(info, chunks))
         yield from _level(item, info, rail, chunks)
         if rail.accuracy is None:
             text = f"{rail.name}: the instrument's uncertainty is not stated"
@@ -83,8 +83,11 @@ def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[s
             yield ok(item, "accuracy", f"{rail.name}: {rail.accuracy.source or 'stated, without a source'}")
 
 
-def rate_finding(item: str, rail: Rail, arrived: Sequence[tuple[int, int]]) -> Finding:
-    """Find readings per second, by a straight line through their arrivals; +- is two standard errors."""
+def rate_finding(item: str, rail: Rail, arrived: Sequence[tuple[int, int]], stamped_hz: float = 0.0) -> Finding:
+    """Find readings per second, by a straight line through their arrivals; +- is two standard errors.
+
+    ``stamped_hz`` is the rate by the stamps of the readings; 0 where they have none.
+    """
     rows = np.array(arrived, dtype=float).reshape(-1, 2)
     if len(rows) < 4 or np.ptp(rows[:, 0]) <= 0:
         text = f"{rail.name}: too few readings came before the end to show their rate, {rail.rate_hz:g} declared"
@@ -93,12 +96,14 @@ def rate_finding(item: str, rail: Rail, arrived: Sequence[tuple[int, int]]) -> F
     slope, level = np.polyfit(t_s, count, 1)
     scatter = math.sqrt(float(np.sum((count - level - slope * t_s) ** 2)) / (len(rows) - 2) + 1.0 / 12.0)
     twice_u_hz = 2.0 * scatter / (float(np.std(t_s)) * math.sqrt(len(rows)))
-    text = f"{rail.name}: {rounded(float(slope), 6)} +- {rounded(twice_u_hz, 2)} readings/s, {rail.rate_hz:g} declared"
+    text = f"{rail.name}: {rounded(float(slope), 6)} +- {rounded(twice_u_hz, 2)} readings/s"
+    text += f", {rail.rate_hz:g} declared" if rail.rate_hz > 0 else ""
+    text += f", {stamped_hz:.6g} by their stamps" if stamped_hz > 0 else ""
     values = {"rate_hz": float(slope), "doubt_hz": twice_u_hz, "declared_hz": rail.rate_hz}
-    off = abs(float(slope) - rail.rate_hz)
-    if rail.rate_hz > 0 and off > 2.0 * twice_u_hz + 0.02 * rail.rate_hz:
-        remedy = "Lower rate_hz, use a faster link, or close other programs that read it"
-        return broken(item, "rate", text, remedy, MeterError, **values)
+    slower = "Lower rate_hz, use a faster link, or close other programs that read it"
+    for hz, remedy in ((stamped_hz, "Check the unit of its time and its clock"), (rail.rate_hz, slower)):
+        if hz > 0 and abs(float(slope) - hz) > 2.0 * twice_u_hz + 0.02 * hz:
+            return broken(item, "rate", text, remedy, MeterError, **values)
     return ok(item, "rate", text, **values)
 
 
@@ -138,6 +143,14 @@ def _powers(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], raw: Floats) -
     if rail.conversion.unit == "V" or rail.conversion.supply_rail:
         return raw, start_s, rail.conversion.unit
     return to_watts(raw, rail.conversion), start_s, "W"
+
+
+def _stamped_hz(info: MeterInfo, chunks: Sequence[Chunk]) -> float:
+    """Return readings per second by the stamps, or 0 without stamps."""
+    if any(c.end_tick is None for c in chunks):
+        return 0.0
+    ends = np.concatenate([c.end_tick for c in chunks if c.end_tick is not None])
+    return float((len(ends) - 1) * info.clock.tick_hz / np.ptp(ends)) if np.ptp(ends) > 0 else 0.0
 
 
 def _times(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], n: int) -> Floats:

@@ -128,6 +128,7 @@ WRONG: Mapping[str, tuple[str, str, int, str, str]] = {
     "a type in a meter": ("3.3", '"3.3"', 16, "supply_v is '3.3'", "Give a number of volts above zero"),
     "a voltage of nothing": ("3.3", "0", 16, "supply_v is 0", "above zero"),
     "a patience that no clock counts": ("3.3", "3.3\npatience_s = 1e300", 17, "patience_s is 1e+300", "3600 at most"),
+    "a boot that never ends": ("rails =", "boot_s = 1e300\nrails =", 7, "boot_s is 1e+300", "from 0 to 3600"),
     "a truth for a number": ("3.3", "true", 16, "supply_v is True", "Give a number"),
     "rails twice": ('["core", "io"]', '["io", "io"]', 7, "rails is ['io', 'io']", "each once"),
     "no driver": ('driver = "scpi-smu"', "", 20, "meters.smu.driver is missing", "`rig list`"),

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,19 @@ def said_of(rail: Rail, *chunks: Chunk, tick_hz: float = 1e3) -> dict[str, Findi
     taken = Taken(Bracket(0, 0, 1))
     taken.add(chunks, 0)
     return {f.topic: f for f in reading_findings("m", info, taken, ())}
+
+
+@pytest.mark.parametrize(("ticks", "level"), [(10, "ok"), (10_000, "broken")])
+@pytest.mark.parametrize("rate_hz", [0.0, 100.0])
+def test_a_time_that_is_stamped_in_another_unit_is_broken(rate_hz: float, ticks: int, level: str) -> None:
+    """The board prints milliseconds; if they are declared as microseconds, a tick lasts a thousandth."""
+    rail = replace(RAIL, rate_hz=rate_hz)
+    taken = Taken(Bracket(0, 0, 1))
+    for k in range(20):
+        end = np.arange(5 * k + 1, 5 * k + 6) * ticks
+        taken.add([Chunk("core", np.ones(5), end_tick=end, start_tick=end - ticks)], (k + 1) * 50_000_000)
+    info = MeterInfo("m", "simulator", ClockInfo("c", 1e3), (rail,))
+    assert {f.topic: f.level for f in reading_findings("m", info, taken, ())}["rate"] == level
 
 
 def test_amperes_become_watts_by_the_declared_voltage() -> None:
