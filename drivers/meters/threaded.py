@@ -240,9 +240,12 @@ class _Counted:
         most = ((after_ns - self._bracket.before_ns) * 1e-9 * (1.0 + tolerance)) * rate_hz + 2.0
         if not least <= self._count <= most:
             elapsed_s = (after_ns - self._bracket.after_ns) * 1e-9
-            what = f"meter {self._info.name} delivered {self._count} readings in {elapsed_s:.3f} s at {rate_hz:g} Hz: "
-            what += f"{least:.0f} to {most:.0f} are expected: readings were lost, or its timer runs at another rate"
-            raise meter_failed(what, "rate_hz", self._count, "Lower rate_hz, or use a faster link")
+            what = (
+                f"meter {self._info.name} delivered {self._count} readings in {elapsed_s:.3f} s at {rate_hz:g} Hz, "
+                f"where {least:.0f} to {most:.0f} are expected: readings were lost, or its timer runs at another rate"
+            )
+            remedy = "Lower rate_hz, use a faster link, or close other programs that use the meter"
+            raise meter_failed(what, "rate_hz", self._count, remedy)
 
 
 def first_reading(before_ns: int, arrived_ns: int, count: int, rate_hz: float, tolerance: float) -> Bracket:

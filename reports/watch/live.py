@@ -14,6 +14,8 @@ from rig.terminal import tell
 Show = Callable[[int, dict[str, float]], None]
 SAY_EVERY_S = 60.0
 """Without a terminal, progress is reported this often once a run goes on past its set."""
+NAME_MOST = 16
+"""The line has no room for a longer name of a run; those of a session are shorter."""
 
 
 @contextmanager
@@ -25,8 +27,9 @@ def live(total: int, path: Path | None = None, now: Callable[[], float] = time.m
     be written. If standard error is no terminal, it gets a line when the run begins, at each tenth of its set, and when
     the run ends.
     """
+    name = "run" if path is None else path.name
     if not sys.stderr.isatty():
-        with _lines(total, "run" if path is None else path.name, now) as told:
+        with _lines(total, name, now) as told:
             yield told
         return
     from rich.console import Console
@@ -36,13 +39,15 @@ def live(total: int, path: Path | None = None, now: Callable[[], float] = time.m
     columns = (BarColumn(bar_width=12), next(fields), TimeRemainingColumn(), *fields)
     room = None if path is None else Room(path, now)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("samples", total=total or None, count=counted(0, total), rails="", room="")
+        run = name if len(name) <= NAME_MOST else "run"
+        task = bar.add_task("samples", total=total or None, count=f"{run} {counted(0, total)}", rails="", room="")
 
         def show(done: int, readings: dict[str, float]) -> None:
             if done > total:
                 bar.tasks[0].total = None  # update() treats None as no change
             left = "" if room is None else room_text(room.look())
-            bar.update(task, completed=done, count=counted(done, total), rails=watts_text(readings), room=left)
+            count = f"{run} {counted(done, total)}"
+            bar.update(task, completed=done, count=count, rails=watts_text(readings), room=left)
 
         yield show
 
@@ -57,7 +62,7 @@ def _lines(total: int, name: str, now: Callable[[], float]) -> Iterator[Show]:
         nonlocal count, tenth, said_s
         count, reached, at_s = done, 10 * done // max(total, 1), now()
         if tenth < reached < 10 or (done > total and at_s - said_s >= SAY_EVERY_S):
-            tell(f"{name}: {counted(done, total)}, {at_s - began_s:.0f} s")
+            tell(f"{name}: {counted(done, total)}, after {at_s - began_s:.0f} s")
             said_s = at_s
         tenth = max(tenth, reached)
 

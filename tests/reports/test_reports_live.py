@@ -41,7 +41,7 @@ def test_without_a_terminal_a_run_says_its_begin_its_tenths_and_its_end(
         for done in range(41):
             show(done, {"core": 1.5e-3})
     said = capsys.readouterr()
-    tenths = [f"power: {done}/40 samples, {40 - done} left, 0 s" for done in range(4, 40, 4)]
+    tenths = [f"power: {done}/40 samples, {40 - done} left, after 0 s" for done in range(4, 40, 4)]
     assert said.err.splitlines() == ["power: begins, 40 samples", *tenths, "power: ended, 40 samples in 0.0 s"]
     assert said.out == ""
 
@@ -53,7 +53,10 @@ def test_without_a_terminal_a_run_that_goes_on_after_its_set_says_so_once_a_minu
     with live(1, None, lambda: float(next(clock_s))) as show:
         for done in range(130):
             show(done, {})
-    assert capsys.readouterr().err.splitlines()[1:-1] == ["run: 59 samples, 60 s", "run: 119 samples, 120 s"]
+    assert capsys.readouterr().err.splitlines()[1:-1] == [
+        "run: 59 samples, after 60 s",
+        "run: 119 samples, after 120 s",
+    ]
 
 
 def test_a_run_without_a_known_total_names_none(capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,10 +92,11 @@ def test_a_terminal_shows_one_line(
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "140")
-    with live(20, tmp_path) as show:
+    (tmp_path / "power-3").mkdir()
+    with live(20, tmp_path / "power-3") as show:
         show(done, {"core": 1e-3})
     last = out.getvalue().rsplit("\r", 2)[-2]
-    assert said in last
+    assert f"power-3 {said}" in last
     assert "core 1 mW" in last
     assert "GB left" in last
     assert unsaid not in last

@@ -108,8 +108,9 @@ def _path(driver: Any, instrument: str) -> str:
     paths = [str(p) for p in driver.device_paths()]
     found = [p for p in paths if instrument.lower() in p.lower()]
     if len(found) != 1:
-        what = f"{len(found)} connected Joulescopes match {instrument!r}"
-        remedy = f"Name one: instrument=PATH. Connected: {', '.join(paths) or 'none'}"
+        what = f"{len(found)} connected Joulescopes match {instrument!r}" if paths else "no Joulescope is connected"
+        remedy = f"Name one: instrument=PATH. Connected: {', '.join(paths)}"
+        remedy = remedy if paths else "Check its cable and, on Linux, its udev rules; close other programs that use it"
         raise SetupError(what, field="instrument", value=instrument, remedy=remedy)
     return found[0]
 

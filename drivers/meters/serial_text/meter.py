@@ -108,7 +108,7 @@ def _conversions(layout: Layout, supply_v: str | None, voltage: str | None) -> d
     for name in amperes:
         if (name in fixed) == (name in read):
             remedy = f"Give either supply_v= (volts) or voltage= (a column of volts) for {name}"
-            raise refused("supply_v", supply_v, remedy)
+            raise refused("supply_v", supply_v, remedy, f"the voltage of {name} (in A) is not stated exactly once")
         if name in read and read[name] not in volts:
             raise refused("voltage", voltage, f"Give a column of V: {', '.join(volts) or 'none is declared'}")
         found[name] = Conversion("A", fixed.get(name), supply_rail=read.get(name))

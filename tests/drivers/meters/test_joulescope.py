@@ -39,7 +39,7 @@ def test_the_fake_has_the_signatures_of_the_package() -> None:
 
 def test_the_package_without_an_instrument_is_a_setup_error() -> None:
     pytest.importorskip("pyjoulescope_driver")
-    with pytest.raises(SetupError, match=r"Name one"):
+    with pytest.raises(SetupError, match=r"connected"):
         joulescope.open_meter(instrument="no such instrument")
 
 
