@@ -399,3 +399,16 @@ def test_stamps_that_run_backwards_are_no_stamps_of_arrival() -> None:
 def test_whatever_stands_in_a_trace_has_a_profile(value: Floats) -> None:
     assert len(screened(value).trace.value) == len(value)
     assert not Profile(np.where(np.isfinite(value), value, np.nan), np.zeros(len(value), bool)).copies.any()
+
+
+@pytest.mark.parametrize(("change_s", "fails"), [(0.0, False), (0.05, True)])
+def test_two_late_deliveries_of_a_busy_host_are_no_change_of_the_delay(change_s: float, fails: bool) -> None:
+    """Two of 26 in a row lift the line through the earliest deliveries above most of them."""
+    ended_s = np.linspace(0.02, 1.98, 26)
+    late_s = 4e-4 + change_s * ended_s / 2.0
+    late_s[12:14] += (9e-3, 13e-3)
+    arrived = np.column_stack([ended_s * 1e9, ended_s + late_s])
+    found = screen.screened(trace(noise(200_000)), host_timebase(0), IDLE_S, 1e3, arrived)
+    assert [c.rule for c in found.late if "change of the delay" in c.rule] == (
+        ["change of the delay of rail core in the run"] if fails else []
+    )
