@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -28,7 +28,7 @@ from rig.session.asked import check_continued, code_of_continued, note
 from rig.session.locks import holder_of, locked
 from rig.session.searches import PlannedRun
 from rig.session.setup import Request
-from rig.terminal import command
+from rig.terminal import command, tell
 
 LOCK = ".lock"
 """The lock file in a session's directory, so that only one process records the session."""
@@ -62,15 +62,20 @@ class Book:
         before = sha256_of(self.folder / self.runs[-1][0] / EVENTS) if self.runs else GENESIS
         return SessionLink(id=self.id, number=self.given, of=self.of, previous=before)
 
-    def known(self, planned: PlannedRun) -> Path | None:
+    def known(self, planned: PlannedRun, local_code: Mapping[str, str]) -> Path | None:
         """Return the directory of a run that was recorded before the session was resumed.
 
-        For a probe whose recording ended with an error, raises that ``RigError`` again.
+        Tells if it was recorded with other ``local_code``. For a probe whose recording ended with an error, raises that
+        ``RigError`` again.
         """
         if (planned.name, planned.purpose) not in self.runs[: self.kept]:
             return None
         path = self.folder / planned.name
-        stop = read_log(path).stop
+        log = read_log(path)
+        stop, code = log.stop, log.start.environment.local_code if log.start.environment else local_code
+        if changed := sorted({file for file, _ in code.items() ^ local_code.items()}):
+            what = f"{', '.join(changed)} changed since run {planned.name} was recorded"
+            tell(f"{what}: the session then mixes two versions. Measure anew if the change concerns the measured work")
         if stop is not None and stop.error is not None:
             raise RigError(stop.error.message, remedy=stop.error.remedy or "")
         return path

@@ -106,7 +106,7 @@ def _session(request: Request, setup: BenchSetup, folder: Path, quiet: bool, res
     with opened(folder, request, resume) as book:
 
         def play(planned: PlannedRun) -> Path:
-            if (known := book.known(planned)) is not None:
+            if (known := book.known(planned, setup.local_code)) is not None:
                 return known
             try:
                 return _record(request, setup, planned, folder / planned.name, quiet, book.link)

@@ -188,6 +188,26 @@ def test_ones_own_session_goes_on_with_its_code_without_trust(here: Path, monkey
         request_in(Path("copy"), trust=False)
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_code_that_changed_between_the_runs_of_a_session_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], changed: bool
+) -> None:
+    def killed(path: Path, *args: Any, **more: Any) -> Path:
+        if path.name == "performance":
+            raise Killed
+        return record(path, *args, **more)
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("from fixtures.bench.mock_device import open_device\n")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("rig.session.measure.record", killed)
+        measure(Request(device="mine.py:open_device", meters=("mock",), options=OPTIONS, out=Path("run")), quiet=True)
+    if changed:
+        (tmp_path / "mine.py").write_text("from fixtures.bench.mock_device import open_device  # new\n")
+    measure(request_in(Path("run"), trust=False), quiet=True, resume=True)
+    assert ("mine.py changed since run accuracy" in capsys.readouterr().err) == changed
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"device": 1}', '{"device": "mock", "out": [1]}', "[" * 5000])
 def test_a_request_that_cannot_be_read_says_so(session: Path, content: str) -> None:
     (session / REQUEST).write_text(content)

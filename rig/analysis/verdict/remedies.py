@@ -6,7 +6,7 @@ import re
 
 _BUSY = "The host was busy: end other programs, see `rig doctor`, and measure again"
 _DRIVER = "Check rate_hz, tick_hz and latency_s of the meter with `rig doctor`, and measure again"
-_DELAY = "End other programs if the host was busy, else check the meter's latency_s (`rig doctor`)"
+_DELAY = "End other programs if the host was busy, else check unit and latency_s (`rig doctor`)"
 _CLOCK = "Check the declared tick_hz and tolerance of the clock with `rig doctor`"
 _SPANS = "Check how the driver stamps begin and end of a span (`rig check`), and measure again"
 _NETWORK = "Correct the declared network, or the activity that the driver counts (`rig check`)"
