@@ -173,6 +173,8 @@ def request_in(folder: Path, trust: bool) -> Request:
     """
     if not is_session(folder):
         what, remedy = f"{folder} is not a session", "Name the directory that `rig measure --out` wrote"
+        if (folder / EVENTS).is_file():
+            remedy = "It is one run, which cannot go on: name the session that holds it, or measure again"
         raise StoreError(what, field="resume", value=str(folder), remedy=remedy)
     if not (folder / REQUEST).is_file():
         open_session(folder)
