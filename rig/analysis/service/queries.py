@@ -48,6 +48,11 @@ class Queries:
         return bool(len(self)) and not np.any(np.isnan(self.due_s))
 
     @property
+    def looped(self) -> bool:
+        """Return whether a latency is the mean of several executions; see ``latency_s``."""
+        return bool(np.any((self.executions > 1) & np.isnan(self.due_s)))
+
+    @property
     def requested_s(self) -> Floats:
         """Return when each sample was requested: its due time if it was scheduled, otherwise its issue."""
         return np.where(np.isnan(self.due_s), self.issued_s, self.due_s)

@@ -33,7 +33,9 @@ def service_figures(q: Queries, early_stopping: float | None = None, apart: Sequ
     if not np.any(q.completed):
         return Figures()
     figures = (
-        _of_answers(q, apart, early_stopping) if apart else throughput(q) | latencies(q.latency_s(), early_stopping)
+        _of_answers(q, apart, early_stopping)
+        if apart
+        else throughput(q) | latencies(q.latency_s(), early_stopping, q.looped)
     )
     if q.scheduled:
         share = share_of(q.dropped, "samples never issued, counted")
@@ -58,20 +60,22 @@ def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | No
     """Return the duration and the latencies of ``apart``; of several phases, only the sum of their means."""
     times_s, issue, duration = q.latency_s(), q.issue[q.completed], FigureKey("duration_s")
     each = [own for issues in apart if len(own := times_s[np.isin(issue, issues)])]
-    found = latencies(each[0], early_stopping) if len(each) == 1 else Figures()
+    found = latencies(each[0], early_stopping, q.looped) if len(each) == 1 else Figures()
     if len(each) > 1:
         total = linear([(1.0, mean_latency(own)) for own in each], "s", "sum over phases issued one at a time")
         found = Figures({FigureKey("latency_mean_s"): total})
     return Figures({duration: throughput(q)[duration]}) | found
 
 
-def latencies(times_s: Floats, early_stopping: float | None = None) -> Figures:
-    """Return the mean and percentiles of latencies in order of time, shape (n,).
+def latencies(times_s: Floats, early_stopping: float | None = None, looped: bool = False) -> Figures:
+    """Return the mean and percentiles of latencies in order of time, shape (n,); of ``looped`` ones only the mean.
 
     ``early_stopping`` names one percentile, 0 to 1. MLPerf's early-stopping estimate of this percentile is added.
     """
     ordered, n = np.sort(times_s), len(times_s)
     out = Figures({FigureKey("latency_mean_s"): mean_latency(times_s)})
+    if looped:
+        return out
     for p in PERCENTILES:
         above = times_s > nearest_rank(ordered, p)
         value = percentile(ordered, p, count=independent(above.astype(float)))

@@ -65,10 +65,11 @@ def time_figures(activity: Activity, device: Timebase, busy: Mapping[str, BusyTi
     for name, phase in activity.phases.items():
         means[name] = mean_time(phase, device, busy[name].stamps[name], name)
         figures |= {FigureKey("execution_time_s", name): means[name]}
-        figures |= spread(phase.each_s, device, name, float(np.median(phase.inferences)))
+        figures |= spread(phase.each_s, device, name, float(np.median(phase.inferences)), phase.looped)
     figures |= {FigureKey("execution_time_s"): linear([(1.0, q) for q in means.values()], "s", "sum over phases")}
-    looped = min(float(np.median(p.inferences)) for p in activity.phases.values())
-    figures |= spread(per_inference_s(activity), device, looped=looped)
+    held = min(float(np.median(p.inferences)) for p in activity.phases.values())
+    loops = any(p.looped for p in activity.phases.values())
+    figures |= spread(per_inference_s(activity), device, held=held, loops=loops)
     whole = busy[""]
     if whole.seconds < sum(b.seconds for name, b in busy.items() if name):
         method = "time in which any phase ran, over inferences: phases of different samples overlapped"
@@ -105,22 +106,23 @@ def mean_time(phase: Phase, device: Timebase, stamps: StampsU, name: str) -> Qua
     return Quantity(mean, "s", tuple(p for p in parts if p.u), bias, phase.n, "sum of spans over inferences")
 
 
-def spread(times_s: Floats, device: Timebase, phase: str = "", looped: float = 1.0) -> Figures:
+def spread(times_s: Floats, device: Timebase, phase: str = "", held: float = 1.0, loops: bool = False) -> Figures:
     """Return the standard error of the mean, and nearest-rank percentiles over inferences.
 
-    ``looped`` is the number of inferences that one span held.
+    ``held`` is the number of inferences that one span held. Of ``loops``, only the mean of their executions is known,
+    so there are no percentiles.
     """
     n = len(times_s)
     if n == 0:
         return Figures()
-    resolution = device.step_s / math.sqrt(6.0) / looped
+    resolution = device.step_s / math.sqrt(6.0) / held
     out: dict[FigureKey, Quantity] = {}
     if n > 1:
         se = max(float(np.std(times_s, ddof=1)), resolution) / math.sqrt(n)
         method = "sample deviation over root n, no finer than the timer"
         out[FigureKey("execution_time_se_s", phase)] = Quantity(se, "s", (), 0.0, n, method)
     ordered = np.sort(times_s)
-    for p in PERCENTILES:
+    for p in () if loops else PERCENTILES:
         clock = Component("clock rate, device to host", nearest_rank(ordered, p / 100.0) * device.rate_sigma)
         key = FigureKey("execution_time_p{percentile}_s", phase, percentile=p)
         out[key] = percentile(ordered, p / 100.0, (clock, Component("timer resolution", resolution)))

@@ -47,6 +47,11 @@ class Phase:
         return (self.windows_s[:, 1] - self.windows_s[:, 0]) / self.inferences
 
     @property
+    def looped(self) -> bool:
+        """Return whether a span holds several executions."""
+        return bool(np.any(self.executions > 1))
+
+    @property
     def n(self) -> int:
         """Return the inferences in all spans: executions times inferences of the sample."""
         return int(self.inferences.sum())

@@ -21,7 +21,7 @@ OFFERED = 0.05
 
 def remarks_of(run: Run) -> Iterator[str]:
     """Yield every note on a recording."""
-    for remarks in (_bench, _files, _phases, _traces, _warmup, _offered):
+    for remarks in (_bench, _files, _phases, _traces, _warmup, _offered, _loops):
         yield from remarks(run)
 
 
@@ -64,6 +64,14 @@ def _offered(run: Run) -> Iterator[str]:
         yield (
             f"Samples were due at {hz:.3g} Hz, where arrival_hz asks for {asked_hz:g} Hz: this draw of {len(due_s)} "
             "arrivals is so by chance. A longer stream (duration_s) comes closer"
+        )
+
+
+def _loops(run: Run) -> Iterator[str]:
+    if (pc.max(run.replies["executions"]).as_py() or 1) > 1:
+        yield (
+            "A span that holds several executions shows their mean alone, so no percentile of execution time is "
+            "stated, nor one of latency. For these, record single executions too"
         )
 
 

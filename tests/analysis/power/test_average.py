@@ -109,6 +109,9 @@ def test_energy_and_latency_of_a_sample_do_not_depend_on_how_often_it_is_looped(
     assert q["average_energy_per_sample_j"].value == pytest.approx(each_j, 1e-3)
     assert q["latency_mean_s"].value == pytest.approx(0.02 + 1.2e-3 / repeat, 1e-2)
     assert q["throughput_samples_hz"].value == pytest.approx(n / q["duration_s"].value)
+    percentiles = {"execution_time_p50_s", "phase.inference.execution_time_p99_s", "latency_p50_s", "latency_p99_s"}
+    assert percentiles & {str(key) for key in q} == (percentiles if repeat == 1 else set())  # of a loop, only the mean
+    assert any("shows their mean alone" in text for text in result.notes) == (repeat > 1)
 
 
 def test_average_power_of_several_rails_is_their_sum(tmp_path: Path) -> None:
