@@ -1,7 +1,10 @@
-"""Benches of labs by kind and seed: recorded, evaluated, and how far off their dynamic power is."""
+"""Benches of labs by kind and seed: recorded, evaluated, and how far off their figures are."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.kinds import KINDS
@@ -10,8 +13,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.result import Result
 from rig.recording.reader import open_run
-
-POWER = FigureKey("dynamic_power_w")
+from tests.support.figures import POWER, refused, said
 
 
 def lab_of(kind: str, seed: int) -> Lab:
@@ -38,3 +40,46 @@ def off(lab: Lab, result: Result, key: FigureKey = POWER) -> float:
     """The error of a figure in half-widths; one interval in twenty is off by more than one."""
     q = result.quantities[key]
     return abs(q.value - lab.truth()[key.quantity]) / q.half_width()
+
+
+@dataclass(frozen=True)
+class World:
+    """A bench of a kind, with a change of its own or without, and what its result must show."""
+
+    kind: str
+    seeds: tuple[int, ...]
+    change: Callable[[Lab], object] = lambda lab: None
+    off: float = 1.5
+    """The errors of ``figures`` in half-widths are at most this."""
+    figures: tuple[FigureKey, ...] = (POWER,)
+    narrow: float = math.inf
+    """The half-width of dynamic power over its value is at most this."""
+    bias: tuple[float, float] = (0.0, math.inf)
+    """Between these is the bias of dynamic power, over its value."""
+    says: str = ""
+    never_says: str = ""
+    part: str = ""
+    """Among the sources of uncertainty of dynamic power is this one."""
+    no_part: str = ""
+    failed: tuple[str, ...] | None = None
+    """Exactly these checks fail."""
+    refused: str = ""
+    """Dynamic power is refused for this reason."""
+
+    def check(self, seed: int, folder: Path) -> None:
+        """Measure one bench and compare its result with this row."""
+        lab = lab_of(self.kind, seed)
+        self.change(lab)
+        result = measured(lab, folder)
+        assert self.failed in (None, tuple(f.rule for f in result.findings if f.effect == "check" and not f.ok))
+        if self.refused:
+            assert refused(result, self.refused), result.refusals
+            return
+        assert {key: by for key in self.figures if (by := off(lab, result, key)) > self.off} == {}
+        assert not self.says or said(result, self.says), result.notes
+        assert not self.never_says or not said(result, self.never_says), result.notes
+        power = result.quantities[POWER]
+        sources = {c.source for c in power.components}
+        assert power.half_width() <= self.narrow * abs(power.value)
+        assert self.bias[0] <= power.bias / abs(power.value) <= self.bias[1]
+        assert self.part in {"", *sources} and self.no_part not in sources

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 
 from benchmarks.counters import one
 from rig.analysis.power.model.noise import Noise, estimate, variances
-from tests.support.labs import POWER, evaluated, off
 
 CALM = settings(deadline=None, derandomize=True, database=None)
 PERIOD_S = 0.005
@@ -118,15 +115,3 @@ def test_readings_in_steps_have_no_scatter_that_work_could_exceed_a_million_time
     residual = np.diff(7.0 + idle_j) / 0.1
     found = estimate([residual - residual.mean()], np.diff(7.0 + busy_j, 2) / 0.1, 0.1, 3.15, 61e-6)
     assert found.rise < 10.0
-
-
-@pytest.mark.parametrize(
-    ("kind", "seed"),
-    [("counter_polled_fast", 31000003), ("counter_polled_fast", 31000005), ("rapl_filters_its_energy", 77000000)],
-)
-def test_a_counter_that_is_polled_faster_than_it_is_renewed_is_read_where_it_is(
-    kind: str, seed: int, tmp_path: Path
-) -> None:
-    lab, result = evaluated(kind, seed, tmp_path)
-    assert off(lab, result) <= 1.0
-    assert result.quantities[POWER].half_width() < 0.03 * result.quantities[POWER].value

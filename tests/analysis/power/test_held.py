@@ -1,21 +1,35 @@
-"""Dynamic power of each kind of bench is within its interval: what readings hide is stated, what they show is used."""
+"""Dynamic power of each kind of bench is within its interval, or refused: what readings hide is stated, what they show
+is used, what is not known of them is told."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
-from benchmarks.kinds import KINDS
-from fixtures.worlds.lab_recording import Piece, plain_lab
-from rig.analysis.result.figure_key import LITERAL, FigureKey
-from tests.support.labs import POWER, evaluated, lab_of, measured, off
+from benchmarks.kinds import KINDS, compared
+from benchmarks.pairs import composed
+from fixtures.worlds import random_draw
+from fixtures.worlds.lab_recording import Lab, Piece, plain_lab, write
+from rig.analysis.evaluate import evaluate
+from rig.analysis.power.budget import CHANGES
+from rig.analysis.power.findings import NO_STEP, ON_FIGURE
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
+from rig.errors import DataError
+from rig.recording.reader import open_run
+from rig.types import Floats
+from tests.support.figures import ACTIVE, CORE, ENERGY, IDLE, POWER, TEXT, TIME, held, said, u_of
+from tests.support.labs import World, evaluated, lab_of, measured, off
 
 HELD = [
     # what readings cannot show
-    ("range_switch_lags", 0), ("clips_at_zero", 1), ("point_samples_of_pulses", 2), ("trace_ends_early", 0),
-    ("volts_read_slowly", 1), ("stamps_on_arrival", 2), ("spans_short_against_a_reading", 0),
+    ("range_switch_lags", 0), ("clips_at_zero", 1), ("point_samples_of_pulses", 2), ("volts_read_slowly", 1),
+    ("stamps_on_arrival", 2), ("spans_short_against_a_reading", 0),
     # readings that are missing: a class, the begin of each span, one by one over the recording
     ("a_class_missing", 0), ("a_class_missing", 1000028), ("first_readings_missing", 1000016),
     ("drops_now_and_then", 0), ("drops_now_and_then", 1000025),
@@ -63,132 +77,369 @@ HELD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "seed"), HELD)
-def test_dynamic_power_is_stated_and_its_interval_is_not_silently_wrong(kind: str, seed: int, tmp_path: Path) -> None:
-    lab, result = evaluated(kind, seed, tmp_path)
-    assert off(lab, result) <= 1.5
+# ---- changes of a plain lab ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "seed"),
-    [
-        ("peak_detect_of_an_oscilloscope", 77000000), ("wraps_at_full_scale", 77000001),
-        ("wraps_at_full_scale", 77000005), ("peaks_paid_back_at_the_limit", 77000003),
-        ("peaks_paid_back_at_the_limit", 77000004), ("truncated_to_a_step", 77000002),
-    ],
-)  # fmt: skip
-def test_readings_that_are_extremes_wrapped_late_or_cut_off_are_within_the_interval(
-    kind: str, seed: int, tmp_path: Path
-) -> None:
-    lab, result = evaluated(kind, seed, tmp_path)
-    assert off(lab, result) <= 1.0
-    assert off(lab, result, FigureKey("active_power_w")) <= 1.0
+def work_before_each_span(lab: Lab) -> None:
+    """Within one reading of it; the outside part grows with the share of an end reading that the span leaves empty."""
+    above_w, reading_s = float(np.median(lab.span_w)) - lab.idle_w, 1.0 / lab.rate_hz
+    lab.pieces += [Piece(on - 0.9 * reading_s, on, 0.8 * above_w) for on, _ in lab.spans_s.tolist()]
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("idle_steps_at_first_span", 1), ("idle_drifts_with_one_window", 0)])
-def test_idle_that_moves_is_in_the_figure_by_the_text_too(kind: str, seed: int, tmp_path: Path) -> None:
-    lab, result = evaluated(kind, seed, tmp_path)
-    assert off(lab, result, FigureKey("dynamic_power_w", method=LITERAL)) <= 1.5
+def late(share: float, lab: Lab) -> None:
+    """Stamps of readings are late by this share of the time from one span to the next."""
+    lab.said_late_s = share * float(np.median(np.diff(lab.spans_s[:, 0])))
 
 
-def test_sleep_between_spans_is_not_idle_that_moves(tmp_path: Path) -> None:
-    lab, result = evaluated("gated_at_once", 1, tmp_path)
-    assert off(lab, result) <= 1.0
-    assert result.quantities[POWER].half_width() < 0.01 * result.quantities[POWER].value
+def slightly_late(lab: Lab) -> None:
+    lab.said_late_s = 0.2 / lab.rate_hz
 
 
-def test_peaks_that_an_undeclared_range_cuts_off_give_no_power(tmp_path: Path) -> None:
-    _, result = evaluated("clips_at_peaks", 0, tmp_path)
-    assert POWER not in result.quantities
-    assert any("end of the meter's range" in r.reason for r in result.refusals)
+def few_short_spans(count: int, lab: Lab) -> None:
+    lab.spans_s[:, 1] = lab.spans_s[:, 0] + 1.5 / lab.rate_hz
+    lab.spans_s, lab.span_w, lab.label = lab.spans_s[:count], lab.span_w[:count], lab.label[:count]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "prefix_lost_at_the_threshold",
-        "negative_read_as_unsigned",
-        "mean_since_start",
-        "probe_switch_knocked",
-        "divided_by_the_nominal_interval",
-    ],
-)
-def test_readings_of_another_unit_sign_or_meaning_give_no_power(kind: str, tmp_path: Path) -> None:
-    _, result = evaluated(kind, 1, tmp_path)
-    assert POWER not in result.quantities
-    assert any("readings of rail core at idle" in r.reason for r in result.refusals)
-
-
-@pytest.mark.parametrize("seed", [0, 3])
-def test_idle_windows_that_begin_before_a_device_rests_are_told_and_counted(seed: int, tmp_path: Path) -> None:
-    lab, result = evaluated("each_gap_called_idle", seed, tmp_path)
-    assert off(lab, result) <= 1.5
-    assert any("more than where they end" in note for note in result.notes)
-
-
-def test_a_trace_that_ends_early_counts_what_it_shows_and_says_so(tmp_path: Path) -> None:
-    lab, result = evaluated("trace_ends_early", 0, tmp_path)
-    power = result.quantities[POWER]
-    assert 0.5 * len(lab.spans_s) < power.n < len(lab.spans_s)
-    assert power.bias > 0.0
-    assert "spans outside the trace" in [c.source for c in power.components]
-    assert any("holds no reading, so a drift of idle is not known" in note for note in result.notes)
-
-
-@pytest.mark.parametrize("seed", [0, 2])
-def test_a_trend_of_the_spans_that_were_seen_is_taken_on_to_those_that_were_not(tmp_path: Path, seed: int) -> None:
-    lab = plain_lab(seed, "warms up")
-    lab.span_w = lab.idle_w + (lab.span_w - lab.idle_w) * np.linspace(1.0, 1.5, len(lab.span_w))
-    seen_s = float(lab.spans_s[int(0.7 * len(lab.spans_s)), 0])
-    lab.deliver = lambda n: np.arange(int(seen_s * lab.rate_hz))
-    assert 0.5 <= off(lab, measured(lab, tmp_path)) <= 1.0
-
-
-def test_spans_shorter_than_a_reading_have_a_figure_of_their_area_and_a_note(tmp_path: Path) -> None:
-    lab, result = evaluated("spans_short_against_a_reading", 1, tmp_path)
-    assert float(lab.spans_s[0, 1] - lab.spans_s[0, 0]) * lab.rate_hz < 2.0
-    assert any("fitted to what spans and gaps fill of each reading" in note for note in result.notes)
-
-
-@pytest.mark.parametrize("kind", ["class_of_powers", "plain"])
-def test_spans_of_even_power_are_not_widened_by_their_differences(kind: str, tmp_path: Path) -> None:
-    lab = plain_lab(1, kind)
-    KINDS[kind](lab)
+def short_apertures(lab: Lab) -> None:
     lab.aperture = 0.3
-    power = measured(lab, tmp_path).quantities[POWER]
-    assert "spans that differ, seen in part" not in [c.source for c in power.components]
 
 
-def test_a_filter_as_slow_as_spans_and_gaps_is_named_and_its_figure_is_fitted(tmp_path: Path) -> None:
-    """An undeclared moving mean of eight readings, over spans and gaps of nine."""
-    lab, result = evaluated("filter_undeclared", 1000053, tmp_path)
-    assert off(lab, result) <= 1.5
-    assert any("filter" in note and "filter_tau_s" in note for note in result.notes)
-
-
-@pytest.mark.parametrize("seed", [1000013, 1000040])
-def test_a_capacitor_and_a_device_that_tails_off_are_both_what_power_may_be(seed: int, tmp_path: Path) -> None:
-    """The readings are the same, whether a short filter seems to fit or none does."""
-    lab, result = evaluated("capacitor_behind_the_shunt", seed, tmp_path)
-    assert off(lab, result) <= 1.5
-    assert result.quantities[POWER].bias > 0.0
-    assert any("gaps begin with what spans" in note for note in result.notes)
-
-
-@pytest.mark.parametrize("seed", [4, 13])
-def test_a_capacitor_shows_beside_spans_that_begin_low(seed: int, tmp_path: Path) -> None:
-    lab = plain_lab(seed, "plain")
+def low_begins_behind_a_capacitor(lab: Lab) -> None:
     low_w, length_s = 0.3 * (lab.idle_w - lab.span_w[0]), lab.spans_s[0, 1] - lab.spans_s[0, 0]
     lab.pieces = [Piece(on, on + 0.1 * length_s, low_w) for on in lab.spans_s[:, 0]]
     KINDS["capacitor_behind_the_shunt"](lab)
-    assert off(lab, measured(lab, tmp_path)) <= 1.5
 
 
-@pytest.mark.parametrize("seed", [1000004, 1000020])
-def test_ends_of_spans_after_which_power_stays_up_are_as_uncertain_as_their_place(seed: int, tmp_path: Path) -> None:
-    lab, result = evaluated("governor_follows_load", seed, tmp_path)
+def rises_and_is_seen_in_part(lab: Lab) -> None:
+    """The power of spans rises by half, and the trace ends after seven tenths of them."""
+    lab.span_w = lab.idle_w + (lab.span_w - lab.idle_w) * np.linspace(1.0, 1.5, len(lab.span_w))
+    seen_s = float(lab.spans_s[int(0.7 * len(lab.spans_s)), 0])
+    lab.deliver = lambda n: np.arange(int(seen_s * lab.rate_hz))
+
+
+def thinned(lab: Lab) -> None:
+    lab.uniform = False
+    lab.deliver = lambda n: np.flatnonzero(np.random.default_rng(0).random(n) > 0.05)
+
+
+def stamped_as_nothing(lab: Lab) -> None:
+    """By a coarse timer."""
+    lab.spans_s[:, 1] = lab.spans_s[:, 0] + 0.1e-3
+    lab.device_hz, lab.starts_on_tick = 1000.0, True
+
+
+def ring_buffer(share: float, lab: Lab) -> None:
+    """It was not unrolled: the recording ends before it begins, which no loss of readings explains."""
+    lab.deliver = lambda n: np.roll(np.arange(n), int(share * n))
+
+
+def flat(lab: Lab) -> None:
+    """A meter on another rail, which shows only noise."""
+    lab.raw = lambda w: 1e-3 + np.random.default_rng(1).normal(0.0, 3e-5, len(w))
+
+
+def reversed_clamp(lab: Lab) -> None:
+    lab.raw = np.negative
+
+
+def steps_of_the_high_range(low_steps: int, lab: Lab) -> None:
+    """Nobody declared them; the low range has finer ones or none."""
+    busy_w = float(lab.span_w[0])
+    switch_w, step = 0.5 * (busy_w + lab.idle_w), 0.03 * busy_w
+    fine = step / low_steps if low_steps else 1e-9 * step
+    lab.declared, lab.sense = {}, lambda w: w
+    lab.raw = lambda w: np.where(w > switch_w, np.round(w / step) * step, np.round(w / fine) * fine)
+
+
+SIX = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""Clocks are read at these shares of the run."""
+
+
+def bent_clock(lab: Lab) -> None:
+    lab.warming, lab.warming_s, lab.brackets_at, lab.bracket_s = 8e-4, 0.3 * lab.end_s, SIX, 1e-5
+
+
+def read_six_times(lab: Lab) -> None:
+    lab.brackets_at = SIX
+
+
+def device_rate(rate: float, lab: Lab) -> None:
+    lab.device_rate = rate
+
+
+def corrected_host(step_s: float, lab: Lab) -> None:
+    """It is stepped on, or paused."""
+    middle_s = float(lab.spans_s.mean())
+    lab.brackets_at = lab.meter_brackets_at = SIX
+    lab.host_s = lambda t: t + (step_s if step_s > 0.0 else max(step_s, middle_s - t)) * (t > middle_s)
+
+
+def bent_clocks(warming: float, wander: float, lab: Lab) -> None:
+    """One or each its own way, so not alike."""
+    lab.brackets_at = lab.meter_brackets_at = SIX
+    lab.warming, lab.wander = warming, wander
+
+
+def suspended_host(pause_s: float, lab: Lab) -> None:
+    """Only the rates of the clocks show it."""
+    middle_s = float(lab.spans_s.mean())
+    lab.host_s = lambda t: t - min(max(t - middle_s, 0.0), pause_s)
+
+
+# ---- spans and gaps of 0.1 s -----------------------------------------------------------------
+
+
+def even(lab: Lab) -> None:
+    """Sixty spans of 0.1 s from second 4 on, 2 W above 1 W, seen 500 times a second."""
+    n = 60
+    at = 4.0 + 0.2 * np.arange(n)
+    lab.spans_s, lab.label = np.column_stack([at, at + 0.1]), np.zeros(n, np.int64)
+    lab.span_w, lab.idle_w, lab.rate_hz, lab.end_s = np.full(n, 2.0), 1.0, 500.0, 20.0
+    lab.idle_s, lab.noise_w = [(0.1, 3.5), (16.5, 19.9)], 0.01
+
+
+def sagging_gain(lab: Lab) -> None:
+    even(lab)
+    lab.raw = lambda w: w * (1.0 - 0.05 * np.exp(-0.5 * ((np.arange(len(w)) - 5000.0) / 1200.0) ** 2))
+
+
+def lower_from_the_middle(idle_w: float, span_w: float, lab: Lab) -> None:
+    """Idle and spans fall by these watts."""
+    even(lab)
+    lab.steps_w = [(9.95, -idle_w)]
+    lab.span_w = 2.0 - span_w * (np.arange(60) >= 30)  # these begin at 10 s
+
+
+def two_scales(lab: Lab) -> None:
+    even(lab)
+    lab.raw = lambda w: w * np.where((np.arange(len(w)) > 3000) & (np.arange(len(w)) < 6000), 0.05, 1.0)
+
+
+def fan(seed: int, lab: Lab) -> None:
+    """It runs more at work than at rest."""
+    even(lab)
+    at = np.sort(np.random.default_rng(seed).uniform(4.0, 16.0, 24))
+    lab.steps_w = [(float(t), 0.2 if k % 2 == 0 else -0.2) for k, t in enumerate(at)]
+
+
+def gaps_above_idle(lab: Lab) -> None:
+    even(lab)
+    lab.steps_w = [(3.9, 0.2), (16.1, -0.2)]
+
+
+def after_work(fall: str, lab: Lab) -> None:
+    """The gaps are above idle, no window is before 18 s, and power falls from the last span on, at 15.9 s."""
+    even(lab)
+    lab.idle_s = [(0.1, 3.0), (18.0, 19.9)]
+    steps = 60
+    share = np.exp(-np.arange(steps + 1) / 10.0) if fall == "slow" else np.append(np.ones(9), np.zeros(steps - 8))
+    lab.steps_w = [(3.9, 0.2), *((15.95 + 0.06 * k, 0.2 * float(share[k + 1] - share[k])) for k in range(steps))]
+
+
+# ---- work without a span -----------------------------------------------------------------------
+
+LENGTH_S, GAP_S, PAUSE_S = 0.88, 0.2, 0.02
+
+
+def retried(which: int | None, lab: Lab) -> None:
+    """Six spans of 0.9 s, one of them tried twice; the clocks were read over a link of half a second."""
+    before_s = np.full(6 if which is None else 7, GAP_S)
+    if which is not None:
+        before_s[which + 1] = PAUSE_S
+    on = 2.0 + np.cumsum(LENGTH_S + before_s)
+    lab.rate_hz, lab.bracket_s = 126.0, 0.5
+    if which is not None:
+        lab.pieces.append(Piece(float(on[which]), float(on[which]) + LENGTH_S, float(lab.span_w[0]) - lab.idle_w))
+        on = np.delete(on, which)
+    lab.spans_s = np.column_stack([on, on + LENGTH_S])
+    lab.label, lab.span_w, lab.end_s = np.zeros(6, np.int64), lab.span_w[:6], float(on[-1]) + 3.0
+    lab.idle_s = [(0.02, 2.5), (float(on[-1]) + 1.0, lab.end_s - 0.02)]
+
+
+def busy_in_windows(since: int, lab: Lab) -> None:
+    """The device works in the idle windows from this number on."""
+    retried(None, lab)
+    above_w = float(lab.span_w[0]) - lab.idle_w
+    lab.pieces += [Piece(begin_s + 0.5, begin_s + 0.5 + LENGTH_S, above_w) for begin_s, _ in lab.idle_s[since:]]
+
+
+def goes_on_after_spans(lab: Lab) -> None:
+    retried(None, lab)
+    on_s, off_s = lab.spans_s.copy().T
+    short_s = off_s - np.array([0.0, 0.0, 0.7, 0.3, 0.0, 0.0]) * LENGTH_S
+    lab.pieces = [Piece(short_s[k], off_s[k], lab.span_w[k] - lab.idle_w) for k in (2, 3)]
+    lab.spans_s = np.column_stack([on_s, short_s])
+
+
+FITTED = "fitted to what spans and gaps fill"
+SWING = "power changes within spans as it does between the gaps"
+SETTLES = "power comes down slowly after the last span"
+OUTSIDE, ONCE = "where no span is", "busy once where no span is, for 0.8"
+STEPPED = "clock device"
+NONE_MISSING = "readings are missing in|rate of readings"
+FOUR = (POWER, ACTIVE, ENERGY, TIME)
+
+WORLDS = [
+    *(World(kind, (seed,)) for kind, seed in HELD),
+    # readings that are extremes, wrapped, late or cut off
+    World("peak_detect_of_an_oscilloscope", (77000000,), off=1.0, figures=(POWER, ACTIVE)),
+    World("wraps_at_full_scale", (77000001, 77000005), off=1.0, figures=(POWER, ACTIVE)),
+    World("peaks_paid_back_at_the_limit", (77000003, 77000004), off=1.0, figures=(POWER, ACTIVE)),
+    World("truncated_to_a_step", (77000002,), off=1.0, figures=(POWER, ACTIVE)),
+    World("plain", (1, 6), partial(steps_of_the_high_range, 0), off=1.0, figures=(POWER, ACTIVE), narrow=0.05),
+    World("plain", (4,), partial(steps_of_the_high_range, 10), off=1.0, figures=(POWER, ACTIVE), narrow=0.05),
+    World("clips_at_peaks", (0,), refused="end of the meter's range"),
+    # readings of another unit, sign or meaning
+    World("prefix_lost_at_the_threshold", (1,), refused="readings of rail core at idle"),
+    World("negative_read_as_unsigned", (1,), refused="readings of rail core at idle"),
+    World("mean_since_start", (1,), refused="readings of rail core at idle"),
+    World("probe_switch_knocked", (1,), refused="readings of rail core at idle"),
+    World("divided_by_the_nominal_interval", (1,), refused="readings of rail core at idle"),
+    World("counter_stands_still_at_idle", (14000000,), figures=(), failed=("Idle power above zero",)),
+    World("plain", (0,), figures=(), never_says=f"^{ON_FIGURE}"),
+    World("plain", (0,), flat, figures=(), says=f"^{ON_FIGURE}.*{NO_STEP}", failed=("Dynamic power above idle",)),
+    World("plain", (0,), reversed_clamp, figures=(), says="^sign of power and energy: rail.core.idle_power_w is -"),
+    # idle that moves is in the figure by the text too
+    World("idle_steps_at_first_span", (1,), figures=(TEXT,)),
+    World("idle_drifts_with_one_window", (0,), figures=(TEXT,)),
+    World("each_gap_called_idle", (0, 3), says="more than where they end"),
+    # sleep between spans is not idle that moves
+    World("gated_at_once", (1, 2), off=1.0, narrow=0.01, bias=(0.0, 1e-3)),
+    World("gated_by_class", (1_000_000,), narrow=5e-3),
+    # what no reading saw
+    World("trace_ends_early", (0,), bias=(1e-6, np.inf), part="spans outside the trace",
+          says="holds no reading, so a drift of idle is not known"),
+    World("plain", (0, 2), rises_and_is_seen_in_part, off=1.0, narrow=0.12),
+    World("a_class_missing", (1, 3), off=1.0),
+    World("a_class_missing", (1000030,), off=1.0, narrow=0.25),  # a span without one draws nothing to twice the mean
+    World("first_readings_missing", (1000003,), off=1.0),
+    World("plain", (3,), thinned, bias=(0.0, 1e-3)),  # those that are missing by chance are no bias
+    World("logger_starves_while_the_device_works", (8000001,), never_says="missing"),
+    World("class_of_powers", (1,), short_apertures, no_part="spans that differ, seen in part"),
+    World("plain", (1,), short_apertures, no_part="spans that differ, seen in part"),
+    World("old_block_repeated", (0, 3, 6)),
+    # a filter, a reading or a gap as long as spans: power is fitted to the shares of spans and gaps in each reading
+    World("spans_short_against_a_reading", (1,), says=FITTED),
+    World("pole_as_long_as_a_span", (31000001,), narrow=1.0, says=FITTED),
+    World("moving_mean_as_long_as_a_span", (31000003,), narrow=1.0, says=FITTED),
+    World("inferences_faster_than_readings", (31000003, 31000004), narrow=1.0, says=FITTED),
+    World("moving_mean_as_long_as_a_span", (31000004,), narrow=0.1),  # as a pole of this delay, it would mean little
+    World("filter_undeclared", (1000053,), says="filter.*filter_tau_s"),  # eight readings, over spans of nine
+    World("boards_start_one_after_another", (8000000, 8000006), says="smooth alike.*middle of both"),
+    World("plain", (3,), partial(few_short_spans, 1), refused="."),
+    World("plain", (3,), partial(few_short_spans, 3), refused="."),
+    # a capacitor and a device that tails off make the same readings, so both are what power may be
+    World("capacitor_behind_the_shunt", (1000013, 1000040), bias=(1e-9, np.inf), says="gaps begin with what spans"),
+    World("plain", (4, 13), low_begins_behind_a_capacitor),
+    World("peaks_paid_back_at_the_limit", (77000002,), never_says=OUTSIDE),  # it recharges for most of each gap
+    # the ends of spans
+    World("governor_follows_load", (1000004, 1000020), part="place of spans beside other levels"),
+    World("plain", (0, 2), work_before_each_span, narrow=0.02),
+    World("plain", (2,), bias=(0.0, 1e-3)),
+    World("plain", (4,), slightly_late, narrow=2e-3),  # both ends together show no trace of it
+    World("starts_on_coarse_tick", (61000000, 61000002, 61000003), off=1.0, figures=(ENERGY,)),
+    World("few_spans_on_a_drifting_supply", (9000000, 9000001, 9000002), off=1.0, narrow=0.03),
+    World("core_sleeps_while_the_rest_works", (8000005,), failed=()),  # spans draw less than idle
+    # errors that do not average out: coarse stamps, readings in step with work, slow wander
+    World("coarse_device_timer", (6, 23), off=1.0, figures=FOUR),
+    World("starts_on_coarse_tick", (0, 22), off=1.0, figures=FOUR),
+    World("synchronous_bursts_in_place", (0, 7), off=1.0, figures=FOUR),
+    World("random_walk", (11, 12), off=1.0, figures=FOUR),
+    World("offset_wanders", (1, 4), off=1.0, figures=FOUR),
+    # spans that differ are no noise under load
+    *(World(kind, (1_000_003,), no_part="noise under load")
+      for kind in ("plain", "class_of_powers", "first_spans_hot", "bursts", "heads_and_tails")),
+    # a counter that is polled faster than it is renewed is read where it is
+    World("counter_polled_fast", (31000003, 31000005), off=1.0, narrow=0.03),
+    World("rapl_filters_its_energy", (77000000,), off=1.0, narrow=0.03),
+    # readings get the times that the spans prove
+    *(World(kind, (1_000_000,), says="^Rail core: .*reading")
+      for kind in ("every_reading_twice", "wrong_rate", "lost_block")),
+    World("drops_now_and_then", (1000000, 1000027), off=1.0),  # the last spans are beyond what is searched first
+    World("logger_slows_down_when_quiet", (41000003, 41000008), off=1.0),  # long readings beside spans stay whole
+    World("wrong_rate", (1_000_070,), off=1.0, says="of the declared rate of readings"),  # not another span's place
+    World("lost_block", (1_000_001,), says=r"missing from its grid.*\+229 at"),  # after 6714 readings at 1730 Hz
+    World("lost_block", (1_000_039, 1_000_078), says="an unknown number before the last"),
+    World("lost_block", (1_000_006,), refused="of (the )?spans"),
+    World("plain", (3,), stamped_as_nothing, refused="a window lasts 0 s"),
+    World("plain", (7,), partial(ring_buffer, 0.5), refused="at another time|rise of rail"),
+    World("plain", (9,), partial(ring_buffer, 0.2), refused="at another time|rise of rail"),
+    # clocks that are apart lose no reading and change no rate
+    *(World("plain", (seed,), partial(late, by), never_says=NONE_MISSING, says=f"all spans.*{where} in the trace")
+      for seed, by, where in ((1, -0.4, "earlier"), (2, -0.2, "earlier"), (2, 0.2, "later"), (1, 0.4, "later"))),
+    # what a device does contradicts nothing
+    World("plain", (0,)), World("gated_at_once", (1,)), World("class_of_powers", (2,)), World("first_spans_hot", (0,)),
+    World("bursts", (1,)),
+    World("governor_follows_load", (1_000_012,), figures=(), never_says="missing"),  # never fewer than none
+    # clocks
+    World("plain", (3,), partial(device_rate, 8e-4), off=1.0, figures=(TIME,), never_says=STEPPED),
+    World("plain", (3,), bent_clock, figures=(), says=f"{STEPPED}.*off a straight line"),
+    World("plain", (3,), read_six_times, never_says=STEPPED),
+    *(World("plain", (3,), partial(suspended_host, pause_s), off=1.0, figures=(TIME, ENERGY, POWER),
+            says=f"rate of the clock {name} by that of the host")
+      for pause_s, name in ((0.01, "device"), (0.02, "meter"))),
+    *(World("plain", (3,), partial(corrected_host, step_s), off=1.0, figures=(TIME, ENERGY, POWER),
+            says="the clock of the host was corrected") for step_s in (0.01, -0.01, -0.1)),
+    *(World("plain", (3,), partial(bent_clocks, *by), never_says="the clock of the host")
+      for by in ((3e-3, 0.0), (0.0, 2e-3))),
+    # levels of spans and gaps that change in proportion are a gain that is not known; other changes are none
+    World("plain", (1, 2, 3), sagging_gain, off=1.0, says="change by one factor"),
+    *(World("plain", (4,), partial(lower_from_the_middle, *by_w), no_part=CHANGES)
+      for by_w in ((0.2, 0.0), (0.0, 0.2), (0.2, 0.6))),
+    World("plain", (5,), two_scales, refused="more than one scale"),
+    *(World("plain", (seed,), partial(fan, seed), off=1.0, says=SWING) for seed in (1, 2)),
+    World("plain", (3,), gaps_above_idle, figures=(), never_says=SWING),
+    World("plain", (6,), partial(after_work, "slow"), off=1.0, says=SETTLES),
+    World("plain", (7,), partial(after_work, "at once"), figures=(), never_says=SETTLES),  # it goes to sleep later
+    # work without a span is named; it neither moves the spans nor adds to their power
+    *(World("plain", (7,), partial(retried, which), narrow=0.02, says=ONCE) for which in (0, 3, 5)),
+    World("plain", (7,), partial(retried, None), never_says=OUTSIDE),
+    World("plain", (7,), partial(busy_in_windows, 0), figures=(), never_says=OUTSIDE),  # it comes back: part of idle
+    World("plain", (7,), goes_on_after_spans, off=1.0, figures=(ENERGY,), says=f"{OUTSIDE}.*from the ends of spans"),
+    World("work_without_spans", (88, 115, 1_000_036), off=1.0),
+    *(World(kind, (3,), figures=(), never_says=OUTSIDE)
+      for kind in ("plain", "idle_housekeeping", "bursts", "gated_late")),
+]  # fmt: skip
+EACH = [(world, seed) for world in WORLDS for seed in world.seeds]
+
+
+@pytest.mark.parametrize(("world", "seed"), EACH, ids=[f"{world.kind}-{seed}" for world, seed in EACH])
+def test_a_bench_is_held_told_of_or_refused(world: World, seed: int, tmp_path: Path) -> None:
+    world.check(seed, tmp_path)
+
+
+# ---- one bench beside another, or beside its own other figures --------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"), [("heads_and_tails", 1), ("gated_heads_and_tails", 0), ("gated_heads_and_tails", 2)]
+)
+def test_heads_and_tails_are_part_of_spans_and_trimming_loses_them(kind: str, seed: int, tmp_path: Path) -> None:
+    lab, result = evaluated(kind, seed, tmp_path)
+    real = lab.truth()["dynamic_power_w"]
     assert off(lab, result) <= 1.5
-    assert "place of spans beside other levels" in [c.source for c in result.quantities[POWER].components]
+    assert abs(result.quantities[CORE].value - real) > 2.0 * abs(result.quantities[POWER].value - real)
+
+
+@pytest.mark.parametrize("kind", ["governor_follows_load", "governor_picks_by_predicted_gap"])
+def test_what_gaps_do_at_the_same_place_each_time_is_a_bias_or_refuses(kind: str) -> None:
+    """With spans of two readings, these were once stated as if gaps were even, wrong by many half-widths."""
+    for seed in (9_000_100, 9_000_101):
+        row = compared(composed("spans_short_against_a_reading", kind, seed))
+        for name, figure in row["figures"].items():
+            assert abs(figure["error"]) <= 1.5 * figure["half"], name
+
+
+def test_one_short_span_is_refused_since_no_gap_shows_what_is_drawn_beside_it() -> None:
+    """The device is awake next to this span: dynamic power was stated 45 % too high, at +-0.5 %."""
+    row = compared(composed("few_spans", "awake_between_spans", 3_000_985))
+    assert not row["figures"]
+    assert "a window lasts" in row["refused"]
+
+
+def test_a_figure_counts_the_spans_that_its_trace_shows(tmp_path: Path) -> None:
+    lab, result = evaluated("trace_ends_early", 0, tmp_path)
+    assert 0.5 * len(lab.spans_s) < result.quantities[POWER].n < len(lab.spans_s)
 
 
 @pytest.mark.parametrize("seed", [1000010, 1000017])
@@ -203,48 +454,124 @@ def test_pulses_that_the_device_draws_or_the_meter_picks_up_make_the_same_record
     assert all(off(lab, results[0]) <= 1.0 for lab in (drawn, picked_up))
 
 
-def test_spans_that_all_go_on_after_their_stamps_are_no_work_without_a_span(tmp_path: Path) -> None:
-    """The supply is limited, and a capacitor recharges for most of each gap."""
-    lab, result = evaluated("peaks_paid_back_at_the_limit", 77000002, tmp_path)
-    assert off(lab, result) <= 1.5
-    assert not any("where no span is" in note for note in result.notes)
+def test_the_step_of_stamps_cancels_in_energy_above_idle(tmp_path: Path) -> None:
+    """If a span is stamped too long, its power is too low and its time too long."""
+    found = evaluated("coarse_device_timer", 23, tmp_path)[1].quantities
+    power, time_s, energy = (
+        u_of(found[key], "timer resolution") / found[key].value
+        for key in (POWER, TIME, FigureKey("dynamic_energy_per_inference_j"))
+    )
+    assert power == pytest.approx(time_s)
+    assert energy < 1e-6
 
 
-@pytest.mark.parametrize("seed", [8000000, 8000006])
-def test_a_filter_that_nobody_declared_may_be_the_device_itself(seed: int, tmp_path: Path) -> None:
-    """Several boards start and stop one after another, as smoothly as behind a filter."""
-    lab, result = evaluated("boards_start_one_after_another", seed, tmp_path)
-    assert off(lab, result) <= 1.5
-    assert any("smooth alike" in note and "middle of both" in note for note in result.notes)
+def test_spans_that_start_on_a_tick_are_not_averaged_over(tmp_path: Path) -> None:
+    lab, result = evaluated("starts_on_coarse_tick", 0, tmp_path)
+    assert u_of(result.quantities[TIME], "timer resolution") > 2.0 * 1e-3 / (6.0 * len(lab.spans_s)) ** 0.5
 
 
-def test_spans_that_draw_less_than_idle_show_no_break(tmp_path: Path) -> None:
-    lab, result = evaluated("core_sleeps_while_the_rest_works", 8000005, tmp_path)
-    assert off(lab, result) <= 1.5
-    assert not [f.rule for f in result.findings if f.effect == "check"]
+@pytest.mark.parametrize("tau", [0.5, 3.0, 20.0])
+def test_noise_of_neighbouring_readings_under_load_is_stated(tau: float, tmp_path: Path) -> None:
+    lab = plain_lab(5, "load noise")
+    before, keep = lab.sense, float(np.exp(-1.0 / tau))
+
+    def sense(w: Floats) -> Floats:
+        noise = lfilter([1.0], [1.0, -keep], lab.rng.normal(0.0, 1.0, len(w)))
+        return np.asarray(before(w) + 0.1 * (w - lab.idle_w) * noise / float(np.std(noise)))
+
+    lab.sense = sense
+    found = measured(lab, tmp_path).quantities[POWER]
+    above_w, readings = float(lab.span_w[0]) - lab.idle_w, lab.busy_s * lab.rate_hz
+    expected_w = 0.1 * above_w * np.sqrt((1.0 + keep) / (1.0 - keep) / readings)
+    assert expected_w / 2.5 < np.hypot(u_of(found, "noise under load"), found.components[0].u) < 2.5 * expected_w
 
 
-def test_a_logger_that_the_work_delays_takes_longer_readings_and_misses_none(tmp_path: Path) -> None:
-    lab, result = evaluated("logger_starves_while_the_device_works", 8000001, tmp_path)
-    assert off(lab, result) <= 1.5
-    assert not any("missing" in note for note in result.notes)
+def test_dynamic_power_is_told_for_both_levels_of_idle_where_they_differ(tmp_path: Path) -> None:
+    _, result = evaluated("gated_deep", 1_000_000, tmp_path)
+    (note,) = (note for note in result.notes if note.startswith(ON_FIGURE) and "depends on what idle is" in note)
+    told = [float(words.split()[-1]) for words in note.split(" W above")[:2]]
+    assert told[0] == pytest.approx(result.quantities[POWER].value, rel=1e-3)
+    assert told[1] > told[0]
 
 
-@pytest.mark.parametrize("seed", [61000000, 61000002, 61000003])
-def test_a_timer_that_cuts_spans_short_does_not_cancel_in_energy_if_the_trace_shows_their_ends(
-    seed: int, tmp_path: Path
-) -> None:
-    lab, result = evaluated("starts_on_coarse_tick", seed, tmp_path)
-    assert off(lab, result, FigureKey("energy_per_inference_j")) <= 1.0
+@pytest.mark.parametrize("seed", [1000231, 1000368])
+def test_long_spans_with_short_gaps_and_bursts_contradict_nothing(tmp_path: Path, seed: int) -> None:
+    random_draw.measured(random_draw.draw(seed), tmp_path / "run")
+    assert not evaluate(open_run(tmp_path / "run")).refusals
 
 
-@pytest.mark.parametrize("seed", [9000000, 9000001, 9000002])
-def test_few_spans_of_unlike_lengths_have_no_jitter_of_their_lengths(seed: int, tmp_path: Path) -> None:
-    lab, result = evaluated("few_spans_on_a_drifting_supply", seed, tmp_path)
-    assert off(lab, result) <= 1.0
-    assert result.quantities[POWER].half_width() < 0.03 * result.quantities[POWER].value
+def test_spans_that_nearly_touch_have_no_edges_to_follow(tmp_path: Path) -> None:
+    """Two of its spans are closer than the readings that are left out of the levels next to an edge."""
+    random_draw.measured(random_draw.draw(115), tmp_path / "run")
+    assert not said(evaluate(open_run(tmp_path / "run")), "later in the trace")
 
 
-def test_a_meter_that_counts_nothing_at_idle_fails_a_check(tmp_path: Path) -> None:
-    _, result = evaluated("counter_stands_still_at_idle", 14000000, tmp_path)
-    assert [f.rule for f in result.findings if f.effect == "check" and not f.ok] == ["Idle power above zero"]
+def test_a_trace_too_long_to_look_at_as_a_whole_names_work_without_a_span_too(tmp_path: Path) -> None:
+    lab = lab_of("plain", 7)
+    retried(2, lab)
+    write(lab, tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    assert said(evaluate(run, at_once=len(run.traces["core"].value) // 4), ONCE)
+
+
+def test_work_in_an_idle_window_is_named_and_does_not_raise_idle(tmp_path: Path) -> None:
+    lab = lab_of("plain", 7)
+    busy_in_windows(1, lab)
+    result = measured(lab, tmp_path)
+    idle = result.quantities[IDLE]
+    assert said(result, r"busy once where no span is \(1 in idle windows\), for 0.8")
+    assert held(idle, lab.idle_w) and idle.half_width() < 0.02 * lab.idle_w
+
+
+@pytest.mark.parametrize("rate", [-6e-3, -2e-3, 4e-3])
+def test_a_rate_beyond_its_tolerance_fails_and_widens_times_and_energies(rate: float, tmp_path: Path) -> None:
+    """A timer that stops in sleep is right in the spans at its nominal rate; by its brackets, spans are too long."""
+    lab = lab_of("plain", 3)
+    lab.device_rate = rate
+    result = measured(lab, tmp_path)
+    assert said(result, "rate of the clock device")
+    assert all(
+        result.quantities[key].half_width() >= abs(rate) * result.quantities[key].value for key in (TIME, ENERGY)
+    )
+
+
+def test_a_host_whose_clock_stands_still_is_refused_in_words(tmp_path: Path) -> None:
+    lab = plain_lab(3, "host corrected")
+    lab.brackets_at = lab.meter_brackets_at = SIX
+    lab.host_s = lambda t: t - float(np.clip(t - 0.35 * lab.end_s, 0.0, 0.3 * lab.end_s))
+    with pytest.raises(DataError, match="by the clock of the host"):
+        measured(lab, tmp_path)
+
+
+# ---- stamps that jitter ----------------------------------------------------------------------
+
+
+def uneven(seed: int) -> tuple[Lab, Floats]:
+    """Sixty samples that take 20 to 200 ms, and their true lengths."""
+    lab, length = plain_lab(seed, "jitter"), np.random.default_rng(seed).uniform(0.02, 0.2, 60)
+    on = 4.0 + np.cumsum(0.1 + np.append(0.0, length[:-1]))
+    lab.spans_s, lab.label = np.column_stack([on, on + length]), np.zeros(60, np.int64)
+    lab.span_w, lab.end_s, lab.idle_s = np.full(60, 2.0), on[-1] + 4.0, [(0.1, 3.9)]
+    return lab, length
+
+
+def time_without_a_trace(lab: Lab, folder: Path) -> Quantity:
+    write(lab, folder / "run")
+    return evaluate(replace(open_run(folder / "run"), traces={})).quantities[TIME]
+
+
+def test_samples_of_different_length_are_not_jitter_where_no_meter_ran(tmp_path: Path) -> None:
+    lab, length = uneven(1)
+    found = time_without_a_trace(lab, tmp_path)
+    assert found.half_width() < 1e-3 * found.value
+    assert held(found, length.mean())
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_stamps_that_jitter_against_the_host_are_uncertain_by_it(tmp_path: Path, seed: int) -> None:
+    lab, length = uneven(seed)
+    at, late_s = lab.spans_s.ravel(), np.random.default_rng(seed + 100).normal(0.0, 2e-3, 120)
+    lab.device_shows = lambda t: t + np.where(np.isin(t, at), late_s[np.searchsorted(at, t).clip(0, 119)], 0.0)
+    found = time_without_a_trace(lab, tmp_path)
+    assert u_of(found, "stamp jitter") == pytest.approx(2e-3 * np.sqrt(2.0 / 60.0), rel=0.3)
+    assert abs(found.value - length.mean()) <= 1.5 * found.half_width()

@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.worlds.lab_recording import plain_lab
-from rig.analysis.result.figure_key import TRIMMED, FigureKey
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.timing.profile import step_in, step_of, undithered
+from tests.support.figures import ACTIVE, IDLE, POWER
 from tests.support.labs import lab_of, measured
 
 CALM = settings(deadline=None, derandomize=True, database=None)
-DYNAMIC, ACTIVE, IDLE = (FigureKey(f"{name}_power_w") for name in ("dynamic", "active", "idle"))
 
 
 def u_of(q: Quantity, what: str) -> Mapping[str, float]:
@@ -31,7 +30,7 @@ def test_two_levels_share_no_error_where_linearity_is_not_stated(tmp_path: Path)
     found = measured(lab, tmp_path).quantities
     busy, idle = ((1e-3 * found[key].value + 1e-5) / math.sqrt(3.0) for key in (ACTIVE, IDLE))
 
-    assert u_of(found[DYNAMIC], "calibration") == pytest.approx(
+    assert u_of(found[POWER], "calibration") == pytest.approx(
         {"busy level calibration": busy, "idle level calibration": -idle}, rel=1e-3
     )
     assert u_of(found[ACTIVE], "calibration") == pytest.approx({"busy level calibration": busy})
@@ -44,8 +43,8 @@ def test_with_linearity_stated_two_levels_share_one_gain_and_one_offset(tmp_path
     found = measured(lab, tmp_path).quantities
     bend = 1e-6 / math.sqrt(3.0)
 
-    gain = 1e-3 * found[DYNAMIC].value / math.sqrt(3.0)
-    assert u_of(found[DYNAMIC], "calibration") == pytest.approx(
+    gain = 1e-3 * found[POWER].value / math.sqrt(3.0)
+    assert u_of(found[POWER], "calibration") == pytest.approx(
         {"gain calibration": gain, "busy level calibration": bend, "idle level calibration": -bend}
     )
     assert "offset calibration" in u_of(found[ACTIVE], "calibration")
@@ -86,22 +85,6 @@ def test_a_step_that_is_declared_too_fine_is_found(tmp_path: Path) -> None:
     assert parts["resolution"] == pytest.approx(step / math.sqrt(12.0), rel=1e-6)
 
 
-@pytest.mark.parametrize(("seed", "low_steps"), [(1, 0), (6, 0), (4, 10)])
-def test_a_step_of_the_high_range_alone_that_nobody_declared_is_within_the_interval(
-    seed: int, low_steps: int, tmp_path: Path
-) -> None:
-    lab = plain_lab(seed, "plain")
-    busy_w = float(lab.span_w[0])
-    switch_w, step = 0.5 * (busy_w + lab.idle_w), 0.03 * busy_w
-    fine = step / low_steps if low_steps else 1e-9 * step
-    lab.declared, lab.sense = {}, lambda w: w
-    lab.raw = lambda w: np.where(w > switch_w, np.round(w / step) * step, np.round(w / fine) * fine)
-    found, real = measured(lab, tmp_path).quantities, lab.truth()
-
-    for key in (DYNAMIC, ACTIVE):
-        assert abs(found[key].value - real[key.quantity]) <= found[key].half_width() <= 1.2 * step
-
-
 @given(st.floats(1e-6, 1e3), st.integers(20, 40), st.integers(0, 2**32 - 1))
 def test_the_step_of_spans_is_that_of_their_own_range(step: float, level: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -114,21 +97,3 @@ def test_the_step_of_spans_is_that_of_their_own_range(step: float, level: int, s
 
     assert found == pytest.approx(step, rel=1e-6)
     assert np.array_equal(recurring, raw[within])
-
-
-@pytest.mark.parametrize("seed", [0, 2])
-def test_heads_and_tails_are_part_of_spans_after_which_the_device_sleeps(seed: int, tmp_path: Path) -> None:
-    lab = lab_of("gated_heads_and_tails", seed)
-    result, real = measured(lab, tmp_path), lab.truth()["dynamic_power_w"]
-    power = result.quantities[DYNAMIC]
-
-    assert abs(power.value - real) <= 1.5 * power.half_width()
-    core = result.quantities[FigureKey("dynamic_power_w", method=TRIMMED)]
-    assert abs(core.value - real) > 2.0 * abs(power.value - real)
-
-
-def test_spans_of_even_power_have_no_ends_to_state(tmp_path: Path) -> None:
-    lab = lab_of("gated_at_once", 2)
-    power = measured(lab, tmp_path).quantities[DYNAMIC]
-
-    assert power.bias <= 2.0 * power.u

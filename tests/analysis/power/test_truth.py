@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import benchmarks.truth as bench
-from benchmarks import kinds, pairs
 from fixtures.worlds.random_draw import FIGURES
 
 PLANTS = 16
@@ -145,10 +144,3 @@ def test_one_figure_that_fails_is_enough() -> None:
         r["figures"] = r["figures"] | {FIGURES[2]: r["figures"][FIGURES[2]] | {"error": 5e-3}}
     assert "coverage" in missed(table)
     assert bench.verdict(table)["figures"][FIGURES[0]]["coverage"] > 0.92
-
-
-def test_one_short_span_is_refused_since_no_gap_shows_what_is_drawn_beside_it() -> None:
-    """The device is awake next to this span: dynamic power was stated 45 % too high, at +-0.5 %."""
-    row = kinds.compared(pairs.composed("few_spans", "awake_between_spans", 3_000_985))
-    assert not row["figures"]
-    assert "a window lasts" in row["refused"]

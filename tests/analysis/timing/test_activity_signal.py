@@ -16,6 +16,7 @@ from rig.analysis.timing.activity_signal import (
     count_before,
     edges_of,
     fast_length,
+    in_step,
     inside,
     mean_signal,
     merged,
@@ -176,3 +177,12 @@ def test_the_readings_are_left_as_they_were(windows: Floats, readings: Floats, t
     start, end = readings[:, 0].copy(), readings[:, 1].copy()
     mean_signal(edges_of(windows), start, end, tau_s)
     assert (start.tolist(), end.tolist()) == (readings[:, 0].tolist(), readings[:, 1].tolist())
+
+
+@given(st.integers(2, 200), st.floats(1e-6, 1.0), st.integers(1, 50))
+def test_spans_one_whole_number_of_readings_apart_are_in_step(count: int, period_s: float, readings: int) -> None:
+    assert in_step(period_s * readings * np.arange(count), period_s) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_spans_at_random_moments_are_not_in_step() -> None:
+    assert in_step(np.random.default_rng(1).uniform(0.0, 1e3, 1000), 1e-3) < 4e-3

@@ -11,18 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.worlds.lab_recording import Lab, plain_lab, write
+from fixtures.worlds.lab_recording import plain_lab, write
 from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE
 from fixtures.worlds.meters.meter_kinds import moving_mean
-from fixtures.worlds.meters.reading_kinds import KINDS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.result import Result
 from rig.analysis.timing import screen
 from rig.analysis.timing.profile import Profile, ends_of
 from rig.analysis.timing.screen import Screened
 from rig.analysis.timing.timebase import host_timebase
-from rig.errors import DataError
 from rig.recording.reader import open_run
 from rig.recording.traces.traces import Trace
 from rig.types import ClockInfo, Floats, Rail
@@ -55,11 +52,6 @@ def work(seed: int = 3) -> Floats:
     value = noise(seed=seed)
     value[SPAN] += 1.0
     return value
-
-
-def evaluated(lab: Lab, folder: Path) -> Result:
-    write(lab, folder / "run")
-    return evaluate(open_run(folder / "run"))
 
 
 # ---- readings that repeat others ----------------------------------------------------------------
@@ -103,14 +95,6 @@ def test_a_block_that_was_delivered_again_in_the_place_of_the_next_is_missing(st
 def test_a_signal_that_is_periodic_is_no_block_that_comes_again() -> None:
     value = np.tile(noise(100), 20)
     assert not missing(value)
-
-
-@pytest.mark.parametrize("seed", [0, 3, 6])
-def test_old_blocks_in_the_place_of_new_ones_leave_power_as_it_is(seed: int, tmp_path: Path) -> None:
-    lab = plain_lab(seed, "old_block_repeated")
-    KINDS["old_block_repeated"](lab)
-    power = evaluated(lab, tmp_path).quantities[FigureKey("dynamic_power_w")]
-    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 1.5 * power.half_width()
 
 
 @pytest.mark.parametrize("width", [3, 5])
@@ -332,53 +316,6 @@ def test_other_stamps_stay(own: Trace) -> None:
 
 
 # ---- the host -----------------------------------------------------------------------------------
-
-
-def lab_with_brackets(seed: int = 3) -> Lab:
-    lab = plain_lab(seed, "host corrected")
-    lab.brackets_at = lab.meter_brackets_at = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-    return lab
-
-
-@pytest.mark.parametrize("step_s", [0.01, -0.01, -0.1], ids=["stepped on", "paused", "suspended"])
-def test_a_host_whose_clock_was_corrected_leaves_times_and_energies_within_their_intervals(
-    step_s: float, tmp_path: Path
-) -> None:
-    lab = lab_with_brackets()
-    middle_s = float(lab.spans_s.mean())
-    lab.host_s = lambda t: t + (step_s if step_s > 0.0 else max(step_s, middle_s - t)) * (t > middle_s)
-    found, real = evaluated(lab, tmp_path), lab.truth()
-    assert any("the clock of the host was corrected" in note for note in found.notes)
-    for name in ("execution_time_s", "energy_per_inference_j", "dynamic_power_w"):
-        figure = found.quantities.get(FigureKey(name))
-        assert figure is None or abs(figure.value - real[name]) <= figure.half_width(), name
-    assert found.quantities[FigureKey("execution_time_s")].half_width() < 2e-3 * real["execution_time_s"]
-
-
-@pytest.mark.parametrize(("warming", "wander"), [(3e-3, 0.0), (0.0, 2e-3)], ids=["one", "each its own"])
-def test_clocks_that_do_not_bend_alike_leave_the_host_alone(warming: float, wander: float, tmp_path: Path) -> None:
-    lab = replace(lab_with_brackets(), warming=warming, wander=wander)
-    assert not any("the clock of the host" in note for note in evaluated(lab, tmp_path).notes)
-
-
-@pytest.mark.parametrize("pause_s", [0.01, 0.02])
-def test_a_pause_of_the_host_that_only_the_rates_of_clocks_show_widens_times(pause_s: float, tmp_path: Path) -> None:
-    lab = plain_lab(3, "host suspended")
-    middle_s = float(lab.spans_s.mean())
-    lab.host_s = lambda t: t - min(max(t - middle_s, 0.0), pause_s)
-    found, real = evaluated(lab, tmp_path), lab.truth()
-    for name in ("execution_time_s", "energy_per_inference_j", "dynamic_power_w"):
-        figure = found.quantities[FigureKey(name)]
-        assert abs(figure.value - real[name]) <= figure.half_width(), name
-    for name in ("device", "meter"):
-        assert any(f"rate of the clock {name} by that of the host" in note for note in found.notes)
-
-
-def test_a_host_whose_clock_stands_still_is_refused_in_words(tmp_path: Path) -> None:
-    lab = lab_with_brackets()
-    lab.host_s = lambda t: t - float(np.clip(t - 0.35 * lab.end_s, 0.0, 0.3 * lab.end_s))
-    with pytest.raises(DataError, match="by the clock of the host"):
-        evaluated(lab, tmp_path)
 
 
 def test_stamps_that_run_backwards_are_no_stamps_of_arrival() -> None:
