@@ -2,106 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-from fixtures.bench.mock_device import open_device
-from fixtures.bench.mock_meter import open_meter
-from fixtures.bench.true_power import SimPlant, open_plant
-from fixtures.worlds.random_draw import blank
-from rig.analysis.evaluate import evaluate
+from fixtures.bench.mock_device import MockDevice
+from fixtures.bench.true_power import SimPlant
 from rig.analysis.power import coverage
 from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes
 from rig.analysis.power.model.noise import Noise
 from rig.analysis.result.result import Result
 from rig.analysis.timing.readings import Readings
-from rig.engine.acquisition import Bench
-from rig.engine.record import record
-from rig.recording.reader import open_run
 from rig.types import Rail
-from scenarios.rules import quick
-from scenarios.single_stream import single_stream
+from tests.support.figures import ACTIVE, POWER, held, said
+from tests.support.plants import OnPlant, Options, on_plant
 
-Options = dict[str, Any]
-Measure = Callable[..., tuple[SimPlant, Result]]
-NAMED: Options = {"gain_limit": 0.0, "offset_limit": 0.0}
+NAMED = {"gain_limit": 0.0, "offset_limit": 0.0}
 
 
-@pytest.fixture
-def measure(tmp_path: Path) -> Measure:
-    """One run of ten spans of 0.1 s on a plant."""
-
-    def run(meter: Options, **plant_options: Any) -> tuple[SimPlant, Result]:
-        plant = open_plant(**plant_options)
-        bench = Bench(open_device(plant, inference_s=0.1), (open_meter(plant, **NAMED | meter),), plant.clock)
-        steps = single_stream(blank(10), quick("single-stream"), phases=bench.device.info().phases, idle_s=1.0)
-        record(tmp_path / "run", bench, blank(10), steps, scenario={"name": "single-stream"}, argv=[])
-        return plant, evaluate(open_run(tmp_path / "run"))
-
-    return run
+def measured(path: Path, meter: Options, **plant: Any) -> OnPlant:
+    """Ten spans of 0.1 s on a plant."""
+    return on_plant(path / "run", device={"inference_s": 0.1}, meter=NAMED | meter, plant=plant, samples=10)
 
 
 def told(result: Result) -> str:
     return " ".join([*result.notes, *(f"{r.reason}. {r.remedy}" for r in result.refusals)])
 
 
-def test_an_inrush_that_the_range_cut_off_is_refused_and_never_stated(measure: Measure) -> None:
+def test_an_inrush_that_the_range_cut_off_is_refused_and_never_stated(tmp_path: Path) -> None:
     """The trace cannot bound this: without the end of the range, dynamic power is 15 % higher."""
-    _, result = measure({"clip": 1.2, "noise": 0.01}, burst=4.0, burst_share=0.05)
-    assert "active_power_w" not in result.quantities
+    result = measured(tmp_path, {"clip": 1.2, "noise": 0.01}, burst=4.0, burst_share=0.05).result
+    assert ACTIVE not in result.quantities
     assert "noise does not explain" in told(result)
     assert "Choose a higher range" in told(result)
 
 
-def test_noise_that_touches_the_end_of_the_range_is_told_and_bounded(measure: Measure) -> None:
-    plant, result = measure({"clip": 1.03, "noise": 0.01})
-    figure = result.quantities["dynamic_power_w"]
-    low, high = figure.interval()
-    true_w = plant.phase_w["inference"]["core"] - plant.idle_w["core"]
-    assert low <= true_w <= high
-    assert figure.bias > 0
-    assert "are at the end of the meter's range" in told(result)
+def test_noise_that_touches_the_end_of_the_range_is_told_and_bounded(tmp_path: Path) -> None:
+    found = measured(tmp_path, {"clip": 1.03, "noise": 0.01})
+    power = found.result.quantities[POWER]
+    assert held(power, found.real()["dynamic_power_w"])
+    assert power.bias > 0
+    assert said(found.result, "are at the end of the meter's range")
 
 
-def test_a_range_that_was_never_reached_is_not_spoken_of(measure: Measure) -> None:
-    _, result = measure({"clip": 3.0})
+def test_a_range_that_was_never_reached_is_not_spoken_of(tmp_path: Path) -> None:
+    result = measured(tmp_path, {"clip": 3.0}).result
     assert "range" not in told(result)
-    power = result.quantities["dynamic_power_w"]
-    assert power.bias < 1e-3 * power.value
+    assert result.quantities[POWER].bias < 1e-3 * result.quantities[POWER].value
 
 
-def _loading(plant: SimPlant, submit: Callable[..., None], samples: Any, budget: Any) -> None:
-    done_ns = plant.clock.now_ns() + 8_000_000
-    plant.occupy("inference", done_ns - 8_000_000, done_ns)
-    plant.clock.sleep_until(done_ns)
-    submit(samples, budget)
+def loading(plant: SimPlant, device: MockDevice) -> MockDevice:
+    """A host that loads the next problem uses power for 8 ms just before each span."""
+    submit = device.submit
+
+    def load(samples: Any, budget: Any) -> None:
+        done_ns = plant.clock.now_ns() + 8_000_000
+        plant.occupy("inference", done_ns - 8_000_000, done_ns)
+        plant.clock.sleep_until(done_ns)
+        submit(samples, budget)
+
+    device.submit = load  # type: ignore[method-assign]
+    return device
 
 
 def test_work_between_spans_that_no_reading_sees_is_stated_as_bias(tmp_path: Path) -> None:
-    """A host that loads the next problem uses power just before each span; a slow meter assigns it to the span."""
-    off, biases = [], []
+    """A slow meter assigns it to the span."""
+    biases = []
     for rate_hz in (20.0, 2000.0):
-        plant = open_plant()
-        device = open_device(plant, inference_s=0.5)
-        device.submit = partial(_loading, plant, device.submit)  # type: ignore[method-assign]
-        meter = open_meter(plant, rate_hz=rate_hz, noise=0.001, **NAMED)
-        bench = Bench(device, (meter,), plant.clock)
-        steps = single_stream(blank(10), quick("single-stream"), phases=("inference",), idle_s=2.0)
-        run = tmp_path / f"{rate_hz:g}"
-        record(run, bench, blank(10), steps, scenario={"name": "single-stream"}, argv=[])
-        result = evaluate(open_run(run))
-        figure = result.quantities["dynamic_power_w"]
-        true_w = plant.phase_w["inference"]["core"] - plant.idle_w["core"]
-        off.append(abs(figure.value - true_w) / figure.half_width())
-        biases.append(figure.bias)
-        assert ("readings at the ends of spans" in told(result)) == (rate_hz == 20.0)
-    assert max(off) <= 2.0  # only noise is left, and one 95 % interval in twenty misses
+        found = on_plant(
+            tmp_path / f"{rate_hz:g}", device={"inference_s": 0.5}, stream={"idle_s": 2.0}, driver=loading,
+            meter=NAMED | {"rate_hz": rate_hz, "noise": 0.001}, samples=10,
+        )  # fmt: skip
+        power = found.result.quantities[POWER]
+        true_w = found.plant.phase_w["inference"]["core"] - found.plant.idle_w["core"]
+        # only noise is left, and one 95 % interval in twenty misses
+        assert abs(power.value - true_w) <= 2.0 * power.half_width()
+        biases.append(power.bias)
+        assert ("readings at the ends of spans" in told(found.result)) == (rate_hz == 20.0)
     assert biases[0] > 5.0 * biases[1]  # one reading at a begin mixes loading and span
 
 

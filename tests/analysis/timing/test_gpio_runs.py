@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,50 +12,43 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fixtures.bench.mock_device import MockDevice, open_device
-from fixtures.bench.mock_meter import MockMeter, open_meter
-from fixtures.bench.true_power import ORIGIN_NS, SimPlant, open_plant
-from fixtures.worlds.random_draw import blank, steps, truth
+from fixtures.bench.true_power import ORIGIN_NS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
 from rig.analysis.timing.timeline import activity_of, timebase_of
-from rig.engine.acquisition import Bench
-from rig.engine.record import record
 from rig.errors import DataError, SetupError
 from rig.recording.reader import Run, open_run
 from rig.session.measure import measure
 from rig.session.setup import Request
+from tests.support.figures import ACTIVE, ENERGY, POWER, TIME, held, said
+from tests.support.plants import BARE, OnPlant, Options, on_plant
 from tests.support.run_by_hand import read_plainly, write
 
 N = 30
-DEVICE: dict[str, Any] = {"inference_s": 0.03, "span_spread": 0.2, "timeout_s": 100.0}
-METER: dict[str, Any] = {"noise": 0.02}
+DEVICE: Options = {"inference_s": 0.03, "span_spread": 0.2, "timeout_s": 100.0}
+
+LEVEL, STAMP = ({"pin": pin} for pin in ("level", "stamp"))
 
 
-class Measured:
-    """A recorded run with what made it."""
+def measured(path: Path, device: Options, meter: Options, n: int = N, **plant: Any) -> OnPlant:
+    return on_plant(path, BARE, device=DEVICE | device, meter={"noise": 0.02} | meter, plant=plant, samples=n)
 
-    def __init__(self, path: Path, device: dict[str, Any], meter: dict[str, Any], n: int = N, **plant: Any) -> None:
-        self.plant: SimPlant = open_plant(**plant)
-        self.device: MockDevice = open_device(self.plant, **DEVICE | device)
-        self.meter: MockMeter = open_meter(self.plant, **METER | meter)
-        bench, workload = Bench(self.device, (self.meter,), self.plant.clock), blank(n)
-        scenario = {"name": "single-stream"}
-        record(path, bench, workload, steps(workload, 1.0), scenario=scenario, argv=[])
-        self.run: Run = open_run(path)
 
-    def result(self) -> Result:
-        return evaluate(self.run)
+def offset(found: OnPlant) -> tuple[float, float, str]:
+    """Return how far the meter's map is from the device's stamps in the middle, its sigma, and the method."""
+    device = timebase_of(found.run, "device")
+    placed = aligned_rails(found.run, activity_of(found.run, device), device)[0].timebase
+    spans = [on for name, on, _ in found.plant.activity if name == "inference"]
+    at = np.array([(spans[len(spans) // 2] - ORIGIN_NS) * 1e-9])
+    here = placed.seconds(found.meter._clock.ticks_at(at)) - device.seconds(found.device._clock.ticks_at(at) - 0.5)
+    return float(here[0]), placed.sigma_s, placed.method
 
-    def offset(self) -> tuple[float, float, str]:
-        """Return how far the meter's map is from the device's stamps in the middle, its sigma, and the method."""
-        device = timebase_of(self.run, "device")
-        placed = aligned_rails(self.run, activity_of(self.run, device), device)[0].timebase
-        spans = [on for name, on, _ in self.plant.activity if name == "inference"]
-        at = np.array([(spans[len(spans) // 2] - ORIGIN_NS) * 1e-9])
-        here = placed.seconds(self.meter._clock.ticks_at(at)) - device.seconds(self.device._clock.ticks_at(at) - 0.5)
-        return float(here[0]), placed.sigma_s, placed.method
+
+def holds(found: OnPlant) -> list[bool]:
+    """Whether each figure holds the truth."""
+    real = found.real()
+    return [held(found.result.quantities[key], real[key.quantity]) for key in (POWER, ACTIVE, ENERGY, TIME)]
 
 
 def values(result: Result) -> dict[str, float]:
@@ -65,27 +59,27 @@ def values(result: Result) -> dict[str, float]:
 
 
 def test_an_input_is_recorded_and_is_no_supply(tmp_path: Path) -> None:
-    found = Measured(tmp_path / "run", {"pin": "level"}, {"pin": "level"})
+    found = measured(tmp_path / "run", LEVEL, LEVEL)
     trace = found.run.traces["pin"]
     assert len(trace.value) == 2 * (N + 24)
     assert np.array_equal(trace.start_tick, trace.end_tick) and set(trace.value) == {0.0, 1.0}
-    assert not [name for name in found.result().quantities if name.rail == "pin"]
-    assert [r.rail for r in found.result().series.rails] == ["core"]
+    assert not [name for name in found.result.quantities if name.rail == "pin"]
+    assert [r.rail for r in found.result.series.rails] == ["core"]
 
 
 def test_an_input_whose_pin_nobody_declared_places_nothing_and_changes_no_figure(tmp_path: Path) -> None:
-    without = Measured(tmp_path / "without", {}, {})
-    beside = Measured(tmp_path / "with", {"pin": "level"}, {"pin": "level"})
+    without = measured(tmp_path / "without", {}, {})
+    beside = measured(tmp_path / "with", LEVEL, LEVEL)
     trace = beside.run.traces["pin"]
     mute = replace(trace, rail=replace(trace.rail, pin=None))
     undeclared = evaluate(replace(beside.run, traces={**beside.run.traces, "pin": mute}))
-    assert values(undeclared) == values(without.result())
+    assert values(undeclared) == values(without.result)
 
 
 def test_a_pin_that_never_moves_is_a_trace_and_is_said(tmp_path: Path) -> None:
-    found = Measured(tmp_path / "run", {}, {"pin": "level"})
+    found = measured(tmp_path / "run", {}, LEVEL)
     assert len(found.run.traces["pin"].value) == 0
-    assert any("no edge was seen" in note for note in found.result().notes)
+    assert said(found.result, "no edge was seen")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +87,7 @@ def test_a_pin_that_never_moves_is_a_trace_and_is_said(tmp_path: Path) -> None:
     [("value", 2, "neither 0 nor 1"), ("end_tick", None, "begin and end differ"), ("both", None, "forward in time")],
 )
 def test_edges_that_are_none_are_refused(tmp_path: Path, column: str, value: int | None, what: str) -> None:
-    Measured(tmp_path / "run", {"pin": "level"}, {"pin": "level"}, n=3)
+    measured(tmp_path / "run", LEVEL, LEVEL, n=3)
     events, tables = read_plainly(tmp_path / "run")
     table = tables["traces/pin.arrows"]
     names = ("start_tick", "end_tick") if column == "both" else (column,)
@@ -116,7 +110,7 @@ def test_edges_place_a_slow_meter_to_a_look_though_some_are_missing_and_some_bou
     for seed in range(6):
         device = wrong | {"device_seed": seed, "marks": bool(seed % 2)}
         meter = {"pin": pin, "meter_seed": seed + 1, "rate_hz": 200.0, "pin_rate_hz": 4e5}
-        error, sigma, method = Measured(tmp_path / f"{seed}", device, meter).offset()
+        error, sigma, method = offset(measured(tmp_path / f"{seed}", device, meter))
         assert method == "edges" and sigma < 3e-6
         z.append(error / sigma)
     assert np.sum(np.abs(z) <= 1.96) >= 4  # of 6 at 95 %, 4 or more in 99.8 cases of 100
@@ -124,53 +118,46 @@ def test_edges_place_a_slow_meter_to_a_look_though_some_are_missing_and_some_bou
 
 
 def test_a_trace_and_a_pin_that_disagree_are_told_apart(tmp_path: Path) -> None:
-    late = Measured(tmp_path / "late", {"pin": "level", "pin_delay_s": 3e-4}, {"pin": "level", "noise": 1e-3}, n=60)
-    assert any("and their combined uncertainty is" in note for note in late.result().notes)
-    right = Measured(tmp_path / "right", {"pin": "level"}, {"pin": "level", "noise": 1e-3}, n=60)
-    assert not any("apart" in note for note in right.result().notes)
+    late = measured(tmp_path / "late", {"pin": "level", "pin_delay_s": 3e-4}, {"pin": "level", "noise": 1e-3}, n=60)
+    assert said(late.result, "and their combined uncertainty is")
+    right = measured(tmp_path / "right", LEVEL, {"pin": "level", "noise": 1e-3}, n=60)
+    assert not said(right.result, "apart")
 
 
 def test_every_method_that_was_tried_stands_in_the_report(tmp_path: Path) -> None:
-    clock = Measured(tmp_path / "run", {"pin": "level"}, {"pin": "level"}).result().clocks["meter"]
+    clock = measured(tmp_path / "run", LEVEL, LEVEL).result.clocks["meter"]
     assert {"brackets", "marks", "activity", "edges"} == set(clock.considered)
     assert clock.sigma_s == min(clock.considered.values())
 
 
 def test_with_a_pin_power_and_energy_hold_the_truth(tmp_path: Path) -> None:
-    held = []
+    every = []
     for seed in range(4):
         device = {"pin": "stamp", "device_seed": seed, "pin_jitter_s": 1e-6}
         meter = {"pin": "stamp", "meter_seed": seed, "rate_hz": 300.0}
-        found = Measured(tmp_path / f"{seed}", device, meter, seed=seed)
-        real, result = truth(found.plant, "inference", N), found.result()
-        for name in ("dynamic_power_w", "active_power_w", "energy_per_inference_j", "execution_time_s"):
-            low, high = result.quantities[name].interval()
-            held.append(low <= real[name] <= high)
-    assert np.mean(held) >= 0.9
+        every += holds(measured(tmp_path / f"{seed}", device, meter, seed=seed))
+    assert np.mean(every) >= 0.9
 
 
 # ---- timed by -----------------------------------------------------------------------------
 
-ON_PIN = {"on_pin": True, "pin": "stamp"}
+ON_PIN = STAMP | {"on_pin": True}
 
 
 @pytest.mark.parametrize("pin", ["level", "stamp", "toggle"])
 def test_a_device_that_stamps_nothing_is_timed_by_its_pin(tmp_path: Path, pin: str) -> None:
-    held = []
+    every = []
     for seed in range(2):
         device = {"on_pin": True, "pin": pin, "device_seed": seed}
-        found = Measured(tmp_path / f"{seed}", device, {"pin": pin, "meter_seed": seed}, seed=seed)
-        real, result = truth(found.plant, "inference", N), found.result()
-        assert not result.refusals
-        for name in ("dynamic_power_w", "active_power_w", "energy_per_inference_j", "execution_time_s"):
-            low, high = result.quantities[name].interval()
-            held.append(low <= real[name] <= high)
-    assert np.mean(held) >= 0.9
+        found = measured(tmp_path / f"{seed}", device, {"pin": pin, "meter_seed": seed}, seed=seed)
+        assert not found.result.refusals
+        every += holds(found)
+    assert np.mean(every) >= 0.9
 
 
 def test_its_clock_is_the_meters_whose_rate_enters_every_time(tmp_path: Path) -> None:
-    found = Measured(tmp_path / "run", ON_PIN, {"pin": "stamp"})
-    result = found.result()
+    found = measured(tmp_path / "run", ON_PIN, STAMP)
+    result = found.result
     time, power = result.quantities["execution_time_s"], result.quantities["dynamic_power_w"]
     assert set(result.clocks) == {"meter"}
     assert any(c.source == "clock rate, device to host" for c in time.components)
@@ -178,61 +165,57 @@ def test_its_clock_is_the_meters_whose_rate_enters_every_time(tmp_path: Path) ->
 
 
 def test_what_the_pin_may_lag_enters_the_time_and_cancels_in_no_repetition(tmp_path: Path) -> None:
-    found = Measured(tmp_path / "run", ON_PIN, {"pin": "stamp", "pin_lag_s": 1e-4})
-    parts = {c.source: c.u for c in found.result().quantities["execution_time_s"].components}
+    found = measured(tmp_path / "run", ON_PIN, {"pin": "stamp", "pin_lag_s": 1e-4})
+    parts = {c.source: c.u for c in found.result.quantities["execution_time_s"].components}
     assert parts["stamp jitter"] >= 1e-4 * np.sqrt(2.0 / 3.0) * 0.99
 
 
-def without_edge(run: Run, k: int) -> Run:
+def with_edges(run: Run, change: Callable[[str, Any], Any]) -> Run:
+    """Return the run with other columns of its pin's trace."""
     trace = run.traces["pin"]
-    fewer: dict[str, Any] = {
-        n: np.delete(getattr(trace, n), k) for n in ("value", "start_tick", "end_tick", "overload")
-    }
-    return replace(run, traces={**run.traces, "pin": replace(trace, **fewer)})
+    columns = {name: change(name, getattr(trace, name)) for name in ("value", "start_tick", "end_tick", "overload")}
+    return replace(run, traces={**run.traces, "pin": replace(trace, **columns)})
 
 
 def test_an_issue_without_its_edges_is_named(tmp_path: Path) -> None:
-    found = Measured(tmp_path / "run", {"on_pin": True, "pin": "level"}, {"pin": "level"})
+    found = measured(tmp_path / "run", LEVEL | {"on_pin": True}, LEVEL)
     with pytest.raises(DataError, match="issue 7 has 1 begins and 0 ends") as caught:
-        evaluate(without_edge(found.run, 15))
+        evaluate(with_edges(found.run, lambda name, column: np.delete(column, 15)))
     assert caught.value.value == 7 and "wire" in caught.value.remedy
 
 
 def test_an_edge_too_many_is_named_and_one_far_from_every_issue_is_nobodys(tmp_path: Path) -> None:
-    noisy = Measured(tmp_path / "noisy", {"on_pin": True, "pin": "level", "pin_bounce": 1.0}, {"pin": "level"}, n=5)
+    noisy = measured(tmp_path / "noisy", LEVEL | {"on_pin": True, "pin_bounce": 1.0}, LEVEL, n=5)
     with pytest.raises(DataError, match="issue 0 has 3 begins and 3 ends"):
-        noisy.result()
-    quiet = Measured(tmp_path / "quiet", {"on_pin": True, "pin": "level"}, {"pin": "level"}, n=5)
-    trace = quiet.run.traces["pin"]
-    early = {"value": [1, 0], "start_tick": trace.start_tick[0] - np.array([5_000_000, 4_000_000])}
-    early |= {"end_tick": early["start_tick"], "overload": [False, False]}
-    more = {n: np.concatenate([v, getattr(trace, n)]) for n, v in early.items()}
-    run = replace(quiet.run, traces={**quiet.run.traces, "pin": replace(trace, **more)})
-    assert values(evaluate(run))["execution_time_s"] == values(quiet.result())["execution_time_s"]
+        evaluate(noisy.run)
+    quiet = measured(tmp_path / "quiet", LEVEL | {"on_pin": True}, LEVEL, n=5)
+    first = quiet.run.traces["pin"].start_tick[0] - np.array([5_000_000, 4_000_000])
+    early = {"value": [1, 0], "start_tick": first, "end_tick": first, "overload": [False, False]}
+    run = with_edges(quiet.run, lambda name, column: np.concatenate([early[name], column]))
+    assert values(evaluate(run))["execution_time_s"] == values(quiet.result)["execution_time_s"]
 
 
 def test_brackets_wider_than_the_gaps_move_no_edge_to_a_neighbour(tmp_path: Path) -> None:
-    meter = {"pin": "level", "meter_forward_s": 0.04, "meter_back_s": 1e-4, "meter_jitter_s": 0.0}
-    found = Measured(tmp_path / "run", {"on_pin": True, "pin": "level"}, meter)
-    real = truth(found.plant, "inference", N)
-    assert found.result().quantities["execution_time_s"].value == pytest.approx(real["execution_time_s"], rel=2e-4)
+    meter = LEVEL | {"meter_forward_s": 0.04, "meter_back_s": 1e-4, "meter_jitter_s": 0.0}
+    found = measured(tmp_path / "run", LEVEL | {"on_pin": True}, meter)
+    assert found.result.quantities[TIME].value == pytest.approx(found.real()["execution_time_s"], rel=2e-4)
 
 
 def test_without_a_meter_on_its_pin_it_is_refused_before_anything_is_recorded(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="no meter watches it") as caught:
-        Measured(tmp_path / "run", ON_PIN, {})
+        measured(tmp_path / "run", ON_PIN, {})
     assert "mark_input" in caught.value.remedy
 
 
 def test_a_recording_without_the_pins_trace_says_what_is_missing(tmp_path: Path) -> None:
-    found = Measured(tmp_path / "run", ON_PIN, {"pin": "stamp"})
+    found = measured(tmp_path / "run", ON_PIN, STAMP)
     result = evaluate(replace(found.run, traces={"core": found.run.traces["core"]}))
     assert "execution_time_s" not in result.quantities
     assert any("logic input" in refusal.remedy for refusal in result.refusals)
 
 
 def test_a_loop_on_a_pin_stands_for_its_executions(tmp_path: Path) -> None:
-    found = Measured(tmp_path / "run", ON_PIN, {"pin": "stamp"}, n=3)
+    found = measured(tmp_path / "run", ON_PIN, STAMP, n=3)
     rows = found.run.replies.to_pylist()
     assert [(r["phase"], r["on_tick"], r["executions"]) for r in rows] == 3 * [("inference", None, 1)]
     assert json.loads(rows[0]["output"])["label"] == "x"
