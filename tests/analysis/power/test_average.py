@@ -18,8 +18,7 @@ from tests.support.plants import OnPlant, Play, on_plant
 
 
 def by_server(arrival_hz: float = 8.0, duration_s: float = 6.0) -> Play:
-    options = {"arrival_hz": arrival_hz, "duration_s": duration_s, "idle_s": 1.0}
-    return lambda work: server(work, quick("server"), **options)
+    return lambda work: server(work, quick("server"), arrival_hz=arrival_hz, duration_s=duration_s, idle_s=1.0)
 
 
 def by_offline() -> Play:

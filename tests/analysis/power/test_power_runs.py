@@ -16,7 +16,7 @@ from fixtures.bench.mock_device import MockDevice
 from fixtures.bench.true_power import SimPlant
 from fixtures.worlds.random_draw import blank
 from rig.analysis.result.result import Result
-from rig.types import MARK_PHASE, Budget, Idle, Issue, Mark, Reply, Sample, Span
+from rig.types import MARK_PHASE, Budget, Idle, Issue, Mark, Reply, Sample, Span, Step
 from tests.support.figures import ENERGY, POWER, TIME, held
 from tests.support.plants import STILL, OnPlant, Options, on_plant
 
@@ -188,7 +188,7 @@ def right_without(found: OnPlant, warmup: int) -> bool:
 def test_warm_up_enters_no_result_however_slow_it_is(tmp_path: Path) -> None:
     made: Options = {"device": {"inference_s": 0.05, "marks": False}, "meter": STILL}
     samples = blank(20).samples
-    slow = [
+    slow: list[Step] = [
         Mark(), Issue(samples[:1], repeat=20, warmup=True), Idle(1.0), *(Issue([s]) for s in samples), Idle(1.0), Mark()
     ]  # fmt: skip
     for warmup in (0, 5):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import TRIMMED, FigureKey
 from rig.analysis.result.result import Result
 from rig.analysis.timing.readings import Supply, Volts, covariance_w, mean_volts, sagging
 from rig.errors import DataError, StoreError
 from rig.recording.reader import open_run
 from rig.recording.traces.conversion import to_watts
 from rig.types import Conversion, Floats, Rail
+from tests.support.figures import ACTIVE, IDLE, POWER, held, said, u_of
 from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write
 
 CALM = settings(deadline=None, derandomize=True, database=None)
@@ -82,31 +81,26 @@ def result_of(path: Path, **how: Any) -> Result:
     return evaluate(open_run(recorded(path, **how)))
 
 
-def truth_w(ohm: float = OHM, burden_ohm: float = 0.0) -> tuple[float, float]:
+def truth_w(burden_ohm: float = 0.0) -> tuple[float, float]:
     """Idle and active power at the device."""
-    idle, busy = (i * (OPEN_V - ohm * i) - i * i * burden_ohm for i in (IDLE_A, BUSY_A))
+    idle, busy = (i * (OPEN_V - OHM * i) - i * i * burden_ohm for i in (IDLE_A, BUSY_A))
     return idle, busy
 
 
 def test_power_is_the_product_of_both_reading_by_reading(tmp_path: Path) -> None:
     result = result_of(tmp_path / "run")
     idle_w, busy_w = truth_w()
-
     assert result.refusals == ()
     for name, real in (("idle_power_w", idle_w), ("active_power_w", busy_w), ("dynamic_power_w", busy_w - idle_w)):
-        for method in ("", TRIMMED) if name != "idle_power_w" else ("",):
-            figure = FigureKey(name, method=method)
-            assert result.quantities[figure].value == pytest.approx(real, rel=2e-4), figure
-    assert "Rail core: power is its current times the voltage of vdd, reading by reading" in result.notes
+        assert result.quantities[name].value == pytest.approx(real, rel=2e-4), name
+    assert result.quantities["trimmed.dynamic_power_w"].value == pytest.approx(busy_w - idle_w, rel=2e-4)
+    assert said(result, "Rail core: power is its current times the voltage of vdd, reading by reading")
 
 
 def test_volts_are_no_rail_of_power_and_enter_no_total(tmp_path: Path) -> None:
     result = result_of(tmp_path / "run")
-
     assert not [key for key in result.quantities if key.rail == "vdd"]
-    assert (
-        result.quantities["active_power_w"].value == result.quantities[FigureKey("active_power_w", rail="core")].value
-    )
+    assert result.quantities["active_power_w"].value == result.quantities["rail.core.active_power_w"].value
     assert [s.rail for s in result.series.rails] == ["core"]
 
 
@@ -120,30 +114,24 @@ def test_volts_alone_are_refused_as_power_with_what_lacks(tmp_path: Path) -> Non
 def test_volts_at_another_pace_are_averaged_over_each_reading_and_what_that_misses_is_stated(
     tmp_path: Path, volts_hz: float, shift_s: float
 ) -> None:
-    result = result_of(tmp_path / "run", volts_hz=volts_hz, shift_s=shift_s)
-    found, real = result.quantities["active_power_w"], truth_w()[1]
-
-    low, high = found.interval()
-    assert low <= real <= high
-    u = next(c.u for c in found.components if c.source == "current and voltage within one aperture")
-    assert abs(found.value - real) <= 2.5 * u + 1e-3 * real
+    found, real = result_of(tmp_path / "run", volts_hz=volts_hz, shift_s=shift_s).quantities[ACTIVE], truth_w()[1]
+    assert held(found, real)
+    assert abs(found.value - real) <= 2.5 * u_of(found, "current and voltage within one aperture") + 1e-3 * real
 
 
 @pytest.mark.parametrize(("volts_hz", "look"), [(7.0, 1.0), (7.0, 0.007), (23.0, 0.023)])
 def test_volts_follow_the_amperes_from_one_look_to_the_next_however_short_a_look_is(
     tmp_path: Path, volts_hz: float, look: float
 ) -> None:
-    quantities = result_of(tmp_path / "run", volts_hz=volts_hz, look=look).quantities
+    found = result_of(tmp_path / "run", volts_hz=volts_hz, look=look).quantities
     idle_w, busy_w = truth_w()
-    assert quantities["idle_power_w"].value == pytest.approx(idle_w, rel=1e-3)
-    assert quantities["dynamic_power_w"].value == pytest.approx(busy_w - idle_w, rel=1e-3)
+    assert (found[IDLE].value, found[POWER].value) == pytest.approx((idle_w, busy_w - idle_w), rel=1e-3)
 
 
 def test_the_shunt_between_volts_and_device_is_taken_off(tmp_path: Path) -> None:
     result = result_of(tmp_path / "run", conversion={"unit": "A", "supply_rail": "vdd", "burden_ohm": 0.2})
     idle_w, busy_w = truth_w(burden_ohm=0.2)
-
-    assert result.quantities["dynamic_power_w"].value == pytest.approx(busy_w - idle_w, rel=3e-4)
+    assert result.quantities[POWER].value == pytest.approx(busy_w - idle_w, rel=3e-4)
 
 
 def test_the_limits_of_both_enter_each_with_an_origin_of_its_own(tmp_path: Path) -> None:
@@ -173,28 +161,20 @@ def test_volts_without_a_calibration_are_said_to_have_none(tmp_path: Path) -> No
     assert "Rail vdd: instrument uncertainty not stated (no calibration was declared)" in notes
 
 
-@pytest.mark.parametrize(
-    ("conversion", "says"),
-    [
-        ({"unit": "A", "supply_rail": "vcc"}, "is not in the recording"),
-        ({"unit": "A", "supply_rail": "core"}, "no volts"),
-    ],
-)
-def test_a_supply_that_is_none_is_refused(tmp_path: Path, conversion: dict[str, Any], says: str) -> None:
+@pytest.mark.parametrize(("rail", "says"), [("vcc", "is not in the recording"), ("core", "no volts")])
+def test_a_supply_that_is_none_is_refused(tmp_path: Path, rail: str, says: str) -> None:
     with pytest.raises(DataError, match=says) as caught:
-        result_of(tmp_path / "run", conversion=conversion)
+        result_of(tmp_path / "run", conversion={"unit": "A", "supply_rail": rail})
     assert caught.value.field == "supply_rail"
 
 
 @pytest.mark.parametrize(
     "conversion",
     [
-        {"unit": "W", "supply_rail": "vdd"},
-        {"unit": "A", "supply_rail": "vdd", "supply_v": 5.0},
-        {"unit": "A", "supply_rail": 3},
-        {"unit": "mV"},
+        {"unit": "W", "supply_rail": "vdd"}, {"unit": "A", "supply_rail": "vdd", "supply_v": 5.0},
+        {"unit": "A", "supply_rail": 3}, {"unit": "mV"},
     ],
-)
+)  # fmt: skip
 def test_a_conversion_that_cannot_be_meant_is_refused(tmp_path: Path, conversion: dict[str, Any]) -> None:
     with pytest.raises(StoreError):
         open_run(recorded(tmp_path / "run", conversion=conversion))
@@ -255,22 +235,14 @@ def test_ripple_that_current_and_voltage_share_is_found_and_independent_noise_is
     assert apart < 0.05 * sags
 
 
-def test_a_recording_says_of_which_rail_its_volts_are(tmp_path: Path) -> None:
-    run = open_run(recorded(tmp_path / "run"))
-    assert run.traces["core"].rail.conversion.supply_rail == "vdd"
-    assert json.loads(json.dumps(evaluate(run).to_json()))["refusals"] == []
-
-
 @pytest.mark.parametrize("volts_hz", [40.0, 10.0, 4.0])
 def test_volts_read_over_whole_spans_follow_the_current_by_the_resistance_of_the_supply(
     volts_hz: float, tmp_path: Path
 ) -> None:
-    result = result_of(tmp_path / "run", volts_hz=volts_hz)
-    power = result.quantities[FigureKey("dynamic_power_w")]
-    real = BUSY_A * (OPEN_V - OHM * BUSY_A) - IDLE_A * (OPEN_V - OHM * IDLE_A)
-    assert abs(power.value - real) <= power.half_width()
-    assert power.half_width() < 0.01 * real
-    assert any("ohm" in note for note in result.notes)
+    result, (idle_w, busy_w) = result_of(tmp_path / "run", volts_hz=volts_hz), truth_w()
+    assert held(result.quantities[POWER], busy_w - idle_w)
+    assert result.quantities[POWER].half_width() < 0.01 * (busy_w - idle_w)
+    assert said(result, "ohm")
 
 
 def test_the_resistance_of_a_supply_is_found_although_its_open_voltage_drifts() -> None:

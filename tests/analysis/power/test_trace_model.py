@@ -79,30 +79,23 @@ def test_idle_stays_in_the_range_of_two_windows_that_agree(follow: float) -> Non
     assert abs(value_w - 1.0) <= 2.0 * u_w < 0.06
 
 
-def test_a_level_that_steps_before_the_first_span_is_idle_after_it() -> None:
-    slow = np.where(np.arange(len(STATES)) < 8, 0.2, 0.0)
-    value_w, u_w = idle_of(*trace(3, slow=slow))
-    assert value_w == pytest.approx(1.0, abs=5e-3)
-    assert u_w < 5e-3
+K = np.arange(len(STATES))
+LATER = K >= 17
 
 
-def test_a_step_of_gaps_and_idle_that_spans_do_not_share_is_of_what_yields_to_the_work() -> None:
-    later = np.arange(len(STATES)) >= 17
-    value_w, u_w = idle_of(*trace(4, slow=np.where(later & (STATES != SPAN), 0.3, 0.0)))
-    assert value_w == pytest.approx(1.0, abs=5e-3)
+@pytest.mark.parametrize(
+    ("slow", "gap_w", "idle_w"),
+    [
+        (0.2 * (K < 8), 0.0, 1.0), (0.3 * (LATER & (STATES != SPAN)), 0.0, 1.0),
+        (0.3 * LATER, 0.0, 1.0 + 0.3 * float(np.mean(LATER[STATES == SPAN]))),
+        (0.3 * ((STATES == IDLE) & (K > 20) & (K < 31)), 0.3, 1.0),
+    ],
+    ids=["before the first span", "of what yields to the work", "that spans share", "awake into an idle window"],
+)  # fmt: skip
+def test_a_step_is_of_idle_only_where_spans_share_it(slow: Floats, gap_w: float, idle_w: float) -> None:
+    value_w, u_w = idle_of(*trace(4, gap_w=gap_w, slow=slow))
+    assert value_w == pytest.approx(idle_w, abs=5e-3)
     assert u_w < 1e-2
-
-
-def test_a_step_that_spans_share_is_of_idle() -> None:
-    later = np.arange(len(STATES)) >= 17
-    value_w, _ = idle_of(*trace(4, slow=np.where(later, 0.3, 0.0)))
-    assert value_w == pytest.approx(1.0 + 0.3 * np.mean(later[STATES == SPAN]), abs=5e-3)
-
-
-def test_a_device_that_stays_awake_into_an_idle_window_is_not_idle_there() -> None:
-    slow = np.where((STATES == IDLE) & (np.arange(len(STATES)) > 20) & (np.arange(len(STATES)) < 31), 0.3, 0.0)
-    value_w, _ = idle_of(*trace(5, gap_w=0.3, slow=slow))
-    assert value_w == pytest.approx(1.0, abs=2e-3)
 
 
 def test_slow_noise_of_readings_within_a_range_does_not_leave_it_by_far() -> None:
@@ -116,15 +109,10 @@ def test_slow_noise_of_readings_within_a_range_does_not_leave_it_by_far() -> Non
 @pytest.mark.parametrize(
     "states",
     [
-        [IDLE],
-        [IDLE, IDLE],
-        [IDLE, SPAN],
-        [IDLE, GAP, GAP, GAP],
-        [IDLE, *[SPAN] * 10],
-        [IDLE, IDLE, SPAN, IDLE],
+        [IDLE], [IDLE, IDLE], [IDLE, SPAN], [IDLE, GAP, GAP, GAP], [IDLE, *[SPAN] * 10], [IDLE, IDLE, SPAN, IDLE],
         [*[IDLE] * 9, *[SPAN] * 3, *[GAP] * 2],
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("watts", [0.0, 1.0, 1e-9])
 def test_few_blocks_and_constant_readings_without_noise_give_a_level(states: list[int], watts: float) -> None:
     n = len(states)

@@ -199,11 +199,3 @@ def test_a_clock_that_is_moved_moves_the_means() -> None:
     like = readings_of(trace.part(0, N), late)
     found = pooled(trace, like, ends_of(like.raw), late.seconds, np.array([0, 100, N]))
     np.testing.assert_allclose(found.start_s, [0.25, 0.35])
-
-
-def test_readings_at_the_end_of_the_range_stay_apart() -> None:
-    value = np.random.default_rng(1).normal(1.0, 0.1, N)
-    value[50::100] = 2.0
-    trace = trace_of(value, Rail("core", rate_hz=HZ, range_max=2.0))
-    means = means_of(trace, single_of(trace), np.array([0, N]))
-    assert means.many[means.overload].sum() == np.count_nonzero(value == 2.0)

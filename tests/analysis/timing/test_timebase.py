@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
@@ -67,28 +67,18 @@ def test_readings_without_delay_give_the_map_itself(offset: int, rate: float, n:
 
 @CALM
 @given(
-    st.integers(-(2**61), 2**61), st.floats(1.0, 60.0), st.floats(1e-6, 1e-2), st.floats(0.0, 1e-3), st.integers(0, 99)
-)
-def test_an_offset_of_the_clock_changes_no_second(
-    offset: int, length_s: float, there_s: float, jitter_s: float, seed: int
+    st.integers(-(2**61), 2**61), st.integers(0, 2**62), st.floats(1.0, 60.0), st.floats(1e-6, 1e-2),
+    st.floats(0.0, 1e-3), st.integers(0, 99),
+)  # fmt: skip
+def test_offsets_of_the_clock_and_of_the_host_s_change_no_second(
+    offset: int, t0_ns: int, length_s: float, there_s: float, jitter_s: float, seed: int
 ) -> None:
     plain = Wire(there_s=there_s, jitter_s=jitter_s, rate=1e-4, seed=seed).read(marks(length_s))
-    shifted = [Bracket(b.before_ns, b.tick + offset, b.after_ns) for b in plain]
-    a, b = fit_brackets(CLOCK, plain, 0), fit_brackets(CLOCK, shifted, 0)
+    shifted = [Bracket(b.before_ns + t0_ns, b.tick + offset, b.after_ns + t0_ns) for b in plain]
+    a, b = fit_brackets(CLOCK, plain, 0), fit_brackets(CLOCK, shifted, t0_ns)
     ticks = np.array([r.tick for r in plain], dtype=np.int64)
     assert np.array_equal(a.seconds(ticks), b.seconds(ticks + offset))
     assert (a.sigma_s, a.rate, a.rate_sigma) == (b.sigma_s, b.rate, b.rate_sigma)
-
-
-@CALM
-@given(st.integers(0, 2**62), st.floats(1.0, 60.0))
-def test_a_later_start_of_the_host_clock_changes_no_second(t0_ns: int, length_s: float) -> None:
-    plain = Wire(jitter_s=1e-4, rate=-5e-5).read(marks(length_s))
-    later = [Bracket(b.before_ns + t0_ns, b.tick, b.after_ns + t0_ns) for b in plain]
-    ticks = np.array([r.tick for r in plain], dtype=np.int64)
-    assert np.array_equal(
-        fit_brackets(CLOCK, plain, 0).seconds(ticks), fit_brackets(CLOCK, later, t0_ns).seconds(ticks)
-    )
 
 
 def test_readings_lie_about_the_map_within_half_of_their_round_trips_and_the_slow_way_shows() -> None:
@@ -116,12 +106,12 @@ def test_drift_is_found_to_half_a_ppm_in_forty_seconds_of_a_jittering_link() -> 
 
 
 @settings(CALM, max_examples=60)
-@given(st.floats(0.0, 1e-2), st.floats(0.0, 1e-2), st.floats(-2e-4, 2e-4), st.floats(0.0, 1e4), st.floats(0.5, 120.0))
+@given(st.floats(1e-6, 1e-2), st.floats(0.0, 1e-2), st.booleans(), st.floats(-2e-4, 2e-4), st.floats(0.5, 120.0))
 def test_a_link_slower_one_way_errs_within_two_sigma(
-    there_s: float, back_s: float, rate: float, offset_s: float, length_s: float
+    one_s: float, other_s: float, back: bool, rate: float, length_s: float
 ) -> None:
-    assume(there_s + back_s > 1e-6)
-    wire = Wire(offset_s, rate, there_s, back_s)
+    there_s, back_s = (other_s, one_s) if back else (one_s, other_s)
+    wire = Wire(1e4, rate, there_s, back_s)
     found = fit_brackets(CLOCK, wire.read(marks(length_s)), 0)
     assert np.all(wire.errors(found, np.linspace(0.0, length_s, 5)) <= 2.0)
 
