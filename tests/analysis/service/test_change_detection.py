@@ -47,6 +47,7 @@ def stream(said: str, scenes: str = "ab", scene_s: float = 10.0, begin_s: float 
         ("aaaaaaaaa" "----------", np.inf),  # no answer
         ("aaaaaaaaa" "b---b---b-", 0.0),  # dropped frames are no answers
         ("bbbbbbbbb" "bbbbbbbbbb", 0.0),  # the first scene is no change
+        ("aaaaaaaaa" "aabbbbbbbb", 2.0),  # a slow device answers a frame of the old scene when the new one is heard
     ],
 )  # fmt: skip
 def test_onset_latency_is_to_the_first_right_answer_that_stays(said: str, latency_s: float) -> None:
@@ -56,11 +57,6 @@ def test_onset_latency_is_to_the_first_right_answer_that_stays(said: str, latenc
 def test_the_next_scene_ends_the_wait_for_the_one_before() -> None:
     late = stream("aaaaaaaaaaaaaaaaaaabbbbbbbccc", "abc")  # right about b when c is already heard
     assert change_latencies_s(late).tolist() == [np.inf, 7.0]
-
-
-def test_an_answer_counts_in_the_scene_that_is_heard_when_it_comes() -> None:
-    """A slow device answers a frame of the old scene when the new one is heard: the answer is then wrong."""
-    assert change_latencies_s(stream("aaaaaaaaaaabbbbbbbb")).tolist() == [2.0]
 
 
 def test_what_was_never_reached_is_a_share_and_enters_no_latency() -> None:
@@ -89,11 +85,6 @@ def test_a_stream_of_one_scene_has_no_onset() -> None:
 )  # fmt: skip
 def test_stream_accuracy_is_the_share_of_time_in_which_the_last_answer_is_right(said: str, share: float) -> None:
     assert time_right(stream(said)) == pytest.approx(share, abs=1e-12)
-
-
-def test_stream_accuracy_counts_time_between_answers_too() -> None:
-    """The scene changes half a second before the answer does."""
-    assert time_right(stream("aaaaaaaaaabbbbbbbbbb", begin_s=0.5)) == pytest.approx(18.5 / 19.0)
 
 
 @pytest.mark.parametrize(("answers", "lag_s"), [(120, 0.1), (240, 0.7)])
