@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.errors import RigError
 from rig.recording.reader import open_run
+from tests.support.figures import POWER
 from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write
 
 WHATEVER = settings(
@@ -80,30 +81,16 @@ STAMPS = (
     "ends on one tick", "very long",
 )  # fmt: skip
 RAILS: tuple[dict[str, Any], ...] = (
-    {},
-    {"accuracy": {"of_reading": 1e-3, "offset": 1e-6}},
-    {"rate_hz": 0.0},
-    {"resolution": 1e-3},
-    {"range_max": 2e-3},
-    {"range_max": 0.0},
-    {"filter_tau_s": 0.05},
-    {"filter_tau_s": 1e6},
-    {"kind": "point"},
+    {}, {"accuracy": {"of_reading": 1e-3, "offset": 1e-6}}, {"accuracy": {"of_reading": 1e300, "offset": 1e300}},
+    {"rate_hz": 0.0}, {"rate_hz": 1e300}, {"rate_hz": 1e-300}, {"resolution": 1e-3}, {"resolution": 1e300},
+    {"range_max": 2e-3}, {"range_max": 0.0}, {"range_max": -1e300}, {"aperture_s": 0.0}, {"aperture_s": 1e300},
+    {"filter_tau_s": 0.05}, {"filter_tau_s": 1e6}, {"filter_tau_s": 1e-300}, {"kind": "point"},
     {"kind": "cumulative", "conversion": {"unit": "J"}},
     {"kind": "cumulative", "conversion": {"unit": "J"}, "resolution": 1e-4},
-    {"conversion": {"unit": "A", "supply_v": 1.8}},
+    {"conversion": {"unit": "A", "supply_v": 1.8}}, {"conversion": {"unit": "A", "supply_v": 1e-300}},
     {"conversion": {"unit": "A", "supply_v": 1.8, "burden_ohm": 100.0}},
-    {"conversion": {"unit": "A", "supply_v": 1e-300}},
-    {"aperture_s": 0.0},
-    {"accuracy": {"of_reading": 1e300, "offset": 1e300}},
-    {"resolution": 1e300},
-    {"range_max": -1e300},
-    {"rate_hz": 1e300},
-    {"rate_hz": 1e-300},
-    {"aperture_s": 1e300},
-    {"filter_tau_s": 1e-300},
     {"conversion": {"unit": "A", "supply_v": 1.8, "burden_ohm": 1e300}},
-)
+)  # fmt: skip
 SPANS: tuple[tuple[tuple[float, float], ...], ...] = (
     World.spans_s, (), ((1.0, 1.0),), ((1.0, 2.0),), tuple((1.0 + 0.15 * k, 1.0 + 0.15 * k) for k in range(6)),
     ((1.0, 1.5), (1.0, 1.5)), ((1.0, 1.5), (1.4, 1.9)), ((5.0, 6.0),), ((1.0, 1.00000008), (1.1, 1.2)),
@@ -115,19 +102,11 @@ IDLE: tuple[tuple[tuple[float, float], ...], ...] = (
 )  # fmt: skip
 
 WORLDS = st.builds(
-    World,
-    spans_s=st.sampled_from(SPANS),
-    idle_s=st.sampled_from(IDLE),
-    values=st.sampled_from(sorted(VALUES)),
-    stamps=st.sampled_from(STAMPS),
-    rail=st.sampled_from(RAILS),
-    brackets=st.sampled_from([8, 1, 2, 0]),
-    width_s=st.sampled_from([1e-4, 0.0, 10.0]),
-    marks=st.booleans(),
-    warmup=st.integers(0, 3),
-    answers=st.sampled_from(["right", "wrong", "none", "one", "odd"]),
-    due=st.booleans(),
-)
+    World, spans_s=st.sampled_from(SPANS), idle_s=st.sampled_from(IDLE), values=st.sampled_from(sorted(VALUES)),
+    stamps=st.sampled_from(STAMPS), rail=st.sampled_from(RAILS), brackets=st.sampled_from([8, 1, 2, 0]),
+    width_s=st.sampled_from([1e-4, 0.0, 10.0]), marks=st.booleans(), warmup=st.integers(0, 3),
+    answers=st.sampled_from(["right", "wrong", "none", "one", "odd"]), due=st.booleans(),
+)  # fmt: skip
 
 
 def recorded(world: World, folder: Path) -> Path:
@@ -222,10 +201,18 @@ def evaluated(world: World) -> Result | None:
 
 @WHATEVER
 @given(WORLDS)
+@example(World(values="all nan"))
+@example(World(values="zero"))
+@example(World(values="constant"))
+@example(World(values="two levels", rail={"resolution": 1e-3}))
+@example(World(stamps="two"))
+@example(World(spans_s=((1.0, 2.0),)))
 def test_no_figure_is_without_a_number_whatever_the_recording(world: World) -> None:
     result = evaluated(world)
     if result is not None:
         json.dumps(result.to_json(), allow_nan=False)
+        assert POWER in result.quantities or not world.spans_s or any(r.remedy for r in result.refusals)
+        assert all(r.remedy for r in result.refusals)
 
 
 @pytest.mark.parametrize("values", ["all nan", "all huge"])

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fixtures.worlds.lab_recording import Lab, plain_lab, write
-from fixtures.worlds.labs.field_kinds import KINDS as FIELD
-from fixtures.worlds.labs.lab_kinds import KINDS
-from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE
+from fixtures.worlds.lab_recording import Lab, write
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.recording.reader import Run, open_run
+from tests.support.figures import held
+from tests.support.labs import lab_of, off
 
 POWERS = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
 ALIKE = 0.3
@@ -23,8 +20,7 @@ ALIKE = 0.3
 
 
 def recorded(seed: int, kind: str, folder: Path, block: int | None = None) -> tuple[Lab, Run]:
-    lab = plain_lab(seed, kind)
-    {"plain": lambda _: None, **KINDS, **MORE, **FIELD}[kind](lab)
+    lab = lab_of(kind, seed)
     write(lab, folder / "run", block)
     return lab, open_run(folder / "run")
 
@@ -51,9 +47,7 @@ def test_stretches_and_sums_agree_with_the_whole(kind: str, seed: int, tmp_path:
     lab, run = recorded(seed, kind, tmp_path)
     looked_into = evaluate(run, at_once=readings(run) // 4)
     agree(evaluate(run), looked_into)
-    for name, true in lab.truth().items():
-        low, high = looked_into.quantities[name].interval()
-        assert low <= true <= high, name
+    assert all(held(looked_into.quantities[name], true) for name, true in lab.truth().items())
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("lost_block", 0), ("wrong_rate", 2), ("every_reading_twice", 1)])
@@ -79,31 +73,11 @@ def test_the_number_of_readings_is_that_of_the_trace(tmp_path: Path) -> None:
 
 def test_a_recording_written_by_blocks_has_the_truth_inside(tmp_path: Path) -> None:
     lab, run = recorded(4, "plain", tmp_path, 1 << 12)
-    found = evaluate(run, at_once=readings(run) // 4)
-    for name, true in lab.truth().items():
-        low, high = found.quantities[name].interval()
-        assert low <= true <= high, name
+    found = evaluate(run, at_once=readings(run) // 4).quantities
+    assert all(held(found[name], true) for name, true in lab.truth().items())
 
 
 def test_behind_a_declared_filter_means_and_single_readings_both_hold_the_truth(tmp_path: Path) -> None:
     """Means over the margins of spans show less about the ends of spans, so the two may differ by more."""
     lab, run = recorded(1, "filter_declared", tmp_path)
-    for at_once in (10**6, readings(run) // 4):
-        found = evaluate(run, at_once).quantities["dynamic_power_w"]
-        assert abs(found.value - lab.truth()["dynamic_power_w"]) <= 1.5 * found.half_width()
-
-
-def spread(of: Callable[[int], tuple[float, float]], seeds: range) -> float:
-    """Return the root mean square of differences in units of half a 95 % interval."""
-    return math.sqrt(float(np.mean([(d / half) ** 2 for d, half in map(of, seeds)])))
-
-
-def test_over_many_benches_stretches_add_little_to_what_is_stated(tmp_path: Path) -> None:
-    def difference(seed: int) -> tuple[float, float]:
-        _, run = recorded(seed, "plain", tmp_path / str(seed))
-        first, second = (
-            evaluate(run, at_once).quantities["dynamic_power_w"] for at_once in (10**6, readings(run) // 4)
-        )
-        return second.value - first.value, first.half_width()
-
-    assert spread(difference, range(10, 12)) < 0.1
+    assert all(off(lab, evaluate(run, at_once)) <= 1.5 for at_once in (10**6, readings(run) // 4))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -148,3 +150,26 @@ def test_errors_of_looks_between_adjacent_blocks_cancel_in_their_sum(n: int, see
     blocks = Blocks(np.zeros(n, int), end - length_s, end, np.zeros(n), np.ones(n), np.arange(n), np.ones(n))
     energy = look_errors(blocks, length_s, looks, np.ones(n - 1, bool)) * np.outer(length_s, length_s)
     assert energy.sum() == pytest.approx(looks[0] + looks[-1])
+
+
+MEBIBYTE = 1 << 20
+
+
+@pytest.mark.parametrize("each", [1.0, 1e3])
+def test_a_million_spans_and_a_billion_readings_are_fitted_in_little_memory(each: float) -> None:
+    """A reading may represent a mean of many; the memory of the trace itself is not counted."""
+    n = 1_000_000
+    start = np.arange(2.0 * n)
+    span, idle = np.arange(2 * n) % 2 == 1, np.arange(2 * n) < 1000
+    watts = np.where(span & ~idle, 2.0, 1.0) + np.random.default_rng(1).normal(0.0, 1e-3, 2 * n)
+    number = np.arange(2 * n) // 2
+    stretches = [np.where(use, number, -1) for use in (idle, ~span & ~idle, span & ~idle)]
+    many = np.full(2 * n, each)
+    blocks = blocks_of((start, start + 1.0), watts, many, many, (np.where(idle, 0, -1), stretches[1], stretches[2]))
+    tracemalloc.start()
+    model = fit(blocks, np.diag(1e-6 / blocks.many))
+    weight, _ = model.idle_under(np.column_stack([start[span & ~idle], start[span & ~idle] + 1.0]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert float(weight @ watts) == pytest.approx(1.0, abs=1e-3)
+    assert peak < 60 * MEBIBYTE + 4 * watts.nbytes

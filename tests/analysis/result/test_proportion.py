@@ -18,7 +18,7 @@ from reports.audit.folder.reading import read_run
 from reports.audit.rules import judge_run
 from reports.audit.scores import accuracy as accuracy_by_the_auditor
 from rig.analysis.result.proportion import clopper_pearson, mean_proportion, paired_difference, proportion
-from rig.analysis.result.quantity import Quantity, from_json
+from rig.analysis.result.quantity import from_json
 from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, span_checks
 from rig.analysis.scores.answers import answers_of
 from rig.recording.reader import Run, open_run
@@ -69,12 +69,6 @@ def test_the_json_of_a_share_is_read_as_the_same_share(count: int, n: int) -> No
     q = proportion(min(count, n), n, "a")
     again = from_json(json.loads(json.dumps(q.to_json())))
     assert (again.to_json(), again.interval()) == (q.to_json(), q.interval())
-
-
-def test_a_number_without_an_interval_says_null() -> None:
-    said = Quantity(3.0, "s").to_json()
-    assert (said["interval_95"], said["standard_uncertainty"]) == (None, None)
-    assert from_json(said) == Quantity(3.0, "s")
 
 
 # ---- accuracy ------------------------------------------------------------------------------

@@ -82,21 +82,6 @@ def test_spans_that_stand_out_where_the_clocks_say_prove_no_break(seed: int) -> 
     assert bridged(trace_of(r), found, None, 2e-3, 5.0) is None
 
 
-def test_a_lost_block_is_found_where_it_is() -> None:
-    on_s = 0.1 + np.cumsum(np.random.default_rng(2).uniform(0.09, 0.1, 48))
-    spans_s = np.column_stack([on_s, on_s + 0.05])
-    r = seen(spans_s)
-    cut = r.watts[: 5000 - 130].copy()
-    cut[2480:] = r.watts[2610:]
-    start_s, end_s, fine = r.start_s[: len(cut)], r.end_s[: len(cut)], np.ones(len(cut), bool)
-    r = replace(r, watts=cut, raw=cut, ok=fine, overload=~fine, start_s=start_s, end_s=end_s)
-    found = shown(r, spans_s)
-    assert found is not None
-    mended = bridged(trace_of(r), found, None, 2e-3, 5.0)
-    assert mended is not None and mended.note is not None
-    assert mended.check.found.startswith("+130 at 2.3")
-
-
 def lab_with_long_spans(seed: int) -> Lab:
     """Return a lab whose spans last 2000 readings, with noise of a tenth of what they add, and clocks of 0.4 ms."""
     lab, n, each = plain_lab(seed, "long spans"), 40, 2000
