@@ -116,10 +116,10 @@ def test_a_network_of_weighted_sums_alone_has_operations_and_no_sparsity(tmp_pat
     assert not {"activation_sparsity", "membrane_updates_per_sample", "spikes_per_sample"} & set(found)
 
 
-def test_a_counted_number_is_exact(tmp_path: Path) -> None:
-    quantity = evaluated(tmp_path, [("a", ONE)]).quantities["effective_acs_per_sample"]
-    assert quantity.interval() == (9.0, 9.0)
-    assert quantity.to_json()["standard_uncertainty"] == 0.0
+def test_a_counted_number_is_exact_and_warm_up_is_not_counted(tmp_path: Path) -> None:
+    counted = evaluated(tmp_path, [("a", OTHER), ("a", ONE)], warm=1).quantities["effective_acs_per_sample"]
+    assert counted.interval() == (9.0, 9.0)
+    assert counted.to_json()["standard_uncertainty"] == 0.0
 
 
 def test_a_sample_counts_once_however_often_it_was_asked(tmp_path: Path) -> None:
@@ -127,11 +127,6 @@ def test_a_sample_counts_once_however_often_it_was_asked(tmp_path: Path) -> None
     often = figures(evaluated(tmp_path / "often", [("a", ONE), ("b", OTHER), ("b", OTHER), ("b", OTHER)]))
     about = [name for name in once if name.endswith(("_execution", "_sample", "sparsity"))]
     assert {name: often[name] for name in about} == pytest.approx({name: once[name] for name in about}, rel=1e-15)
-
-
-def test_warm_up_is_not_counted(tmp_path: Path) -> None:
-    found = figures(evaluated(tmp_path, [("a", OTHER), ("a", ONE)], warm=1))
-    assert found["effective_acs_per_sample"] == 9
 
 
 def test_a_declared_network_without_activity_has_its_static_figures_alone(tmp_path: Path) -> None:
@@ -199,12 +194,6 @@ def test_a_declared_rate_that_the_samples_contradict_is_told(tmp_path: Path) -> 
     assert [n for n in evaluated(tmp_path / "b", [("a", ONE)], a=2.0).notes if "rate" in n]
 
 
-def spiking(activity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same activity, in which layers also count their spikes."""
-    spikes = {name: {"spikes": [2 * n for n in activity[name]["active"]]} for name in ("hidden", "output")}
-    return {name: {**counters, **spikes.get(name, {})} for name, counters in activity.items()}
-
-
 def energies(
     path: Path, answers: Sequence[tuple[str, Mapping[str, Any]]], executions: Sequence[int] = (), inferences: int = 1
 ) -> Figures:
@@ -219,18 +208,17 @@ def energies(
 OTHER_PHASES = Quantity(99.0, "J")
 
 
-def test_energy_per_operation_is_that_of_the_phase_that_executes_the_network(tmp_path: Path) -> None:
-    found = energies(tmp_path, [("a", ONE)])
-    names = ["energy_per_effective_operation_j", "dynamic_energy_per_effective_operation_j"]
-    assert list(map(str, found)) == names
-    assert [found[name].value for name in names] == [1.0, 0.5]
-    assert found[names[0]].u == pytest.approx(0.1)
-
-
-def test_energy_per_spike_needs_every_layer_to_count_its_spikes(tmp_path: Path) -> None:
-    found = energies(tmp_path, [("a", spiking(ONE))])
-    assert found["energy_per_spike_j"].value == 12 / 8
-    assert found["dynamic_energy_per_spike_j"].value == 6 / 8
+def test_energy_per_operation_and_spike_is_that_of_the_phase_that_executes_the_network(tmp_path: Path) -> None:
+    """A spike costs an energy where every layer counts its spikes."""
+    counts = {name: {"spikes": [2 * n for n in ONE[name]["active"]]} for name in ("hidden", "output")}
+    spiking = {name: {**counters, **counts.get(name, {})} for name, counters in ONE.items()}
+    found = energies(tmp_path, [("a", spiking)])
+    assert {str(name): q.value for name, q in found.items()} == {
+        "energy_per_effective_operation_j": 12 / 12, "dynamic_energy_per_effective_operation_j": 6 / 12,
+        "energy_per_spike_j": 12 / 8, "dynamic_energy_per_spike_j": 6 / 8,
+    }  # fmt: skip
+    assert found["energy_per_effective_operation_j"].u == pytest.approx(0.1)
+    assert not [name for name in energies(tmp_path / "none", [("a", ONE)]) if "spike" in str(name)]
 
 
 def test_operations_are_those_of_the_inferences_that_were_metered(tmp_path: Path) -> None:
@@ -239,9 +227,6 @@ def test_operations_are_those_of_the_inferences_that_were_metered(tmp_path: Path
     assert found["energy_per_effective_operation_j"].value == pytest.approx(12 / (3 * 12 / (4 * 2)))
 
 
-def test_a_metered_span_without_counters_gives_no_energy_per_operation(tmp_path: Path) -> None:
-    assert energies(tmp_path, [("a", ONE), ("b", {})]) == Figures()
-
-
-def test_a_network_that_did_nothing_has_no_energy_per_operation(tmp_path: Path) -> None:
-    assert energies(tmp_path, [("b", OTHER)]) == Figures()
+@pytest.mark.parametrize("answers", [[("a", ONE), ("b", {})], [("b", OTHER)]], ids=["without counters", "nothing done"])
+def test_a_metered_span_without_operations_gives_no_energy_of_one(tmp_path: Path, answers: list[Any]) -> None:
+    assert energies(tmp_path, answers) == Figures()

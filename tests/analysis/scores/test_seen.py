@@ -8,14 +8,9 @@ from typing import Any
 import pytest
 
 from rig.analysis.scores.accuracy import seen_checks
-from rig.recording.reader import Run
 from tests.support.serving import recording
 
 FOLDER = {"source": "folder", "listing_sha256": "a"}
-
-
-def measured(folder: Path, trained_on: Any, own: dict[str, Any]) -> Run:
-    return recording(folder / "run", (), details=own, training=trained_on)
 
 
 @pytest.mark.parametrize(
@@ -36,5 +31,5 @@ def measured(folder: Path, trained_on: Any, own: dict[str, Any]) -> Run:
 def test_the_part_that_is_measured_must_not_be_the_part_that_was_learnt(
     trained_on: Any, own: dict[str, Any], apart: list[bool], tmp_path: Path
 ) -> None:
-    checks = list(seen_checks(measured(tmp_path, trained_on, own)))
+    checks = list(seen_checks(recording(tmp_path / "run", (), details=own, training=trained_on)))
     assert [c.ok for c in checks] == apart

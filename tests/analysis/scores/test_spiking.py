@@ -26,25 +26,17 @@ SECONDS = 1.25
 
 def answer(first_output_ms: float | None, operations: int) -> dict[str, Any]:
     return {
-        "label": "3",
-        "first_input_ms": 1,
-        "first_output_ms": first_output_ms,
-        "synaptic_operations": operations,
+        "label": "3", "first_input_ms": 1, "first_output_ms": first_output_ms, "synaptic_operations": operations,
         "synaptic_operations_ne15": 3 * operations,
-    }
+    }  # fmt: skip
 
 
 def recorded(path: Path, outputs: list[Any], rounds: int = 1) -> Run:
-    given = iter(outputs * rounds)
-    info = DeviceInfo("toy", "hardware", phases=("inference",))
-    samples = [Sample(f"s{k}", np.zeros(1), "3", duration_s=SECONDS) for k in range(len(outputs))] * rounds
-    record(
-        path,
-        Bench(blocking(lambda sample: next(given), info), (), HostClock()),
-        Blank(),
-        [Issue([s]) for s in samples],
-        scenario={"name": "by hand"},
-    )
+    given, info = iter(outputs * rounds), DeviceInfo("toy", "hardware", phases=("inference",))
+    samples = [Sample(f"s{k}", np.zeros(1), "3", duration_s=SECONDS) for k in range(len(outputs))]
+    steps = [Issue([sample]) for sample in samples * rounds]
+    bench = Bench(blocking(lambda sample: next(given), info), (), HostClock())
+    record(path, bench, Blank(), steps, scenario={"name": "by hand"})
     return open_run(path)
 
 
@@ -70,26 +62,24 @@ def test_every_figure_by_hand(tmp_path: Path) -> None:
     assert "energy_per_synaptic_operation_j" not in figures
 
 
-def test_the_energy_of_an_operation_times_operations_per_joule_is_one(tmp_path: Path) -> None:
-    run = recorded(tmp_path / "run", [answer(11.0, 1000), answer(21.0, 3000)])
-    energy = Quantity(6.0, "J", (Component("noise", 0.6),))
-    figures = spiking_figures(
+def figures_at(energy_j: float, run: Run) -> Figures:
+    """Return the figures if an inference takes this energy above idle, to a tenth."""
+    energy = Quantity(energy_j, "J", (Component("noise", 0.1 * abs(energy_j)),))
+    return spiking_figures(
         run, answers_of(run), Figures({FigureKey("dynamic_energy_per_inference_j", "inference"): energy})
     )
+
+
+def test_the_energy_of_an_operation_times_operations_per_joule_is_one(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", [answer(11.0, 1000), answer(21.0, 3000)])
+    figures = figures_at(6.0, run)
     each, per_joule = figures["energy_per_synaptic_operation_j"], figures["synaptic_operations_per_j"]
     assert each.value == pytest.approx(6.0 / 2000)
     assert each.u / each.value == pytest.approx(np.hypot(0.1, 1000 / 2000))
     assert each.value * per_joule.value == pytest.approx(1.0)
-
-
-def test_without_power_above_idle_there_are_no_operations_per_joule(tmp_path: Path) -> None:
-    run = recorded(tmp_path / "run", [answer(11.0, 1000)])
-    energy = Quantity(-6.0, "J", (Component("noise", 0.6),))
-    figures = spiking_figures(
-        run, answers_of(run), Figures({FigureKey("dynamic_energy_per_inference_j", "inference"): energy})
-    )
-    assert figures["energy_per_synaptic_operation_j"].value < 0
-    assert "synaptic_operations_per_j" not in figures
+    below_idle = figures_at(-6.0, run)
+    assert below_idle["energy_per_synaptic_operation_j"].value < 0
+    assert "synaptic_operations_per_j" not in below_idle
 
 
 @pytest.mark.parametrize("output", ["3", {"label": "3"}, {**answer(1.0, 5), "synaptic_operations": "5"}])

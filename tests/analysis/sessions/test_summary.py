@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.order_statistics import percentile
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity
@@ -26,6 +25,7 @@ from rig.errors import DeviceError
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Reply, Rules, Span
+from tests.support.figures import TIME
 from tests.support.serving import Asked, recording, samples
 
 LOOSE = Rules("test", "single-stream", "a test", submittable=False)
@@ -206,17 +206,13 @@ def test_a_trial_far_from_the_mean_is_named(summary: Summarise, last_s: float, w
     assert failed(found) == [("execution_time_s of each trial from the mean", w) for w in worst]
 
 
-def test_the_figure_of_each_trial_is_kept_for_the_picture(summary: Summarise) -> None:
-    kept = summary(*trials(0.1, 0.11, 0.12)).series.trials
-    assert [q.value for q in kept[FigureKey("execution_time_s")]] == pytest.approx([0.1, 0.11, 0.12])
-
-
-def test_the_execution_times_of_every_trial_are_kept_for_the_picture(summary: Summarise) -> None:
+def test_times_and_figures_of_every_trial_are_kept_for_the_picture(summary: Summarise) -> None:
     """Its lines are the means over trials; a percentile of one trial's times may be different."""
     found = summary(*trials(0.1, 0.11, 0.12))
-    times = found.series.execution_times_s
+    kept, times = found.series.trials[TIME], found.series.execution_times_s
+    assert [q.value for q in kept] == pytest.approx([0.1, 0.11, 0.12])
     assert sorted(set(times.round(3))) == [0.1, 0.11, 0.12]
-    assert times.mean() == pytest.approx(found.quantities["execution_time_s"].value)
+    assert times.mean() == pytest.approx(found.quantities[TIME].value)
 
 
 def test_one_run_is_no_trial_of_several(summary: Summarise) -> None:
@@ -300,52 +296,30 @@ def test_the_slowest_samples_are_not_left_out_of_the_time(summary: Summarise) ->
 
 # ---- the same answers ----------------------------------------------------------------------
 
-OTHERWISE = "samples answered otherwise for speed than for accuracy"
+OTHERWISE = "samples answered otherwise for {} than for accuracy"
 
 
 @pytest.mark.parametrize(
-    ("accurate", "quick", "differ"),
+    ("purpose", "accurate", "other", "differ"),
     [
-        ("wxyz", "wxyz", 0),
-        ("wxyz", "waaa", 3),
-        ("wxyz", "aaaa", 4),
-        ([{"label": "a", "p": 0.9}] * 4, [{"label": "a", "p": 0.8}] * 4, 0),  # only the decision matters
-        ([{"label": "a"}] * 4, [{"label": "b"}] * 4, 4),
+        ("speed", "wxyz", "wxyz", 0), ("speed", "wxyz", "waaa", 3), ("speed", "wxyz", "aaaa", 4),
+        ("power", "wxyz", "wwww", 3),  # a device that skips the work uses little power
+        ("speed", [{"label": "a", "p": 0.9}] * 4, [{"label": "a", "p": 0.8}] * 4, 0),  # only the decision matters
+        ("speed", [{"label": "a"}] * 4, [{"label": "b"}] * 4, 4),
+        # one percent of the accuracy is one answer in 100: ten that all become right are no noise
+        ("power", "x" * 96 + "y" * 4, "x" * 100, 0), ("power", "x" * 90 + "y" * 10, "x" * 100, 10),
+        # equally many wrong of 40, in other samples: chance makes 9 of 4 at one percent
+        ("power", "y" * 2 + "x" * 38, "x" * 38 + "y" * 2, 0), ("power", "y" * 4 + "x" * 36, "x" * 36 + "y" * 4, 0),
+        ("power", "y" * 5 + "x" * 35, "x" * 35 + "y" * 5, 10),
     ],
-)
-def test_what_is_answered_for_speed_is_what_is_answered_for_accuracy(
-    summary: Summarise, accurate: Sequence[Any], quick: Sequence[Any], differ: int
+)  # fmt: skip
+def test_answers_for_speed_or_power_are_those_for_accuracy_beyond_chance(
+    summary: Summarise, purpose: str, accurate: Sequence[Any], other: Sequence[Any], differ: int
 ) -> None:
-    found = summary(
-        ("accuracy", "accuracy", asked(said=list(accurate))), ("performance", "performance", asked(said=list(quick)))
-    )
-    assert [f for f in failed(found) if f[0] == OTHERWISE] == ([(OTHERWISE, f"{differ} of 4")] if differ else [])
-
-
-def test_what_is_answered_for_power_is_what_is_answered_for_accuracy(summary: Summarise) -> None:
-    """A device that skips the work uses little power."""
-    answered = [(name, name, asked(said="wxyz" if name == "accuracy" else "wwww")) for name in ("accuracy", "power")]
-    assert ("samples answered otherwise for power than for accuracy", "3 of 4") in failed(summary(*answered))
-
-
-@pytest.mark.parametrize(("wrong", "excused"), [(4, True), (10, False)])
-def test_answers_that_noise_changes_move_the_accuracy_no_more_than_chance_does(
-    summary: Summarise, wrong: int, excused: bool
-) -> None:
-    """One percent of the accuracy is one answer in 100. Ten that all become right are not noise."""
-    said = {"accuracy": "x" * (100 - wrong) + "y" * wrong, "power": "x" * 100}
-    answered = [(name, name, asked(ids=range(100), said=text)) for name, text in said.items()]
-    found = dict(failed(summary(*answered, size=100, known=samples(100))))
-    assert ("samples answered otherwise for power than for accuracy" not in found) is excused
-
-
-@pytest.mark.parametrize(("each", "excused"), [(2, True), (4, True), (5, False)])
-def test_more_answers_than_a_tenth_may_differ_by_chance(summary: Summarise, each: int, excused: bool) -> None:
-    """Accuracy and power runs have equally many wrong of 40, in other samples. Chance makes 9 of 4 at one percent."""
-    said = {"accuracy": "y" * each + "x" * (40 - each), "power": "x" * (40 - each) + "y" * each}
-    answered = [(name, name, asked(ids=range(40), said=text)) for name, text in said.items()]
-    found = dict(failed(summary(*answered, size=40, known=samples(40))))
-    assert ("samples answered otherwise for power than for accuracy" not in found) is excused
+    name, n, rule = purpose.replace("speed", "performance"), len(accurate), OTHERWISE.format(purpose)
+    answered = [(name, name, asked(ids=range(n), said=said)) for name, said in (("accuracy", accurate), (name, other))]
+    found = failed(summary(*answered, size=n, known=samples(n)))
+    assert [f for f in found if f[0] == rule] == ([(rule, f"{differ} of {n}")] if differ else [])
 
 
 def test_samples_that_were_asked_for_speed_alone_are_compared_with_nothing(summary: Summarise) -> None:
@@ -354,7 +328,7 @@ def test_samples_that_were_asked_for_speed_alone_are_compared_with_nothing(summa
         ("performance", "performance", asked(ids=[2, 3], said="ab")),
         size=2,
     )
-    assert OTHERWISE not in dict(failed(found))
+    assert OTHERWISE.format("speed") not in dict(failed(found))
 
 
 def test_a_phase_that_ran_by_itself_has_decided_nothing(summary: Summarise, tmp_path: Path) -> None:

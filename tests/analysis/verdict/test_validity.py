@@ -13,6 +13,7 @@ from rig.analysis.result.finding import Validity
 from rig.analysis.service.early_stopping import needed
 from rig.analysis.service.queries import queries_of
 from rig.analysis.service.serving import service_figures
+from rig.analysis.verdict.recording_notes import remarks_of
 from rig.analysis.verdict.validity import checks_of, named, ruling_of
 from rig.errors import DeviceError, UnknownNameError, UsageError
 from rig.plugins import load
@@ -228,3 +229,12 @@ def test_the_sets_ask_what_their_sources_ask() -> None:
     assert (stream.percentile, stream.min_queries, stream.early_stopping) == (0.9, 64, True)
     ours = rules("neurobench-1.0", "single-stream")
     assert (ours.trials, ours.trial_tolerance, ours.whole_set, ours.hardware_only) == (5, 0.05, True, True)
+
+
+@pytest.mark.parametrize(("asked_hz", "told"), [(10.0, False), (13.0, True)])
+def test_a_draw_of_arrivals_far_from_the_rate_that_was_asked_is_told(
+    asked_hz: float, told: bool, tmp_path: Path
+) -> None:
+    every = [Asked(0.1 * k, 0.1 * k, 0.1 * k + 0.05) for k in range(20)]
+    remarks = remarks_of(recording(tmp_path / "run", every, options={"arrival_hz": asked_hz}))
+    assert any("due at 10 Hz" in remark for remark in remarks) is told
