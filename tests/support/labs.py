@@ -73,7 +73,7 @@ class World:
         result = measured(lab, folder)
         assert self.failed in (None, tuple(f.rule for f in result.findings if f.effect == "check" and not f.ok))
         if self.refused:
-            assert refused(result, self.refused), result.refusals
+            assert refused(result, self.refused) and all(r.remedy for r in result.refusals), result.refusals
             return
         assert {key: by for key in self.figures if (by := off(lab, result, key)) > self.off} == {}
         assert not self.says or said(result, self.says), result.notes

@@ -139,6 +139,10 @@ def slow_clocks(lab: Lab) -> None:
     lab.meter_rate -= 1e-3
 
 
+def short_idle(lab: Lab) -> None:
+    lab.idle_s = [(0.02, 0.02 + 0.5 / lab.rate_hz)]
+
+
 def stamped_as_nothing(lab: Lab) -> None:
     """By a coarse timer."""
     lab.spans_s[:, 1] = lab.spans_s[:, 0] + 0.1e-3
@@ -386,6 +390,7 @@ WORLDS = [
     World("lost_block", (1_000_001,), says=r"missing from its grid.*\+229 at"),  # after 6714 readings at 1730 Hz
     World("lost_block", (1_000_039, 1_000_078), says="an unknown number before the last"),
     World("lost_block", (1_000_006,), refused="of (the )?spans"),
+    World("plain", (3,), short_idle, refused="no reading lies in an idle window"),
     World("plain", (3,), stamped_as_nothing, refused="a window lasts 0 s"),
     World("plain", (7,), partial(ring_buffer, 0.5), refused="at another time|rise of rail"),
     World("plain", (9,), partial(ring_buffer, 0.2), refused="at another time|rise of rail"),

@@ -11,20 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.bench.true_power import ORIGIN_NS, SimPlant, ns_of, open_plant
-from rig.analysis.power import figures as fig
-from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import Estimate, core, touched, whole
 from rig.analysis.power.model.rail_model import RailModel, rail_model
-from rig.analysis.power.stamp_uncertainty import stamps_u_s
-from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.finding import refusal
 from rig.analysis.timing.alignment.placement import AlignedRail
-from rig.analysis.timing.execution_time import busy_times, time_figures
 from rig.analysis.timing.profile import step_of
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timebase import host_timebase
 from rig.analysis.timing.timeline import Activity, Phase
-from rig.types import Accuracy, Floats, Rail
+from rig.types import Floats, Rail
 
 CALM = settings(deadline=None, derandomize=True, database=None)
 
@@ -32,7 +26,6 @@ IDLE_W = {"core": 1e-3, "io": 5e-4}
 BUSY_W = {"core": 3e-3, "io": 7e-4}
 LEAD_S = 1.0
 NONE = np.zeros((0, 2))
-LIMITS = Accuracy(1e-3, 1e-6, linearity=0.0)
 
 
 def plant_of(spans: Floats, **ways: Any) -> SimPlant:
@@ -96,22 +89,6 @@ def mean_added_w(plant: SimPlant, spans: Floats) -> float:
     return sum(added) / float(np.sum(spans[:, 1] - spans[:, 0]))
 
 
-def figures_of(plant: SimPlant, spans: Floats, rails: list[Rail], **how: Any) -> tuple[Figures, tuple[str, ...]]:
-    """Return all figures of a plant with right clocks, and the notes."""
-    host, activity = host_timebase(0), activity_of(spans)
-    readings = [readings_of(plant, spans, rail, **how) for rail in rails]
-    models = {r.rail.name: seen_by(r, spans) for r in readings}
-    busy = busy_times(activity, stamps_u_s(activity, host, list(models.values())))
-    times = time_figures(activity, host, busy)
-    power = fig.power_figures(readings, models, activity, busy)
-    energies = energy_figures(times, power.figures, [rail.name for rail in rails], list(activity.phases))
-    return times | power.figures | energies, tuple(f.text for f in power.findings if f.effect == "note")
-
-
-def rail_of(name: str, gain_id: str | None = None, accuracy: Accuracy | None = LIMITS) -> Rail:
-    return Rail(name, rate_hz=1000.0, accuracy=accuracy, gain_id=gain_id)
-
-
 @settings(CALM, max_examples=25)
 @given(
     aperture=st.floats(0.1, 1.0), tau=st.sampled_from([0.0, 0.1, 0.3]), first=st.floats(0.0, 1.0),
@@ -148,16 +125,6 @@ def test_whole_spans_are_unmoved_by_bursts_and_by_the_clock_s_uncertainty(
     assert full.share == 1.0
 
 
-def test_a_core_loses_a_burst_at_the_start_which_whole_spans_keep() -> None:
-    spans = spans_of(width_s=0.0105)
-    plant = plant_of(spans, burst=1.0, burst_share=0.1, burst_at=0.0)
-    model = seen_by(readings_of(plant, spans), spans, 1e-4)
-    full, cut = all_of(model, spans), trimmed(model, spans)
-    assert mean_added_w(plant, spans) == pytest.approx(2.2e-3, rel=1e-3)
-    assert full.value_w == pytest.approx(2.2e-3, rel=1e-3)
-    assert cut.value_w < 0.97 * full.value_w
-
-
 def test_trimming_is_diluted_by_a_clock_that_is_off_by_more_than_it_says() -> None:
     spans = spans_of()
     model = seen_by(readings_of(plant_of(spans), spans, late_s=2e-3), spans, sigma_s=1e-5)
@@ -176,39 +143,6 @@ def test_whole_stretches_that_also_hold_something_else_are_left_out() -> None:
     touching = np.column_stack([spans[5:6, 1], spans[5:6, 1] + 1e-3])
     less = all_of(model, counted, np.concatenate([foreign, touching]))
     assert less.share < found.share == 1.0
-
-
-def test_a_meter_without_calibration_is_noted_and_claims_no_gain() -> None:
-    spans = spans_of()
-    rails = [rail_of("core", accuracy=None), rail_of("io")]
-    found, notes = figures_of(plant_of(spans), spans, rails, noise=0.01)
-    assert len(notes) == 1
-    assert notes[0].startswith("Rail core: instrument uncertainty not stated")
-    for name, wanted in (("core", False), ("io", True)):
-        sources = {c.source for c in found[FigureKey("active_power_w", rail=name)].components}
-        assert ("gain calibration" in sources, "offset calibration" in sources) == (wanted, wanted)
-
-
-def test_rails_behind_one_shunt_err_together() -> None:
-    spans = spans_of()
-    plant = plant_of(spans)
-    apart, _ = figures_of(plant, spans, [rail_of(r) for r in IDLE_W])
-    joint, _ = figures_of(plant, spans, [rail_of(r, "shunt") for r in IDLE_W])
-    alone, together = ([c.u for c in f["dynamic_power_w"].components if "gain" in c.source] for f in (apart, joint))
-    assert len(alone) == 2
-    assert together == pytest.approx([sum(alone)])
-    assert joint["dynamic_power_w"].u > apart["dynamic_power_w"].u
-
-
-def test_without_a_reading_in_idle_the_rail_is_refused_with_what_to_change() -> None:
-    spans = spans_of()
-    readings = readings_of(plant_of(spans), spans)
-    *_, refused = fig.rail_figures(readings, None, activity_of(spans), {}).findings
-    assert refused == refusal(
-        "rail core", "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)"
-    )
-    nowhere = replace(activity_of(spans), idle_s=np.array([[0.0, 5e-4]]))
-    assert rail_model(AlignedRail(readings, host_timebase(0), 1e-5, 1e-5), nowhere) is None
 
 
 @given(st.floats(1e-6, 1e3), st.integers(-50, 50), st.integers(4, 40), st.integers(0, 2**32 - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -15,9 +16,10 @@ from msgspec.structs import replace
 from fixtures.bench.mock_device import MockDevice
 from fixtures.bench.true_power import SimPlant
 from fixtures.worlds.random_draw import blank
+from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.types import MARK_PHASE, Budget, Idle, Issue, Mark, Reply, Sample, Span, Step
-from tests.support.figures import ENERGY, POWER, TIME, held
+from tests.support.figures import ENERGY, POWER, TIME, held, said
 from tests.support.plants import STILL, OnPlant, Options, on_plant
 
 
@@ -218,3 +220,20 @@ def test_the_drop_over_a_shunt_is_taken_off(tmp_path: Path) -> None:
     found = on_plant(tmp_path / "run", device={"inference_s": 0.0053, "inference_w": 3e-3}, meter=meter, samples=150)
     for name in ("trimmed.dynamic_power_w", "dynamic_power_w"):
         assert held(found.result.quantities[name], found.real()["dynamic_power_w"])
+
+
+def test_rails_behind_one_shunt_err_together_and_one_without_calibration_claims_no_gain(tmp_path: Path) -> None:
+    run = on_plant(tmp_path / "run", device={"rails": 2, "inference_s": 0.05}).run
+
+    def with_rails(**fields: Any) -> Result:
+        rails = {name: dataclasses.replace(trace.rail, **fields) for name, trace in run.traces.items()}
+        traces = {name: dataclasses.replace(trace, rail=rails[name]) for name, trace in run.traces.items()}
+        return evaluate(dataclasses.replace(run, traces=traces))
+
+    apart, joint, silent = evaluate(run), with_rails(gain_id="shunt"), with_rails(accuracy=None)
+    alone, together, none = (
+        [c.u for c in result.quantities[POWER].components if "gain" in c.source] for result in (apart, joint, silent)
+    )
+    assert together == pytest.approx([sum(alone)]) and len(alone) == 2
+    assert joint.quantities[POWER].u > apart.quantities[POWER].u
+    assert none == [] and said(silent, "^Rail rail0: instrument uncertainty not stated")
