@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
@@ -25,11 +26,26 @@ def test_a_guide_includes_its_example_and_links_it(kind: str) -> None:
     assert f"](../../examples/my_{kind}.py)" in page
 
 
-def test_what_pages_include_exists() -> None:
-    found = {(p, t) for p in PAGES for t in re.findall(r"\{literalinclude\} (\S+)", p.read_text(encoding="utf-8"))}
+FOLDERS = "rig|drivers|scenarios|reports|fixtures|benchmarks|examples|docs|tests"
+CODE = [
+    f for top in ("rig", "drivers", "scenarios", "reports", "fixtures", "examples") for f in (ROOT / top).rglob("*.py")
+]
 
-    assert len(found) == 6
-    assert sorted(f"{p.name}: {t}" for p, t in found if not (p.parent / t).is_file()) == []
+
+@pytest.mark.parametrize(
+    ("files", "pattern", "place", "least"),
+    [
+        (PAGES, r"\{literalinclude\} (\S+)", None, 6),
+        (PAGES, r"\]\(([^)#:]+)(?:#[^)]*)?\)", None, 40),
+        ([p for p in PAGES if p.name != "CHANGELOG.md"], rf"`((?:{FOLDERS})/[\w/.-]*[\w/])`", ROOT, 40),
+        (CODE, r"docs/[\w/-]+\.md", ROOT, 5),
+    ],
+    ids=["includes", "links between pages", "files that pages name", "pages that code names"],
+)  # fmt: skip
+def test_what_is_named_exists(files: list[Path], pattern: str, place: Path | None, least: int) -> None:
+    named = {(f, name) for f in files for name in re.findall(pattern, f.read_text(encoding="utf-8"))}
+    assert len(named) >= least
+    assert sorted(f"{f.name}: {name}" for f, name in named if not ((place or f.parent) / name).exists()) == []
 
 
 def test_the_readme_reaches_its_first_command_soon_and_a_guide_is_short() -> None:
@@ -74,39 +90,6 @@ def test_every_make_target_is_listed() -> None:
 
     assert targets is not None
     assert set(re.findall(r"^\| `make ([\w-]+)` \|", page, flags=re.MULTILINE)) == set(targets[1].split())
-
-
-def test_links_between_pages_lead_somewhere() -> None:
-    links = {(p, t) for p in PAGES for t in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", p.read_text(encoding="utf-8"))}
-
-    assert len(links) > 40
-    assert sorted(f"{p.name}: {t}" for p, t in links if not (p.parent / t).exists()) == []
-
-
-def test_pages_name_files_that_exist() -> None:
-    folders = r"(?:rig|drivers|scenarios|reports|fixtures|benchmarks|examples|docs|tests)"
-    named = {
-        (page.name, path)
-        for page in PAGES
-        if page.name != "CHANGELOG.md"
-        for path in re.findall(rf"`({folders}/[\w/.-]*[\w/])`", page.read_text(encoding="utf-8"))
-    }
-
-    assert len(named) > 40
-    assert sorted(f"{page}: {path}" for page, path in named if not (ROOT / path).exists()) == []
-
-
-def test_code_and_examples_name_pages_that_exist() -> None:
-    files = [f for top in ("rig", "drivers", "scenarios", "reports", "fixtures") for f in (ROOT / top).rglob("*.py")]
-    named = {
-        (file.name, page)
-        for file in [*files, *EXAMPLES.iterdir()]
-        if file.is_file()
-        for page in re.findall(r"docs/[\w/-]+\.md", file.read_text(encoding="utf-8"))
-    }
-
-    assert len(named) > 5
-    assert sorted(f"{file}: {page}" for file, page in named if not (ROOT / page).exists()) == []
 
 
 def test_the_picture_of_the_terminal_is_what_its_commands_print() -> None:

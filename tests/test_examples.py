@@ -101,14 +101,6 @@ def test_my_meter_measures_its_resistor_and_says_simulated(capsys: pytest.Captur
         assert quantity.half_width() < 0.01 * truth["idle_power_w"]
 
 
-def test_a_resistor_draws_the_same_whatever_the_device_does(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, results = measured(capsys, tmp_path, "--device", DEVICE, "--meter", METER, "--repeat", "200")
-
-    assert code == 0
-    low, high = from_json(results["quantities"]["dynamic_power_w"]).interval(0.999)
-    assert low <= 0.0 <= high
-
-
 def test_my_meter_keeps_the_rules_on_both_clocks() -> None:
     factory = load("meters", METER)
     plant = open_plant()

@@ -75,11 +75,23 @@ VALUES: dict[str, Callable[[Any], Any]] = {
     "below idle": lambda busy: 3e-3 - _plain(busy),
     "overload": lambda busy: np.full(len(busy), 1e3),
 }
-STAMPS = (
-    "grid", "own", "grid of no length", "grid without period", "no length", "same stamp twice", "backward", "one stamp",
-    "gaps", "few", "two", "one", "none", "far later", "no length at idle", "no length at work", "lengths vary",
-    "ends on one tick", "very long",
-)  # fmt: skip
+PERIOD = int(METER_HZ / RATE_HZ)
+COUNTS = {"few": 5, "two": 2, "one": 1, "none": 0}
+GRIDS = {"grid": (PERIOD, PERIOD), "grid of no length": (PERIOD, 0), "grid without period": (0, PERIOD)}
+"""Period and aperture in ticks."""
+STAMPS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
+    "own": lambda start, busy: (start, start + PERIOD),
+    "no length": lambda start, busy: (start, start),
+    "no length at idle": lambda start, busy: (start, start + PERIOD * (busy > 0)),
+    "no length at work": lambda start, busy: (start, start + PERIOD * (busy == 0)),
+    "same stamp twice": lambda start, busy: (start - start % (2 * PERIOD), start - start % (2 * PERIOD) + PERIOD),
+    "backward": lambda start, busy: (start[::-1], start[::-1] + PERIOD),
+    "one stamp": lambda start, busy: (0 * start, 0 * start + PERIOD),
+    "far later": lambda start, busy: (start + 10**10, start + 10**10 + PERIOD),
+    "very long": lambda start, busy: (start, start + PERIOD + 10**12),
+    "lengths vary": lambda start, busy: (start, start + np.random.default_rng(2).integers(0, PERIOD, len(start))),
+    "ends on one tick": lambda start, busy: (start, 0 * start + round(END_S * METER_HZ)),
+}
 RAILS: tuple[dict[str, Any], ...] = (
     {}, {"accuracy": {"of_reading": 1e-3, "offset": 1e-6}}, {"accuracy": {"of_reading": 1e300, "offset": 1e300}},
     {"rate_hz": 0.0}, {"rate_hz": 1e300}, {"rate_hz": 1e-300}, {"resolution": 1e-3}, {"resolution": 1e300},
@@ -103,7 +115,7 @@ IDLE: tuple[tuple[tuple[float, float], ...], ...] = (
 
 WORLDS = st.builds(
     World, spans_s=st.sampled_from(SPANS), idle_s=st.sampled_from(IDLE), values=st.sampled_from(sorted(VALUES)),
-    stamps=st.sampled_from(STAMPS), rail=st.sampled_from(RAILS), brackets=st.sampled_from([8, 1, 2, 0]),
+    stamps=st.sampled_from([*GRIDS, *STAMPS, *COUNTS, "gaps"]), rail=st.sampled_from(RAILS), brackets=st.sampled_from([8, 1, 2, 0]),
     width_s=st.sampled_from([1e-4, 0.0, 10.0]), marks=st.booleans(), warmup=st.integers(0, 3),
     answers=st.sampled_from(["right", "wrong", "none", "one", "odd"]), due=st.booleans(),
 )  # fmt: skip
@@ -136,42 +148,20 @@ def _reply(k: int, on_s: float, off_s: float, world: World) -> dict[str, Any]:
 
 
 def _trace(world: World) -> pa.Table:
-    count = {"few": 5, "two": 2, "one": 1, "none": 0}.get(world.stamps, int(END_S * RATE_HZ))
-    at_s = np.arange(count) / RATE_HZ
-    busy = sum(((at_s >= a) & (at_s < b)).astype(float) for a, b in world.spans_s) if world.spans_s else 0.0 * at_s
+    at_s = np.arange(COUNTS.get(world.stamps, int(END_S * RATE_HZ))) / RATE_HZ
+    if world.stamps == "gaps":
+        at_s = at_s[np.arange(len(at_s)) % 50 < 25]
+    busy = sum(((at_s >= a) & (at_s < b)).astype(float) for a, b in world.spans_s) + 0.0 * at_s
     rail = {"name": "core", "rate_hz": RATE_HZ} | world.rail
     with np.errstate(all="ignore"):
-        value = VALUES[world.values](np.asarray(busy))
+        value = VALUES[world.values](busy)
         if rail.get("kind") == "cumulative":
             value = np.cumsum(value) / RATE_HZ
-    period = METER_HZ / RATE_HZ
-    if world.stamps.startswith("grid"):
-        aperture = 0.0 if world.stamps == "grid of no length" else period
-        every = 0.0 if world.stamps == "grid without period" else period
+    if world.stamps in GRIDS:
+        every, aperture = map(float, GRIDS[world.stamps])
         return trace(rail, {"value": value}, grid={"t0_tick": 0, "period_tick": every, "aperture_tick": aperture})
-    start = np.round(at_s * METER_HZ).astype(np.int64)
-    if world.stamps == "same stamp twice":
-        start[1::2] = start[: len(start[1::2]) * 2 : 2]
-    elif world.stamps == "backward":
-        start = start[::-1].copy()
-    elif world.stamps == "one stamp":
-        start[:] = 0
-    elif world.stamps == "far later":
-        start += 10**10
-    end = start if world.stamps == "no length" else start + int(period)
-    if world.stamps.startswith("no length at"):
-        end = np.where((np.asarray(busy) > 0) == world.stamps.endswith("work"), start, end)
-    elif world.stamps == "lengths vary":
-        end = start + np.random.default_rng(2).integers(0, int(period), count)
-    elif world.stamps == "ends on one tick":
-        end = np.maximum(end[-1:], end) if count else end
-    elif world.stamps == "very long":
-        end = end + 10**12
-    columns = {"value": value, "start_tick": start, "end_tick": end}
-    if world.stamps == "gaps":
-        keep = np.arange(count) % 50 < 25
-        columns = {name: column[keep] for name, column in columns.items()}
-    return trace(rail, columns)
+    start, end = STAMPS.get(world.stamps, STAMPS["own"])(np.round(at_s * METER_HZ).astype(np.int64), busy)
+    return trace(rail, {"value": value, "start_tick": start, "end_tick": end})
 
 
 def _read(name: str, hz: float, world: World) -> dict[str, Any]:

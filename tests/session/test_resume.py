@@ -201,10 +201,10 @@ def test_code_that_changed_between_the_runs_of_a_session_is_told(
     (tmp_path / "mine.py").write_text("from fixtures.bench.mock_device import open_device\n")
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr("rig.session.measure.record", killed)
-        measure(Request(device="mine.py:open_device", meters=("mock",), options=OPTIONS, out=Path("run")), quiet=True)
+        rig.measure(rig.Request(device="mine.py:open_device", meters=("mock",), options=OPTIONS, out=Path("run")), quiet=True)
     if changed:
         (tmp_path / "mine.py").write_text("from fixtures.bench.mock_device import open_device  # new\n")
-    measure(request_in(Path("run"), trust=False), quiet=True, resume=True)
+    rig.measure(request_in(Path("run"), trust=False), quiet=True, resume=True)
     assert ("mine.py changed since run accuracy" in capsys.readouterr().err) == changed
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rig.analysis.complexity.energy_line import EnergyLine, Point, line_of, point_of
+from rig.analysis.complexity.energy_line import Point, line_of, point_of
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.quantity import Component, Quantity
 
@@ -46,11 +46,6 @@ def test_both_energies_are_found_with_the_error_of_calibration_that_all_share() 
         assert len({c.shared for c in q.components if c.shared}) == 1 + len(
             OPERATIONS
         )  # each run has stamps of its own
-
-
-def held(found: EnergyLine) -> bool:
-    pairs = ((found.per_operation, SLOPE_J), (found.per_execution, BASE_J))
-    return all(q is not None and q.interval()[0] <= true_j <= q.interval()[1] for q, true_j in pairs)
 
 
 def test_intervals_hold_as_often_as_they_say() -> None:

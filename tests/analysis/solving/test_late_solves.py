@@ -64,6 +64,7 @@ def changed(run: Path, to: Path, budget: Any, answer: Mapping[str, Any] | None =
     return rewritten(run, to, edit)
 
 
+ODD: list[Any] = [None, "all", float("nan"), []]
 GIVEN = "25 of 25, by {} ms at most; the host gave that solver {} of 0.1 s"
 
 
@@ -82,7 +83,7 @@ GIVEN = "25 of 25, by {} ms at most; the host gave that solver {} of 0.1 s"
         # what the host gave to a late solver tells a busy host from a solver that does not stop
         (SINGLE, 0.088, {"processor_s": 0.07}, GIVEN.format(12, 0.07), "Measure again on an idle host"),
         (SINGLE, 0.088, {"processor_s": 0.099}, GIVEN.format(12, 0.099), "Let the solver stop at its budget"),
-        *((SINGLE, 0.088, {"processor_s": odd}, "25 of 25", "") for odd in (None, "all", float("nan"), [])),
+        *((SINGLE, 0.088, {"processor_s": odd}, "25 of 25", "") for odd in ODD),
         (SINGLE, 0.1, {"processor_s": 0.07}, "0 of 25", ""),
     ],
 )  # fmt: skip

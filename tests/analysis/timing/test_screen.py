@@ -17,7 +17,7 @@ from fixtures.worlds.meters.meter_kinds import moving_mean
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.timing import screen
-from rig.analysis.timing.profile import Profile, ends_of
+from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.screen import Screened
 from rig.analysis.timing.timebase import host_timebase
 from rig.recording.reader import open_run
@@ -284,42 +284,24 @@ def test_arrivals_of_which_some_are_missing_stay_and_are_less_certain() -> None:
     assert "missing" in found.notes[0]
 
 
+SWAPPED = TAKEN.reshape(-1, 16).copy()
+SWAPPED[::20] = SWAPPED[::20, ::-1]
+
+
 @pytest.mark.parametrize(
     "own",
     [
-        stamped(TAKEN),
-        stamped(TAKEN + late().astype(np.int64), kind="point"),
-        stamped(TAKEN, 4 * TICKS),
-        stamped(np.delete(TAKEN, slice(7, None, 9))),
-        stamped(TAKEN + np.random.default_rng(1).integers(0, 2, N)),
+        stamped(TAKEN), stamped(TAKEN + late().astype(np.int64), kind="point"), stamped(TAKEN, 4 * TICKS),
+        stamped(np.delete(TAKEN, slice(7, None, 9))), stamped(TAKEN + np.random.default_rng(1).integers(0, 2, N)),
+        stamped(SWAPPED.ravel()),
     ],
-    ids=["a grid", "points at any time", "a moving mean", "readings missing", "rounded"],
-)
+    ids=["a grid", "points at any time", "a moving mean", "readings missing", "rounded", "backwards"],
+)  # fmt: skip
 def test_other_stamps_stay(own: Trace) -> None:
     assert on_grid(own) == Screened(own)
 
 
 # ---- the host -----------------------------------------------------------------------------------
-
-
-def test_stamps_that_run_backwards_are_no_stamps_of_arrival() -> None:
-    swapped = TAKEN.reshape(-1, 16)
-    swapped[::20] = swapped[::20, ::-1]
-    own = stamped(swapped.ravel())
-    assert on_grid(own) == Screened(own)
-
-
-# ---- what is no number --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "value",
-    [np.zeros(0), np.ones(2), np.full(100, np.nan), np.array([1.0, np.inf] * 50), np.array([-np.inf, np.nan] * 50)],
-    ids=["none", "two", "no number", "infinite", "nothing finite"],
-)
-def test_whatever_stands_in_a_trace_has_a_profile(value: Floats) -> None:
-    assert len(screened(value).trace.value) == len(value)
-    assert not Profile(np.where(np.isfinite(value), value, np.nan), np.zeros(len(value), bool)).copies.any()
 
 
 @pytest.mark.parametrize(("change_s", "fails"), [(0.0, False), (0.05, True)])
