@@ -73,10 +73,6 @@ def test_a_rule_that_fails_carries_its_remedy_and_one_that_passes_none() -> None
     assert (passed.remedy, own.remedy) == ("", "Wait")
 
 
-def test_of_a_delay_that_changes_a_busy_host_is_named_first() -> None:
-    assert remedy_of("change of the delay of rail core in the run").startswith("End other programs if the host was")
-
-
 def test_a_rule_of_a_run_in_a_session_has_the_remedy_of_the_run() -> None:
     assert remedy_of("power-1: shortest idle window") == remedy_of("shortest idle window") != ""
 

@@ -43,9 +43,8 @@ def test_both_energies_are_found_with_the_error_of_calibration_that_all_share() 
         assert low <= true_j <= high and high - low < 0.1 * true_j
         (gain,) = (c for c in q.components if c.shared == "gain:core")
         assert gain.u == pytest.approx(GAIN_U * q.value, rel=0.05)
-        assert len({c.shared for c in q.components if c.shared}) == 1 + len(
-            OPERATIONS
-        )  # each run has stamps of its own
+        # each run has stamps of its own
+        assert len({c.shared for c in q.components if c.shared}) == 1 + len(OPERATIONS)
 
 
 def test_intervals_hold_as_often_as_they_say() -> None:

@@ -605,3 +605,14 @@ def test_stamps_that_jitter_against_the_host_are_uncertain_by_it(tmp_path: Path,
     found = time_without_a_trace(lab, tmp_path)
     assert u_of(found, "stamp jitter") == pytest.approx(2e-3 * np.sqrt(2.0 / 60.0), rel=0.3)
     assert abs(found.value - length.mean()) <= 1.5 * found.half_width()
+
+
+@pytest.mark.parametrize("watts", [0.0, 1e-3, 1.0])
+def test_a_constant_is_read_as_itself_with_no_dynamic_power(watts: float, tmp_path: Path) -> None:
+    """A meter that always reads one value is a lab's usual first test."""
+    lab = lab_of("plain", 0)
+    lab.raw = lambda w: np.full_like(w, watts)
+    result = measured(lab, tmp_path)
+    assert held(result.quantities[ACTIVE], watts)
+    assert held(result.quantities[POWER], 0.0)
+    assert said(result, "every reading is the same")

@@ -196,14 +196,6 @@ def volts_of(value: Floats, start: Floats, end: Floats, ok: Any = True) -> Volts
 
 
 @CALM
-@given(st.lists(st.floats(0.5, 5.0), min_size=1, max_size=30))
-def test_the_same_windows_have_the_same_volts(levels: list[float]) -> None:
-    value, start = np.array(levels), 0.25 * np.arange(len(levels))
-    found, known, _ = mean_volts(volts_of(value, start, start + 0.25), start, start + 0.25)
-    assert found == pytest.approx(value) and np.all(known)
-
-
-@CALM
 @given(st.floats(-2.0, 2.0), st.floats(0.01, 3.0), st.floats(0.0, 6.0))
 def test_points_on_a_line_give_its_mean_over_any_window(slope: float, length: float, begin: float) -> None:
     at = np.linspace(0.0, 10.0, 41)

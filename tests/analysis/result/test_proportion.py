@@ -39,10 +39,6 @@ def test_the_limits_are_the_shares_that_make_the_count_an_event_of_one_in_forty(
     assert (high == 1.0) if count == n else (binom.cdf(count, n, high) == pytest.approx(0.025, rel=1e-6))
 
 
-def test_all_of_twenty_right_is_no_certainty() -> None:
-    assert proportion(20, 20, "").interval() == (pytest.approx(0.8316, abs=1e-4), 1.0)
-
-
 @pytest.mark.parametrize(("count", "n"), [(0.999, 1), (9.999, 10), (0.001, 1), (1e-16, 5)])
 def test_a_mean_of_counts_may_be_close_to_none_or_to_all(count: float, n: int) -> None:
     """One of a thousand answers to the same sample differs from the others."""
@@ -184,11 +180,6 @@ def test_the_interval_of_pairs_turned_round_has_the_other_sign(n: int, data: st.
     low, high = paired_difference(lost, won, n)
     assert -1.0 <= low <= (won - lost) / n <= high <= 1.0
     assert paired_difference(won, lost, n) == pytest.approx((-high, -low))
-
-
-def test_no_difference_in_any_case_bounds_the_difference_by_that_of_no_case() -> None:
-    low, high = paired_difference(0, 0, 161)
-    assert (low, high) == pytest.approx((-clopper_pearson(0, 161)[1], clopper_pearson(0, 161)[1]))
 
 
 def test_pairs_that_mostly_agree_are_told_apart_more_closely_than_two_samples() -> None:

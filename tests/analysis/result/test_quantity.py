@@ -80,17 +80,18 @@ def test_the_worked_example_of_the_gum_is_met() -> None:
     assert q.half_width() == pytest.approx(2.09 * 1.03, abs=0.02)
 
 
-def test_one_component_keeps_its_degrees_of_freedom_and_exact_ones_do_not_lower_them() -> None:
-    assert Quantity(0.0, "W", (Component("noise", 2.0, 7.0),)).dof == pytest.approx(7.0)
-    assert Quantity(0.0, "W", (Component("noise", 2.0, 7.0), Component("gain", 2.0))).dof == pytest.approx(4 * 7.0)
-    assert math.isinf(Quantity(0.0, "W", (Component("gain", 2.0),)).dof)
-
-
-def test_what_is_shared_counts_once_in_the_degrees_of_freedom() -> None:
-    halves = (Component("a", 1.0, 9.0, "x"), Component("b", 1.0, 5.0, "x"))
-    q = Quantity(0.0, "W", halves)
-    assert q.u == pytest.approx(2.0)
-    assert q.dof == pytest.approx(5.0)
+@pytest.mark.parametrize(
+    ("components", "dof"),
+    [
+        ((Component("noise", 2.0, 7.0),), 7.0), ((Component("noise", 2.0, 7.0), Component("gain", 2.0)), 4 * 7.0),
+        ((Component("gain", 2.0),), math.inf),
+        ((Component("a", 1.0, 9.0, "x"), Component("b", 1.0, 5.0, "x")), 5.0),  # what is shared counts once
+    ],
+)  # fmt: skip
+def test_exact_and_shared_components_do_not_lower_the_degrees_of_freedom(
+    components: tuple[Component, ...], dof: float
+) -> None:
+    assert Quantity(0.0, "W", components).dof == pytest.approx(dof)
 
 
 @CALM

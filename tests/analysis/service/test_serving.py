@@ -13,18 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from scipy.stats import ks_2samp
 
+from rig.analysis.service import serving
 from rig.analysis.service.queries import Queries, queries_of
-from rig.analysis.service.serving import (
-    arrivals,
-    backlog,
-    gap_distance,
-    in_time_share,
-    latencies,
-    scheduling_delays_s,
-    service_figures,
-    share_of,
-    throughput,
-)
 from rig.types import Floats, Issue, Reply, Sample, Span
 from tests.support.serving import bench, due, played, samples
 
@@ -48,7 +38,7 @@ def queries(
 
 @pytest.mark.parametrize(("last_s", "count"), [(4.0, 3), (NAN, 2)])
 def test_throughput_counts_answers_from_the_first_asked_for_to_the_last_answer(last_s: float, count: int) -> None:
-    found = throughput(queries([0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [1.0, 4.0, last_s], inferences=10))
+    found = serving.throughput(queries([0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [1.0, 4.0, last_s], inferences=10))
     assert found["duration_s"].value == 4.0
     assert found["throughput_samples_hz"].value == count / 4.0
     assert found["throughput_inferences_hz"].value == 10 * count / 4.0
@@ -95,7 +85,7 @@ def test_a_latency_is_that_of_the_stamps_to_the_nanosecond(due_ns: int, wait_ns:
 
 
 def test_percentiles_are_nearest_rank_with_an_interval_from_order_statistics() -> None:
-    found = latencies(np.random.default_rng(1).permutation(np.arange(1, 1001)) / 1000.0, 0.99)
+    found = serving.latencies(np.random.default_rng(1).permutation(np.arange(1, 1001)) / 1000.0, 0.99)
     assert found["latency_p50_s"].value == 0.5
     assert found["latency_p99_s"].value == 0.99
     assert found["latency_p99_9_s"].value == 0.999
@@ -117,20 +107,20 @@ def test_latencies_in_a_queue_are_as_uncertain_as_they_are_alike() -> None:
     held = Counter[str]()
     for seed in range(60):
         one = waits_in_a_queue(seed, 4000)
-        figures = {key: latencies(one)[key] for key in true} | {"in time": share_of(one <= 3.0, "")}
+        figures = {key: serving.latencies(one)[key] for key in true} | {"in time": serving.share_of(one <= 3.0, "")}
         for key, q in figures.items():
             held[key] += q.interval()[0] <= true.get(key, float(np.mean(every <= 3.0))) <= q.interval()[1]
     assert min(held.values()) > 50
 
 
 def test_without_an_answer_there_is_no_figure() -> None:
-    assert not service_figures(queries([0.0], [0.0], [NAN]))
-    assert not service_figures(queries([], [], []))
+    assert not serving.service_figures(queries([0.0], [0.0], [NAN]))
+    assert not serving.service_figures(queries([], [], []))
 
 
 def test_a_share_in_time_counts_the_dropped_and_the_exactly_just_in_time() -> None:
     q = queries([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, NAN], [0.7, 1.7, 2.8, NAN])
-    assert in_time_share(q, 0.7).value == 2 / 4
+    assert serving.in_time_share(q, 0.7).value == 2 / 4
 
 
 # ---- backlog and drops ---------------------------------------------------------------------
@@ -148,13 +138,13 @@ def test_backlog_counts_what_is_due_and_unanswered_at_each_arrival(
     issued_s: list[float], completed_s: list[float], waiting: list[int]
 ) -> None:
     q = queries([0.0, 1.0, 2.0, 3.0], issued_s, completed_s)
-    assert backlog(q).tolist() == waiting
-    assert service_figures(q)["backlog_max"].value == max(waiting)
+    assert serving.backlog(q).tolist() == waiting
+    assert serving.service_figures(q)["backlog_max"].value == max(waiting)
 
 
 def test_the_dropped_are_a_share_of_all_and_no_backlog() -> None:
     q = queries([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, NAN, 3.0], [0.5, 1.5, NAN, 3.5])
-    found = service_figures(q)
+    found = serving.service_figures(q)
     assert (found["dropped_share"].value, found["backlog_max"].value) == (0.25, 1)
     assert found["latency_p50_s"].n == 3
 
@@ -171,7 +161,7 @@ def test_a_host_that_is_never_late_never_slips(gaps: list[int], seconds: float, 
     at_s = np.cumsum([0, *gaps]) / 1000.0
     plant, device = bench(seconds, batch=batch, holds=holds)
     with played(device, due(at_s.tolist()), plant) as run:
-        assert scheduling_delays_s(queries_of(run)).max() < 1e-9
+        assert serving.scheduling_delays_s(queries_of(run)).max() < 1e-9
 
 
 IN_TURN = [1.0, 2.0, 3.0, 4.0, 5.0]
@@ -196,8 +186,8 @@ def test_slip_is_how_late_a_sample_is_handed_over_to_a_device_that_has_room(
     due_s: list[float], issued_s: list[float], completed_s: list[float], most: int | None, slip_s: list[float]
 ) -> None:
     q = queries(due_s, issued_s, completed_s, most)
-    assert scheduling_delays_s(q).tolist() == slip_s
-    assert arrivals(q)["slip_max_s"].value == max(slip_s)
+    assert serving.scheduling_delays_s(q).tolist() == slip_s
+    assert serving.arrivals(q)["slip_max_s"].value == max(slip_s)
 
 
 # ---- the gaps ------------------------------------------------------------------------------
@@ -208,16 +198,16 @@ values = st.lists(st.integers(0, 50).map(float), min_size=2, max_size=40).map(np
 @settings(deadline=None)
 @given(one=values, other=values)
 def test_gap_distance_is_kolmogorovs(one: np.ndarray, other: np.ndarray) -> None:
-    assert gap_distance(one, other) == pytest.approx(ks_2samp(one, other, method="asymp").statistic)
-    assert gap_distance(one, one) == 0.0
+    assert serving.gap_distance(one, other) == pytest.approx(ks_2samp(one, other, method="asymp").statistic)
+    assert serving.gap_distance(one, one) == 0.0
 
 
 def test_a_schedule_that_was_kept_has_no_gap_distance_and_one_that_was_bunched_has() -> None:
     at_s = np.cumsum(np.random.default_rng(1).exponential(0.1, 500))
     kept = queries(at_s, at_s, at_s + 0.01)
     bunched = queries(at_s, np.ceil(at_s), np.ceil(at_s) + 1e-6)
-    assert arrivals(kept)["arrival_gap_distance"].value == 0.0
-    assert arrivals(bunched)["arrival_gap_distance"].value > 0.5
+    assert serving.arrivals(kept)["arrival_gap_distance"].value == 0.0
+    assert serving.arrivals(bunched)["arrival_gap_distance"].value > 0.5
 
 
 # ---- queries from a recording --------------------------------------------------------------

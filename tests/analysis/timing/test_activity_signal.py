@@ -10,17 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.fft import next_fast_len
 
-from rig.analysis.timing.activity_signal import (
-    correlated,
-    count_before,
-    edges_of,
-    fast_length,
-    in_step,
-    inside,
-    mean_signal,
-    merged,
-    touches,
-)
+from rig.analysis.timing import activity_signal as signals
 from rig.types import Floats
 
 CALM = settings(deadline=None, derandomize=True, database=None)
@@ -44,26 +34,26 @@ def plain_union(windows: Floats) -> list[tuple[float, float]]:
 @CALM
 @given(WINDOWS)
 def test_merged_windows_cover_the_same_and_stand_apart(windows: Floats) -> None:
-    found = merged(windows)
+    found = signals.merged(windows)
     assert [tuple(row) for row in found] == plain_union(windows)
-    assert merged(found).tolist() == found.tolist()
+    assert signals.merged(found).tolist() == found.tolist()
 
 
 @CALM
 @given(WINDOWS, READINGS)
 def test_a_reading_touches_a_window_when_they_share_time(windows: Floats, readings: Floats) -> None:
-    apart = merged(windows)
+    apart = signals.merged(windows)
     start, end = readings.T
     plain = [any(a < e and b > s for a, b in apart) for s, e in readings]
-    assert touches(apart, start, end).tolist() == plain
+    assert signals.touches(apart, start, end).tolist() == plain
 
 
 @CALM
 @given(WINDOWS, READINGS)
 def test_a_reading_is_inside_the_window_that_holds_all_of_it(windows: Floats, readings: Floats) -> None:
-    apart = merged(windows)
+    apart = signals.merged(windows)
     start, end = readings.T
-    for s, e, k in zip(start, end, inside(apart, start, end), strict=True):
+    for s, e, k in zip(start, end, signals.inside(apart, start, end), strict=True):
         holders = [j for j, (a, b) in enumerate(apart) if a <= s and e <= b]
         assert holders == ([] if k < 0 else [k])
 
@@ -71,13 +61,16 @@ def test_a_reading_is_inside_the_window_that_holds_all_of_it(windows: Floats, re
 @CALM
 @given(WINDOWS, READINGS)
 def test_readings_in_order_of_time_are_found_as_those_in_any_order(windows: Floats, readings: Floats) -> None:
-    apart, order = merged(windows), np.lexsort(readings.T[::-1])
+    apart, order = signals.merged(windows), np.lexsort(readings.T[::-1])
     start, end = readings[order, 0], np.maximum.accumulate(readings[order, 1])
     shuffled = np.random.default_rng(0).permutation(len(start))
-    for found in (touches, inside):
+    for found in (signals.touches, signals.inside):
         assert found(apart, start, end)[shuffled].tolist() == found(apart, start[shuffled], end[shuffled]).tolist()
     for side in ("left", "right"):
-        assert count_before(apart[:, 0], start, side).tolist() == np.searchsorted(apart[:, 0], start, side).tolist()
+        assert (
+            signals.count_before(apart[:, 0], start, side).tolist()
+            == np.searchsorted(apart[:, 0], start, side).tolist()
+        )
 
 
 def ramp(since_s: float, tau_s: float) -> float:
@@ -99,7 +92,7 @@ def test_a_reading_sees_the_mean_of_what_a_filter_lets_through(
         sum(ramp(e - a, tau_s) - ramp(s - a, tau_s) - ramp(e - b, tau_s) + ramp(s - b, tau_s) for a, b in windows)
         for s, e in zip(start, end, strict=True)
     ]
-    found = mean_signal(edges_of(windows, height), start, end, tau_s)
+    found = signals.mean_signal(signals.edges_of(windows, height), start, end, tau_s)
     assert found == pytest.approx(height * np.array(plain) / (end - start), abs=1e-9)
 
 
@@ -114,7 +107,7 @@ def filtered(windows: Floats, tau_s: float, t: float) -> float:
 def test_a_point_reading_sees_the_filter_at_that_instant(windows: Floats, at: list[float], tau_s: float) -> None:
     t = np.array(at)
     plain = [filtered(windows, tau_s, x) for x in at]
-    assert mean_signal(edges_of(windows), t, t, tau_s) == pytest.approx(np.array(plain), abs=1e-9)
+    assert signals.mean_signal(signals.edges_of(windows), t, t, tau_s) == pytest.approx(np.array(plain), abs=1e-9)
 
 
 @settings(deadline=None)
@@ -122,19 +115,19 @@ def test_a_point_reading_sees_the_filter_at_that_instant(windows: Floats, at: li
 def test_a_correlation_is_the_sum_of_products_at_each_place(longer: list[float], data: st.DataObject) -> None:
     shorter = data.draw(st.lists(st.floats(-9.0, 9.0), min_size=1, max_size=len(longer)))
     plain = np.correlate(longer, shorter, mode="valid")
-    assert correlated(np.array(longer), np.array(shorter)) == pytest.approx(plain, abs=1e-9)
+    assert signals.correlated(np.array(longer), np.array(shorter)) == pytest.approx(plain, abs=1e-9)
 
 
 @CALM
 @given(st.integers(1, 1 << 30))
 def test_the_length_of_a_transform_is_the_least_with_small_factors(n: int) -> None:
-    assert fast_length(n) == next_fast_len(n, real=True)
+    assert signals.fast_length(n) == next_fast_len(n, real=True)
 
 
 @given(st.integers(2, 200), st.floats(1e-6, 1.0), st.integers(1, 50))
 def test_spans_one_whole_number_of_readings_apart_are_in_step(count: int, period_s: float, readings: int) -> None:
-    assert in_step(period_s * readings * np.arange(count), period_s) == pytest.approx(1.0, rel=1e-6)
+    assert signals.in_step(period_s * readings * np.arange(count), period_s) == pytest.approx(1.0, rel=1e-6)
 
 
 def test_spans_at_random_moments_are_not_in_step() -> None:
-    assert in_step(np.random.default_rng(1).uniform(0.0, 1e3, 1000), 1e-3) < 4e-3
+    assert signals.in_step(np.random.default_rng(1).uniform(0.0, 1e3, 1000), 1e-3) < 4e-3

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.analysis.timing.long_traces import cuts_of, first_not, in_means, moments_s, pooled, single, stretches
+from rig.analysis.timing.long_traces import cuts_of, first_not, moments_s, pooled, single, stretches
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import Readings, readings_of
-from rig.analysis.timing.timebase import Timebase, host_timebase
+from rig.analysis.timing.timebase import host_timebase
 from rig.analysis.timing.timeline import Activity, Phase
 from rig.errors import DataError
 from rig.recording.columns.stored import GridTicks
@@ -182,20 +182,3 @@ def test_a_long_trace_that_ends_before_it_begins_is_refused() -> None:
 def test_first_not_is_a_search_in_sorted_numbers(limits: list[float]) -> None:
     at = np.array(limits)
     np.testing.assert_array_equal(first_not(lambda k: k < at, N, len(at)), np.searchsorted(np.arange(N), at))
-
-
-def test_means_of_a_whole_trace_keep_its_time_and_its_mean() -> None:
-    trace = trace_of(np.random.default_rng(4).normal(1.0, 0.1, N))
-    found = in_means(trace, 400, block=1000)
-    assert len(found.value) == 375
-    np.testing.assert_allclose(found.value, np.asarray(trace.value).reshape(-1, 8).mean(axis=1))
-    assert found.end_tick[-1] == trace.end_tick[-1]
-    assert found.rail.rate_hz == HZ / 8
-
-
-def test_a_clock_that_is_moved_moves_the_means() -> None:
-    trace = trace_of(np.random.default_rng(4).normal(1.0, 0.1, N))
-    late: Timebase = replace(CLOCK, ref_s=0.25)
-    like = readings_of(trace.part(0, N), late)
-    found = pooled(trace, like, ends_of(like.raw), late.seconds, np.array([0, 100, N]))
-    np.testing.assert_allclose(found.start_s, [0.25, 0.35])

@@ -217,11 +217,16 @@ def test_noisy_readings_that_stop_at_a_value_show_an_end(value: Floats, ends: tu
     assert ends_of(value) == ends
 
 
+def cut_off(level: float, low: float) -> tuple[Floats, Screened]:
+    """Idle of this many widths of its noise above the low end of the range."""
+    value = np.maximum(low + 0.01 * level + np.random.default_rng(3).normal(0.0, 0.01, 20_000), low)
+    return value, screen.screened(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3, NONE)
+
+
 @pytest.mark.parametrize("level", [-0.4, 0.0, 0.5, 1.0, 2.0])
 @pytest.mark.parametrize("low", [0.0, 0.3])
 def test_noise_that_is_cut_off_at_the_low_end_leaves_the_mean_of_idle(level: float, low: float) -> None:
-    value = np.maximum(low + 0.01 * level + np.random.default_rng(3).normal(0.0, 0.01, 20_000), low)
-    found = screen.screened(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3, NONE)
+    value, found = cut_off(level, low)
     assert float(np.mean(found.trace.value)) == pytest.approx(low + 0.01 * level, abs=3e-4)
     assert found.bias == pytest.approx(0.25 * float(np.mean(value - np.asarray(found.trace.value))))
     assert "noise is cut off" in found.notes[0]
@@ -229,8 +234,7 @@ def test_noise_that_is_cut_off_at_the_low_end_leaves_the_mean_of_idle(level: flo
 
 @pytest.mark.parametrize("level", [-3.0, 6.0], ids=["hardly more than the end", "never the end"])
 def test_idle_that_shows_too_much_or_nothing_of_the_low_end_stays(level: float) -> None:
-    value = np.maximum(0.01 * level + np.random.default_rng(3).normal(0.0, 0.01, 20_000), 0.0)
-    assert screen.screened(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3, NONE).bias == 0.0
+    assert cut_off(level, 0.0)[1].bias == 0.0
 
 
 # ---- stamps of arrival --------------------------------------------------------------------------
