@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rig.analysis.evaluate import evaluate
+from rig.analysis.evaluate import check_memory, evaluate
 from rig.analysis.result.result import Result
-from rig.errors import RigError
+from rig.errors import MeasurementRefusedError, RigError
 from rig.recording.reader import open_run
 from tests.support.figures import POWER
 from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write
@@ -225,3 +225,10 @@ def test_dynamic_power_below_zero_is_said_in_one_sentence() -> None:
     result = evaluated(World(values="below idle"))
     assert result is not None and result.quantities["dynamic_power_w"].value < 0.0
     assert [n for n in result.notes if "Dynamic power is negative" in n and n.count(". ") == 0]
+
+
+def test_a_process_that_gets_no_memory_for_its_libraries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenBLAS would retry endlessly."""
+    monkeypatch.setattr("rig.analysis.evaluate.LIBRARY_BYTES", 1 << 60)
+    with pytest.raises(MeasurementRefusedError, match="which is refused"):
+        check_memory()

@@ -111,8 +111,9 @@ def test_spans_without_a_valid_reading_are_looked_at_without_a_warning() -> None
 )  # fmt: skip
 def test_a_shift_is_found_to_a_small_part_of_a_reading(shift: float, width: float, seed: int, **more: float) -> None:
     scene = Scene(spans_of(seed, width=width), shift * PERIOD_S, seed=seed, **more)
-    assert scene.wrong_by(aligned(scene)) < 0.2
-    assert aligned(scene).sigma_s < 0.25 * PERIOD_S
+    found = aligned(scene)
+    assert scene.wrong_by(found) < 0.2
+    assert found.sigma_s < 0.25 * PERIOD_S
 
 
 def test_a_reading_that_is_stamped_far_away_takes_no_memory() -> None:
