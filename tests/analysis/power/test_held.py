@@ -180,10 +180,6 @@ def bent_clock(lab: Lab) -> None:
     lab.warming, lab.warming_s, lab.brackets_at, lab.bracket_s = 8e-4, 0.3 * lab.end_s, SIX, 1e-5
 
 
-def read_six_times(lab: Lab) -> None:
-    lab.brackets_at = SIX
-
-
 def device_rate(rate: float, lab: Lab) -> None:
     lab.device_rate = rate
 
@@ -241,6 +237,12 @@ def fan(seed: int, lab: Lab) -> None:
     even(lab)
     at = np.sort(np.random.default_rng(seed).uniform(4.0, 16.0, 24))
     lab.steps_w = [(float(t), 0.2 if k % 2 == 0 else -0.2) for k, t in enumerate(at)]
+
+
+def moves_with_its_gaps(lab: Lab) -> None:
+    """Idle moves by three times what work adds, and so do the gaps beside its windows."""
+    even(lab)
+    lab.steps_w = [(9.95, 3.0)]
 
 
 def gaps_above_idle(lab: Lab) -> None:
@@ -404,7 +406,7 @@ WORLDS = [
     # clocks
     World("plain", (3,), partial(device_rate, 8e-4), off=1.0, figures=(TIME,), never_says=STEPPED),
     World("plain", (3,), bent_clock, figures=(), says=f"{STEPPED}.*off a straight line"),
-    World("plain", (3,), read_six_times, never_says=STEPPED),
+    World("plain", (3,), partial(bent_clocks, 0.0, 0.0), never_says=f"{STEPPED}|clock of the host"),
     *(World("plain", (3,), partial(suspended_host, pause_s), off=1.0, figures=(TIME, ENERGY, POWER),
             says=f"rate of the clock {name} by that of the host")
       for pause_s, name in ((0.01, "device"), (0.02, "meter"))),
@@ -418,6 +420,7 @@ WORLDS = [
       for by_w in ((0.2, 0.0), (0.0, 0.2), (0.2, 0.6))),
     World("plain", (5,), two_scales, refused="more than one scale"),
     *(World("plain", (seed,), partial(fan, seed), off=1.0, says=SWING) for seed in (1, 2)),
+    World("plain", (3,), moves_with_its_gaps, off=1.0),
     World("plain", (3,), gaps_above_idle, figures=(), never_says=SWING),
     World("plain", (6,), partial(after_work, "slow"), off=1.0, says=SETTLES),
     World("plain", (7,), partial(after_work, "at once"), figures=(), never_says=SETTLES),  # it goes to sleep later
