@@ -115,9 +115,9 @@ IDLE: tuple[tuple[tuple[float, float], ...], ...] = (
 
 WORLDS = st.builds(
     World, spans_s=st.sampled_from(SPANS), idle_s=st.sampled_from(IDLE), values=st.sampled_from(sorted(VALUES)),
-    stamps=st.sampled_from([*GRIDS, *STAMPS, *COUNTS, "gaps"]), rail=st.sampled_from(RAILS), brackets=st.sampled_from([8, 1, 2, 0]),
-    width_s=st.sampled_from([1e-4, 0.0, 10.0]), marks=st.booleans(), warmup=st.integers(0, 3),
-    answers=st.sampled_from(["right", "wrong", "none", "one", "odd"]), due=st.booleans(),
+    stamps=st.sampled_from([*GRIDS, *STAMPS, *COUNTS, "gaps"]), rail=st.sampled_from(RAILS),
+    brackets=st.sampled_from([8, 1, 2, 0]), width_s=st.sampled_from([1e-4, 0.0, 10.0]), marks=st.booleans(),
+    warmup=st.integers(0, 3), answers=st.sampled_from(["right", "wrong", "none", "one", "odd"]), due=st.booleans(),
 )  # fmt: skip
 
 

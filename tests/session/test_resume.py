@@ -201,7 +201,8 @@ def test_code_that_changed_between_the_runs_of_a_session_is_told(
     (tmp_path / "mine.py").write_text("from fixtures.bench.mock_device import open_device\n")
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr("rig.session.measure.record", killed)
-        rig.measure(rig.Request(device="mine.py:open_device", meters=("mock",), options=OPTIONS, out=Path("run")), quiet=True)
+        asked = rig.Request(device="mine.py:open_device", meters=("mock",), options=OPTIONS, out=Path("run"))
+        rig.measure(asked, quiet=True)
     if changed:
         (tmp_path / "mine.py").write_text("from fixtures.bench.mock_device import open_device  # new\n")
     rig.measure(request_in(Path("run"), trust=False), quiet=True, resume=True)

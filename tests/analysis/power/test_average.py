@@ -13,6 +13,7 @@ from rig.types import Budget, DeviceInfo, Reply, Sample, Span
 from scenarios.offline import offline
 from scenarios.rules import quick
 from scenarios.server import server
+from scenarios.single_stream import single_stream
 from tests.support.figures import held
 from tests.support.plants import OnPlant, Play, on_plant
 
@@ -25,12 +26,17 @@ def by_offline() -> Play:
     return lambda work: offline(work, quick("offline"), idle_s=1.0)
 
 
-def served(found: OnPlant) -> bool:
-    """Whether average power holds the plant's mean power from the first request to the last answer."""
+def mean_w(found: OnPlant) -> float:
+    """The plant's mean power from the first request to the last answer."""
     table = [row for row in found.run.replies.to_pylist() if not row["warmup"]]
     on_ns = min(row["issued_ns"] if row["due_ns"] is None else row["due_ns"] for row in table)
     off_ns = max(row["completed_ns"] for row in table)
-    real_w = found.plant.energy_j(on_ns, off_ns) / (float(off_ns - on_ns) * 1e-9)
+    return found.plant.energy_j(on_ns, off_ns) / (float(off_ns - on_ns) * 1e-9)
+
+
+def served(found: OnPlant) -> bool:
+    """Whether average power holds the plant's mean power."""
+    real_w = mean_w(found)
     power = found.result.quantities["average_power_w"]
     return held(power, real_w, 0.999) and power.half_width() < 0.02 * real_w
 
@@ -52,15 +58,12 @@ def test_average_power_holds_the_exact_mean_over_the_time_served(tmp_path: Path,
 @pytest.mark.parametrize("repeat", [1, 10])
 def test_energy_and_latency_of_a_sample_do_not_depend_on_how_often_it_is_looped(tmp_path: Path, repeat: int) -> None:
     """20 ms at 3 mW, and a link of 1 ms: the joules of the run over the executions in it, by hand."""
-    plant = open_plant()
-    device = open_device(plant, inference_s=0.02)
-
-    def by_loops(workload: BlankWorkload) -> Iterator[Step]:
-        return single_stream(workload, quick("single-stream"), idle_s=1.0, repeat=repeat)
-
-    run, result = measured(tmp_path / "run", plant, device, by_loops)
-    q, n = result.quantities, 40 * repeat
-    each_j = truth_w(plant, run) * q["duration_s"].value / n
+    found = on_plant(
+        tmp_path / "run", lambda work: single_stream(work, quick("single-stream"), idle_s=1.0, repeat=repeat),
+        device={"inference_s": 0.02}, samples=40,
+    )  # fmt: skip
+    result, q, n = found.result, found.result.quantities, 40 * repeat
+    each_j = mean_w(found) * q["duration_s"].value / n
     assert q["average_energy_per_sample_j"].value == pytest.approx(each_j, 1e-3)
     assert q["latency_mean_s"].value == pytest.approx(0.02 + 1.2e-3 / repeat, 1e-2)
     assert q["throughput_samples_hz"].value == pytest.approx(n / q["duration_s"].value)

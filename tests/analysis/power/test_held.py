@@ -396,10 +396,17 @@ WORLDS = [
     World("plain", (3,), stamped_as_nothing, refused="a window lasts 0 s"),
     World("plain", (7,), partial(ring_buffer, 0.5), refused="at another time|rise of rail"),
     World("plain", (9,), partial(ring_buffer, 0.2), refused="at another time|rise of rail"),
+    # what some spans lack lies elsewhere, which no loss of readings explains; nearly no span is where it is stamped
+    *(World(kind, (seed,), refused="at another time") for kind, seed in (
+        ("blocks_out_of_order", 1_000_005), ("kernels_launched_asynchronously", 1_000_006),
+        ("rate_switched_without_a_word", 1_000_004), ("trace_off_by_a_few_pitches", 1_000_007),
+        ("stamps_of_a_timer_beside_the_work", 1_000_000),
+    )),
     # clocks that are apart lose no reading and change no rate
     *(World("plain", (seed,), partial(late, by), never_says=NONE_MISSING, says=f"all spans.*{where} in the trace")
       for seed, by, where in ((1, -0.4, "earlier"), (2, -0.2, "earlier"), (2, 0.2, "later"), (1, 0.4, "later"))),
     # what a device does contradicts nothing
+    World("noise_comes_in_bunches", (1_000_001, 1_000_005)), World("spinning_firmware_idles_like_work", (1_000_000,)),
     World("plain", (0,)), World("gated_at_once", (1,)), World("class_of_powers", (2,)), World("first_spans_hot", (0,)),
     World("bursts", (1,)),
     World("governor_follows_load", (1_000_012,), figures=(), never_says="missing"),  # never fewer than none

@@ -47,7 +47,7 @@ def test_throughput_counts_answers_from_the_first_asked_for_to_the_last_answer(l
 def test_executions_of_a_loop_are_samples_that_follow_each_other() -> None:
     """MLPerf Tiny divides the time of a loop by its iterations; a loop that was due was late as a whole."""
     closed = queries([NAN, NAN], [0.0, 1.0], [1.0, 2.0], inferences=3, executions=10)
-    found = throughput(closed)
+    found = serving.throughput(closed)
     assert (found["throughput_samples_hz"].value, found["throughput_inferences_hz"].value) == (20 / 2.0, 60 / 2.0)
     assert found["throughput_samples_hz"].n == 2  # for the finite sample, a loop is one
     assert closed.latency_s().tolist() == [0.1, 0.1]
@@ -56,7 +56,7 @@ def test_executions_of_a_loop_are_samples_that_follow_each_other() -> None:
 
 def test_phases_issued_one_at_a_time_add_up_to_the_latency_of_a_sample() -> None:
     q = queries([NAN] * 4, [0.0, 6.0, 20.0, 22.0], [6.0, 12.0, 22.0, 24.0])
-    found = service_figures(q, apart=(np.array([0, 1]), np.array([2, 3])))
+    found = serving.service_figures(q, apart=(np.array([0, 1]), np.array([2, 3])))
     assert found["latency_mean_s"].value == 8.0
     assert found["duration_s"].value == 24.0
     assert not {"throughput_samples_hz", "latency_p50_s"} & {str(key) for key in found}
@@ -64,7 +64,7 @@ def test_phases_issued_one_at_a_time_add_up_to_the_latency_of_a_sample() -> None
 
 def test_what_a_device_learns_is_no_answer_and_enters_no_latency() -> None:
     q = queries([NAN] * 3, [0.0, 6.0, 20.0], [6.0, 7.0, 21.0])
-    found = service_figures(q, apart=(np.array([1, 2]),))
+    found = serving.service_figures(q, apart=(np.array([1, 2]),))
     assert (found["latency_mean_s"].value, found["latency_p99_s"].value, found["duration_s"].value) == (1.0, 1.0, 21.0)
 
 
