@@ -12,6 +12,7 @@ from rig.errors import DataError
 from rig.session.setup import BOOT_S, Request, set_up_bench
 
 DRIVER = """
+from dataclasses import replace
 from pathlib import Path
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import open_meter as mock_meter
@@ -40,7 +41,11 @@ def open_board(bench, *, log: str):
     return Noted(open_device(bench), log, "board")
 
 def open_meter(bench, *, log: str, name: str = "meter"):
-    return Noted(mock_meter(bench, name=name, rate_hz=1000.0), log, name)
+    meter = mock_meter(bench, name=name, rate_hz=1000.0)
+    plain = meter.info
+    own = lambda rails: tuple(replace(rail, name=f"{{rail.name}}-{{name}}") for rail in rails)
+    meter.info = lambda: replace(plain(), rails=own(plain().rails))
+    return Noted(meter, log, name)
 """
 BENCH = """
 [devices.board]
