@@ -85,13 +85,14 @@ class Quantity:
 
     def scaled(self, factor: float, unit: str, method: str | None = None) -> Quantity:
         """Return this quantity times an exact number."""
+        ends = sorted(factor * side for side in self.limits or ())
         return replace(
             self,
             value=self.value * factor,
             unit=unit,
             components=tuple(replace(c, u=c.u * factor) for c in self.components),
             bias=self.bias * abs(factor),
-            limits=None if self.limits is None else (min(ends := [factor * x for x in self.limits]), max(ends)),
+            limits=(ends[0], ends[1]) if ends else None,
             method=self.method if method is None else method,
         )
 
