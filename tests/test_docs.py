@@ -27,9 +27,8 @@ def test_a_guide_includes_its_example_and_links_it(kind: str) -> None:
 
 
 FOLDERS = "rig|drivers|scenarios|reports|fixtures|benchmarks|examples|docs|tests"
-CODE = [
-    f for top in ("rig", "drivers", "scenarios", "reports", "fixtures", "examples") for f in (ROOT / top).rglob("*.py")
-]
+TOPS = ("rig", "drivers", "scenarios", "reports", "fixtures", "examples")
+CODE = [file for top in TOPS for kind in ("*.py", "*.ipynb") for file in (ROOT / top).rglob(kind)]
 
 
 @pytest.mark.parametrize(
