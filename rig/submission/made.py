@@ -20,7 +20,7 @@ from rig.session.report import Evaluated, evaluated
 from rig.submission import about as about_file
 from rig.submission.configurations import Row, rows_of
 
-MAKERS = ("numpy", "matplotlib", "jinja2")
+MAKERS = ("numpy", "jinja2")
 CRATE = "ro-crate-metadata.json"
 SPECIFICATION = "https://w3id.org/ro/crate/1.1"
 
