@@ -24,8 +24,9 @@ MOST = AT_ONCE
 """At most this many readings of a trace are looked at."""
 LOST, SLOWER = 0.2, 1.05
 """Above this share of repeated readings power is refused. From this many polls per conversion, one of them is kept."""
-STEADY = 0.2
-"""A reading with a new value may be off a steady pace by one poll plus this part of a poll."""
+STEADY = 0.25
+"""A reading with a new value may be off a steady pace by one poll plus this part of a poll: a line by least squares
+through a sawtooth of one poll leaves up to 1.23 polls."""
 UNSURE = 0.25
 """Readings with noise cut off are moved; this part of the move depends on the shape of noise, and is stated as bias."""
 

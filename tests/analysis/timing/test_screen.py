@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fixtures.worlds.lab_recording import plain_lab, write
@@ -58,6 +58,7 @@ def work(seed: int = 3) -> Floats:
 
 
 @given(pace=st.floats(1.1, 6.0), seed=st.integers(0, 99))
+@example(pace=1.9931600647075705, seed=0)
 def test_conversions_that_were_polled_too_often_stand_where_they_were_made(pace: float, seed: int) -> None:
     conversions = noise(300, seed)
     found = screened(conversions[np.floor(np.arange(pace, 300 * pace) / pace).astype(int) - 1]).trace
