@@ -63,9 +63,13 @@ RESULTS, STREAM_TABLE = "results.json", "figures/stream.csv"
 
 
 def render(
-    run: Run | None, result: Result, out: Path | None = None, submission: Mapping[str, Any] | None = None,
-    beside: Mapping[str, Any] | None = None, pictures: bool = True,
-) -> dict[str, bytes]:  # fmt: skip
+    run: Run | None,
+    result: Result,
+    out: Path | None = None,
+    submission: Mapping[str, Any] | None = None,
+    beside: Mapping[str, Any] | None = None,
+    pictures: bool = True,
+) -> dict[str, bytes]:
     """Return every file of a report by its name below the output directory ``out``.
 
     This function neither reads nor writes ``out``. ``submission`` is what the first page of a submission shows first,
@@ -91,9 +95,13 @@ def render(
 
 
 def write(
-    result: Result, out: Path | Folder, run: Run | None = None, beside: Mapping[str, Any] | None = None,
-    pictures: bool = True, pages: bool = True,
-) -> list[Path]:  # fmt: skip
+    result: Result,
+    out: Path | Folder,
+    run: Run | None = None,
+    beside: Mapping[str, Any] | None = None,
+    pictures: bool = True,
+    pages: bool = True,
+) -> list[Path]:
     """Write the report below ``out``, each file completely or not at all, and return the paths of the files.
 
     Without ``pages``, only the JSON is written. Links below ``out`` are not followed.

@@ -53,9 +53,15 @@ def rig_measure(tmp_path: Path, pytestconfig: pytest.Config) -> Measures:
     """
 
     def measured(
-        device: str, *, meter: str = "none", scenario: str = "single-stream", workload: str | None = None,
-        data: str | None = None, simulate: bool = False, options: Mapping[str, Any] | None = None,
-    ) -> Result:  # fmt: skip
+        device: str,
+        *,
+        meter: str = "none",
+        scenario: str = "single-stream",
+        workload: str | None = None,
+        data: str | None = None,
+        simulate: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> Result:
         import rig
         from rig.session.setup import workload_for
 

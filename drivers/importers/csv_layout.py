@@ -59,9 +59,14 @@ class Layout:
 
 
 def find(
-    path: Path, fits: Fits, separator: str | None = None, decimal: str | None = None, *, has_decimal: bool = False,
+    path: Path,
+    fits: Fits,
+    separator: str | None = None,
+    decimal: str | None = None,
+    *,
+    has_decimal: bool = False,
     encoding: str | None = None,
-) -> Layout:  # fmt: skip
+) -> Layout:
     """Find the table whose header ``fits``; preambles and comments before it are skipped.
 
     Without such a header, the result has the line above the first row of numbers as header, else the first line that

@@ -42,9 +42,12 @@ class Polled:
 
 
 def polled_meter(
-    info: MeterInfo, numbers: Sequence[Polled], rate_hz: float, clock: Clock | None = None,
+    info: MeterInfo,
+    numbers: Sequence[Polled],
+    rate_hz: float,
+    clock: Clock | None = None,
     release: Callable[[], None] = lambda: None,
-) -> ThreadedMeter:  # fmt: skip
+) -> ThreadedMeter:
     """Return a meter that looks ``rate_hz`` times a second; it may stay unread for at most ``info.buffer_s``.
 
     ``release`` is called once and releases what the numbers use. Raises ``SetupError`` in a run in simulated time.

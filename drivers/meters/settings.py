@@ -18,9 +18,15 @@ IN_ONE_SUPPLY = ("every supply but the one that the meter is in",)
 
 
 def described(
-    name: str, clock: ClockInfo, description: str, rails: Iterable[Rail], omitted: Iterable[str], *, simulated: bool,
+    name: str,
+    clock: ClockInfo,
+    description: str,
+    rails: Iterable[Rail],
+    omitted: Iterable[str],
+    *,
+    simulated: bool,
     **more: Any,
-) -> MeterInfo:  # fmt: skip
+) -> MeterInfo:
     """Return a meter's description, which says first whether it is simulated; ``more`` are fields of ``MeterInfo``."""
     mode: Mode = "simulator" if simulated else "hardware"
     told = f"SIMULATED {description}" if simulated else description
@@ -63,9 +69,15 @@ class Instrument:
         return replace(found, accuracy=replace(found.accuracy, linearity=None))
 
     def info(
-        self, description: str, *rails: Rail, simulated: bool = False, tick_hz: float = 1e9,
-        omitted: tuple[str, ...] = IN_ONE_SUPPLY, details: Mapping[str, Any], **more: Any,
-    ) -> MeterInfo:  # fmt: skip
+        self,
+        description: str,
+        *rails: Rail,
+        simulated: bool = False,
+        tick_hz: float = 1e9,
+        omitted: tuple[str, ...] = IN_ONE_SUPPLY,
+        details: Mapping[str, Any],
+        **more: Any,
+    ) -> MeterInfo:
         """Return the meter's description; ``more`` are further fields of ``MeterInfo``."""
         path = None if self.calibration is None else Path(self.calibration)
         file = path and {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}

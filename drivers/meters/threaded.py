@@ -94,9 +94,16 @@ class ThreadedMeter:
     """
 
     def __init__(
-        self, info: MeterInfo, source: Source, clock: Clock | None = None, *, every_s: float, steady: bool = False,
-        most: int | None = None, patience_s: float = 2.0,
-    ) -> None:  # fmt: skip
+        self,
+        info: MeterInfo,
+        source: Source,
+        clock: Clock | None = None,
+        *,
+        every_s: float,
+        steady: bool = False,
+        most: int | None = None,
+        patience_s: float = 2.0,
+    ) -> None:
         self._info, self._source, self._clock = info, source, clock or HostClock()
         self._every_s, self._steady, self._most, self._patience_s = every_s, steady, most, patience_s
         self._running: _Acquisition | None = None

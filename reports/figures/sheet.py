@@ -47,9 +47,15 @@ class Sheet:
         self.text(EDGE, 12.0, title, bold=True)
 
     def text(
-        self, x: float, y: float, said: str, anchor: str = "start", colour: str = INK, bold: bool = False,
+        self,
+        x: float,
+        y: float,
+        said: str,
+        anchor: str = "start",
+        colour: str = INK,
+        bold: bool = False,
         upright: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Write ``said`` with its base line at ``y``, or upwards from there."""
         weight = "; font-weight: bold" if bold else ""
         turned = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if upright else ""
@@ -70,9 +76,15 @@ class Sheet:
         self.parts.append(f'<line {ends} style="stroke: {colour}; stroke-width: {width:g}{dashed}"/>')
 
     def path(
-        self, x: Floats, y: Floats, colour: str, width: float = 1.0, opacity: float = 1.0, dash: str = "",
+        self,
+        x: Floats,
+        y: Floats,
+        colour: str,
+        width: float = 1.0,
+        opacity: float = 1.0,
+        dash: str = "",
         fill: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Draw a line through points, or fill between them; it breaks where one is NaN; shapes (n,)."""
         known = np.isfinite(x) & np.isfinite(y)
         pens = np.where(np.append(False, known[:-1]), "L", "M")[known].tolist()
@@ -134,9 +146,15 @@ class Sheet:
         self.y += ROW
 
     def scale(
-        self, low: float, high: float, label: str, left: float = EDGE, top: float | None = None, log: bool = False,
+        self,
+        low: float,
+        high: float,
+        label: str,
+        left: float = EDGE,
+        top: float | None = None,
+        log: bool = False,
         marks: Mapping[float, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add an axis below what was drawn, from ``left`` to the right edge; lines go up to ``top``.
 
         ``marks`` are the texts of its values, which are round numbers by default.
@@ -154,9 +172,17 @@ class Sheet:
         self.y += SCALE
 
     def panel(
-        self, x: Span, y: Span, height: float, label: str, log: bool = False, log_y: bool = False, left: float = LEFT,
-        marks: Mapping[float, str] | None = None, marks_y: Mapping[float, str] | None = None,
-    ) -> Panel:  # fmt: skip
+        self,
+        x: Span,
+        y: Span,
+        height: float,
+        label: str,
+        log: bool = False,
+        log_y: bool = False,
+        left: float = LEFT,
+        marks: Mapping[float, str] | None = None,
+        marks_y: Mapping[float, str] | None = None,
+    ) -> Panel:
         """Add axes of two ranges with ticks; return the functions that place a value across and upwards."""
         top = self.y + 6.0
         self.y = bottom = top + height

@@ -89,9 +89,14 @@ def load(path: Path) -> Calibration:
 
 
 def accuracy(
-    calibration: Calibration, unit: str, *, range_max: float | None = None, temperature_c: float | None = None,
-    aperture_s: float | None = None, on: date | None = None,
-) -> Accuracy:  # fmt: skip
+    calibration: Calibration,
+    unit: str,
+    *,
+    range_max: float | None = None,
+    temperature_c: float | None = None,
+    aperture_s: float | None = None,
+    on: date | None = None,
+) -> Accuracy:
     """Return the limits of one range under the conditions of a measurement, in the unit of the readings.
 
     ``range_max`` chooses the range by its full scale; it may be None if only one range has this unit. Without
@@ -126,9 +131,14 @@ def accuracy(
 
 
 def stated(
-    rail: Rail, path: str | None, *, range_max: float | None = None, temperature_c: float | None = None,
-    on: date | None = None, aperture_s: float | None = None,
-) -> Rail:  # fmt: skip
+    rail: Rail,
+    path: str | None,
+    *,
+    range_max: float | None = None,
+    temperature_c: float | None = None,
+    on: date | None = None,
+    aperture_s: float | None = None,
+) -> Rail:
     """Return a rail with the accuracy of a calibration file, or the unchanged rail if ``path`` is None.
 
     The limits are in the rail's own unit. The aperture is the rail's, else its whole period, else ``aperture_s``.

@@ -38,9 +38,14 @@ _STILL_POLLS = 1000
 
 
 def check_device(
-    device: Device, samples: Sequence[Sample], *, clock: Clock | None = None, prompt_s: float = 0.1,
-    labels: Iterable[str] = (), judge: Judge | None = None,
-) -> tuple[str, ...]:  # fmt: skip
+    device: Device,
+    samples: Sequence[Sample],
+    *,
+    clock: Clock | None = None,
+    prompt_s: float = 0.1,
+    labels: Iterable[str] = (),
+    judge: Judge | None = None,
+) -> tuple[str, ...]:
     """Call every method of an opened device, and close it. The device must be able to complete ``samples``.
 
     ``clock`` is the host's unless the device is part of a simulated bench. ``prompt_s`` is the longest duration of a

@@ -47,9 +47,16 @@ class BlockingDevice:
     """
 
     def __init__(
-        self, run: Run, info: DeviceInfo | None = None, load: Load | None = None, count: Count | None = None, *,
-        batches: bool = False, end: Callable[[], None] | None = None, power: Power | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        run: Run,
+        info: DeviceInfo | None = None,
+        load: Load | None = None,
+        count: Count | None = None,
+        *,
+        batches: bool = False,
+        end: Callable[[], None] | None = None,
+        power: Power | None = None,
+    ) -> None:
         self._run = run if batches else partial(_looped, run)
         self._info = info or DeviceInfo(name=getattr(run, "__name__", "function"), mode="hardware")
         self._load, self._count, self._batches = load, count, batches

@@ -35,9 +35,14 @@ NOMINAL_CHIP_S = 2e-3
 
 
 def collect(
-    steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: Progress | None = None, *,
-    workload: object = None, watch: Watch | None = None,
-) -> None:  # fmt: skip
+    steps: Iterable[Step],
+    bench: Bench,
+    recorder: Recorder,
+    progress: Progress | None = None,
+    *,
+    workload: object = None,
+    watch: Watch | None = None,
+) -> None:
     """Play ``steps`` to the end, or to the first error, and write the stop line in both cases.
 
     Raises a ``RigError`` for every failure of a device, a meter, the scenario or its ``workload``, ``Interrupted``

@@ -14,9 +14,14 @@ from rig.types import Sample, SampleSet
 
 
 def workload(
-    samples: Iterable[Sample], *, name: str, task: str = "classification", version: str = "1",
-    classes: Iterable[str] = (), details: Mapping[str, Any] | None = None,
-) -> SampleSet:  # fmt: skip
+    samples: Iterable[Sample],
+    *,
+    name: str,
+    task: str = "classification",
+    version: str = "1",
+    classes: Iterable[str] = (),
+    details: Mapping[str, Any] | None = None,
+) -> SampleSet:
     """Return a workload of these samples, with a digest of all that is streamed and scored.
 
     The digest covers order, ids, labels, rates, durations, and the dtype, shape and bytes of each payload. Change

@@ -34,12 +34,24 @@ PACKAGES = ("neurorig", "numpy", "scipy", "pyarrow", "pandas")
 
 
 def record(
-    path: Path, bench: Bench, workload: Workload, steps: Iterable[Step], *, scenario: Mapping[str, Any],
-    rules: Rules | None = None, purpose: str = "all", argv: list[str] | None = None, progress: Progress | None = None,
-    artifacts: Mapping[str, bytes] | None = None, keep_identity: bool = False, configuration: str = "",
-    session: SessionLink | None = None, watch: Watch | None = None, workload_options: Mapping[str, Any] | None = None,
+    path: Path,
+    bench: Bench,
+    workload: Workload,
+    steps: Iterable[Step],
+    *,
+    scenario: Mapping[str, Any],
+    rules: Rules | None = None,
+    purpose: str = "all",
+    argv: list[str] | None = None,
+    progress: Progress | None = None,
+    artifacts: Mapping[str, bytes] | None = None,
+    keep_identity: bool = False,
+    configuration: str = "",
+    session: SessionLink | None = None,
+    watch: Watch | None = None,
+    workload_options: Mapping[str, Any] | None = None,
     local_code: Mapping[str, str] | None = None,
-) -> Path:  # fmt: skip
+) -> Path:
     """Record one run into ``path``; ``scenario`` is its name and all its options.
 
     ``session`` is the place of the run in its session, ``local_code`` the SHA-256 of the user's own files by path.
@@ -72,10 +84,16 @@ def record(
 
 
 def start_document(
-    bench: Bench, workload: Workload, run_id: str, scenario: Mapping[str, Any], argv: list[str] | None = None,
-    keep_identity: bool = False, workload_options: Mapping[str, Any] | None = None,
-    local_code: Mapping[str, str] | None = None, **said: Any,
-) -> Start:  # fmt: skip
+    bench: Bench,
+    workload: Workload,
+    run_id: str,
+    scenario: Mapping[str, Any],
+    argv: list[str] | None = None,
+    keep_identity: bool = False,
+    workload_options: Mapping[str, Any] | None = None,
+    local_code: Mapping[str, str] | None = None,
+    **said: Any,
+) -> Start:
     """Return the first line of ``events.jsonl``; ``said`` are further fields of it.
 
     Raises ``StoreError`` for a driver that declares a value that a line cannot hold.

@@ -36,9 +36,13 @@ Say = Callable[[str], None]
 
 
 def run_import(
-    format_: str, source: Path, out: Path, options: Sequence[str] = (), say: Say | None = None,
+    format_: str,
+    source: Path,
+    out: Path,
+    options: Sequence[str] = (),
+    say: Say | None = None,
     keep_identity: bool = False,
-) -> list[Path]:  # fmt: skip
+) -> list[Path]:
     """Import the recordings at ``source``: one run directory at ``out``, or a session there that binds several.
 
     ``format_`` is a name in the group ``rig.importers`` or ``path.py:function``; ``options`` are ``key=value``. ``say``
@@ -98,9 +102,15 @@ def _check_regular(source: Path) -> None:
 
 
 def write(
-    run: ImportedRun, out: Path, *, about: Mapping[str, Any] | None = None, argv: Sequence[str] = (),
-    environment: Environment | None = None, say: Say | None = None, keep_identity: bool = False,
-) -> Path:  # fmt: skip
+    run: ImportedRun,
+    out: Path,
+    *,
+    about: Mapping[str, Any] | None = None,
+    argv: Sequence[str] = (),
+    environment: Environment | None = None,
+    say: Say | None = None,
+    keep_identity: bool = False,
+) -> Path:
     """Write one recording into ``out``, whole or not at all, and read it back.
 
     Each defect of the files becomes a line of the type ``note``; ``say`` gets the notes after everything is written.

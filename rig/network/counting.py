@@ -48,10 +48,18 @@ def linear(name: str, source: str, target: str, weights: NDArray[Any], delay: in
 
 
 def convolution(
-    name: str, source: str, target: str, weights: NDArray[Any], shape: Sequence[int], *,
-    stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1,
-    groups: int = 1, delay: int = 0,
-) -> Synapses:  # fmt: skip
+    name: str,
+    source: str,
+    target: str,
+    weights: NDArray[Any],
+    shape: Sequence[int],
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    delay: int = 0,
+) -> Synapses:
     """Return a convolution in any number of dimensions over an input of ``shape`` (channels, ...).
 
     ``weights`` has shape (outputs, channels / groups, ...). Stride, padding and dilation may differ along the axes.

@@ -71,9 +71,12 @@ class Report:
 
 
 def report(
-    path: Path | str, out: Path | str | None = None, beside: Mapping[str, Any] | None = None,
-    tell: Callable[[Result], object] | None = None, pages: bool = True,
-) -> Report:  # fmt: skip
+    path: Path | str,
+    out: Path | str | None = None,
+    beside: Mapping[str, Any] | None = None,
+    tell: Callable[[Result], object] | None = None,
+    pages: bool = True,
+) -> Report:
     """Compute the figures of a run directory or session, and write them as JSON, pages and pictures.
 
     Files are written to ``out``, by default the folder ``derived`` of the recording. Each run of a session gets its own
@@ -209,9 +212,15 @@ def _to_go_on(findings: Iterable[Finding], parts: Sequence[Part]) -> Iterator[Fi
 
 
 def _written(
-    own: Folder, result: Result, out: Path | None, run: Run, runs: tuple[Report, ...] | None = None,
-    beside: Mapping[str, Any] | None = None, pictures: bool = True, pages: bool = True,
-) -> Report:  # fmt: skip
+    own: Folder,
+    result: Result,
+    out: Path | None,
+    run: Run,
+    runs: tuple[Report, ...] | None = None,
+    beside: Mapping[str, Any] | None = None,
+    pictures: bool = True,
+    pages: bool = True,
+) -> Report:
     target = out or own.path / DERIVED
     try:
         folder = own.sub(DERIVED, make=True) if out is None else Folder.at(out, make=True)

@@ -65,9 +65,15 @@ class Tally:
     """
 
     def __init__(
-        self, nodes: int, budget: Budget, seed: int, closing: threading.Event, pace: Pace | None = None,
-        empty_cost: float = 0, from_empty: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        nodes: int,
+        budget: Budget,
+        seed: int,
+        closing: threading.Event,
+        pace: Pace | None = None,
+        empty_cost: float = 0,
+        from_empty: bool = True,
+    ) -> None:
         self._pace = pace or Pace()
         self._step: tuple[float | None, int, int] | None = None
         self.seed, self._budget, self._closing = seed, budget, closing
@@ -169,11 +175,20 @@ class SolverDevice(Generic[T]):
     """
 
     def __init__(
-        self, info: DeviceInfo, load: Callable[[Any], T], solve: Callable[[T, Tally], None], *, seed: int,
-        default_s: float, longest_s: float, problem_of: Callable[[NDArray[Any]], Any],
-        fresh: Callable[[T], T] = lambda loaded: loaded, from_empty: bool = True, power: Power | None = None,
+        self,
+        info: DeviceInfo,
+        load: Callable[[Any], T],
+        solve: Callable[[T, Tally], None],
+        *,
+        seed: int,
+        default_s: float,
+        longest_s: float,
+        problem_of: Callable[[NDArray[Any]], Any],
+        fresh: Callable[[T], T] = lambda loaded: loaded,
+        from_empty: bool = True,
+        power: Power | None = None,
         patience_s: float = math.inf,
-    ) -> None:  # fmt: skip
+    ) -> None:
         checked_options(seed, default_s, longest_s)
         self._patience_s = patience_s
         self._solving: tuple[str, list[Reply], Tally] | None = None

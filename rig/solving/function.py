@@ -27,9 +27,14 @@ Solve = Callable[..., Any]
 
 
 def solver(
-    solve: Solve, info: DeviceInfo | None = None, *, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0,
+    solve: Solve,
+    info: DeviceInfo | None = None,
+    *,
+    seed: int = 0,
+    default_s: float = 1.0,
+    longest_s: float = 120.0,
     power: Power | None = None,
-) -> SolverDevice[Any]:  # fmt: skip
+) -> SolverDevice[Any]:
     """Make a device of a function that solves a ``dimod.BinaryQuadraticModel``.
 
     The function gets a copy of the model, of bits 0 to n - 1, and returns a ``dimod.SampleSet``; its best sample is the

@@ -104,9 +104,12 @@ def from_bqm(model: Any, name: str = "problem") -> tuple[Qubo, list[Any]]:
 
 
 def qubo(
-    problems: Mapping[str, Any], *, name: str = "own-qubo", targets: Mapping[str, float] | None = None,
+    problems: Mapping[str, Any],
+    *,
+    name: str = "own-qubo",
+    targets: Mapping[str, float] | None = None,
     details: Mapping[str, Any] | None = None,
-) -> SampleSet:  # fmt: skip
+) -> SampleSet:
     """Return a workload of binary quadratic models of dimod, by their names.
 
     ``targets`` are the costs to which gaps are computed, by the same names; a problem without a target has only cost

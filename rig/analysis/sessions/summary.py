@@ -92,9 +92,15 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
 
 
 def _joined(
-    name: str, first: Result, results: Sequence[Result], figures: Figures, notes: Sequence[str],
-    checks: Sequence[Finding], timed: Sequence[Result], series: Mapping[str, Any],
-) -> Result:  # fmt: skip
+    name: str,
+    first: Result,
+    results: Sequence[Result],
+    figures: Figures,
+    notes: Sequence[str],
+    checks: Sequence[Finding],
+    timed: Sequence[Result],
+    series: Mapping[str, Any],
+) -> Result:
     """Return the first result as that of all: every refusal once, and the execution times of ``timed``."""
     times_s = np.concatenate([result.series.execution_times_s for result in timed])
     return replace(
