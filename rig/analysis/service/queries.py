@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
@@ -103,7 +102,11 @@ def queries_of(run: Run) -> Queries:
     which = np.array([*(known.get(name, -1) for name in asked), -1], np.int64)[sample[rows]]
     size = np.array([s or 1 for s in run.samples["inferences"].to_pylist()] + [1], np.int64)
     stamps = ("due_ns", "issued_ns", "completed_ns")
-    due_s, issued_s, completed_s = (array_of(pc.subtract(table[name], t0_ns))[rows] * 1e-9 for name in stamps)
+    # a number beside a column makes Arrow import pandas
+    due_s, issued_s, completed_s = (
+        np.where(array_of(table[name].is_valid()), (array_of(table[name], 0) - t0_ns) * 1e-9, np.nan)[rows]
+        for name in stamps
+    )
     executions = _executions(issue[counts], array_of(table["executions"], 1)[counts], _coded(table["phase"])[0][counts])
     return Queries(
         issue=issue[rows],
