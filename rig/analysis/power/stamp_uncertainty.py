@@ -124,7 +124,8 @@ def _jitter_s(model: RailModel, windows_s: Floats) -> float:
     power = float(np.sum(many * above) / np.sum(many * fill[near])) if np.any(fill[near] > 0) else 0.0
     if power == 0.0:
         return math.inf
-    owner = count_before(0.5 * (spans[1:, 0] + spans[:-1, 1]), model.middle_s[near])
+    between_s = np.maximum.accumulate(0.5 * (spans[1:, 0] + spans[:-1, 1]))  # a span may end before the one before
+    owner = count_before(between_s, model.middle_s[near])
     each_s = r.end_s - r.start_s if r.counter else r.many * r.period_s
 
     def unexplained(level: Floats | float) -> float:

@@ -405,6 +405,7 @@ WORLDS = [
     # clocks that are apart lose no reading and change no rate
     *(World("plain", (seed,), partial(late, by), never_says=NONE_MISSING, says=f"all spans.*{where} in the trace")
       for seed, by, where in ((1, -0.4, "earlier"), (2, -0.2, "earlier"), (2, 0.2, "later"), (1, 0.4, "later"))),
+    World("halves_of_a_stamp_read_apart", (41_000_004,), figures=()),  # a span ends before the one before
     # what a device does contradicts nothing
     World("noise_comes_in_bunches", (1_000_001, 1_000_005)), World("spinning_firmware_idles_like_work", (1_000_000,)),
     World("plain", (0,)), World("gated_at_once", (1,)), World("class_of_powers", (2,)), World("first_spans_hot", (0,)),
