@@ -69,10 +69,6 @@ class Chain:
                 os.fsync(file.fileno())
             self._room = needed
 
-    def free_room(self) -> None:
-        """Free the reserved space for the stop line and the seal."""
-        self._folder.remove(ROOM)
-
     def seal(self, stop: Stop) -> None:
         """Write the last line, and then the seal. Raises ``OSError`` or ``StoreError``."""
         self.append(stop)

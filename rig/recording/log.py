@@ -33,11 +33,13 @@ class _Head(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Log:
-    """The verified and decoded lines of ``events.jsonl``; the fields are those of ``Run``."""
+    """The verified and decoded lines of ``events.jsonl``."""
 
     start: Start
     lines: tuple[bytes, ...]
+    """Every line of events.jsonl as it is in the file, including lines of unknown types."""
     events: tuple[Line, ...]
+    """Every line between start and stop whose type is known."""
     stop: Stop | None
     sealed: bool
     digest: str

@@ -21,9 +21,9 @@ from rig.recording.columns.table_files import read_table
 from rig.recording.columns.tables import TABLES
 from rig.recording.descriptions import check_descriptions
 from rig.recording.disk.files import Folder
-from rig.recording.events import Brackets, ChunkArrived, IdleWindow, Line, MarkPulses, SampleNetwork, Start, Stop
+from rig.recording.events import Brackets, ChunkArrived, IdleWindow, Line, MarkPulses, SampleNetwork
 from rig.recording.layout import payload_path, read_files, run_folder
-from rig.recording.log import altered, check_networks, read_log, verified
+from rig.recording.log import Log, altered, check_networks, read_log, verified
 from rig.recording.records import ErrorRecord
 from rig.recording.traces.traces import AT_ONCE, Trace, by_rail, read_trace
 from rig.types import Bracket, ClockInfo
@@ -34,26 +34,18 @@ PAYLOAD_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Log):
     """One recording.
 
     ``stop`` is None after a crash; the data then end at the last whole batch.
     """
 
     path: Path
-    start: Start
-    lines: tuple[bytes, ...]
-    """Every line of events.jsonl as it is in the file, including lines of unknown types."""
-    events: tuple[Line, ...]
-    """Every line between start and stop whose type is known."""
-    stop: Stop | None
-    sealed: bool
     samples: pa.Table
     replies: pa.Table
     progress: pa.Table
     activity: pa.Table
     traces: Mapping[str, Trace]
-    digest: str
     truncated: tuple[str, ...]
     left_out: tuple[str, ...]
     """Spans and readings that were left out, each with its fault."""

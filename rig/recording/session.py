@@ -139,8 +139,7 @@ def open_session(path: Path) -> Session:
     names = [run.path for run in document.runs]
     if double := {name for name in names if names.count(name) > 1}:
         _altered(path, f"{path / FILE} binds {min(double)} twice")
-    links = [_link(folder, run) for run in document.runs]
-    _check_chain(path, document.runs, links)
+    _check_chain(path, document.runs, [_link(folder, run) for run in document.runs])
     runs = tuple((path / run.path, run.purpose) for run in document.runs)
     tried, repeated = tuple(document.tried or ()), tuple(document.repeated)
     digests = tuple(run.events_sha256 for run in document.runs)

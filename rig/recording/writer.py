@@ -29,7 +29,7 @@ from rig.recording.disk.atomic_write import sync_to_disk
 from rig.recording.disk.files import MAKE_ROOM, Folder, Opened, unwritable
 from rig.recording.events import Brackets, Line, SampleNetwork, Start, Stop, plain
 from rig.recording.layout import EVENTS, TRACES, payload_path, recorded_files, trace_path
-from rig.recording.lines import Chain
+from rig.recording.lines import ROOM, Chain
 from rig.recording.records import error_record
 from rig.recording.traces.readings import Check, Readings
 from rig.recording.validation import check_sample, check_text, progress_row
@@ -318,7 +318,7 @@ class Recorder:
         except RigError as caught:
             failed = caught
             error = error or caught
-        self._chain.free_room()
+        self._folder.remove(ROOM)
         try:
             self._seal(error, issues, replies)
         except (OSError, MemoryError) as caught:

@@ -47,8 +47,7 @@ def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
         return booleans(np.array(values, dtype=bool))
     if pa.types.is_integer(type_):
         # ``index`` refuses a fraction, which a cast would cut off silently
-        whole = [0 if v is None else index(v) for v in values]
-        return numbers(np.array(whole, dtype=type_.to_pandas_dtype()), null)
+        return numbers(np.array([0 if v is None else index(v) for v in values], dtype=type_.to_pandas_dtype()), null)
     if pa.types.is_floating(type_):
         return numbers(np.array([0.0 if v is None else float(v) for v in values]), null)
     return pa.array(values, type_)
@@ -118,8 +117,7 @@ def array_of(column: pa.Array | pa.ChunkedArray, absent: float = math.nan) -> ND
 
 
 def _flags(buffer: pa.Buffer, first: int, n: int) -> Bools:
-    whole = np.unpackbits(np.frombuffer(buffer, np.uint8), count=first + n, bitorder="little")
-    return whole[first:].astype(bool)
+    return np.unpackbits(np.frombuffer(buffer, np.uint8), count=first + n, bitorder="little")[first:].astype(bool)
 
 
 def table_batch(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:

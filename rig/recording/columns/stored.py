@@ -119,8 +119,7 @@ class Stored(Sliced):
     @cached_property
     def dtype(self) -> np.dtype[Any]:
         """Return the type of the numbers."""
-        kind: np.dtype[Any] = np.dtype(bool) if self.marks else self.batches.dtype(self.name)
-        return kind
+        return np.dtype(bool) if self.marks else self.batches.dtype(self.name)
 
     def __getitem__(self, key: Key) -> Any:
         if not isinstance(key, slice):

@@ -84,8 +84,7 @@ def integers(column: Stored) -> NDArray[np.int64]:
     """Return a column of ticks, shape (n,), that ``check_numbers`` accepts. Raises ``StoreError`` beyond 64 bits."""
     values = np.asarray(column)
     if len(values) and values.max() > np.iinfo(np.int64).max:
-        what = f"has a column {column.name} that does not fit 64 bits"
-        raise malformed(column.batches.file.name, what, column.name)
+        raise malformed(column.batches.file.name, f"has a column {column.name} that does not fit 64 bits", column.name)
     return np.asarray(values, dtype=np.int64)
 
 
