@@ -33,6 +33,15 @@ def released_on_error(release: Callable[[], None]) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def raising(make: Callable[[Any], Exception], *kinds: type[Exception]) -> Iterator[None]:
+    """Raise ``make(error)`` from an error of the block that is of one of ``kinds``."""
+    try:
+        yield
+    except kinds as error:
+        raise make(error) from error
+
+
 def quietly(call: Callable[..., Any], *arguments: Any) -> None:
     """Call ``call`` and ignore its failure, which no longer matters."""
     with suppress(Exception):

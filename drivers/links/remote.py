@@ -140,8 +140,7 @@ class RemoteDevice:
         """Return the worker's monotonic clock in nanoseconds; read it between spans."""
         self._drained("read the clock")
         self._link.send({"do": "timer"})
-        message = self._link.expect("tick", _TIMER_S, "reading its clock")
-        return _as(Count, message.get("tick"), self._info.name)
+        return _as(Count, self._link.expect("tick", _TIMER_S, "reading its clock").get("tick"), self._info.name)
 
     def close(self) -> None:
         """End the worker: at once if it is at work, else after it has closed. May be called twice."""

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 import rig.errors
-from drivers.failures import released_on_error
+from drivers.failures import raising, released_on_error
 from drivers.links.remote_start import Worker, ended, shipped, started
 from rig.errors import DeviceError, DeviceTimeoutError, RigError, SetupError
 
@@ -46,19 +46,15 @@ class WorkerLink:
             self._process, self._gateway = started(worker, log, until_s - time.monotonic())
             self._log = os.dup(log.fileno())
         with released_on_error(lambda: self.close(0.0)):
-            try:
+            with raising(lambda _: self._ended_early(), OSError):
                 self._channel = self._gateway.remote_exec(shipped("serve")[1])
-            except OSError as error:
-                raise self._ended_early() from error
             self._channel.setcallback(self._inbox.put, endmarker=_GONE)
             self.hello = self._greeted(until_s - time.monotonic())
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a request. Raises ``DeviceError`` when the worker is gone."""
-        try:
+        with raising(lambda _: self._ended_early(), OSError):
             self._channel.send(dict(message))
-        except OSError as error:
-            raise self._ended_early() from error
 
     def next(self, timeout_s: float) -> Mapping[str, Any] | None:
         """Return the next answer, or None if there is none within ``timeout_s``.

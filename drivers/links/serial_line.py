@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.failures import KEPT, brief
+from drivers.failures import KEPT, brief, raising
 from rig.bench.option_checks import positive
 from rig.errors import DeviceError, DeviceTimeoutError, MeterError, MeterSilentError, RigError, SetupError, UsageError
 from rig.plugins import imported
@@ -81,11 +81,9 @@ class SerialLine:
     def waiting(self) -> bytes:
         """Return all that has arrived, without waiting. The kernel hands out about 4 KiB at a time."""
         self._usable()
-        try:
+        with raising(self._gone, Exception):
             while len(self._buffer) < TAKE_MOST and (count := self._handle.in_waiting):
                 self._buffer += self._handle.read(count)
-        except Exception as error:
-            raise self._gone(error) from error
         taken = bytes(self._buffer)
         self._buffer.clear()
         return taken
@@ -132,15 +130,13 @@ class SerialLine:
         """Wait for a byte until ``until_s``, at most for one slice, and take all that has arrived."""
         self._usable()
         left_s = until_s - time.monotonic()
-        try:
+        with raising(self._gone, Exception):
             if left_s >= SLICE_S:
                 self._buffer += self._handle.read(1)
             elif not self._handle.in_waiting:
                 time.sleep(max(0.0, min(0.001, left_s)))
             if count := self._handle.in_waiting:
                 self._buffer += self._handle.read(count)
-        except Exception as error:
-            raise self._gone(error) from error
 
     def _gone(self, error: Exception) -> RigError:
         return self.failed(f"is gone: {brief(error)}")
