@@ -171,8 +171,7 @@ def _declared(zone: Zone, rate_hz: float) -> Rail:
 def connected(addresses: Sequence[str], root: str = ROOT) -> Iterator[Connected]:
     """Yield the counters of this processor, where it has any."""
     with contextlib.suppress(SetupError):
-        zones = zones_of(Path(root))
-        yield Connected(f"RAPL counters: {', '.join(zone.rail for zone in zones)}", {})
+        yield Connected(f"RAPL counters: {', '.join(zone.rail for zone in zones_of(Path(root)))}", {})
 
 
 def zones_of(root: Path) -> list[Zone]:

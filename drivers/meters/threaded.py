@@ -107,7 +107,10 @@ class ThreadedMeter:
         self._info, self._source, self._clock = info, source, clock or HostClock()
         self._every_s, self._steady, self._most, self._patience_s = every_s, steady, most, patience_s
         self._running: _Acquisition | None = None
-        check_real_time(self._clock, info.name)
+        if abs(self._clock.now_ns() - time.monotonic_ns()) > APART_NS:
+            what = f"meter {info.name} measures in real time, but this run is in simulated time"
+            remedy = "Use it with a real device, or use the meter of the simulated device"
+            raise SetupError(what, field="meter", value=info.name, remedy=remedy)
 
     def info(self) -> MeterInfo:
         """Return the settings of the instrument."""
@@ -186,18 +189,9 @@ class ThreadedMeter:
 
     def _deliver(self, a: _Acquisition, batch: Batch) -> None:
         held = a.hand_over(batch)
-        if self._most is None or held <= self._most:
-            return
-        what = f"{held} readings of meter {self._info.name} were waiting to be read, but only {self._most} can wait"
-        raise meter_failed(what, "meter", held, "Read more often, or lower its rate")
-
-
-def check_real_time(clock: Clock, name: str) -> None:
-    """Raise ``SetupError`` for the meter ``name`` if ``clock`` is not the host's."""
-    if abs(clock.now_ns() - time.monotonic_ns()) > APART_NS:
-        what = f"meter {name} measures in real time, but this run is in simulated time"
-        remedy = "Use it with a real device, or use the meter of the simulated device"
-        raise SetupError(what, field="meter", value=name, remedy=remedy)
+        if self._most is not None and held > self._most:
+            what = f"{held} readings of meter {self._info.name} were waiting to be read, but only {self._most} can wait"
+            raise meter_failed(what, "meter", held, "Read more often, or lower its rate")
 
 
 def sampled_meter(

@@ -16,7 +16,7 @@ import numpy as np
 
 from drivers.devices.xylo.board import TICK_HZ, Board, Reading, default_rate_hz
 from drivers.devices.xylo.kit import Kit
-from drivers.failures import meter_failed
+from drivers.failures import meter_failed, raising
 from drivers.meters.settings import described
 from drivers.meters.threaded import Batch, ThreadedMeter
 from rig.bench.calibration import stated
@@ -120,10 +120,8 @@ class BoardPower:
             raise self._wrong_rate(made_hz)
         self._board.collect(True)
         time.sleep(LINK_NS * 1e-9)
-        try:
+        with raising(self._gone, DeviceError):
             brackets = [self._bracket(clock) for _ in range(TAKES)]
-        except DeviceError as error:
-            raise self._gone(error) from error
         bracket = min(brackets, key=lambda b: b.after_ns - b.before_ns)
         self._given_us = dict.fromkeys(self._waiting, bracket.tick)  # readings of the rate before are still under way
         return bracket
@@ -153,10 +151,8 @@ class BoardPower:
         self._board.collect(False)
 
     def _take(self) -> None:
-        try:
+        with raising(self._gone, DeviceError):
             readings = self._board.readings()
-        except DeviceError as error:
-            raise self._gone(error) from error
         kept = [reading for reading in readings if reading[1] > self._given_us[reading[0]]]
         self._check_rate(kept)
         for rail, stamp_us, watts in kept:

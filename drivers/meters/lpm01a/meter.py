@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from drivers.failures import quietly, released_on_error
+from drivers.failures import quietly, raising, released_on_error
 from drivers.links.serial_line import METER, SerialLine, open_line
 from drivers.meters.lpm01a.stream import Parsed, Stream, StreamError, Timekeeper, step_at
 from drivers.meters.settings import Instrument
@@ -140,12 +140,10 @@ class PowerShield:
     # ---- parts ----------------------------------------------------------------------------
 
     def _parsed(self) -> Parsed:
-        try:
+        with raising(lambda error: self._line.failed(str(error)), StreamError):
             parsed = self._stream.feed(self._line.waiting())
             for stamp in parsed.stamps:
                 self._keeper.check(stamp)
-        except StreamError as error:
-            raise self._line.failed(str(error)) from error
         return parsed
 
     def _batch(self, pieces: Sequence[Parsed]) -> Batch:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from drivers.failures import meter_failed, released_on_error
+from drivers.failures import meter_failed, raising, released_on_error
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import HOLD_S, Batch, GapFiller, sampled_meter
 from rig.bench.settings import Positive, of_settings
@@ -80,10 +80,8 @@ class OtiiServer:
         """Send a command; return the data of its answer. Raises ``MeterError`` if refused, or not answered in time."""
         self._sent += 1
         request = {"type": "request", "cmd": cmd, "trans_id": str(self._sent), "data": data}
-        try:
+        with raising(lambda error: self._gone(str(error)), OSError):
             self._socket.sendall(msgspec.json.encode(request) + b"\r\n")
-        except OSError as error:
-            raise self._gone(str(error)) from error
         answer = self._answer(str(self._sent), max(PATIENCE_S.get(cmd, 0.0), self._timeout_s))
         data = answer.data or {}
         if answer.type == "error":
@@ -162,11 +160,12 @@ def open_meter(settings: Otii, clock: Clock | None = None) -> Meter:
         raise refused("supply_v", s.supply_v, "Give the volts of the supply, up to 25")
     server = OtiiServer(s.host, s.port, s.timeout_s)
     with released_on_error(server.close):
-        _setup(lambda: _check_user(server))
-        found = _setup(lambda: _device(server, s.instrument))
-        own = {"device_id": str(found["device_id"])}
-        taken = CHANNELS[s.channel]
-        hz, about = _setup(lambda: _configure(server, own, taken, s))
+        with raising(_at_setup, MeterError):
+            _check_user(server)
+            found = _device(server, s.instrument)
+            own = {"device_id": str(found["device_id"])}
+            taken = CHANNELS[s.channel]
+            hz, about = _configure(server, own, taken, s)
         conversion = Conversion("A", s.supply_v) if s.channel == "current" else Conversion("W")
         rail = Rail(s.rail, "mean", conversion, hz, gain_id=f"{own['device_id']}:{taken}")
         info = s.own.info(
@@ -244,12 +243,9 @@ class _Recording:
         return self._server.request(cmd, **self._where, **data)
 
 
-def _setup(step: Any) -> Any:
-    """Do one step of the setup; a refusal by the server becomes a ``SetupError``."""
-    try:
-        return step()
-    except MeterError as error:
-        raise SetupError(error.message, field=error.field, value=error.value, remedy=error.remedy) from error
+def _at_setup(error: MeterError) -> SetupError:
+    """Return an error of the server as one of the setup."""
+    return SetupError(error.message, field=error.field, value=error.value, remedy=error.remedy)
 
 
 def _check_user(server: OtiiServer) -> None:

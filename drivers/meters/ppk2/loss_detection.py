@@ -14,7 +14,6 @@ from collections import deque
 import numpy as np
 
 from drivers.failures import meter_failed
-from rig.errors import MeterError
 
 UNSEEN = 64
 """The counter has six bits: it does not show the loss of a multiple of this many readings."""
@@ -57,7 +56,12 @@ class Proof:
         since_s = at_s - self.proved_s
         expected_s, slack_s = self._floor_s + self._drift * since_s, self._drift_uncertainty * since_s
         if slack_s > BLIND_S:
-            raise self._blind(since_s, lag_s - expected_s)
+            late_s = lag_s - expected_s
+            count = round(late_s / self._period_s)
+            what = f"every reading of meter {self._name} was late for {since_s:.2g} s, at the end by {late_s:.2g} s. "
+            what += f"About {max(0, count)} readings were lost, or this machine was too busy to receive them in time"
+            remedy = "Run nothing else on this machine while it measures, and use a port without a hub"
+            raise meter_failed(what, "port", count, remedy)
         if lag_s - expected_s <= NEAR_S:
             self._near(count, at_s, lag_s, min(expected_s + slack_s, lag_s))
 
@@ -75,10 +79,3 @@ class Proof:
             slope = float(np.polyfit(t - t[0], low - low[0], 1)[0])
             self._drift = min(max(slope, -self._tolerance), self._tolerance)
             self._drift_uncertainty = min(self._tolerance, UNCERTAINTY_S / span_s + UNCERTAINTY_RATE)
-
-    def _blind(self, since_s: float, late_s: float) -> MeterError:
-        count = round(late_s / self._period_s)
-        what = f"every reading of meter {self._name} was late for {since_s:.2g} s, at the end by {late_s:.2g} s. About "
-        what += f"{max(0, count)} readings were lost, or this machine was too busy to receive them in time"
-        remedy = "Run nothing else on this machine while it measures, and use a port without a hub"
-        return meter_failed(what, "port", count, remedy)

@@ -86,8 +86,7 @@ class Digitizer:
         while self.taken < end:
             last = min(end, self.taken + PIECE)
             line = f"TRAC:DATA? {self.taken + 1},{last},{BUFFER},READ"
-            payload = self.session.block(line, 8 * (last - self.taken))
-            value = np.frombuffer(payload, ">f8").astype(np.float64)
+            value = np.frombuffer(self.session.block(line, 8 * (last - self.taken)), ">f8").astype(np.float64)
             over = np.abs(value) > 9e37
             self.taken = last
             yield [Chunk(self.rail, np.where(over, np.nan, value), flags=over.astype(np.uint8))]

@@ -222,8 +222,7 @@ class ScpiSession:
     def _pull(self, asked: str) -> bool:
         """Wait for more bytes. Return whether they end a message; on a raw socket they never do."""
         if time.monotonic() > self._until_s:
-            lasted_s = ANSWER_TIMEOUTS * self._timeout_s
-            raise self._failed(f"has not ended its answer to {asked!r} after {lasted_s:g} s")
+            raise self._failed(f"has not ended its answer to {asked!r} after {ANSWER_TIMEOUTS * self._timeout_s:g} s")
         try:
             piece, ended = self._link.receive()
         except Exception as error:
@@ -267,7 +266,11 @@ class Visa:
         except RigError:
             raise
         except Exception as error:  # OSError, and what the libraries raise
-            raise _unreachable(address, error) from error
+            what = f"the instrument at {address} cannot be opened: {brief(error)}"
+            remedy = f"Check its power, its network and the address (a raw SCPI socket looks like {ADDRESS})"
+            if _is_usb(address):
+                remedy = NO_PYUSB if "PyUSB" in str(error) else USB
+            raise SetupError(what, field="address", value=address, remedy=remedy) from error
         return ScpiSession(link, address, timeout_s, remedy)
 
 
@@ -310,11 +313,3 @@ def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
 
 def _is_usb(address: str) -> bool:
     return address.upper().startswith("USB")
-
-
-def _unreachable(address: str, error: Exception) -> SetupError:
-    what = f"the instrument at {address} cannot be opened: {brief(error)}"
-    remedy = f"Check its power, its network and the address (a raw SCPI socket looks like {ADDRESS})"
-    if _is_usb(address):
-        remedy = NO_PYUSB if "PyUSB" in str(error) else USB
-    return SetupError(what, field="address", value=address, remedy=remedy)

@@ -177,8 +177,7 @@ class Pace:
             self._lows.append((at_s, low_s))
             return
         off_s = low_s - self._due(at_s)
-        slack_s = self._slack(at_s)
-        if abs(off_s) <= slack_s:
+        if abs(off_s) <= self._slack(at_s):
             self._lows.append((at_s, low_s))
             self._off.clear()
             return

@@ -157,8 +157,7 @@ class Truevolt:
         over = np.abs(value) > 9e37
         value[over] = np.copysign(OVER_RANGE * self._range, value[over])
         if np.any(np.abs(value) > 1.3 * self._range):
-            worst = float(np.nanmax(np.abs(value)))
-            raise self._garbage(f"a reading of {worst:g} on its range {self._range:g}")
+            raise self._garbage(f"a reading of {float(np.nanmax(np.abs(value))):g} on its range {self._range:g}")
         return value, over.astype(np.uint8), len(value) >= PIECE
 
     def resolution(self, settings: CaptureSettings) -> float:
