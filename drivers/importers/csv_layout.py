@@ -43,10 +43,6 @@ class Layout:
     has_decimal: bool = False
     encoding: str = "utf-8-sig"
 
-    def unit_below(self, name: str) -> str:
-        """Return the cell of a column in the row of units; empty without one."""
-        return self.units[self.names.index(name)] if self.units else ""
-
     def notes(self, path: Path) -> tuple[str, ...]:
         """Sentences on the lines of the file that are not part of the table."""
         found = []
@@ -141,8 +137,7 @@ def _of_several(found: Sequence[str], line: str, path: Path, decimal: str | None
 
 def _below(path: Path, lines: Sequence[str], layout: Layout, fits: Fits, decimal: str | None) -> Layout:
     """Return the layout, completed from the lines below the header: a row of units and the decimal mark."""
-    wanted = fits(layout.names) or ()
-    at = [layout.names.index(name) for name in wanted]
+    at = [layout.names.index(name) for name in fits(layout.names) or ()]
     filled = [k for k in range(layout.above + 1, len(lines)) if lines[k].strip()]
     rows = [(k, _cells(lines[k], layout.separator)) for k in filled]
     below, units = 0, tuple[str, ...]()

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from drivers.failures import raising
 from rig.errors import DataError, UsageError, reason, refused
 
 KEPT = "artifacts/original/"
@@ -29,16 +30,19 @@ def unstated(option: str, what: str, how: str, value: object = None) -> UsageErr
 
 
 def below(source: Path, pattern: str) -> list[Path]:
-    """Return files of a name in or below a folder, in order, without the originals inside imported runs."""
+    """Return files of a name in or below a folder, in order, without the originals inside imported runs; or the file.
+
+    A file of another name gives none.
+    """
+    if source.is_file():
+        return [source] if source.match(pattern) else []
     return sorted(p for p in source.rglob(pattern) if p.is_file() and KEPT not in p.relative_to(source).as_posix())
 
 
 def read_text(path: Path, remedy: str) -> str:
     """Return a text with any line ends. Raises ``DataError``."""
-    try:
+    with raising(lambda error: bad_file(path, f"cannot be read: {reason(error)}", remedy, field=path.name), OSError):
         return path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise bad_file(path, f"cannot be read: {reason(error)}", remedy, field=path.name) from error
 
 
 def read_json(path: Path, remedy: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from drivers.failures import raising
 from drivers.importers.files import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, check_power, conversion, single_trace, watts
 from drivers.importers.time_axis import BLOCK, TimeAxis
@@ -68,10 +69,8 @@ class _File:
         folder = tempfile.mkdtemp(prefix="jls-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._copy = Path(folder) / "copy.jls"
-        try:
+        with raising(lambda error: _bad(source, f"cannot be copied: {error}"), OSError):
             shutil.copyfile(source, self._copy)
-        except OSError as error:
-            raise _bad(source, f"cannot be copied: {error}") from error
         self.signals = self._with(_signals)
 
     def blocks(self, taken: list[_Signal]) -> Iterator[tuple[None, Floats]]:
@@ -90,7 +89,9 @@ class _File:
 
     def _with(self, use: Callable[[Any], T]) -> T:
         pyjls = imported("pyjls", "a JLS file", "joulescope", field="importer", value="joulescope-jls")
-        _hush()
+        log = logging.getLogger("pyjls")
+        if not log.handlers:  # its words stay off standard error, as our own error names the damage; loggers get them
+            log.addHandler(logging.NullHandler())
         try:
             with pyjls.Reader(str(self._copy)) as reader:
                 return use(reader)
@@ -100,20 +101,11 @@ class _File:
             raise _bad(self._source, f"cannot be read by pyjls: {str(error)[:100]}") from error
 
 
-def _hush() -> None:
-    """Keep the log of pyjls from standard error, because our own error names the damage; loggers still get it."""
-    log = logging.getLogger("pyjls")
-    if not log.handlers:
-        log.addHandler(logging.NullHandler())
-
-
 def _check_closed(source: Path) -> None:
-    try:
+    with raising(lambda error: _bad(source, f"cannot be read: {reason(error)}"), OSError):
         with source.open("rb") as file:
             head = file.read(HEADER.size)
         size = source.stat().st_size
-    except OSError as error:
-        raise _bad(source, f"cannot be read: {reason(error)}") from error
     if len(head) < HEADER.size or not head.startswith(MAGIC):
         raise _bad(source, "is not a JLS v2 file")
     length = HEADER.unpack(head)[1]

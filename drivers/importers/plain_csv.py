@@ -79,7 +79,8 @@ def open_import(
     columns = list(dict.fromkeys([*(name for pairs in asked.values() for name, _ in pairs), *marks]))
     layout = find(source, all_of(columns), separator, decimal, has_decimal=True, encoding=encoding)
     for option, name, unit in [(o, *pair) for o, pairs in asked.items() for pair in pairs if not overrule_header]:
-        agree(name, layout.unit_below(name) if name in layout.names else "", unit, option)
+        unit_below = layout.units[layout.names.index(name)] if layout.units and name in layout.names else ""
+        agree(name, unit_below, unit, option)
     table = Table(source, columns, layout)
     what: TraceKind = "cumulative" if energy is not None else "point" if kind == "point" else "mean"
     rails = _rails(declared, supply_v, 1.0 if shunt_ohm is None else shunt_ohm, what)

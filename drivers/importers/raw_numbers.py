@@ -47,8 +47,7 @@ def open_import(
         raise refused("rate_hz", rate_hz, "Give Hz, from 1e-6 to 1e9")
     si, factor = expect(unit, ("W", "A"), "unit", f"unit={unit}")
     rail = Rail("power", "mean", conversion("W" if si == "W" else "A", supply_v))
-    blocks = _Numbers(source, *_layout(source), factor * scale, factor * offset)
-    readings = Readings(rail, TimeAxis(0, rate_hz), blocks)
+    readings = Readings(rail, TimeAxis(0, rate_hz), _Numbers(source, *_layout(source), factor * scale, factor * offset))
     return SingleTrace(meter, [readings], device=system, mode="simulator" if simulated else "hardware")
 
 

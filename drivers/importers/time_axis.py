@@ -103,8 +103,7 @@ def placed(blocks: Iterable[tuple[Indices, Floats]], axis: TimeAxis) -> Iterator
     for here, after in pairwise(chain(blocks, [None])):
         assert here is not None
         stamps, values = here
-        ends = stamps if after is None else np.append(stamps, after[0][0])
-        ahead = np.diff(ends)
+        ahead = np.diff(stamps if after is None else np.append(stamps, after[0][0]))
         ahead = np.where(ahead > longest, typical, ahead)
         ahead = np.append(ahead, typical) if after is None else ahead
         behind = np.concatenate([[step], ahead[:-1]])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -64,7 +64,7 @@ def open_import(settings: EnergyRunner, source: Path) -> list[ImportedRun]:
 
     Raises ``DataError`` for files that are not of the format, ``UsageError`` for an option that must be stated.
     """
-    s, found = settings, [*sessions.bins(source), *jsons(source)]
+    s, found = settings, [*below(source, f"*{sessions.ENERGY}"), *jsons(source)]
     if not found:
         what = f"{source} holds no NAME{sessions.ENERGY} and no {RESULTS} with samples"
         raise DataError(what, field="source", value=str(source), remedy=OTHER)
@@ -88,7 +88,8 @@ def open_import(settings: EnergyRunner, source: Path) -> list[ImportedRun]:
 
 
 def _run(session: sessions.Session, rail: Rail, idle: str, clock_tolerance: float) -> ImportedRun:
-    hz = _tick_hz(session.stamps_s)
+    # the coarsest clock (ms, us or ns) on which all stamps are whole numbers
+    hz = next((hz for hz in (1e3, 1e6) if all(round(s * hz) / hz == s for s in session.stamps_s)), 1e9)
     clock = ClockInfo(CLOCK, hz, clock_tolerance)
     ticks = [round(s * hz) for s in session.stamps_s]
     facts = session.facts
@@ -112,14 +113,6 @@ def _run(session: sessions.Session, rail: Rail, idle: str, clock_tolerance: floa
     )
 
 
-def _tick_hz(stamps_s: Sequence[float]) -> float:
-    """Return the rate of the coarsest clock (ms, us or ns) on which all stamps are whole numbers."""
-    for hz in (1e3, 1e6):
-        if all(round(s * hz) / hz == s for s in stamps_s):
-            return hz
-    return 1e9
-
-
 def _idle(session: sessions.Session, idle: str) -> tuple[tuple[int, int], ...]:
     """Declared idle windows in ns of the trace's own time, inside the trace."""
     length_s = len(session.watts) / session.rate_hz
@@ -128,14 +121,14 @@ def _idle(session: sessions.Session, idle: str) -> tuple[tuple[int, int], ...]:
     if idle not in ("head", "tail"):
         raise refused("idle", idle, "Give tail, head or START:END,...")
     echoed = [k for k, line in enumerate(session.log) if line.what.startswith(f'Command "echo {idle} ')]
-    marks = sessions.marks_of(session.log)
+    # when the host was told that each window began and ended
+    marks = [line.t_s for line in session.log if re.fullmatch(r"\[dut\]: m-infer-(start-\d+|done)", line.what)]
     if not echoed or len(marks) != len(session.stamps_s) - 1 or not marks:
         return ()
     lag_s = min(t - s for t, s in zip(marks, session.stamps_s[1:], strict=True))
     ends = [line.t_s for line in session.log[echoed[-1] :] if line.what == f"m-echo-message[{idle}]"]
     on_s, off_s = session.log[echoed[-1]].t_s - lag_s + GUARD_S, (ends or [math.inf])[0] - lag_s - GUARD_S
-    edges = [s for s in session.stamps_s if s > on_s]
-    off_s = min(off_s, length_s, *edges)
+    off_s = min(off_s, length_s, *[s for s in session.stamps_s if s > on_s])
     return ((round(on_s * 1e9), round(off_s * 1e9)),) if 0.0 <= on_s < off_s else ()
 
 

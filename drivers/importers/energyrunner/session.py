@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.files import bad_file, below, read_json, read_text, unstated
+from drivers.failures import raising
+from drivers.importers.files import bad_file, read_json, read_text, unstated
 from rig.errors import DataError, UsageError, reason
 from rig.types import Floats
 
@@ -54,13 +55,6 @@ class Session:
     log: tuple[LogLine, ...] = field(default=(), repr=False)
 
 
-def bins(source: Path) -> list[Path]:
-    """Return the energy traces in or below a folder, or the one file."""
-    if source.is_file():
-        return [source] if source.name.endswith(ENERGY) else []
-    return below(source, f"*{ENERGY}")
-
-
 def read_session(path: Path, name: str, alone: bool, inferences: int | None, unit: str) -> Session:
     """Return the trace at ``path`` with its stamps and texts. Raises ``DataError``, ``UsageError``."""
     prefix = path.name.removesuffix(ENERGY)
@@ -97,10 +91,8 @@ def read_energy(path: Path) -> tuple[float, Floats]:
 
     A sample that the meter dropped is NaN. Raises ``DataError``.
     """
-    try:
+    with raising(lambda error: bad(path, f"cannot be read: {reason(error)}", None), OSError):
         raw = path.read_bytes()
-    except OSError as error:
-        raise bad(path, f"cannot be read: {reason(error)}", None) from error
     if raw.startswith(b"version https://git-lfs"):
         remedy = "Fetch the files themselves: git lfs pull"
         raise bad_file(path, "is a Git LFS pointer, not the trace", remedy, field=path.name, value=len(raw))
@@ -131,11 +123,6 @@ def read_stamps(path: Path) -> tuple[float, ...]:
         what = f"holds {len(stamps)} stamps, not one and then two for each window, in rising order: the meter may have "
         raise bad(path, f"{what}missed an edge of the device's pin", None)
     return stamps
-
-
-def marks_of(log: Sequence[LogLine]) -> list[float]:
-    """Return when the host was told that each window began and ended, in seconds of the log."""
-    return [line.t_s for line in log if re.fullmatch(r"\[dut\]: m-infer-(start-\d+|done)", line.what)]
 
 
 def _log(text: str, prefix: str) -> tuple[tuple[LogLine, ...], tuple[LogLine, ...]]:

@@ -100,8 +100,7 @@ def _in_order(main: Part, ranging: Part | None) -> list[Part]:
 def _rail(parts: list[Part]) -> Rail:
     typical = float(np.median(np.concatenate([np.diff(p.stamp_ms) for p in parts])))
     if typical <= 0:
-        name = parts[-1].folder.name
-        what = f"{name}/{METER_LOG} has the same time stamp in most of its readings"
+        what = f"{parts[-1].folder.name}/{METER_LOG} has the same time stamp in most of its readings"
         raise DataError(what, field="time", value=typical, remedy="Check the log")
     return Rail(RAIL, "mean", Conversion("W"), 1e3 / typical)
 
