@@ -16,6 +16,7 @@ from drivers.devices.xylo.device import read_network
 from drivers.devices.xylo.networks import train_command as xylo
 from drivers.devices.xylo.networks.network import load_network, write_network
 from drivers.devices.xylo.networks.nir_deploy import write_nir
+from drivers.failures import raising
 from rig.bench.option_checks import within
 from rig.errors import StoreError, UsageError, reason, refused
 from rig.terminal import command, say, say_json
@@ -78,8 +79,7 @@ def _train(args: argparse.Namespace) -> int:
     """Train, fit to the chip and write. Raises ``UsageError``, ``DataError`` and ``StoreError``."""
     suffix, trained, measured_as = _TARGETS[args.device]
     if args.out.suffix.lower() != suffix:
-        what = f"{args.out} does not end in {suffix}"
-        raise UsageError(what, field="out", value=str(args.out), remedy="Name it so")
+        raise UsageError(f"{args.out} does not end in {suffix}", field="out", value=str(args.out), remedy="Name it so")
     if not args.out.parent.is_dir():
         raise _unwritable(args.out, "its folder does not exist")
     given = [*([f"data={args.data}"] if args.data else []), *args.option]
@@ -119,10 +119,8 @@ def _arduino(args: argparse.Namespace, given: list[str]) -> tuple[str, Mapping[s
 
 
 def _saved(path: Path, write: Callable[[Path, N], None], network: N) -> None:
-    try:
+    with raising(lambda error: _unwritable(path, reason(error)), OSError):
         write(path, network)
-    except OSError as error:
-        raise _unwritable(path, reason(error)) from error
 
 
 def _unwritable(path: Path, why: str) -> StoreError:

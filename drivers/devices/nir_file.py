@@ -114,8 +114,7 @@ def check_said(**needed: tuple[object, str]) -> None:
     missing = {name: example for name, (value, example) in needed.items() if value is None}
     if missing:
         first = next(iter(missing))
-        what = f"a NIR graph does not say its {' and '.join(missing)}"
-        error = SetupError(what, field=first, example=missing[first])
+        error = SetupError(f"a NIR graph does not say its {' and '.join(missing)}", field=first, example=missing[first])
         error.remedy = f"Add {' '.join(f'--option {name}={example}' for name, example in missing.items())}"
         raise error
 

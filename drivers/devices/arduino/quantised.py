@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from drivers.devices.arduino import mfe
 from drivers.devices.arduino.mfe import FILTERS, FRAMES, array
+from drivers.failures import raising
 from rig.errors import DataError, reason
 from rig.network.counting import memory_of
 from rig.network.description import Connection, Layer, NetworkInfo
@@ -35,6 +36,8 @@ ZERO_CODE = -128
 _DIGEST = re.compile(r"// sha256 of all that follows this line: ([0-9a-f]{64})\n")
 _ABOUT = re.compile(r"// (\{.*\})\n")
 _ARRAY = re.compile(r"static const (u?int(?:8|16|32)_t) NETWORK_(\w+)\[\d+\] = \{([-\d,\s]*)\};")
+_PART_KINDS = {"weights": "int8_t", "bias": "int32_t", "multiplier": "int32_t", "shift": "uint8_t"}
+"""The parts of a convolution, with their types in C."""
 _KINDS = {"int8_t": "int8", "uint8_t": "uint8", "int32_t": "int32"}
 CONVENTION = "weights and constants as the firmware holds them; pre-processing and activations are not in it"
 
@@ -108,10 +111,8 @@ def header(network: Quantised) -> str:
     lines = [f"// {json.dumps(about, sort_keys=True)}", "#include <stdint.h>"]
     lines += [f"#define NETWORK_{name} {value}" for name, value in sizes.items()]
     for name, layer in (("FIRST", network.first), ("SECOND", network.second)):
-        lines.append(array("int8_t", f"NETWORK_{name}_WEIGHTS", layer.weights))
-        lines.append(array("int32_t", f"NETWORK_{name}_BIAS", layer.bias))
-        lines.append(array("int32_t", f"NETWORK_{name}_MULTIPLIER", layer.multiplier))
-        lines.append(array("uint8_t", f"NETWORK_{name}_SHIFT", layer.shift))
+        for part, kind in _PART_KINDS.items():
+            lines.append(array(kind, f"NETWORK_{name}_{part.upper()}", getattr(layer, part)))
     lines.append(array("int8_t", "NETWORK_DENSE_WEIGHTS", network.dense_weights))
     lines.append(array("int32_t", "NETWORK_DENSE_BIAS", network.dense_bias))
     body = "\n".join(lines) + "\n"
@@ -137,25 +138,23 @@ def read_network(path: Path) -> NetworkFile:
 
     Raises ``DataError`` if it is missing, is no such header, was altered, or is for another pre-processing.
     """
-    remedy = "Restore the file, or train it again with `rig network train asc --device arduino`"
-    try:
+
+    def bad(what: str) -> DataError:
+        remedy = "Restore the file, or train it again with `rig network train asc --device arduino`"
+        return DataError(what, field="network", value=path.name, remedy=remedy)
+
+    with raising(lambda error: bad(f"cannot read the network header: {reason(error)}"), OSError, ValueError):
         text = read_bounded(path).decode()
-    except (OSError, ValueError) as error:
-        what = f"cannot read the network header: {reason(error)}"
-        raise DataError(what, field="network", value=path.name, remedy=remedy) from error
     stated = _DIGEST.match(text)
     if stated is None:
-        what = "this is no exported network header: its first line states no digest"
-        raise DataError(what, field="network", value=path.name, remedy=remedy)
+        raise bad("this is no exported network header: its first line states no digest")
     body = text[stated.end() :]
     if (actual := hashlib.sha256(body.encode()).hexdigest()) != stated[1]:
-        what = f"the network header was altered: its content has digest {actual}, it states {stated[1]}"
-        raise DataError(what, field="network", value=path.name, remedy=remedy)
+        raise bad(f"the network header was altered: its content has digest {actual}, it states {stated[1]}")
     try:
         return NetworkFile(_parsed(body), actual, text)
     except (KeyError, ValueError, TypeError, OverflowError) as error:
-        what = f"malformed network header: {error}"
-        raise DataError(what, field="network", value=path.name, remedy=remedy) from error
+        raise bad(f"malformed network header: {error}") from error
 
 
 def _parsed(body: str) -> Quantised:
@@ -201,7 +200,7 @@ def network_info(network: Quantised, takes: str = "") -> NetworkInfo:
         zeros, dense = int((weights == 0).sum()), weights.size * 4 * places
         ends = source, layers[-1].name
         connections.append(Connection(name, *ends, weights.size, zeros, dense, KERNEL**2 * channels))
-        arrays |= {f"{name}.{part}": getattr(convolution, part) for part in ("weights", "bias", "multiplier", "shift")}
+        arrays |= {f"{name}.{part}": getattr(convolution, part) for part in _PART_KINDS}
         source = layers[-1].name
     weights, classes = network.dense_weights, len(network.classes)
     zeros = int((weights == 0).sum())

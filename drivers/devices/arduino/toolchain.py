@@ -65,8 +65,7 @@ def build(out: Path, network: Path | None = None) -> Firmware:
     sources = [str(path) for place in (FOLDER / "core", folder) for path in sorted(place.glob("*.c"))]
     script = ["-T", str(folder / "link.ld")]
     _ran([compiler, *FLAGS, f"-I{FOLDER / 'core'}", f"-I{out}", *sources, *LINK_FLAGS, *script, "-o", str(elf)])
-    sizes = _ran([compiler.removesuffix("gcc") + "size", str(elf)]).splitlines()[1].split()
-    text, data, bss = map(int, sizes[:3])
+    text, data, bss = map(int, _ran([compiler.removesuffix("gcc") + "size", str(elf)]).splitlines()[1].split()[:3])
     return Firmware(elf, BOARD, *digests, flags, text + data, data + bss)
 
 

@@ -142,9 +142,8 @@ def _rounded(layer: Layer, unit_in: float, zero: int, unit_out: float) -> Convol
     offset = np.rint(bias / (step * unit_in)) - zero * whole.sum(axis=1)
     fraction, exponent = np.frexp(step * unit_in / unit_out)
     multiplier = np.minimum(np.rint(fraction * 2.0**31), 2**31 - 1)
-    inputs = weights.shape[1] // KERNEL**2
     return Convolution(
-        whole.astype(np.int8).reshape(-1, KERNEL, KERNEL, inputs),
+        whole.astype(np.int8).reshape(-1, KERNEL, KERNEL, weights.shape[1] // KERNEL**2),
         np.clip(offset, -_GREATEST_BIAS, _GREATEST_BIAS).astype(np.int32),
         multiplier.astype(np.int32),
         np.clip(31 - exponent, 1, 62).astype(np.uint8),
@@ -207,8 +206,7 @@ def _backward(weights: Mapping[str, Floats], k: int, done: _Pass, grad: Floats) 
     places = full[..., 0].size
     sums = weights[f"gain{k}"] / done.deviation * (full - offset / places - done.normal * (gain / places))
     flat = sums.reshape(-1, sums.shape[-1])
-    own = flat.T @ done.columns.reshape(len(flat), -1)
-    return {f"w{k}": own, f"gain{k}": gain, f"offset{k}": offset}, sums
+    return {f"w{k}": flat.T @ done.columns.reshape(len(flat), -1), f"gain{k}": gain, f"offset{k}": offset}, sums
 
 
 def _gradients(
@@ -223,8 +221,7 @@ def _gradients(
     second = _forward(weights, moments, 1, first.out)
     flat = second.out.reshape(len(labels), -1)
     mask = (rng.random(flat.shape, np.float32) >= DROPPED).astype(np.float32) / (1 - DROPPED)
-    logits = (flat * mask) @ weights["dense"].T + weights["bias"]
-    odds = softmax(logits, axis=1)
+    odds = softmax((flat * mask) @ weights["dense"].T + weights["bias"], axis=1)
     loss = float(-np.log(np.maximum(odds[np.arange(len(labels)), labels], 1e-12)).mean())
     error = ((odds - np.eye(odds.shape[1])[labels]) / len(labels)).astype(np.float32)
     found = {"dense": error.T @ (flat * mask), "bias": error.sum(axis=0)}

@@ -91,8 +91,7 @@ def _class_of(path: str) -> Any:
 
 def _packages(path: str) -> tuple[str, ...]:
     """Return the distributions whose versions a recording states: dimod, and the sampler's if it is known."""
-    own = packages_distributions().get(path.partition(".")[0], [])
-    return tuple(dict.fromkeys(["dimod", *own]))
+    return tuple(dict.fromkeys(["dimod", *packages_distributions().get(path.partition(".")[0], [])]))
 
 
 def _hints(function: Any) -> dict[str, Any]:

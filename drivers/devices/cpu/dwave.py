@@ -70,8 +70,7 @@ def read(sampler: Any, problem: Problem, **options: Any) -> tuple[int, Vector]:
     """Return the cost and the solution (uint8, shape (nodes,)) of one read."""
     found = sampler.sample(problem.model, num_reads=1, **options)
     places = found.variables  # the sampler may have reordered the variables
-    values = (found.record.sample[0] > 0).astype(np.uint8)
-    solution = values[[places.index(v) for v in range(problem.graph.nodes)]]
+    solution = (found.record.sample[0] > 0).astype(np.uint8)[[places.index(v) for v in range(problem.graph.nodes)]]
     return problem.graph.cost(solution), solution
 
 

@@ -107,8 +107,7 @@ def fitted(
             moved[name] = getattr(weights, name) - rate * mean / (np.sqrt(spread) + 1e-8)
         weights = replace(weights, **moved)
     _, hidden, cell = run(weights, normalised(inputs[:-1]))
-    made = Trained(weights, hidden[-1], cell[-1], inputs[-1].copy())
-    return made, (losses[0], losses[len(losses) // 2], losses[-1])
+    return Trained(weights, hidden[-1], cell[-1], inputs[-1].copy()), (losses[0], losses[len(losses) // 2], losses[-1])
 
 
 def loss_and_gradient(weights: Weights, inputs: Floats, wanted: Floats, washout: int) -> tuple[float, Weights]:

@@ -87,8 +87,7 @@ class TinyDevice:
         """Begin ``times`` inferences between two time stamps. Raises ``UsageError`` for another phase."""
         phases = self._info.phases if phase is None else (phase,)
         if not set(phases) <= set(self._info.phases):
-            remedy = f"Use {' or '.join(self._info.phases)}"
-            raise refused("phase", phase, remedy, f"the board has no phase {phase!r}")
+            raise refused("phase", phase, f"Use {' or '.join(self._info.phases)}", f"the board has no phase {phase!r}")
         data = [self._model.encoded(sample) for sample in samples]
         self._queries.extend((own, times * self._plan.iterations, phases) for own in data)
         self._worker.submit(samples, None)

@@ -156,10 +156,7 @@ class SimulatedChip:
 
     def __init__(self, backend: SimBackend, plant: SimulatedBench, live: bool) -> None:
         self.backend, self._time = backend, VirtualTime[Done](plant, TICK_NS)
-        if live:
-            plant.install(LIVE_IDLE_W, LIVE_PHASE_W)
-        else:
-            plant.install(IDLE_W, PHASE_W)
+        plant.install(*((LIVE_IDLE_W, LIVE_PHASE_W) if live else (IDLE_W, PHASE_W)))
         self.finished, self.timer, self.close = self._time.finished, self._time.timer, self._time.clear
 
     def begin(self, job: Job) -> None:
@@ -243,8 +240,7 @@ class Learner:
     def _learn(self, word: str, shots: Sequence[Raster]) -> float:
         """Learn a word from samples, and return the seconds that the core takes for them."""
         heard = [self.simulator.infer(raster) for raster in shots]
-        features = [each.hidden[:, -self.network.layers[-2] :].sum(axis=0) for each in heard]
-        self._means[word] = np.mean(features, axis=0)
+        self._means[word] = np.mean([each.hidden[:, -self.network.layers[-2] :].sum(axis=0) for each in heard], axis=0)
         self._write(len(shots[0]))
         return sum(each.seconds for each in heard)
 

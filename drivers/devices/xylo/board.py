@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.xylo.kit import AUDIO_2, Kit, unusable
-from drivers.failures import quietly
+from drivers.failures import quietly, raising
 from rig.errors import DeviceError, SetupError
 
 TICK_HZ = 1_000_000
@@ -143,10 +143,8 @@ class Board:
     @classmethod
     def open(cls, kit: Kit, rate_hz: float) -> Board:
         """Start the monitor at ``rate_hz``. Raises ``SetupError`` if its readings do not come, or have no time."""
-        try:
+        with raising(lambda error: _no_monitor(kit, str(error)), Exception):
             board = cls(kit, rate_hz)
-        except Exception as error:
-            raise _no_monitor(kit, str(error)) from error
         board._thread.start()
         patience_s = PATIENCE_S + 10.0 / board.rate_hz
         until_s, enough = time.monotonic() + patience_s, 3 * len(kit.rail_of)
@@ -227,8 +225,7 @@ class Board:
                 remedy = "Check the cable of the board, and give shorter samples"
                 what = f"{min(len(self._steps), steps)} of {steps} readouts of the core came in a row"
                 raise DeviceError(what, field="steps", value=len(self._steps), remedy=remedy)
-            arrived = np.array([self._steps[step] for step in sorted(self._steps)[-steps:]])
-            begin_ns, end_ns = span_of(arrived)
+            begin_ns, end_ns = span_of(np.array([self._steps[step] for step in sorted(self._steps)[-steps:]]))
             return done, self._stopwatch.tick(begin_ns), self._stopwatch.tick(end_ns)
 
     def check(self) -> None:

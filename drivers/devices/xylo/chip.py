@@ -22,6 +22,7 @@ from drivers.devices.xylo.backend import Done, Job, Raster, SimBackend
 from drivers.devices.xylo.board import TICK_HZ, Board, HeldUpError, default_rate_hz
 from drivers.devices.xylo.kit import AUDIO_2, Kit, configuration_of, unusable
 from drivers.devices.xylo.networks.network import Network
+from drivers.failures import raising
 from rig.bench.option_checks import one_of
 from rig.bench.settings import Positive
 from rig.errors import DeviceError, DeviceTimeoutError, SetupError
@@ -74,12 +75,10 @@ class ChipBackend:
         """Set the clock, load the network, start the power monitor. Raises ``SetupError``, ``DataError``."""
         core_clock_hz, rate_hz = options.core_clock_hz, default_rate_hz(kit)
         configuration = configuration_of(kit, network)
-        try:
+        with raising(lambda error: no_network(kit, error), Exception):
             made_mhz = kit.utils.set_xylo_core_clock_freq(kit.hdk, core_clock_hz * 1e-6)  # it resets an Audio 3 board
             dt_s = float(network.specification["dt"])
             module = kit.package.XyloSamna(kit.hdk, configuration, dt=dt_s, power_frequency=rate_hz)
-        except Exception as error:
-            raise no_network(kit, error) from error
         made_hz = core_clock_hz if made_mhz is None else 1e6 * float(made_mhz)  # None: it is not stated
         if abs(made_hz / core_clock_hz - 1.0) > 1e-6:
             what = f"the core clock of {kit.chip.name} is {made_hz:g} Hz, and {core_clock_hz:g} Hz was asked for"

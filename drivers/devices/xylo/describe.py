@@ -34,7 +34,6 @@ def _algorithm(network: Network) -> dict[str, Any]:
 
 def describe_simulator(network: Network, backend: SimBackend, front_end: str) -> DeviceInfo:
     """Describe a simulated Audio 2."""
-    names = ("rockpool", "xylosim")
     return DeviceInfo(
         name="xylo",
         mode="simulator",
@@ -45,7 +44,7 @@ def describe_simulator(network: Network, backend: SimBackend, front_end: str) ->
         preprocessing=Preprocessing(phases=("preprocess",))
         if front_end == "replay"
         else Preprocessing(rails=xylo_power.FRONT_END_RAILS),
-        versions={name: importlib.metadata.version(name) for name in names},
+        versions={name: importlib.metadata.version(name) for name in ("rockpool", "xylosim")},
         artifacts={"network": network.digest_sha256},
         network=backend.inspection.info,
         details={

@@ -27,6 +27,7 @@ from drivers.devices.xylo.board import TICK_HZ, Board, StopWatch, default_rate_h
 from drivers.devices.xylo.chip import SPAN_TICKS, ChipOptions, no_network
 from drivers.devices.xylo.kit import AUDIO_2, Kit, configuration_of
 from drivers.devices.xylo.networks.network import Network
+from drivers.failures import raising
 from rig.errors import DeviceError, DeviceTimeoutError, UsageError, refused
 from rig.types import Sample, Span
 
@@ -78,8 +79,7 @@ class Command:
 
     def ended(self, timeout_s: float) -> bool:
         """Wait for the end, for ``timeout_s`` at most. Raises ``DeviceError`` for a sample that was not heard whole."""
-        left_s = self._due_s + SLACK_S - time.monotonic()
-        self._thread.join(max(0.0, min(timeout_s, left_s)))
+        self._thread.join(max(0.0, min(timeout_s, self._due_s + SLACK_S - time.monotonic())))
         playing, code = self._thread.is_alive(), self._process.returncode
         over_s = (time.monotonic() if playing else self._ended_s) - self._due_s
         if not playing and code != 0:
@@ -150,15 +150,13 @@ class MicrophoneBackend:
         configuration, rate_hz = configuration_of(kit, network), default_rate_hz(kit)
         step_s, clock_hz = float(network.specification["dt"]), options.core_clock_hz
         clock = round(clock_hz) if kit.chip is AUDIO_2 else clock_hz * 1e-6  # one takes hertz, the other megahertz
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):  # it prints a message while it calibrates the front end
-                module = kit.package.XyloMonitor(
-                    kit.hdk, configuration, dt=step_s, main_clk_rate=clock, power_frequency=rate_hz
-                )
-                if kit.chip is not AUDIO_2:  # only ``evolve`` starts to listen
-                    module.evolve(input_data=np.zeros((math.ceil(STARTED_S / step_s), module.shape[0])))
-        except Exception as error:
-            raise no_network(kit, error) from error
+        # the front end prints a message while it is calibrated
+        with raising(lambda error: no_network(kit, error), Exception), contextlib.redirect_stdout(io.StringIO()):
+            module = kit.package.XyloMonitor(
+                kit.hdk, configuration, dt=step_s, main_clk_rate=clock, power_frequency=rate_hz
+            )
+            if kit.chip is not AUDIO_2:  # only ``evolve`` starts to listen
+                module.evolve(input_data=np.zeros((math.ceil(STARTED_S / step_s), module.shape[0])))
         return cls(Board.open(kit, rate_hz), module, step_s, options.timeout_s)
 
     def begin(self, job: Job) -> None:

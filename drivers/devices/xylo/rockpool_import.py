@@ -134,8 +134,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._kind, self._inside = kind, tuple(f"{name}." for name in packages)
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
-        ours = f"{fullname}.".startswith(self._inside)
-        return ModuleSpec(fullname, self, is_package=True) if ours else None
+        return ModuleSpec(fullname, self, is_package=True) if f"{fullname}.".startswith(self._inside) else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return self._kind(spec.name)

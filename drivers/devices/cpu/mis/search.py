@@ -222,8 +222,7 @@ def load(graph: Graph) -> Loaded:
 
 def _loaded(graph: Graph) -> Loaded:
     start, indices = graph.neighbours()
-    density = 2.0 * len(graph.edges) / graph.nodes**2
-    return Loaded(graph.nodes, start, indices, parameters(graph.nodes, density))
+    return Loaded(graph.nodes, start, indices, parameters(graph.nodes, 2.0 * len(graph.edges) / graph.nodes**2))
 
 
 class Search:
@@ -280,8 +279,7 @@ def improvements(
     began = time.perf_counter()
     walk = Search(loaded, seed)
     while (moves is None or walk.moves < moves) and (seconds is None or time.perf_counter() - began < seconds):
-        left = slice_moves if moves is None else min(slice_moves, moves - walk.moves)
-        if walk.advance(left):
+        if walk.advance(slice_moves if moves is None else min(slice_moves, moves - walk.moves)):
             yield Improvement(walk.cost, walk.solution(), walk.moves, time.perf_counter() - began)
 
 

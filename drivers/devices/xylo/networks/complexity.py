@@ -37,8 +37,7 @@ class Inspection:
         return counted
 
     def _by_layer(self, hidden: NDArray[Any], output: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        bounds = np.cumsum([layer.neurons for layer in self.info.layers[:-2]])
-        parts = [*np.split(hidden, bounds, axis=1), output]
+        parts = [*np.split(hidden, np.cumsum([layer.neurons for layer in self.info.layers[:-2]]), axis=1), output]
         return {layer.name: part for layer, part in zip(self.info.layers, parts, strict=True)}
 
 

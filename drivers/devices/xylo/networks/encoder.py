@@ -125,8 +125,7 @@ def encode(audio: NDArray[Any], rate_hz: float, params: EncoderParams) -> NDArra
     energy = _band_energy(check_audio(audio, rate_hz), rate_hz, params)
     relative = energy / _level(energy.sum(axis=1), round(params.level_s / params.bin_s))[:, None]
     rate = np.minimum(params.gain * relative**params.exponent, params.max_events)
-    whole = np.floor(np.cumsum(rate, axis=0))
-    return np.diff(whole, axis=0, prepend=0.0).astype(np.int64)
+    return np.diff(np.floor(np.cumsum(rate, axis=0)), axis=0, prepend=0.0).astype(np.int64)
 
 
 def _band_energy(audio: Floats, rate_hz: float, params: EncoderParams) -> Floats:

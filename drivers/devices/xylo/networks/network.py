@@ -69,8 +69,7 @@ def chain(layers: Sequence[int]) -> tuple[Link, ...]:
 def place_of(link: Link, layers: Sequence[int]) -> tuple[str, tuple[Link, Link]]:
     """Return the matrix of a specification that holds a connection, and its rows and columns (begin, end)."""
     last = len(layers) - 1
-    bounds = np.cumsum((0, *layers[1:-1])).tolist()
-    ends = [(0, layers[0]), *pairwise(bounds), (0, layers[-1])]
+    ends = [(0, layers[0]), *pairwise(np.cumsum((0, *layers[1:-1])).tolist()), (0, layers[-1])]
     name = "weights_in" if link[0] == 0 else "weights_out" if link[1] == last else "weights_rec"
     return name, (ends[link[0]], ends[link[1]])
 
