@@ -83,8 +83,7 @@ def agree(header: str, below: str, declared: str, option: str) -> None:
     for text, found in said:
         if found is not None and wanted is not None and found != wanted:
             what = f"the column {header!r} states {text} and {option} declares {declared}"
-            remedy = f"Declare {text}. If the header is wrong, add overrule_header=true"
-            raise refused(option, declared, remedy, what)
+            raise refused(option, declared, f"Declare {text}. If the header is wrong, add overrule_header=true", what)
 
 
 def zone(text: str, option: str = "timezone") -> tzinfo:

@@ -43,7 +43,11 @@ class Simulated:
         # on the grid, as in the chapter's PyNN 0.7; today PyNN's neurons fire between steps by default
         setup = {"spike_precision": "on_grid", "threads": 1, "max_delay": self._description["delay_ms"]}
         self._network = Network(sim, self._description, options["arrays"], **setup)
-        _never_shrink_buffers()
+        # NEST would shrink its spike buffer in quiet steps, only to grow it again, and would log each such change; PyNN
+        # fetches the whole log whenever it asks for the time, so each inference would take longer than the one before
+        import nest
+
+        nest.SetKernelStatus({"spike_buffer_shrink_limit": 0.0})
         self._samples: dict[str, dict[str, Any]] = {}
         found = versions(PACKAGES)
         self.about = {
@@ -76,17 +80,6 @@ class Simulated:
     def close(self) -> None:
         """End the simulation."""
         self._sim.end()
-
-
-def _never_shrink_buffers() -> None:
-    """Keep NEST from shrinking its spike buffer in quiet steps, only to grow it again.
-
-    NEST keeps a log entry of each such change, and PyNN fetches the whole log whenever it asks for the time. So each
-    inference would take longer than the one before.
-    """
-    import nest
-
-    nest.SetKernelStatus({"spike_buffer_shrink_limit": 0.0})
 
 
 def _processor() -> str:

@@ -174,6 +174,5 @@ def _configure(options: dict[str, Any]) -> Any:
     else:
         lines = [f"spalloc_server = {options['spalloc']}", f"version = {BOARD}"]
     reports = ["[Reports]", f"default_report_file_path = {home.name}", "write_energy_report = False"]
-    configuration = "\n".join(["[Machine]", *lines, *reports, ""])
-    Path(home.name, ".spynnaker.cfg").write_text(configuration, encoding="utf-8")
+    Path(home.name, ".spynnaker.cfg").write_text("\n".join(["[Machine]", *lines, *reports, ""]), encoding="utf-8")
     return home
