@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from reports.format import signed
+from reports.format import cut, signed
 from reports.names import short_text, text_of, title
 from reports.result_tables import COMPLEXITY, headline_keys
 from rig.analysis.result.catalogue import entry_of
@@ -165,4 +165,4 @@ def _on_differences(c: Comparison) -> Iterator[str]:
 def _shortened(value: Any) -> str:
     """Return a declared value; a dash for one that is not declared."""
     said = "—" if value is None else f"{value:.6g}" if isinstance(value, float) else clean(value)
-    return said if len(said) <= MOST_TEXT else f"{said[: MOST_TEXT - 1]}…"
+    return cut(said, MOST_TEXT)

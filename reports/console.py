@@ -31,7 +31,8 @@ ROUTINE = ("A session of", "Warm-up: ")
 def lines(result: Result, verbose: bool = False) -> RenderableType:
     """Return the result in a form that rich can print: verdict, figures, then refusals and notes."""
     verdict = verdict_of(result.validity, result.start.rules, result.verdict)
-    parts: list[RenderableType] = [_heading(result)]
+    mark: list[str | tuple[str, str]] = [("SIMULATED", "bold white on magenta"), "  "] if result.simulated else []
+    parts: list[RenderableType] = [Text.assemble(*mark, clean(result.run_id))]
     parts += _verdict(verdict, verbose) if verdict is not None else ()
     parts.append(_figures(result) if verbose else _headlines(result))
     if not result.complete:
@@ -99,13 +100,6 @@ def _shown(found: list[Group]) -> list[Group]:
     rails = [g for g in found if g.kind == "rail"]
     keep = [g for g in found if g.kind not in ("phase", "rail", "phase and rail", "cross-check", LITERAL)]
     return keep + (phases if len(phases) > 1 else []) + (rails if len(rails) > 1 else [])
-
-
-def _heading(result: Result) -> Text:
-    heading = Text(f"{'SIMULATED  ' if result.simulated else ''}{clean(result.run_id)}")
-    if result.simulated:
-        heading.stylize("bold white on magenta", 0, len("SIMULATED"))
-    return heading
 
 
 def _verdict(verdict: Verdict, verbose: bool) -> list[Text]:

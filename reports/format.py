@@ -182,10 +182,9 @@ def flatten(value: Any, key: str = "", depth: int = 3, unit: str = "") -> Iterab
 
 def _counts(value: Any) -> bool:
     """Return whether a value holds only numbers, which a unit can follow."""
-    if isinstance(value, Mapping):
-        return bool(value) and all(map(_counts, value.values()))
-    if isinstance(value, (list, tuple)):
-        return bool(value) and all(map(_counts, value))
+    if isinstance(value, (Mapping, list, tuple)):
+        parts = value.values() if isinstance(value, Mapping) else value
+        return bool(value) and all(map(_counts, parts))
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -198,11 +197,12 @@ def say(value: Any, unit: str = "") -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
-        return _short(", ".join(say(v, unit) for v in value[:50]) + (", …" if len(value) > 50 else ""))
+        return cut(", ".join(say(v, unit) for v in value[:50]) + (", …" if len(value) > 50 else ""))
     if isinstance(value, Mapping):
-        return _short("; ".join(f"{clean(k)}: {say(v, unit)}" for k, v in list(value.items())[:50]))
-    return _short(f"{value:.6g}" if isinstance(value, float) else clean(value))
+        return cut("; ".join(f"{clean(k)}: {say(v, unit)}" for k, v in list(value.items())[:50]))
+    return cut(f"{value:.6g}" if isinstance(value, float) else clean(value))
 
 
-def _short(text: str, limit: int = 400) -> str:
+def cut(text: str, limit: int = 400) -> str:
+    """Return a text of at most ``limit`` characters; a longer one ends in an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

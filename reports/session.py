@@ -55,15 +55,12 @@ def members(folder: Path, out: Path | None) -> list[Member]:
             gave += ", and times"
         if purpose in ("performance", "power") and purposes.count(purpose) > 1:
             gave += f" (mean of {purposes.count(purpose)})"
-        if configuration := _configuration(path):
+        with (path / EVENTS).open("rb") as lines:
+            configuration = clean(json.loads(lines.readline()).get("configuration") or "")
+        if configuration:
             gave += f"; configuration {configuration}"
         found.append(Member(clean(path.name), clean(purpose), gave, _link(path, folder, out)))
     return found
-
-
-def _configuration(run: Path) -> str:
-    with (run / EVENTS).open("rb") as lines:
-        return clean(json.loads(lines.readline()).get("configuration") or "")
 
 
 def _link(run: Path, folder: Path, out: Path | None) -> str:

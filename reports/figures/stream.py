@@ -11,6 +11,7 @@ import numpy as np
 from reports.figures.sheet import EDGE, WIDTH, Panel, Sheet, Span, place
 from reports.figures.style import COLOURS, GRID, INK, LIMIT, MUTED, TRACE
 from reports.figures.trace import draw_power, shown_between, total_of
+from reports.format import cut
 from reports.names import text_of
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
@@ -164,8 +165,7 @@ def _overview(sheet: Sheet, stream: Stream, limits: Span, left: float) -> None:
 
 
 def _short(name: str, longest: int = _LONGEST) -> str:
-    text = clean(name).lstrip("_") or "-"
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    return cut(clean(name).lstrip("_") or "-", longest)
 
 
 def _name_scenes(sheet: Sheet, shown: Shown, left: float) -> None:
@@ -181,10 +181,8 @@ def _name_scenes(sheet: Sheet, shown: Shown, left: float) -> None:
     sheet.y += tall + 8.0
     for x, own in zip(middle, lines, strict=True):
         for k, line in enumerate(reversed(own)):
-            place_ = (
-                (x + 4.0, sheet.y - 4.0, line, "start") if upright else (x, sheet.y - 4.0 - _LINE * k, line, "middle")
-            )
-            sheet.text(*place_, upright=upright)
+            beside, anchor = (4.0, "start") if upright else (0.0, "middle")
+            sheet.text(x + beside, sheet.y - 4.0 - _LINE * k, line, anchor, upright=upright)
 
 
 def _wrapped(name: str, characters: int) -> str:

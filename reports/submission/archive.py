@@ -33,15 +33,10 @@ _BROKEN = (
 )  # fmt: skip
 
 
-def is_archive(path: Path) -> bool:
-    """Return whether a file has the name of an archive."""
-    return path.is_file() and path.name.lower().endswith(SUFFIXES)
-
-
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
     """Yield the path itself, or the unpacked folder of the archive at this path; it exists until the block ends."""
-    if not is_archive(path):
+    if not (path.is_file() and path.name.lower().endswith(SUFFIXES)):
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="audit-") as folder:

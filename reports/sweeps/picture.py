@@ -12,14 +12,13 @@ from reports.figures.sheet import EDGE, LEFT, LETTERS, SHAPES, WIDTH, Sheet
 from reports.figures.style import COLOURS, LIMIT, MUTED
 from reports.format import prefix
 from reports.names import title
-from reports.sweeps.axes import Drawn, bounds, draw_line, panel_of, places
+from reports.sweeps.axes import Drawn, Row, bounds, draw_line, panel_of, places
 from reports.sweeps.axes import said as _said
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
 from rig.errors import closest, unfit
 from rig.terminal import clean
 
-Row = Mapping[str, Any]
 Figures = Mapping[str, FigureKey]
 """Figures of a table by the names of their columns."""
 WANTED = (

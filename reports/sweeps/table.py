@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports.names import short_text, title
-from reports.sweeps.axes import ENDS
-from reports.sweeps.picture import WANTED, Figures, Row
+from reports.sweeps.axes import ENDS, Row
+from reports.sweeps.picture import WANTED, Figures
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity

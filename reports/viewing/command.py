@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from reports.viewing.page import page_of, policy
@@ -44,9 +45,6 @@ def run(args: argparse.Namespace) -> int:
     server, url = server_of(page_of(model).encode(), policy(scripts=True, server=True), whole.columns, args.port)
     document = {"url": url, "run": str(whole.run.path), "rails": [r["name"] for r in model["rails"]]}
     answer(document, url, "Open it in a browser on this computer. Ctrl-C ends it", as_json=args.json)
-    with server:
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            return 0
+    with server, suppress(KeyboardInterrupt):
+        server.serve_forever()
     return 0

@@ -40,9 +40,8 @@ def jumps_of(
             continue
         length = windows[:, 1] - windows[:, 0]
         order = np.argsort(length, kind="stable")
-        found += _rows("first", name, windows, np.arange(1), [si(float(length[0]), "s")])
-        found += _rows("slowest", name, windows, order[::-1], [si(x, "s") for x in length[order[::-1][:EACH]].tolist()])
-        found += _rows("fastest", name, windows, order, [si(x, "s") for x in length[order[:EACH]].tolist()])
+        for title, which in (("first", np.arange(1)), ("slowest", order[::-1]), ("fastest", order)):
+            found += _rows(title, name, windows, which, [si(x, "s") for x in length[which[:EACH]].tolist()])
         if name in energy_j:
             found += _by_energy(name, windows, length, energy_j[name])
         if clipped is not None and name in clipped:

@@ -44,7 +44,8 @@ def follow(path: Path, show: Callable[[str], None], wait: Callable[[], bool]) ->
 
     Returns its last state. Raises ``StoreError`` if nothing is recorded.
     """
-    from reports.watch.watching import Growing, newest, unfinished
+    from reports.watch.watching import Growing, newest
+    from rig.recording.session import REQUEST
 
     growing: Growing | None = None
     while True:
@@ -56,7 +57,7 @@ def follow(path: Path, show: Callable[[str], None], wait: Callable[[], bool]) ->
             growing = Growing(found)
         standing = growing.look()
         show(standing.text())
-        if (standing.ended and not unfinished(path)) or not wait():
+        if (standing.ended and not (path / REQUEST).is_file()) or not wait():
             return standing
 
 

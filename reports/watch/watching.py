@@ -21,7 +21,6 @@ from rig.errors import RigError
 from rig.recording.disk.bounded import START_BYTES
 from rig.recording.events import ChunkArrived, Stop
 from rig.recording.layout import EVENTS
-from rig.recording.session import REQUEST
 from rig.recording.traces.conversion import to_watts
 from rig.recording.traces.trace_validation import rail_from_json
 from rig.session.total import known_total
@@ -168,11 +167,6 @@ def newest(path: Path) -> Path | None:
         return path
     runs = [p for p in path.glob("*/" + EVENTS) if p.is_file()]
     return max(runs, key=lambda p: p.stat().st_mtime_ns).parent if runs else None
-
-
-def unfinished(path: Path) -> bool:
-    """Return whether a session still has runs to record."""
-    return (path / REQUEST).is_file()
 
 
 def _total(path: Path) -> int | None:

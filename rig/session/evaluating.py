@@ -44,7 +44,11 @@ def results_of(runs: Sequence[Run], evaluate: Evaluate, long: int = LONG) -> Ite
                 os.kill(process, signal.SIGKILL)
                 os.waitpid(process, 0)
                 raise
-            found |= _delivered(file)
+            file.seek(0)
+            with suppress(EOFError, pickle.UnpicklingError):
+                while True:
+                    k, result = pickle.load(file)
+                    found[k] = result
     for k, run in enumerate(runs):
         yield found.pop(k) if k in found else evaluate(run)
 
@@ -81,10 +85,3 @@ def _begun(runs: dict[int, Run], evaluate: Evaluate, file: BinaryIO) -> int:
             file.flush()
     finally:
         os._exit(0)
-
-
-def _delivered(file: BinaryIO) -> Iterator[tuple[int, Result]]:
-    file.seek(0)
-    with suppress(EOFError, pickle.UnpicklingError):
-        while True:
-            yield pickle.load(file)

@@ -32,8 +32,8 @@ MODES = ("session", "together", "performance", "accuracy", "power")
 PURPOSES = {"together": "all", "performance": "performance", "accuracy": "accuracy", "power": "power"}
 MOST_TRIALS = 1000
 REPEATS_LEAST = 64
-Link = Callable[[], SessionLink]
 """A compliance run issues the same sample at least this many times."""
+Link = Callable[[], SessionLink]
 
 
 def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path:
@@ -101,7 +101,7 @@ def _check(request: Request) -> None:
             raise refused(name, value, "Leave --mode out", f"{name} is for a session, not for mode {request.mode}")
 
 
-def _session(request: Request, setup: BenchSetup, folder: Path, quiet: bool, resume: bool) -> Path:
+def _session(request: Request, setup: BenchSetup, folder: Path, quiet: bool, resume: bool) -> None:
     plan = list(_plan(request, setup))
     with opened(folder, request, resume) as book:
 
@@ -115,12 +115,11 @@ def _session(request: Request, setup: BenchSetup, folder: Path, quiet: bool, res
 
         if request.find_size:
             largest_size(setup, play, book.probes, quiet)
-            return folder
+            return
         rate = peak_rate(setup, play, quiet) if request.find_peak else {}
         book.of = len(plan) + sum(purpose == "probe" for _, purpose in book.runs)
         for planned in plan:
             play(replace(planned, options=rate))
-    return folder
 
 
 def _plan(request: Request, setup: BenchSetup) -> Iterator[PlannedRun]:

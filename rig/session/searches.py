@@ -107,7 +107,10 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
 
     A probe fails if the device refuses the problem, fails, finds nothing or has too little memory.
     """
-    nodes = _nodes_of(setup.workload)
+    nodes = len(setup.workload.samples) and (setup.workload.details or {}).get(SIZE)
+    if not isinstance(nodes, int):
+        what = f"workload {setup.workload.name} has no size to search"
+        raise refused("find_size", setup.workload.name, "Use --scenario optimization --workload qubo-mis", what)
     from rig.analysis.evaluate import evaluate
     from rig.analysis.result.figure_key import FigureKey
     from rig.recording.reader import open_run
@@ -136,14 +139,6 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
         raise MeasurementRefusedError(what, field=SIZE, value=nodes, remedy=remedy)
     _say(quiet, f"the largest is {found} nodes")
     return found
-
-
-def _nodes_of(workload: Workload) -> int:
-    nodes = len(workload.samples) and (workload.details or {}).get(SIZE)
-    if not isinstance(nodes, int):
-        what = f"workload {workload.name} has no size to search"
-        raise refused("find_size", workload.name, "Use --scenario optimization --workload qubo-mis", what)
-    return nodes
 
 
 @contextmanager

@@ -125,12 +125,9 @@ def which_of(device: str, texts: Iterable[str]) -> str:
     """
     factory = load("devices", device)
     declared = options_of(factory)
-    given: dict[str, str] = {}
-    for text in texts:
-        key, _, value = text.removeprefix("device.").partition("=")
-        if key in declared:
-            given[key] = value
-    values = values_of(factory, {k: v for k, v in given.items() if k in (*WHERE, *APART)})
+    pairs = (text.removeprefix("device.").partition("=") for text in texts)
+    given = {key: value for key, _, value in pairs if key in declared and key in (*WHERE, *APART)}
+    values = values_of(factory, given)
     said = {k: str(values[k]) for k in (*WHERE, *APART) if values.get(k) not in (None, "")}
     return " ".join(f"{k}={os.path.realpath(v) if v.startswith('/dev/') else v}" for k, v in said.items())
 

@@ -114,9 +114,8 @@ def _claim_beyond(claim: Claim, made: Claim | None) -> Iterator[str]:
 
 def _printed_beyond(found: bytes, made: bytes) -> Iterator[str]:
     """Yield figures with an interval that differ from the remade page, compared in order if as many are there."""
-    there, here = (
-        [(float(v), float(half), unit) for v, half, unit in _PRINTED.findall(_plain(text))] for text in (found, made)
-    )
+    pages = (html.unescape(re.sub(r"<[^<>]*>", "\n", page.decode("utf-8", "replace"))) for page in (found, made))
+    there, here = ([(float(v), float(half), unit) for v, half, unit in _PRINTED.findall(text)] for text in pages)
     if here and not there:
         yield "no figure with an interval"
     for k, (value, half, unit) in enumerate(there):
@@ -185,11 +184,6 @@ def _close(there: str, here: str, drawn: bool, margins: Mapping[float, float]) -
     if rounded and "e" not in (there + here).lower():
         allowed = max(allowed, 1.01 * 10.0 ** -places[1])
     return math.isclose(float(there), float(here), rel_tol=RELATIVE, abs_tol=allowed)
-
-
-def _plain(page: bytes) -> str:
-    """Return the text of a page without its tags."""
-    return html.unescape(re.sub(r"<[^<>]*>", "\n", page.decode("utf-8", "replace")))
 
 
 def _shown(there: str | None, here: str | None, most: int = 60) -> str:

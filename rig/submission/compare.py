@@ -24,7 +24,6 @@ from rig.recording.session import is_session
 from rig.recording.submission import is_submission, open_submission
 from rig.session.report import Evaluated, evaluated
 from rig.submission.differing import differing
-from rig.types import Rail
 
 TOLERANCE = 0.05
 """By how much a repetition may be worse than a submission (NeuroBench/system_benchmarks, rules.md)."""
@@ -365,16 +364,10 @@ def _subject(
 def instruments_of(meters: Sequence[MeterRecord]) -> dict[str, str]:
     """Return the instrument and its calibration by rail or gain, if both are stated."""
     found: dict[str, str] = {}
-    for meter in meters:
+    for meter in (meter for meter in meters if meter.serial_number):  # two instruments of a model err differently
+        certificate = "" if meter.calibration is None else f"{meter.calibration.certificate} {meter.calibration.date}"
         for rail in meter.rails:
-            if said := _calibrated(meter, rail):
+            if rail.accuracy is not None and rail.accuracy.source:
+                said = repr((meter.name, meter.serial_number, certificate, rail.name, rail.accuracy))
                 found[rail.gain_id or rail.name] = said
     return found
-
-
-def _calibrated(meter: MeterRecord, rail: Rail) -> str:
-    """Return instrument and calibration as text; empty unless both are stated, as two of a model err differently."""
-    if not meter.serial_number or rail.accuracy is None or not rail.accuracy.source:
-        return ""
-    certificate = "" if meter.calibration is None else f"{meter.calibration.certificate} {meter.calibration.date}"
-    return repr((meter.name, meter.serial_number, certificate, rail.name, rail.accuracy))

@@ -16,7 +16,7 @@ from rig.engine.record import environment
 from rig.errors import DataError
 from rig.plugins import load
 from rig.recording.submission import FILE, SESSIONS, Submission
-from rig.session.report import Evaluated, evaluated
+from rig.session.report import evaluated
 from rig.submission import about as about_file
 from rig.submission.configurations import Row, rows_of
 
@@ -48,7 +48,12 @@ def made_of(folder: Path, names: Sequence[str], head: Submission, about: bytes) 
     depend only on these and on the recordings. Raises what ``rig.report`` raises for a recording.
     """
     read = [(name, evaluated(folder / SESSIONS / name)) for name in names]
-    _check_apart(read)
+    runs = ((f"{found.path}/{part.name}", part.run) for _, found in read for part in found.parts)
+    if shared := shared_recording(runs):  # it would count as two measurements
+        one, other, what = shared
+        said = f"{one} and {other} hold one recording: their {what} are equal"
+        remedy = "Hand in each recording once, and measure again for another trial"
+        raise DataError(said, field="session", value=other, remedy=remedy)
     rows = rows_of(read)
     document = msgspec.structs.replace(head, configurations=[row.configuration for row in rows])
     pages: Mapping[str, bytes] = load("reports", "submission")(document, [(row.result, row.run) for row in rows])
@@ -56,16 +61,6 @@ def made_of(folder: Path, names: Sequence[str], head: Submission, about: bytes) 
     files = {**pages, FILE: content, about_file.FILE: about}
     files[CRATE] = _crate(document, sorted(name for name in files if "/" not in name))
     return Made(document, tuple(rows), files)
-
-
-def _check_apart(read: Sequence[tuple[str, Evaluated]]) -> None:
-    """Refuse sessions that share a recording: it would count as two measurements. Raises ``DataError``."""
-    runs = ((f"{found.path}/{part.name}", part.run) for _, found in read for part in found.parts)
-    if shared := shared_recording(runs):
-        one, other, what = shared
-        said = f"{one} and {other} hold one recording: their {what} are equal"
-        remedy = "Hand in each recording once, and measure again for another trial"
-        raise DataError(said, field="session", value=other, remedy=remedy)
 
 
 def _crate(document: Submission, files: Iterable[str]) -> bytes:
