@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from rig.bench.option_checks import limits, positive, within
+from rig.bench.option_checks import positive, within
 from rig.errors import refused
 from rig.types import Issue, Rules, Step, Streams, Workload
 from scenarios.steps import LONGEST_S, chosen, framed, idle_and_warmup, once
@@ -34,7 +34,7 @@ def real_time(
     device that runs its other phases by itself.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
-    limits(queue=(queue, 1, math.inf))
+    within(1, math.inf, queue=queue)
     positive(window_s=window_s, stride_s=stride_s, scene_s=scene_s, deadline_s=chosen(deadline_s, stride_s))
     within(max(window_s, rules.min_duration_s), LONGEST_S, "s", stream_s=stream_s)
     if purpose == "compliance":

@@ -27,9 +27,8 @@ def framed(work: Iterator[Step], workload: Workload, idle_s: float, warmup: int)
 
 
 def once(samples: Sequence[Sample]) -> Iterator[Step]:
-    """Yield every sample once, in order, as an accuracy run plays them."""
-    for sample in samples:
-        yield Issue([sample])
+    """Return every sample once, in order, as an accuracy run plays them."""
+    return (Issue([sample]) for sample in samples)
 
 
 def rounds(samples: Sequence[Sample], enough: Enough, repeat: int = 1) -> Iterator[Step]:

@@ -6,7 +6,7 @@ Drivers are imported for their options. Nothing is opened.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -174,18 +174,10 @@ def _rails(m: MeterEntry, declared: Mapping[str, Option]) -> tuple[str, ...]:
 
 
 def _check_rails(notes: Notes, rails: Mapping[str, tuple[str, ...]], meters: Mapping[str, MeterEntry]) -> None:
-    for first, second, rail in _twice(rails, meters):
-        key = (*where_of(meters[second]), "rail")
-        what = f"is {rail!r} of {meters[second].sees}, which {first} sees too"
-        notes.add(key, what, rail, "Give each meter a different rail")
-
-
-def _twice(rails: Mapping[str, tuple[str, ...]], meters: Mapping[str, MeterEntry]) -> Iterator[tuple[str, str, str]]:
     seen: dict[tuple[str, str], str] = {}
     for name, own in rails.items():
         device = meters[name].sees or ""
         for rail in own if device else ():
-            if (device, rail) in seen:
-                yield seen[device, rail], name, rail
-            else:
-                seen[device, rail] = name
+            if (first := seen.setdefault((device, rail), name)) != name:
+                what = f"is {rail!r} of {device}, which {first} sees too"
+                notes.add((*where_of(meters[name]), "rail"), what, rail, "Give each meter a different rail")

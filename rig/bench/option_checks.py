@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
-from rig.errors import refused
+from rig.errors import refused, unfit
+
+T = TypeVar("T")
 
 
 def positive(**options: float | None) -> None:
@@ -24,18 +27,19 @@ def within(low: float, high: float, unit: str = "", **options: float) -> None:
             raise refused(name, value, f"Give {range_}")
 
 
-def limits(**options: tuple[float, float, float]) -> None:
-    """Check that each option, given as (value, low, high), lies between its limits."""
-    for name, (value, low, high) in options.items():
-        within(low, high, "", **{name: value})
-
-
 def one_of(known: Iterable[object], **options: object) -> None:
     """Check that each option is one of the known values. An empty text in ``known`` means that none is required."""
     for name, value in options.items():
         if value not in (allowed := list(known)):
             texts = [f"{each:g}" if isinstance(each, float) else str(each) for each in allowed if each != ""]
             raise refused(name, value, f"Give one of {', '.join(texts)}")
+
+
+def first_of(items: Sequence[T], samples: int | None) -> Sequence[T]:
+    """Return the first ``samples`` items, or all without a number. Raises ``UsageError`` for more than there are."""
+    if samples is not None and not 0 < samples <= len(items):
+        raise unfit("samples", samples, "is not possible", f"Use 1 to {len(items)}")
+    return items[:samples]
 
 
 def parts_of(text: str) -> list[str]:

@@ -29,7 +29,7 @@ def describe() -> list[dict[str, Any]]:
     packages = _packages()
     found = sorted(_registered(packages))
     infos = {info for *_, info in found}
-    about = {i: (_text(i / "METADATA") or _text(i / "PKG-INFO")).partition("\n\n")[0] for i in infos}
+    about = {i: (text_in(i / "METADATA") or text_in(i / "PKG-INFO")).partition("\n\n")[0] for i in infos}
     asked = {i: [(package, _EXTRA.findall(when)) for package, when in _ASKED.findall(about[i])] for i in about}
     rows = []
     for group in SHOWN:
@@ -63,7 +63,7 @@ def _plain(package: str) -> str:
 def _registered(packages: dict[str, Path]) -> Iterator[tuple[str, str, str, Path]]:
     """Yield group, name and target of each entry point of the rig, with the metadata of its package."""
     for info in packages.values():
-        for section in _text(info / "entry_points.txt").split("[rig.")[1:]:
+        for section in text_in(info / "entry_points.txt").split("[rig.")[1:]:
             group, *lines = section.partition("\n[")[0].splitlines()
             for name, equals, target in (line.partition("=") for line in lines):
                 if equals:
@@ -72,7 +72,7 @@ def _registered(packages: dict[str, Path]) -> Iterator[tuple[str, str, str, Path
 
 def source_facts(module: str, function: str = "") -> tuple[list[str], str]:
     """Return ``MODES`` and the docstring's first line, that of ``function`` if it has one, from a module's source."""
-    text = "" if (source := _source_of(module)) is None else _text(source)
+    text = "" if (source := _source_of(module)) is None else text_in(source)
     modes = re.search(r"^MODES *=([^#\n]*)", text, re.M)
     inner = text.partition(f"\ndef {function}(")[2].partition(":\n")[2]
     line = _DOCSTRING.match(inner) or _DOCSTRING.match(text)
@@ -96,7 +96,8 @@ def _found(package: str, path: tuple[str, ...]) -> ModuleSpec | None:
     return importlib.util.find_spec(package)
 
 
-def _text(file: Path) -> str:
+def text_in(file: Path) -> str:
+    """Return the text of a file; empty if it cannot be read."""
     with suppress(OSError, ValueError):
         return file.read_text(encoding="utf-8")
     return ""

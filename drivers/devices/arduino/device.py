@@ -31,7 +31,7 @@ from drivers.devices.mlperf_tiny.queries import TICK_HZ, Before, QueryPlan, Tiny
 from drivers.failures import released_on_error
 from drivers.links.serial_line import DEVICE, open_line
 from drivers.links.virtual_time import needed
-from rig.bench.option_checks import limits, positive
+from rig.bench.option_checks import positive, within
 from rig.errors import DataError, RigError, SetupError, refused
 from rig.types import ClockInfo, Device, DeviceInfo, Preprocessing, Sample, SimulatedBench
 
@@ -167,7 +167,7 @@ def open_device(
     ``SetupError`` for a port without such a board, another firmware, and a missing compiler or QEMU.
     """
     positive(timeout_s=timeout_s, boot_s=boot_s, clock_tolerance=clock_tolerance)
-    limits(warmups=(warmups, 0, 10**9))
+    within(0, 10**9, warmups=warmups)
     if baud == TOUCH_BAUD:
         what = f"{TOUCH_BAUD} baud restarts the board into its bootloader"
         raise refused("baud", baud, f"Give {BAUDS['performance']}", what)

@@ -123,7 +123,10 @@ def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalo
     clips = {name: _clip(name, paths[name], labels[name]) for name in names}
     if not missing:
         for part, expected in whole_seconds.items():
-            _check_whole(root, part, sum(clips[n].seconds for n in members[part]), expected)
+            if (found := sum(clips[n].seconds for n in members[part])) != expected:
+                what = f"every clip that meta.csv lists is there, but {part} has {found} slices instead of {expected}"
+                remedy = f"{_TAU_REMEDY}; a part of the audio may be absent, but meta.csv must list the whole set"
+                raise DataError(what, field=str(root), value=found, remedy=remedy)
     details: dict[str, Any] = {
         "device": TAU_DEVICE, "partial": bool(missing), "listed_clips": len(members[split]), "found_clips": len(wanted),
         "found_slices": sum(clips[name].seconds for name in wanted), "whole_slices": whole_seconds[split],
@@ -161,13 +164,6 @@ def _check_folds(setup: Path, train: set[str], evaluate: set[str], labels: Mappi
     if stray:
         what = f"lists {len(stray)} clips that meta.csv does not, first {stray[0]}"
         raise unusable(setup, what, stray[0], _TAU_REMEDY)
-
-
-def _check_whole(root: Path, split: str, found: int, expected: int) -> None:
-    if found != expected:
-        what = f"every clip that meta.csv lists is there, but {split} has {found} slices instead of {expected}"
-        remedy = f"{_TAU_REMEDY}; a part of the audio may be absent, but meta.csv must list the whole set"
-        raise DataError(what, field=str(root), value=found, remedy=remedy)
 
 
 def _headed(found: Iterable[str], wanted: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rig.bench.option_checks import one_of, parts_of, within
+from rig.bench.option_checks import first_of, one_of, parts_of, within
 from rig.errors import DataError, refused, unfit
 from rig.recording.layout import sha256_of
 from rig.types import Sample, SampleSet
@@ -64,10 +64,7 @@ def open_workload(
     if not data:
         raise refused("data", data, "Give the folder that holds train, val and test (--data)", "no folder was given")
     recorded = [opened(path) for path in _paths(Path(data) / split, parts_of(files))]
-    places = [(one, k) for one in recorded for k in range(one.frames)]
-    if samples is not None and not 0 < samples <= len(places):
-        raise unfit("samples", samples, "is not possible", f"Use 1 to {len(places)}")
-    places = places[:samples]
+    places = first_of([(one, k) for one in recorded for k in range(one.frames)], samples)
     truth, digest = {}, hashlib.sha256(f"{split} {samples} {boxes_width}".encode())
     for one in recorded:
         boxes = boxes_of(one.path, one.frames, boxes_width)

@@ -44,11 +44,12 @@ def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
     """
     within(10, 60_000, images=images)
     within(0, 10_000, recordings=recordings)
+    folder.mkdir(parents=True, exist_ok=True)
     for split, prefix in enumerate(("train", "t10k")):
         drawn = np.stack([digit(_label(k), np.random.default_rng([seed, split, k])) for k in range(images)])
         labels = np.array([_label(k) for k in range(images)], np.uint8)
-        _write(folder / f"{prefix}-images-idx3-ubyte", idx_file(drawn.reshape(-1, SIDE, SIDE)))
-        _write(folder / f"{prefix}-labels-idx1-ubyte", idx_file(labels))
+        write_whole(folder / f"{prefix}-images-idx3-ubyte", idx_file(drawn.reshape(-1, SIDE, SIDE)))
+        write_whole(folder / f"{prefix}-labels-idx1-ubyte", idx_file(labels))
     for kind, shown in (("flashing", _flashed), ("moving", _moved)) if recordings else ():
         listed = "file,label\r\n"
         for k in range(recordings):
@@ -56,7 +57,7 @@ def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
             (folder / kind).mkdir(parents=True, exist_ok=True)
             aer.write_aedat(folder / kind / f"{k:05d}.aedat", retina(shown(image)), aer.SIDE)
             listed += f"{k:05d}.aedat,{_label(k)}\r\n"
-        _write(folder / kind / "labels.csv", listed.encode())
+        write_whole(folder / kind / "labels.csv", listed.encode())
 
 
 def _label(k: int) -> int:
@@ -112,8 +113,3 @@ def _moved(image: Floats) -> Iterator[Floats]:
     screen, count = _on_screen(image), round(MOVE_S / FRAME_S)
     for angle in np.linspace(0.0, 2 * np.pi, count):
         yield ndimage.shift(screen, 8.0 * np.array([np.sin(angle), np.cos(angle) - 1.0]), order=1)
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, data)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.bench.option_checks import one_of, positive, within
+from rig.bench.option_checks import first_of, one_of, positive, within
 from rig.errors import DataError, refused, unfit
 from rig.types import Sample, SampleSet
 from scenarios.lazy import Lazy
@@ -97,9 +97,9 @@ def open_workload(
     if not data:
         raise refused("data", data, "Give a folder of MNIST's four idx files (--data)", "no folder of images was given")
     if encoding == "dvs":
-        return _recorded(Path(data), dialect, blank_s, (fold, folds, samples))
+        return _recorded(Path(data), dialect, blank_s, fold, folds, samples)
     images, labels = mnist.read_digits(Path(data), split, md5)
-    numbers = _chosen(len(images), fold, folds, samples)
+    numbers = first_of(kept_numbers(len(images), fold, folds, True), samples)
     encode, show, coding = _coded(images, numbers, encoding, rate_hz, image_s, stream_seed)
     details = {"encoding": encoding, "addresses": ADDRESSES[encoding], "image_s": image_s, "blank_s": blank_s}
     details |= {"classes": DIGITS, **coding}
@@ -126,14 +126,6 @@ def _coded(
     return encode, show, {**rates, "stream_seed": stream_seed}
 
 
-def _chosen(count: int, fold: int | None, folds: int, samples: int | None) -> list[int]:
-    """Return the numbers of the chosen images out of ``count``. Raises ``UsageError`` for too many samples."""
-    numbers = kept_numbers(count, fold, folds, True)
-    if samples is not None and not 0 < samples <= len(numbers):
-        raise unfit("samples", samples, "is not possible", f"Use 1 to {len(numbers)}")
-    return numbers[:samples]
-
-
 def kept_numbers(count: int, fold: int | None, folds: int, tested: bool) -> list[int]:
     """Return the image numbers of a fold, or without ``tested`` all others. Raises ``UsageError`` for a bad fold."""
     if fold is None:
@@ -148,17 +140,17 @@ def sample_id(split: str, number: int) -> str:
     return f"{split}-{number:05d}"
 
 
-def _recorded(folder: Path, dialect: str, blank_s: float, kept: tuple[int | None, int, int | None]) -> Digits:
+def _recorded(folder: Path, dialect: str, blank_s: float, fold: int | None, folds: int, samples: int | None) -> Digits:
     """Open recordings of a retina; ``labels.csv`` has columns file and label, and OFF events addresses from 16384."""
     table = read_rows(folder / "labels.csv", ",", ("file", "label"))
     listed = [(row["file"], row["label"]) for row in table]
-    rows = [listed[number] for number in _chosen(len(listed), *kept)]
+    rows = [listed[number] for number in first_of(kept_numbers(len(listed), fold, folds, True), samples)]
     streams = [read_aedat(folder / name, dialect) for name, _ in rows]
     if not all(map(len, streams)) or not streams:
         raise DataError(f"{folder} has a recording without events", field="data", value=str(folder))
     length_s = max(float(stream[-1, 0]) * 1e-6 for stream in streams)
     details = {"encoding": "dvs", "addresses": ADDRESSES["dvs"], "dialect": dialect, "blank_s": blank_s}
-    details |= {"fold": kept[0], "folds": None if kept[0] is None else kept[1], "files": [name for name, _ in rows]}
+    details |= {"fold": fold, "folds": None if fold is None else folds, "files": [name for name, _ in rows]}
     images = [Image(number, *row) for number, row in enumerate(rows)]
     return _workload(images, streams.__getitem__, length_s + blank_s, details)
 

@@ -106,11 +106,8 @@ def digest(graph: Graph) -> str:
 
 def better(known: Target | None, other: Target) -> Target:
     """Return the better of two rows of one problem: that of lower cost, else the proven one, else ``known``."""
-    return other if known is None or _rank(other) < _rank(known) else known
-
-
-def _rank(target: Target) -> tuple[int, bool]:
-    return target.cost, target.proven is None
+    rows = [other] if known is None else [known, other]
+    return min(rows, key=lambda row: (row.cost, row.proven is None))
 
 
 def _refused(path: Path, why: str) -> DataError:

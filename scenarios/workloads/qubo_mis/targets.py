@@ -54,8 +54,7 @@ def official_target(nodes: int, density: float, seed: int) -> int | None:
 
 def source() -> Mapping[str, str]:
     """Return repository, path, commit and licence of the published table, and how its costs were found."""
-    found: Mapping[str, str] = _table()["source"]
-    return found
+    return dict(_table()["source"])
 
 
 def best_known(nodes: int, density: float, seed: int, path: Path = BEST_KNOWN_FILE) -> Target | None:
@@ -166,5 +165,4 @@ def _note(unknown: Sequence[Instance]) -> str:
 
 
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(OFFICIAL_FILE.read_text())
-    return table
+    return dict(json.loads(OFFICIAL_FILE.read_text()))
