@@ -67,9 +67,8 @@ def meter_info_rules(c: Checks, info: MeterInfo, again: MeterInfo) -> bool:
 def _rail_info(c: Checks, rail: Rail) -> None:
     c.rule("rail.kind", rail.kind in get_args(TraceKind), repr(rail.kind), " or ".join(get_args(TraceKind)))
     numbers = {n: getattr(rail, n) for n in ("rate_hz", "aperture_s", "filter_tau_s", "resolution", "range_max")}
-    if rail.accuracy is not None:
-        numbers |= {"of_reading": rail.accuracy.of_reading, "offset": rail.accuracy.offset}
-        numbers |= {"linearity": rail.accuracy.linearity}
+    stated = ("of_reading", "offset", "linearity") if rail.accuracy is not None else ()
+    numbers |= {n: getattr(rail.accuracy, n) for n in stated}
     bad = {n: v for n, v in numbers.items() if v is not None and not 0 <= v < math.inf}
     c.rule("rail.numbers", not bad, str(bad), "numbers of zero or more, or None where it is not stated")
     unit, supply_v = rail.conversion.unit, rail.conversion.supply_v

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from rig.analysis.timing.timebase import fit_brackets
-from rig.doctor.findings import Finding, broken, checked, doubtful, ok, rounded, si
+from rig.doctor.findings import Finding, broken, checked, ok, rounded, si
 from rig.errors import DeviceError, RigError
 from rig.types import Bracket, Clock, ClockInfo
 
@@ -58,7 +58,7 @@ def clock_findings(
     if step >= COARSE and np.count_nonzero(steps) >= STEPS_LEAST:
         step_s = step / info.tick_hz
         text = f"the clock {info.name} moves in steps of {si(step_s, 's')}, but declares {si(1.0 / info.tick_hz, 's')}"
-        yield doubtful(item, "clock step", text, "Declare as tick_hz the rate at which it counts", step_s=step_s)
+        yield checked(item, "clock step", text, "Declare as tick_hz the rate at which it counts", step_s=step_s)
 
 
 def _round_trip(item: str, brackets: Sequence[Bracket]) -> Finding:

@@ -34,7 +34,9 @@ def with_deadline(item: str, steps: Steps, patience_s: float, tell: Callable[[st
             try:
                 said = out.get(timeout=max(until_s - time.monotonic(), 0.0))
             except queue.Empty:
-                yield _late(item, step, patience_s)
+                remedy = "Check its power and its cable, and close other programs that use it. "
+                remedy += "To wait longer, set patience_s in the bench file, or --timeout"
+                yield broken(item, "patience", f"no answer within {patience_s:g} s while {step}", remedy, SetupError)
                 return
             if said is None:
                 return
@@ -64,9 +66,3 @@ def _work(steps: Steps, out: queue.SimpleQueue[Finding | str | BaseException | N
         if isinstance(steps, Generator):
             steps.close()
         out.put(None)
-
-
-def _late(item: str, step: str, patience_s: float) -> Finding:
-    remedy = "Check its power and its cable, and close other programs that use it. "
-    remedy += "To wait longer, set patience_s in the bench file, or --timeout"
-    return broken(item, "patience", f"no answer within {patience_s:g} s while {step}", remedy, SetupError)

@@ -10,7 +10,7 @@ from typing import Any
 from rig.bench.bench_file import BenchFile, Problem, examine
 from rig.bench.read import PATIENCE_S
 from rig.doctor.deadline import with_deadline
-from rig.doctor.findings import Finding, broken, doubtful, of_error, ok
+from rig.doctor.findings import Finding, broken, checked, of_error, ok
 from rig.doctor.groups import BenchGroup, groups_of
 from rig.doctor.host import extra_findings, host_findings, permission_findings
 from rig.doctor.items import Item, Steps, examine_device, examine_meter
@@ -54,7 +54,7 @@ def diagnose(wanted: Sequence[str], path: Path | None, settings: Settings) -> Ge
         yield from _of_file(bench, problems)
     elif not wanted:
         remedy = "Write one with `rig init`, name one with --bench, or name a driver: rig doctor NAME"
-        yield doubtful("bench", "file", "there is no bench.toml here", remedy)
+        yield checked("bench", "file", "there is no bench.toml here", remedy)
     for group in groups:
         yield from _of_group(group, settings)
 

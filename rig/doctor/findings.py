@@ -47,11 +47,6 @@ def ok(item: str, topic: str, text: str, **values: Number) -> Finding:
     return Finding(item, topic, "ok", text, values=values)
 
 
-def doubtful(item: str, topic: str, text: str, remedy: str, **values: Number) -> Finding:
-    """Return a finding for an item that measures, but perhaps badly."""
-    return Finding(item, topic, "doubtful", text, remedy, values)
-
-
 def checked(item: str, topic: str, text: str, remedy: str, **values: Number) -> Finding:
     """Return a finding that is doubtful if there is a remedy, else ok."""
     return Finding(item, topic, "doubtful" if remedy else "ok", text, remedy, values)

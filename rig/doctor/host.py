@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from rig.bench.plugin_list import describe
+from rig.bench.plugin_list import describe, text_in
 from rig.doctor.findings import Finding, Number, broken, checked, ok, si
 from rig.engine.clock import SPIN_NS, HostClock
 from rig.errors import MissingExtraError, StoreError
@@ -186,7 +186,4 @@ def _powercap(item: str, folder: Path) -> Iterator[Finding]:
 
 def _first_line(path: Path) -> str:
     """Return the first line of a small file; empty if it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8").split("\n")[0].strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
+    return text_in(path).partition("\n")[0].strip()

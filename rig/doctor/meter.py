@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rig.doctor.findings import Finding, Number, broken, checked, doubtful, ok, rounded, si
+from rig.doctor.findings import Finding, Number, broken, checked, ok, rounded, si
 from rig.errors import DataError, MeterError, MeterSilentError, SetupError
 from rig.recording.traces.conversion import to_watts
 from rig.types import Bracket, Chunk, Clock, Floats, Meter, MeterInfo, Rail
@@ -78,7 +78,7 @@ def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[s
         if rail.accuracy is None:
             text = f"{rail.name}: the instrument's uncertainty is not stated"
             remedy = "Give calibration = FILE; until then the uncertainty holds only what the trace shows"
-            yield doubtful(item, "accuracy", text, remedy)
+            yield checked(item, "accuracy", text, remedy)
         else:
             yield ok(item, "accuracy", f"{rail.name}: {rail.accuracy.source or 'stated, without a source'}")
 

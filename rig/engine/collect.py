@@ -149,19 +149,21 @@ def _check_pin(device: DeviceInfo, meters: Iterable[MeterInfo]) -> None:
 
 def _pause(step: Mark | Idle, acquisition: Acquisition) -> None:
     if isinstance(step, Mark):
-        _mark(acquisition)
+        read_clocks(acquisition, BRACKETS_PER_MARK, "mark")
+        if acquisition.bench.meters and isinstance(acquisition.bench.device, Marks):
+            _pulses(acquisition.bench.device, acquisition)
+        housekeep(acquisition, force=True)
     elif isinstance(step, Idle):
-        _idle(step, acquisition)
+        if not (step.seconds >= 0 and math.isfinite(step.seconds)):
+            what = f"an idle window of {step.seconds} s"
+            raise SetupError(what, field="seconds", value=step.seconds, remedy="Give a positive number")
+        housekeep(acquisition, force=True)
+        on_ns = acquisition.bench.clock.now_ns()
+        sleep(acquisition, step.seconds)
+        acquisition.recorder.event(IdleWindow(on_ns=on_ns, off_ns=acquisition.bench.clock.now_ns()))
     else:
         what = f"the scenario yielded a {type(step).__name__}, not Mark, Idle or Issue"
         raise SetupError(what, field="step", value=type(step).__name__, remedy="Correct the scenario")
-
-
-def _mark(acquisition: Acquisition) -> None:
-    read_clocks(acquisition, BRACKETS_PER_MARK, "mark")
-    if acquisition.bench.meters and isinstance(acquisition.bench.device, Marks):
-        _pulses(acquisition.bench.device, acquisition)
-    housekeep(acquisition, force=True)
 
 
 def _pulses(device: Marks, acquisition: Acquisition) -> None:
@@ -182,13 +184,3 @@ def _pulses(device: Marks, acquisition: Acquisition) -> None:
 
 def _pulse(device: Marks, seconds: float) -> Span:
     return check_span(device.pulse(seconds))
-
-
-def _idle(step: Idle, acquisition: Acquisition) -> None:
-    if not (step.seconds >= 0 and math.isfinite(step.seconds)):
-        what = f"an idle window of {step.seconds} s"
-        raise SetupError(what, field="seconds", value=step.seconds, remedy="Give a positive number")
-    housekeep(acquisition, force=True)
-    on_ns = acquisition.bench.clock.now_ns()
-    sleep(acquisition, step.seconds)
-    acquisition.recorder.event(IdleWindow(on_ns=on_ns, off_ns=acquisition.bench.clock.now_ns()))
