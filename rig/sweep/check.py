@@ -11,7 +11,7 @@ import msgspec
 
 from rig.bench.bench_file import meter_slot
 from rig.errors import RigError, UsageError, refused
-from rig.factories import Factory, options_of, split_options, values_of
+from rig.factories import options_of, split_options, values_of
 from rig.plugins import load
 from rig.session.asked import note
 from rig.session.locks import Say, device_lock
@@ -108,16 +108,12 @@ def _facts_of_first_cell(
     options = first.options | {key: values[0] for key, values in first.vary.items()}
     trial = Grid(first, options, {}, {device: {}}, {device: Facts(not simulated, ())})
     (cell,) = cells_of([trial])
-    own = {k: v for k, v in vary.items() if _of_workload(k, load("workloads", spec.workload))}
+    declared = options_of(load("workloads", spec.workload))
+    own = {k: v for k, v in vary.items() if k.removeprefix("workload.") in declared}
     if simulated:
         return _facts(cell, simulated, own)
     with device_lock(device, wait, say, which_of(device, texts(cell.options))):
         return _facts(cell, simulated, own)
-
-
-def _of_workload(key: str, workload: Factory) -> bool:
-    who, dot, name = key.rpartition(".")
-    return name in options_of(workload) and (not dot or who == "workload")
 
 
 def _facts(cell: Cell, simulated: bool, own: Mapping[str, tuple[str, ...]]) -> Facts:

@@ -7,10 +7,11 @@ import secrets
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from rig.bench.plugin_list import text_in
 from rig.errors import DeviceError, SetupError, refused
 from rig.plugins import imported
 from rig.session.locks import Say
@@ -96,10 +97,7 @@ def _greeted(client: Any, address: str, folder: Path) -> int:
 
 def greet(token: str) -> tuple[str, str]:
     """Return a worker's reply: the content of a file, and the digest of its estimators."""
-    text = ""
-    with suppress(OSError):
-        text = Path(token).read_text()
-    return text, figures_by()
+    return text_in(Path(token)), figures_by()
 
 
 def _unfit(worker: str, what: str, remedy: str) -> SetupError:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -146,18 +145,13 @@ def _record(folder: Path, cells: Sequence[Cell], means: Means, brake: Brake, pro
 
 
 def _stop_if_halted(outcome: Outcome) -> None:
+    """Raise the error that a worker sent, in its original form."""
     if outcome.state == "halted":
-        raise _revived(outcome.error or {})
-
-
-def _revived(sent: Mapping[str, Any]) -> RigError:
-    """Return the error that a worker sent, in its original form."""
-    made: RigError = RigError.__new__(getattr(errors, str(sent.get("error")), SetupError))
-    RigError.__init__(
-        made, str(sent.get("message")), field=str(sent.get("field", "")), value=sent.get("value"),
-        remedy=str(sent.get("remedy", "")),
-    )  # fmt: skip
-    return made
+        sent = outcome.error or {}
+        error: RigError = RigError.__new__(getattr(errors, str(sent.get("error")), SetupError))
+        given = {"field": str(sent.get("field", "")), "remedy": str(sent.get("remedy", ""))}
+        RigError.__init__(error, str(sent.get("message")), value=sent.get("value"), **given)
+        raise error
 
 
 @contextmanager

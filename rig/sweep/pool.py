@@ -116,8 +116,11 @@ def _local(jobs: int, quiet_cores: bool) -> Iterator[Executor]:
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
-        with _beginning(jobs):
+        try:
             pool.submit(os.getpid).result()
+        except BrokenProcessPool as error:
+            remedy = "See their output above, or use --jobs 0 for no processes"
+            raise SetupError("workers die before they begin", field="jobs", value=jobs, remedy=remedy) from error
         yield pool
     finally:
         os.environ.pop("PYTHONSAFEPATH")
@@ -126,15 +129,6 @@ def _local(jobs: int, quiet_cores: bool) -> Iterator[Executor]:
         for process in multiprocessing.active_children():
             process.terminate()
         pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _beginning(jobs: int) -> Iterator[None]:
-    try:
-        yield
-    except BrokenProcessPool as error:
-        remedy = "See their output above, or use --jobs 0 for no processes"
-        raise SetupError("workers die before they begin", field="jobs", value=jobs, remedy=remedy) from error
 
 
 def _broken_off() -> Callable[[dict[Future[Outcome], Task], int], None]:

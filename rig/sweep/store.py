@@ -11,7 +11,6 @@ table.csv, runs.csv, sweep.svg
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -193,7 +192,8 @@ def _torn_run(run: Path, cell: Cell) -> str:
 def put(folder: Path, work: Path, target: Path) -> bool:
     """Put a finished recording on disk and move it to its place in the sweep; return False if the place is taken."""
     inside(folder, folder_inside(folder, target.parent) / target.name)
-    sync_tree(work)
+    for path in (*work.rglob("*"), work):
+        sync_to_disk(path)
     try:
         work.rename(target)
     except OSError:
@@ -208,11 +208,3 @@ def keep(folder: Path, path: Path, content: bytes) -> None:
     """Write a whole file inside the directory ``folder``, onto disk. Raises ``StoreError``."""
     inside(folder, folder_inside(folder, path.parent) / path.name)
     write_whole(path, content, sync=True, refuse=not_stored)
-
-
-def sync_tree(path: Path) -> None:
-    """Write every file and directory below ``path`` to disk."""
-    for base, _, files in os.walk(path):
-        for name in files:
-            sync_to_disk(Path(base) / name)
-        sync_to_disk(Path(base))

@@ -106,11 +106,5 @@ def _csv(columns: Sequence[str], rows: Sequence[Sequence[Plain]]) -> bytes:
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     out.writerow(columns)
-    out.writerows([_text(value) for value in row] for row in rows)
+    out.writerows([str(v).lower() if isinstance(v, bool) else v for v in row] for row in rows)
     return text.getvalue().encode()
-
-
-def _text(value: Plain) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None else repr(value) if isinstance(value, float) else str(value)

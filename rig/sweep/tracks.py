@@ -198,15 +198,11 @@ def _is_for(text: str, device: str, asked: Asked, spec: GridSpec) -> bool:
     if named := next((name for name in asked.devices if key.startswith(f"{name}.")), None):
         return named == device
     shared = [load("scenarios", spec.scenario), load("workloads", spec.workload)]
-    of = {name: _takers(load("devices", name), asked.simulate) for name in asked.devices}
+    factories = {name: load("devices", name) for name in asked.devices}
+    of = {name: [f, *filter(None, [plant_factory_of(f, asked.simulate)])] for name, f in factories.items()}
     bare = key.rpartition(".")[2]
     every = [factory for takers in of.values() for factory in takers]
     return any(bare in options_of(f) for f in (*shared, *of[device])) or not any(bare in options_of(f) for f in every)
-
-
-def _takers(factory: Any, simulate: bool) -> list[Any]:
-    plant = plant_factory_of(factory, simulate)
-    return [factory] if plant is None else [factory, plant]
 
 
 def _energy(line: EnergyLine, points: Sequence[Point]) -> dict[str, Any]:
