@@ -383,6 +383,7 @@ WORLDS = [
     # a counter that is polled faster than it is renewed is read where it is
     World("counter_polled_fast", (31000003, 31000005), off=1.0, narrow=0.03),
     World("rapl_filters_its_energy", (77000000,), off=1.0, narrow=0.03),
+    World("points_behind_a_declared_pole", (1_000_000,), off=1.0),  # a point is far shorter than the trace
     # readings get the times that the spans prove
     *(World(kind, (1_000_000,), says="^Rail core: .*reading")
       for kind in ("every_reading_twice", "wrong_rate", "lost_block")),

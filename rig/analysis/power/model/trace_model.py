@@ -42,6 +42,8 @@ WINDOWS = 100
 """Idle is predicted for at most this many spans; more are thinned."""
 RANGE = (1e-3, 30.0)
 """Least variance relative to white noise, and largest relative to the residuals of levels."""
+SHORTEST = 1e-5
+"""A stretch is at least this part of the trace: the covariance of shorter ones is a difference that rounding hides."""
 LEAST_W2 = 1e-60
 """A variance below this is taken as zero."""
 TINY = 1e-12
@@ -118,7 +120,7 @@ class TraceModel:
         """
         w = windows_s[np.linspace(0, len(windows_s) - 1, min(len(windows_s), WINDOWS)).astype(int)]
         start = (w[:, 0] - self.from_s) / self.lasts_s
-        end = np.maximum((w[:, 1] - self.from_s) / self.lasts_s, start + 1e-9)
+        end = np.maximum((w[:, 1] - self.from_s) / self.lasts_s, start + SHORTEST)
         length = (end - start) / np.sum(end - start)
         d = self.design
         to_blocks = np.einsum("i,kij->kj", length, kernels((start, end), d.times))
@@ -246,7 +248,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
     from_s = float(blocks.start_s.min())
     lasts_s = max(float(blocks.end_s.max()) - from_s, 1e-300)
     start = (blocks.start_s - from_s) / lasts_s
-    times = start, np.maximum((blocks.end_s - from_s) / lasts_s, start + 1e-9)
+    times = start, np.maximum((blocks.end_s - from_s) / lasts_s, start + SHORTEST)
     states = [k for k in (IDLE, GAP, SPAN) if np.any(state == k)]
     is_gap, is_span = (state == GAP) * 1.0, (state == SPAN) * 1.0
     free = np.column_stack([np.ones(len(y)), is_span] if SPAN in states else [np.ones(len(y))])

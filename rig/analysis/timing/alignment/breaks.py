@@ -21,7 +21,7 @@ from rig.analysis.timing.alignment.shown import Cells, Shown
 from rig.analysis.timing.long_traces import in_means
 from rig.analysis.timing.profile import MANY
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.timebase import CERTAIN, Timebase, latest_s
+from rig.analysis.timing.timebase import Timebase, latest_s
 from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats, Indices
 
@@ -121,12 +121,10 @@ def _elsewhere(s: Shown) -> bool:
     if not all(np.any(r.ok & use) for use in (within, beside)):
         return False
     high_w, low_w = (float(np.median(r.watts[r.ok & use])) for use in (within, beside))
-    off_w = np.abs(r.watts - np.where(within, high_w, low_w))[r.ok & (within | beside)]
     works = (r.watts > 0.5 * (high_w + low_w)) == (high_w > low_w)
     lacks, found = (x[:-1] & x[1:] for x in (r.ok & within & ~works, r.ok & beside & works))
     least = STRAYS * np.count_nonzero(within)
-    clear = abs(high_w - low_w) > 2.0 * CERTAIN * float(np.median(off_w))
-    return clear and bool(min(np.count_nonzero(lacks), np.count_nonzero(found)) > least)
+    return bool(min(np.count_nonzero(lacks), np.count_nonzero(found)) > least)
 
 
 @dataclass(frozen=True)
