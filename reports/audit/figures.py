@@ -77,7 +77,8 @@ def _table(names: Iterable[str], columns: list[Any]) -> Table:
 def counted(run: Run) -> Table:
     """Return the issues of a run except warm-up."""
     every = issues(run)
-    return every[~every.warmup]  # type: ignore[no-any-return]
+    found: Table = every[~every.warmup]
+    return found
 
 
 @once

@@ -66,11 +66,11 @@ def texts(svg: bytes) -> str:
 
 
 @settings(max_examples=30, deadline=None)
-@given(classes=st.integers(1, 5), scenes=st.integers(1, 20), answers=st.integers(1, 300), seed=st.integers(0, 99))
-def test_the_share_of_time_right_is_that_of_the_figure(classes: int, scenes: int, answers: int, seed: int) -> None:
-    stream = made_up_stream(classes=classes, scenes=scenes, answers=answers, total_s=10.0 + seed)
-    first, last = stream.begin_s, stream.end_s
-    assert right_share(stream, np.array([first, last]))[0] == pytest.approx(time_right(stream))
+@given(parts=st.integers(1, 40), scenes=st.integers(1, 20), answers=st.integers(1, 300), seed=st.integers(0, 99))
+def test_shares_of_time_right_add_up_over_adjacent_parts(parts: int, scenes: int, answers: int, seed: int) -> None:
+    stream = made_up_stream(scenes=scenes, answers=answers, total_s=10.0 + seed)
+    edges_s = np.linspace(stream.begin_s, stream.end_s, parts + 1)
+    assert np.average(right_share(stream, edges_s), weights=np.diff(edges_s)) == pytest.approx(time_right(stream))
 
 
 @pytest.mark.parametrize("answers", [120, 20_000])
