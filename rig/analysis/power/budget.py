@@ -23,6 +23,8 @@ IDLE = "idle drift off a straight line"
 SLOWER = "1/f noise slower than the run"
 """It hardly changes between trials of a session."""
 CHANGES = "gain that changes"
+METHOD = "whole spans, less the level beside them"
+CORE_METHOD = "mean of trimmed windows"
 IDLE_METHOD = "idle under the spans, by the model of the trace"
 NONE = Margin()
 

@@ -13,13 +13,11 @@ import numpy as np
 
 from rig.analysis.power.coverage import LEAST, PLACES, SHOWN
 from rig.analysis.power.estimators import Estimate, Margin, Touched
-from rig.analysis.power.model.rail_model import RailModel
+from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.result.quantity import Component
 from rig.analysis.timing.activity_signal import count_before, margin_s, merged, touches
 from rig.types import Bools, Floats
 
-ROUNDED = 1e-9
-"""Readings without noise may differ by this part, from rounding."""
 GOES_ON = 0.9
 """Work goes on after spans if gaps begin with more than this part of the power at the end of spans."""
 LACKS = 0.1

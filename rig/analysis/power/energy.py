@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rig.analysis.power.budget import active_power, dynamic_power, noise_parts
+from rig.analysis.power.budget import METHOD, active_power, dynamic_power, noise_parts
 from rig.analysis.power.estimators import touched, whole
-from rig.analysis.power.figures import METHOD
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.result.quantity import Quantity, linear, product

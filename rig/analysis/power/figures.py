@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rig.analysis.power.budget import active_power, dynamic_power, idle_power, noise_parts
+from rig.analysis.power.budget import CORE_METHOD, METHOD, active_power, dynamic_power, idle_power, noise_parts
 from rig.analysis.power.coverage import covered_share, in_step_with, in_turn, missing_while_busy, unseen
 from rig.analysis.power.ends_of_spans import ends, moved, smoothed, unrested_w
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, Margin, TooShort, core, touched, whole
@@ -42,8 +42,6 @@ from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timeline import Activity
 
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
-METHOD = "whole spans, less the level beside them"
-CORE_METHOD = "mean of trimmed windows"
 NOTED = 1e-3
 """A margin above this part of dynamic power gets a note."""
 

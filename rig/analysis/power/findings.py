@@ -9,7 +9,7 @@ import numpy as np
 
 from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_notes
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Margin, TooShort
-from rig.analysis.power.model.rail_model import RailModel
+from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.power.scope import Scope
 from rig.analysis.power.spans_and_gaps import MOST_CHANGE, gain_change
 from rig.analysis.result.figure_key import FigureKey, Figures
@@ -33,8 +33,6 @@ ON_FIGURE = "Dynamic power "
 """The first words of notes that are shown beside the figure itself, since it is misread without them."""
 CONTRAST, ALLOWANCE = 4.0, 1e-3
 """Gaps are another level than idle if they differ by more than this many standard errors and part of dynamic power."""
-ROUNDED = 1e-9
-"""Idle below this part of dynamic power is 0, but for rounding."""
 MAX_CLIPPED = 0.1
 """Power is refused if more than this share of the busy readings is at the end of the range."""
 MAX_HIDDEN = 0.01

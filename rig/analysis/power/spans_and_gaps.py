@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from rig.analysis.power.ends_of_spans import ROUNDED
-from rig.analysis.power.model.rail_model import RailModel
+from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.timing.activity_signal import count_before, inside
 from rig.types import Bools, Floats, Indices
 

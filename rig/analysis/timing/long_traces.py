@@ -27,14 +27,13 @@ from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase
 from rig.recording.columns.stored import GridTicks, Stored
 from rig.recording.traces.conversion import PLAUSIBLE, to_watts
-from rig.recording.traces.traces import AT_ONCE, Trace
+from rig.recording.traces.traces import AT_ONCE, COLUMNS, Trace
 from rig.types import Bools, Floats, Indices
 
 Seconds = Callable[[NDArray[np.int64]], Floats]
 """A function from ticks of the meter to run seconds on the device's time, in the same shape."""
 IDLE_WINDOWS, SPREAD = 4, 16
 """At most this many idle windows and spans, or stretches if nothing is known of times, are looked at, evenly spread."""
-COLUMNS = ("start_tick", "end_tick", "value", "overload")
 GOLDEN = 0.618034
 """Distance of the places in successive spans, as a part of a span: with it, places never repeat."""
 
@@ -65,16 +64,7 @@ def stretches(trace: Trace, meter: Timebase, activity: Activity, at_once: int) -
 
 def single(trace: Trace, meter: Timebase, windows_s: Floats) -> Trace:
     """Return the readings that begin in the disjoint windows as a trace in memory, each with its ticks."""
-    return _joined(trace, before(trace.start_tick, meter.seconds, windows_s.ravel()).reshape(-1, 2))
-
-
-def spread_out(trace: Trace, most: int) -> Trace:
-    """Return ``most`` readings of a trace, or all if fewer, as arrays; they are in stretches evenly over the trace."""
-    n, each = len(trace.value), most // SPREAD
-    if n <= most:
-        return trace.part(0, n)
-    first = np.linspace(0, n - each, SPREAD).astype(np.int64)
-    return _joined(trace, np.column_stack([first, first + each]))
+    return trace.parts(before(trace.start_tick, meter.seconds, windows_s.ravel()).reshape(-1, 2))
 
 
 def thinned(trace: Trace, at_once: int) -> Trace:
@@ -84,12 +74,6 @@ def thinned(trace: Trace, at_once: int) -> Trace:
         return trace
     kept = np.append(np.arange(0, n - 1, -(-n // at_once)), n - 1)
     return replace(trace, **{name: getattr(trace, name)[kept] for name in COLUMNS}, uniform=False)
-
-
-def _joined(trace: Trace, ranges: Indices) -> Trace:
-    parts = [trace.part(a, b) for a, b in ranges.tolist() if b > a]
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
-    return replace(trace, **joined, uniform=False)
 
 
 def before(ticks: NDArray[np.int64], seconds: Seconds, moments_s: Floats, *, also_at: bool = False) -> Indices:

@@ -14,14 +14,13 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import inside, merged
-from rig.analysis.timing.long_traces import spread_out
 from rig.analysis.timing.profile import CHANCE, FEW, LEAST, SEVERAL, Profile, stand_alone
 from rig.analysis.timing.timebase import CERTAIN, Timebase, earliest, latest_s
 from rig.recording.traces.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats
 
-MOST = AT_ONCE
-"""At most this many readings of a trace are looked at."""
+MOST, STRETCHES = AT_ONCE, 16
+"""At most this many readings of a trace are looked at, in this many stretches evenly over it."""
 LOST, SLOWER = 0.2, 1.05
 """Above this share of repeated readings power is refused. From this many polls per conversion, one of them is kept."""
 STEADY = 0.25
@@ -285,7 +284,7 @@ def screened(
     ``idle_s`` are the idle windows, shape (k, 2). ``arrived`` has for each delivery the tick at which its last reading
     ended and the run second by which the host had it, shape (m, 2). The recording ended at ``end_s``.
     """
-    some, name, out = spread_out(trace, MOST), trace.rail.name, Screened(trace)
+    some, name, out = _some(trace), trace.rail.name, Screened(trace)
     valued = trace.rail.kind in ("mean", "point") and len(some.value) >= LEAST
     middle_s = clock.seconds(0.5 * (some.start_tick + some.end_tick)) if valued else np.zeros(0)
     value = np.where(np.isfinite(some.value), some.value, np.nan)[: len(middle_s)]
@@ -309,3 +308,9 @@ def screened(
             out.bias + found.bias,
         )
     return out
+
+
+def _some(trace: Trace) -> Trace:
+    n, each = len(trace.value), MOST // STRETCHES
+    first = np.linspace(0, n - each, STRETCHES).astype(np.int64)
+    return trace.part(0, n) if n <= MOST else trace.parts(np.column_stack([first, first + each]))

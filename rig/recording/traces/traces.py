@@ -15,8 +15,9 @@ from rig.errors import RigError, StoreError
 from rig.recording.columns.stored import Batches, Changed, GridTicks, Stored
 from rig.recording.events import malformed
 from rig.recording.traces import trace_validation
-from rig.types import Floats, Rail
+from rig.types import Floats, Indices, Rail
 
+COLUMNS = ("start_tick", "end_tick", "value", "overload")
 AT_ONCE = 1 << 20
 """A trace of at most this many readings is read into memory; a longer one stays in its file."""
 LOOKED_AT = 1 << 16
@@ -45,6 +46,12 @@ class Trace:
         start, end, over = (np.asarray(c[first:last]) for c in (self.start_tick, self.end_tick, self.overload))
         value = np.asarray(self.value[first:last], dtype=np.float64)
         return replace(self, start_tick=start, end_tick=end, value=value, overload=over)
+
+    def parts(self, ranges: Indices) -> Trace:
+        """Return the readings of several ranges (first, last), shape (k, 2), as arrays, one range after another."""
+        parts = [self.part(a, b) for a, b in ranges.tolist() if b > a]
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
+        return replace(self, **joined, uniform=False)
 
     def changed(self, change: Callable[[Floats], Floats]) -> Trace:
         """Return the trace with changed values; those of a long trace are computed when they are sliced.

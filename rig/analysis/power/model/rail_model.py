@@ -21,6 +21,8 @@ from rig.analysis.timing.timeline import Activity
 from rig.types import Bools, Floats, Indices, Rail
 
 T = TypeVar("T")
+ROUNDED = 1e-9
+"""Powers may differ by this part from rounding alone."""
 LEAST_PAIRS, SURE = 20, 4.0
 """Gaps and spans swing alike if their covariance is this many standard errors, over at least this many pairs."""
 
