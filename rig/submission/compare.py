@@ -43,8 +43,10 @@ NEITHER = (
     "connection_sparsity", "activation_sparsity", "parameters", "model_execution_rate_hz", "executions_per_sample",
     "spikes_per_execution", "spikes_per_sample", "silent_share", "synaptic_operations_hz", "target_{target}_mean",
     "synaptic_operations_ne15_hz", "response_latency_mean_s", "testing_over_ranging", "duration_s",
+    "time_to_gap_{target}_{threshold}_s", "energy_to_gap_{target}_{threshold}_j",
 )  # fmt: skip
-"""Figures for which neither more nor less is better; for all others, less is better."""
+"""Figures for which neither more nor less is better, such as the time of the solves that came close enough, because it
+leaves out those that did not. For all others, less is better."""
 OF_EXECUTIONS = ("execution_time_s", "energy_per_inference_j", "dynamic_energy_per_inference_j")
 """Figures that state the mean of the executions that ran, whose times scatter from run to run."""
 _CALIBRATION = ("gain:", "offset:")

@@ -120,6 +120,15 @@ def test_a_generator_is_an_anytime_solver_that_is_closed_when_time_is_up() -> No
     assert closed == [reply.output["seed"]]
 
 
+def test_a_generator_that_waits_for_a_chip_gets_its_whole_time() -> None:
+    def waits(model: Any) -> Iterator[Any]:
+        for bits in ([0, 1, 1], [0, 0, 0], [1, 0, 0]):
+            time.sleep(0.1)
+            yield given(bits)(model)
+
+    assert [p.cost for p in replied(rig.solver(waits), budget=rig.Budget(1.0)).progress] == [7.25, 1.0, 0.0]
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_generator_that_stops_yielding_is_answered_by_what_it_yielded(times: int, monkeypatch: Patch) -> None:
     monkeypatch.setattr(function, "PATIENCE_S", 0.2)

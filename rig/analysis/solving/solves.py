@@ -144,9 +144,9 @@ def solving_figures(
     method = "x^T Q x of the solutions given"
     figures = Figures({FigureKey("cost_mean"): _scattered(judged, [s.cost for s in judged], "1", method)})
     figures |= figure("cost_best", min(s.cost for s in judged), method, len(judged))
-    if conflicts := [s.conflicts for s in solves if s.conflicts is not None]:
-        told = "solutions that are independent sets"
-        figures |= {FigureKey("feasible_share"): proportion(conflicts.count(0), len(conflicts), told)}
+    if known := [s for s in solves if s.conflicts is not None]:
+        share = _share(known, [s.conflicts == 0 for s in known], "solutions that are independent sets")
+        figures |= {FigureKey("feasible_share"): share}
     over = np.array([s.over_s for s in solves])
     if np.all(np.isfinite(over)):
         method = "end of the span past the budget's, 0 where it ended in time"
@@ -173,6 +173,8 @@ def _gaps(solves: Sequence[Solve], target: str) -> Figures:
     means = [sum(g) / len(g) for g in by_problem.values()]
     within = [np.var(g, ddof=1) for g in by_problem.values() if len(g) > 1]
     method = f"(c - c_target)/|c_target| to the {target} target: worse is positive"
+    if len(own) < len(solves):
+        method += f"; {len(solves) - len(own)} solves with a target of 0 have no gap"
     out = Figures({FigureKey("gap_{target}_mean", target=target): _scattered(own, gaps, "1", method)})
     if len(means) > 1:
         spread, method = float(np.std(means, ddof=1)), "deviation of problems' means"
@@ -187,9 +189,10 @@ def _times_to(solves: Sequence[Solve], target: str, to_gap: float) -> dict[Figur
     """Return time to each threshold, and the share of solves that reached it; officially, all solves must reach it."""
     out: dict[FigureKey, Quantity] = {}
     for threshold in (t for t in THRESHOLDS if t >= to_gap):
-        reached = [(s, t) for s in solves if math.isfinite(t := _time_to(s, s.targets[target], threshold))]
+        times_s = [_time_to(s, s.targets[target], threshold) for s in solves]
+        reached = [(s, at_s) for s, at_s in zip(solves, times_s, strict=True) if math.isfinite(at_s)]
         time_key = FigureKey("time_to_gap_{target}_{threshold}_s", target=target, threshold=threshold)
-        share = proportion(len(reached), len(solves), "solves that came as close")
+        share = _share(solves, [math.isfinite(at_s) for at_s in times_s], "solves that came as close")
         out[replace(time_key, quantity="reached_gap_{target}_{threshold}_share")] = share
         if not reached:
             continue
@@ -215,8 +218,18 @@ def gap_energies(times: Mapping[FigureKey, Quantity], power: Quantity) -> Figure
 
 
 def _time_to(solve: Solve, target: float, threshold: float) -> float:
-    close = np.flatnonzero([target != 0 and gap(c, target) <= threshold for c in solve.cost_at])
+    close = np.flatnonzero([c <= target or (target != 0 and gap(c, target) <= threshold) for c in solve.cost_at])
     return float(solve.at_s[close[0]]) if len(close) else math.inf
+
+
+def _share(solves: Sequence[Solve], holds: Sequence[bool], method: str) -> Quantity:
+    """Return the share of solves for which something holds; its interval counts each of several problems once.
+
+    Solves of one problem are not independent samples of such problems.
+    """
+    problems = len({s.sample_id for s in solves})
+    cases, share = problems if problems > 1 else len(solves), sum(holds) / len(solves)
+    return replace(proportion(cases * share, cases, method), n=len(solves))
 
 
 def _scattered(solves: Sequence[Solve], values: Sequence[float], unit: str, method: str) -> Quantity:

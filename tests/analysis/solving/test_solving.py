@@ -60,6 +60,21 @@ def test_time_to_a_gap_by_the_official_rule_is_as_doubtful_as_the_times_are_scat
     assert energy_j.u / energy_j.value == pytest.approx(time_s.u / time_s.value)
 
 
+def test_a_share_of_solves_counts_each_of_several_problems_once() -> None:
+    away, close = {0.1: -10.0}, {0.1: -50.0}
+    several = solving_figures([solve(f"p{k}", closing=(away, close)[k % 2]) for k in range(4)] * 10, None, True)
+    alone = solving_figures([solve("p", closing=closing) for closing in (away, close)] * 20, None, True)
+    assert several["reached_gap_official_0_1_share"].interval() == pytest.approx((0.068, 0.932), abs=1e-3)
+    assert alone["reached_gap_official_0_1_share"].interval() == pytest.approx((0.338, 0.662), abs=1e-3)
+
+
+def test_a_target_of_zero_has_no_gap_but_is_reached_at_zero() -> None:
+    found = [replace(solve("p", c, {0.1: 5.0, 0.2: c}), targets={"official": 0.0}) for c in (0.0, 1.0)]
+    figures = solving_figures([*found, solve("q", -50.0)], None, True)
+    assert figures["reached_gap_official_0_01_share"].value == pytest.approx(2 / 3)
+    assert figures["gap_official_mean"].n == 1 and "2 solves with a target of 0" in figures["gap_official_mean"].method
+
+
 def test_one_solve_that_stays_away_leaves_a_share_and_no_official_figures() -> None:
     figures = solving_figures([solve("p", -50.0, {0.1: -46.0}), solve("q", -10.0, {0.1: -10.0})], FLAT, True)
     time_s = figures["time_to_gap_official_0_1_s"]
