@@ -7,7 +7,7 @@ The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``out
 ``spoilt_kinds``, ``schedule_kinds``, ``nuisance_kinds``, ``experiment_kinds``, ``fault_kinds``, ``board_kinds``,
 ``course_kinds``, ``unsaid_kinds``, ``harness_kinds``, ``node_kinds``, ``slip_kinds``, ``governor_kinds``,
 ``demand_kinds``, ``quirk_kinds``, ``everyday_kinds``, ``mild_kinds``, ``blunder_kinds``, ``ordinary_kinds``,
-``tolerable_kinds`` and ``botched_kinds`` in ``fixtures.worlds``.
+``tolerable_kinds``, ``botched_kinds``, ``paired_kinds``, ``slight_kinds`` and ``flawed_kinds`` in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -44,6 +44,7 @@ from fixtures.worlds.devices.work_kinds import KINDS as WORK_KINDS
 from fixtures.worlds.faults.blunder_kinds import KINDS as BLUNDER_KINDS
 from fixtures.worlds.faults.botched_kinds import KINDS as BOTCHED_KINDS
 from fixtures.worlds.faults.fault_kinds import KINDS as FAULT_KINDS
+from fixtures.worlds.faults.flawed_kinds import KINDS as FLAWED_KINDS
 from fixtures.worlds.faults.mistake_kinds import KINDS as MISTAKE_KINDS
 from fixtures.worlds.faults.quirk_kinds import KINDS as QUIRK_KINDS
 from fixtures.worlds.faults.slip_kinds import KINDS as SLIP_KINDS
@@ -62,6 +63,7 @@ from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE_KINDS
 from fixtures.worlds.labs.nuisance_kinds import KINDS as NUISANCE_KINDS
 from fixtures.worlds.labs.ordinary_kinds import KINDS as ORDINARY_KINDS
 from fixtures.worlds.labs.outside_kinds import KINDS as OUTSIDE_KINDS
+from fixtures.worlds.labs.paired_kinds import KINDS as PAIRED_KINDS
 from fixtures.worlds.labs.schedule_kinds import KINDS as SCHEDULE_KINDS
 from fixtures.worlds.labs.session_kinds import KINDS as SESSION_KINDS
 from fixtures.worlds.meters.acquisition_kinds import KINDS as ACQUISITION_KINDS
@@ -71,6 +73,7 @@ from fixtures.worlds.meters.manual_kinds import KINDS as MANUAL_KINDS
 from fixtures.worlds.meters.meter_kinds import KINDS as METER_KINDS
 from fixtures.worlds.meters.reading_kinds import KINDS as READING_KINDS
 from fixtures.worlds.meters.readout_kinds import KINDS as READOUT_KINDS
+from fixtures.worlds.meters.slight_kinds import KINDS as SLIGHT_KINDS
 from fixtures.worlds.meters.tolerable_kinds import KINDS as TOLERABLE_KINDS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
@@ -92,10 +95,11 @@ THIRTEENTH_KINDS = HARNESS_KINDS | NODE_KINDS | SLIP_KINDS
 FOURTEENTH_KINDS = GOVERNOR_KINDS | DEMAND_KINDS | QUIRK_KINDS
 FIFTEENTH_KINDS = EVERYDAY_KINDS | MILD_KINDS | BLUNDER_KINDS
 SIXTEENTH_KINDS = ORDINARY_KINDS | TOLERABLE_KINDS | BOTCHED_KINDS
+SEVENTEENTH_KINDS = PAIRED_KINDS | SLIGHT_KINDS | FLAWED_KINDS
 KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | OUTSIDE_KINDS
 KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS | SEVENTH_KINDS | EIGHTH_KINDS | NINTH_KINDS
 KINDS |= TENTH_KINDS | ELEVENTH_KINDS | TWELFTH_KINDS | THIRTEENTH_KINDS | FOURTEENTH_KINDS | FIFTEENTH_KINDS
-KINDS |= SIXTEENTH_KINDS
+KINDS |= SIXTEENTH_KINDS | SEVENTEENTH_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
