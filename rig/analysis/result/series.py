@@ -59,6 +59,8 @@ class Solve:
     the scenario's budget, or NaN without one. ``over_s`` is the time by which the stamped span exceeded the budget. The
     span of a loop shows only the mean, so ``over_s`` is then of the longest solve, if the answer states it.
     ``processor_s`` is the processor time of the solver in ``seconds`` by its own answer, NaN if it states none.
+    Claims after the budget do not count. ``astray`` says that a claim is stamped outside of the span of the solve, or
+    that one that counts is better than the answer.
     """
 
     sample_id: str
@@ -73,6 +75,7 @@ class Solve:
     targets: Mapping[str, float]
     over_s: float = 0.0
     processor_s: float = math.nan
+    astray: bool = False
 
 
 @dataclass(frozen=True)

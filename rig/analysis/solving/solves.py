@@ -83,13 +83,22 @@ def _solve(
     on_s, off_s, *at_s = device.seconds(ticks).tolist()
     seconds, worked_s = (off_s - on_s) / times, out.get("processor_s")
     worst_s = float(out.get("overrun_s") or 0.0) if times > 1 else 0.0
-    cost_at = np.array([s["cost"] for s in steps], dtype=float)
+    claims = np.array([(at - on_s, s["cost"]) for at, s in zip(at_s, steps, strict=True)]).reshape(-1, 2)
+    astray = bool(np.any((claims[:, 0] < 0.0) | (claims[:, 0] > off_s - on_s)))
+    claims = claims[~(claims[:, 0] > budget_s + _allowed_s(budget_s))]
+    best = float(claims[:, 1].min(initial=math.inf))
+    astray |= best < float(out["cost"]) and not _same(best, float(out["cost"]))
     over_s = max(seconds - budget_s, worst_s, 0.0)
     processor_s = worked_s / times if isinstance(worked_s, float) else math.nan
     return Solve(
-        answer.sample_id, seconds, budget_s, claimed, float(cost), conflicts, honest, np.array(at_s) - on_s, cost_at,
-        targets, over_s, processor_s,
+        answer.sample_id, seconds, budget_s, claimed, float(cost), conflicts, honest, claims[:, 0], claims[:, 1],
+        targets, over_s, processor_s, astray,
     )  # fmt: skip
+
+
+def _allowed_s(budget_s: float) -> float:
+    """Return by how much a solve may end past its budget."""
+    return max(OVERRUN_S, OVERRUN_SHARE * budget_s)
 
 
 def _problems(run: Run, sample_ids: Iterable[str]) -> dict[str, Problem]:
@@ -304,8 +313,11 @@ def solving_findings(
     yield Finding("solutions that could be checked", checked, str(answers), checked == str(answers))
     lies = sum(not s.honest for s in solves)
     yield Finding("solves whose costs are not those of their solutions", str(lies), "0", lies == 0)
+    astray = sum(s.astray for s in solves)
+    rule, remedy = "solves whose claims lie outside of their span, or beat their answer", "Stamp spans and claims alike"
+    yield Finding(rule, str(astray), "0", not astray, remedy=remedy if astray else "")
     if math.isfinite(solves[0].budget_s):
-        late = sum(s.over_s > max(OVERRUN_S, OVERRUN_SHARE * s.budget_s) for s in solves)
+        late = sum(s.over_s > _allowed_s(s.budget_s) for s in solves)
         worst, found = max(solves, key=lambda s: s.over_s), f"{late} of {n}"
         if late and math.isfinite(worst.processor_s):
             had = f"the host gave that solver {worst.processor_s:.3g} of {worst.seconds:.3g} s"

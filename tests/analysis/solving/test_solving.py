@@ -139,6 +139,24 @@ def test_a_span_that_cannot_be_costs_its_solve_and_no_other(tmp_path: Path) -> N
     assert any("the span of sample" in note for note in spoilt.notes)
 
 
+@pytest.mark.parametrize(("by_s", "counts"), [(-0.1, True), (5.0, False)], ids=["before the span", "after the deadline"])
+def test_a_claim_outside_of_its_solve_fails_and_after_the_deadline_reaches_no_gap(
+    tmp_path: Path, by_s: float, counts: bool
+) -> None:
+    from benchmarks.faults.forge import hash_again, read, store
+    from tests.golden.test_golden import unpacked
+
+    path, _ = unpacked("qubo-cpu-tabu", tmp_path)
+    table = read(path / "progress.arrows")
+    rows = [row | {"tick": row["tick"] + round(by_s * 1e9)} for row in table.to_pylist()]
+    store(path / "progress.arrows", pa.Table.from_pylist(rows, table.schema))
+    hash_again(path)
+    result = evaluate(open_run(path))
+    (check,) = [f for f in result.findings if f.rule.startswith("solves whose claims lie outside")]
+    assert not check.ok
+    assert {len(s.at_s) > 0 for s in result.series.solves} == {counts}
+
+
 # ---- budgets too short for a meter -----------------------------------------------------------
 
 
