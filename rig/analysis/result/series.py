@@ -60,7 +60,7 @@ class Solve:
     span of a loop shows only the mean, so ``over_s`` is then of the longest solve, if the answer states it.
     ``processor_s`` is the processor time of the solver in ``seconds`` by its own answer, NaN if it states none.
     Claims after the budget do not count. ``astray`` says that a claim is stamped outside of the span of the solve, or
-    that one that counts is better than the answer.
+    that one that counts is better than the answer. ``late_cost`` is that of the best solution after the deadline.
     """
 
     sample_id: str
@@ -76,6 +76,7 @@ class Solve:
     over_s: float = 0.0
     processor_s: float = math.nan
     astray: bool = False
+    late_cost: float = math.inf
 
 
 @dataclass(frozen=True)

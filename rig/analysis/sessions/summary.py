@@ -214,7 +214,17 @@ def over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:
     if len(trials) < 2:
         return dict(trials[0]) if trials else {}
     common = [key for key in trials[0] if all(key in t for t in trials)]
-    return {key: _mean([t[key] for t in trials]) for key in common}
+    return {key: _extreme(key, [t[key] for t in trials]) or _mean([t[key] for t in trials]) for key in common}
+
+
+def _extreme(key: FigureKey, values: Sequence[Quantity]) -> Quantity | None:
+    """Return the extreme of the trials of a figure that is an extreme of its run; None for other figures."""
+    words = key.quantity.split("_")
+    of = max if "max" in words else min if "best" in words else None
+    if of is None:
+        return None
+    chosen = of(values, key=lambda q: q.value)
+    return replace(chosen, method=f"{chosen.method}; of {len(values)} trials")
 
 
 def _mean(values: Sequence[Quantity]) -> Quantity:

@@ -63,7 +63,7 @@ def _is_solution(out: Any) -> bool:
         isinstance(out, dict)
         and isinstance(out.get("solution"), str)
         and isinstance(out.get("cost"), (int, float))
-        and isinstance(out.get("overrun_s") or 0.0, (int, float))
+        and all(isinstance(out.get(name) or 0.0, (int, float)) for name in ("overrun_s", "late_cost"))
         and isinstance(out.get("stated_cost", 0.0), (int, float))
     )
 
@@ -93,6 +93,7 @@ def _solve(
     return Solve(
         answer.sample_id, seconds, budget_s, claimed, float(cost), conflicts, honest, claims[:, 0], claims[:, 1],
         targets, over_s, processor_s, astray,
+        math.inf if out.get("late_cost") is None else float(out["late_cost"]),
     )  # fmt: skip
 
 
@@ -254,7 +255,8 @@ def _scattered(solves: Sequence[Solve], values: Sequence[float], unit: str, meth
     parts = np.bincount(of, residual) if of.any() else residual
     groups = len(parts)
     u = math.sqrt(groups / (groups - 1.0) * float(parts @ parts)) / n if groups > 1 else 0.0
-    return Quantity(mean, unit, (Component("scatter", u, groups - 1),) if u else (), 0.0, n, method)
+    source = "finite sample" if of.any() else "scatter"  # the problems are the same in every trial, the seeds are not
+    return Quantity(mean, unit, (Component(source, u, groups - 1),) if u else (), 0.0, n, method)
 
 
 def gap_times_known(run: Run) -> bool:
@@ -349,6 +351,11 @@ def _odd_solutions(solves: Sequence[Solve]) -> Iterator[str]:
         yield (
             f"{len(other)} of {n} solves stated another cost than that of their solution, such as {example}; the "
             "figures are of the solutions"
+        )
+    if late := [s for s in solves if s.late_cost < s.claimed]:
+        yield (
+            f"{len(late)} of {n} solves found a better solution after their time, such as {late[0].late_cost:.6g} for "
+            f"{late[0].claimed:.6g}. It does not count: let the solver stop earlier"
         )
     if conflicts := [s.conflicts for s in solves if s.conflicts]:
         yield (

@@ -14,13 +14,16 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rig.analysis.evaluate import evaluate
+from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.order_statistics import percentile
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.result.result import Result
+from rig.analysis.result.series import Solve
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.speed import APART, CERTAIN, paired
-from rig.analysis.sessions.summary import ROUNDING, _mean, summarise
+from rig.analysis.sessions.summary import ROUNDING, _mean, over_trials, summarise
+from rig.analysis.solving.solves import solving_figures
 from rig.errors import DeviceError
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
@@ -168,6 +171,25 @@ def test_five_trials_of_the_same_samples_show_no_more_of_other_samples_than_one(
     assert _mean([proportion(8, 119, ""), proportion(10, 119, "")]).value == pytest.approx(9 / 119)
     mean = _mean([Quantity(1.0, "s", (Component("finite sample", 0.1, 9.0), Component("gain", 0.1)))] * 4)
     assert mean.u == pytest.approx(np.hypot(0.1, 0.1 / 2.0))
+
+
+def test_five_trials_of_the_same_problems_show_no_more_of_other_problems_than_one() -> None:
+    solves = [
+        Solve(name, 1.0, 1.0, c, c, 0, True, np.array([0.1]), np.array([c]), {"best_known": -60.0})
+        for name, c in (("p", -40.0), ("q", -42.0), ("r", -47.0))
+    ]
+    one, key = solving_figures(solves, None, True), FigureKey("gap_{target}_mean", target="best_known")
+    five = over_trials([one] * 5)[key]
+    assert five.interval() == pytest.approx(one[key].interval())
+
+
+def test_an_extreme_of_trials_is_one_and_no_mean() -> None:
+    key, best = FigureKey("overrun_max_s"), FigureKey("cost_best")
+    trials = [
+        Figures({key: Quantity(over_s, "s"), best: Quantity(cost, "1")}) for over_s, cost in ((1.0, -4.0), (2.0, -5.0))
+    ]
+    found = over_trials(trials)
+    assert (found[key].value, found[best].value) == (2.0, -5.0)
 
 
 def of_times(count: int, longest_s: float) -> Quantity:

@@ -109,6 +109,8 @@ def test_costs_that_were_stated_otherwise_and_sets_with_conflicts_are_told() -> 
     first, second, *_ = [f.text for f in solving_findings([liar, clashing], 2, True) if f.effect == "note"]
     assert "1 of 2 solves stated another cost" in first and "-999 for 0" in first
     assert "1 of 2 solutions are no independent sets" in second
+    (late,) = [f.text for f in solving_findings([replace(solve("p"), late_cost=-50.0)], 1, True) if f.effect == "note"]
+    assert "1 of 1 solves found a better solution after their time, such as -50 for -40" in late
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,9 @@ def test_a_span_that_cannot_be_costs_its_solve_and_no_other(tmp_path: Path) -> N
     assert any("the span of sample" in note for note in spoilt.notes)
 
 
-@pytest.mark.parametrize(("by_s", "counts"), [(-0.1, True), (5.0, False)], ids=["before the span", "after the deadline"])
+@pytest.mark.parametrize(
+    ("by_s", "counts"), [(-0.1, True), (5.0, False)], ids=["before the span", "after the deadline"]
+)
 def test_a_claim_outside_of_its_solve_fails_and_after_the_deadline_reaches_no_gap(
     tmp_path: Path, by_s: float, counts: bool
 ) -> None:
