@@ -267,8 +267,9 @@ class SolverDevice(Generic[T]):
         loaded, budget, times = self._jobs.popleft()
         first, self._solves = self._solves, self._solves + times
         replies: list[Reply] = []
-        for k in range(first, first + times):
-            own, more = self._fresh(loaded.value), (loaded.empty_cost, self._from_empty)
+        more = loaded.empty_cost, self._from_empty
+        fresh = [self._fresh(loaded.value) for _ in range(times)]  # the span of a loop is over all of its solves
+        for k, own in enumerate(fresh, first):
             tally = Tally(loaded.nodes, budget, solve_seed(self._seed, k), self._closing, self._pace, *more)
             self._solving = sample.id, replies, tally
             self._solve(own, tally)

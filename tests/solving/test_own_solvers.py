@@ -17,6 +17,7 @@ from rig.commands.shell.main import main
 from rig.errors import DeviceError, DeviceTimeoutError, UnknownNameError, UsageError
 from rig.plugins import load
 from rig.solving import function
+from rig.solving.device import SolverDevice, solver_info
 from rig.solving.model import problem_in
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from tests.support.paths import EXAMPLES
@@ -150,6 +151,25 @@ def test_a_generator_that_stops_yielding_is_answered_by_what_it_yielded(times: i
         device.submit([SAMPLE], rig.Budget(0.1))
     device.close()
     end.set()
+
+
+def test_a_loop_prepares_all_of_its_solves_before_its_span() -> None:
+    prepared_ns = []
+
+    def prepared(problem: Any) -> Any:
+        prepared_ns.append(time.monotonic_ns())
+        return problem
+
+    device = SolverDevice(
+        solver_info("still", "offers nothing", (), 1.0, schedule_depends_on_budget=False),
+        lambda problem: problem, lambda problem, tally: time.sleep(1e-3),
+        seed=0, default_s=0.1, longest_s=1.0, problem_of=problem_in, fresh=prepared,
+    )  # fmt: skip
+    device.stage([SAMPLE])
+    device.submit_repeated([SAMPLE], 3, None, rig.Budget(0.1))
+    (reply,) = device.poll(20.0)
+    device.close()
+    assert len(prepared_ns) == 3 and max(prepared_ns) < reply.spans[0].on_tick
 
 
 def test_a_generator_stops_at_the_cost_to_stop_at() -> None:

@@ -33,6 +33,8 @@ ON_FIGURE = "Dynamic power "
 """The first words of notes that are shown beside the figure itself, since it is misread without them."""
 CONTRAST, ALLOWANCE = 4.0, 1e-3
 """Gaps are another level than idle if they differ by more than this many standard errors and part of dynamic power."""
+BEYOND = 10.0
+"""One reading is far beyond all others if it is this many times as large."""
 MAX_CLIPPED = 0.1
 """Power is refused if more than this share of the busy readings is at the end of the range."""
 MAX_HIDDEN = 0.01
@@ -64,7 +66,7 @@ def instrument_notes(readings: Readings) -> Iterator[Finding]:
 
 
 def trace_notes(model: RailModel, activity: Activity) -> Iterator[Finding]:
-    """Yield notes on what the trace covers, and on the level between spans."""
+    """Yield notes on what the trace covers, and the check of a reading that stands alone."""
     name = model.rail.name
     for on_s, off_s in activity.idle_s.tolist():
         if not np.any(model.idle & (model.middle_s > on_s) & (model.middle_s < off_s)):
@@ -74,11 +76,27 @@ def trace_notes(model: RailModel, activity: Activity) -> Iterator[Finding]:
             )
     yield from missing_notes(name, model.readings, activity.busy_windows_s())
     yield from overload_notes(name, model)
+    yield from lone_check(model)
     if lost := missing_while_busy(model.readings, activity.busy_windows_s()):
         yield note(
             f"Rail {name}: {lost:.1%} of the readings in spans are missing, more than elsewhere. What missing readings "
             "would have shown is stated as bias"
         )
+
+
+def lone_check(model: RailModel) -> Iterator[Finding]:
+    """Yield a failed check if one reading in a span or an idle window is far beyond every other reading of the rail.
+
+    Nothing tells whether the device drew it or the link damaged it, and figures hold it either way.
+    """
+    r = model.readings
+    size_w = np.where(r.ok, np.abs(r.watts), 0.0)
+    top = int(np.argmax(size_w))
+    times = size_w[top] / max(float(np.delete(size_w, top).max(initial=0.0)), ROUNDED * size_w[top], 1e-300)
+    if (model.busy[top] or model.idle[top]) and BEYOND < times < 1.0 / ROUNDED:
+        found = f"{r.watts[top]:.4g} W at {model.middle_s[top]:.6g} s, {times:.3g} times as large"
+        remedy = "Delete this reading if the meter or its link made it; if the device did, measure until it recurs"
+        yield Finding(f"readings of rail {r.rail.name} far beyond all others", found, "none", False, remedy=remedy)
 
 
 def ends_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:

@@ -159,6 +159,14 @@ def flat(lab: Lab) -> None:
     lab.raw = lambda w: 1e-3 + np.random.default_rng(1).normal(0.0, 3e-5, len(w))
 
 
+def one_absurd_reading(lab: Lab) -> None:
+    """One word is damaged on the way, in a span."""
+    span_w = float(lab.span_w[0])
+    lab.raw = lambda w: np.where(
+        np.arange(len(w)) == np.flatnonzero(w > 0.5 * (span_w + lab.idle_w))[50], 1e3 * span_w, w
+    )
+
+
 def reversed_clamp(lab: Lab) -> None:
     lab.raw = np.negative
 
@@ -324,6 +332,7 @@ WORLDS = [
     World("counter_stands_still_at_idle", (14000000,), figures=(), failed=("Idle power above zero",)),
     World("plain", (0,), figures=(), never_says=f"^{ON_FIGURE}"),
     World("plain", (0,), flat, figures=(), says=f"^{ON_FIGURE}.*{NO_STEP}", failed=("Dynamic power above idle",)),
+    World("plain", (0,), one_absurd_reading, figures=(), failed=("readings of rail core far beyond all others",)),
     World("plain", (0,), reversed_clamp, figures=(), says="^sign of power and energy: rail.core.idle_power_w is -"),
     # idle that moves is in the figure by the text too
     World("idle_steps_at_first_span", (1,), figures=(TEXT,)),
