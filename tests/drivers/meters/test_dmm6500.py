@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.meters.scpi.dmm6500 import Digitizer, open_meter, setup_lines
+from drivers.meters.scpi.dmm6500 import Digitizer, open_meter
 from fixtures.instruments.scpi_server import ScpiServer
 from rig.engine.clock import HostClock
 from rig.errors import MeterError, SetupError
 from rig.types import Chunk
 from tests.support.digitizer_sim import DigitizerSim
+from tests.support.raised import raised
 from tests.support.scpi_bench import Scripted, spoken
 from tests.support.waiting import until
 
@@ -46,11 +47,7 @@ def opened(server: ScpiServer, **options: Any) -> Any:
     return open_meter(address=server.address, **({"rate_hz": 20_000.0, "supply_v": 1.8, "readings": 1000} | options))
 
 
-def test_the_commands_of_a_series_are_those_of_the_manual() -> None:
-    assert setup_lines(20_000.0, 0.1, 1000) == SET_UP
-
-
-def test_it_is_set_up_and_says_what_it_is() -> None:
+def test_it_is_set_up_by_the_commands_of_the_manual_and_says_what_it_is() -> None:
     with ScpiServer(instrument := Scripted(OPENS)) as server, closing(opened(server)) as meter:
         info = meter.info()
     assert (instrument.left, instrument.strange) == ([], [])
@@ -101,27 +98,19 @@ def test_a_full_buffer_ends_the_run_after_all_that_it_holds() -> None:
         source.begin(HostClock())
         batches = source.fetch()
         assert next(batches)[0].value.tolist() == [2.0, 4.0]
-        with pytest.raises(MeterError, match="is full after 2 readings"):
-            next(batches)
+        raised(MeterError, next, batches, says="is full after 2 readings")
 
     series([*STARTS, (END, b"2"), data(1, 2, 2.0, 4.0)], 2, use)
 
 
 def test_an_instrument_that_does_not_start_is_told() -> None:
-    def use(source: Digitizer) -> None:
-        with pytest.raises(MeterError, match="does not start: IDLE"):
-            source.begin(HostClock())
-
     dialogue = [*STARTS[:2], ("TRIG:STAT?", b"IDLE;IDLE;0"), ("SYST:ERR?", b'0,"No error;0;0 0"')]
-    series(dialogue, 1000, use)
+    raised(MeterError, series, dialogue, 1000, lambda source: source.begin(HostClock()), says="does not start: IDLE")
 
 
 @pytest.mark.parametrize(
     ("who", "language"), [(b"KEITHLEY INSTRUMENTS,MODEL DMM7510,1,1", b"SCPI"), (OPENS[0][1], b"TSP")]
 )
 def test_another_model_or_another_language_is_refused(who: bytes, language: bytes) -> None:
-    with (
-        ScpiServer(Scripted([("*IDN?", who), ("*LANG?", language)])) as server,
-        pytest.raises(SetupError, match="speaks"),
-    ):
-        opened(server)
+    with ScpiServer(Scripted([("*IDN?", who), ("*LANG?", language)])) as server:
+        raised(SetupError, opened, server, says="speaks")

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from fixtures.instruments.front_end import Wiring
+from fixtures.instruments.powercap_tree import TreeZone
 from fixtures.instruments.text_board import Sketch
 from fixtures.worlds.random_draw import truth
 from rig.conformance.device import check_meter
@@ -23,7 +24,7 @@ from tests.support.meters import check_figures, computed, ended, values
 from tests.support.raised import raised
 from tests.support.scpi_bench import calibration
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("quiet_soon")]
 
 pytest.importorskip("serial", reason="extra serial is not installed")
 
@@ -31,24 +32,34 @@ Options = dict[str, Any]
 NAN = float("nan")
 COUNTED: Options = {"columns": "n:count, core:mW", "rate_hz": 200.0, "kind": "mean"}
 EXACT_33 = Wiring(supply_v=3.3, noise=1e-6, gain_limit=0.0, offset_limit=0.0, resolution=0.0)
+WRAPS_SOON = {"intel-rapl:0": TreeZone("package-0", {"core": 1.0}, range_uj=100_000_000, begin_uj=95_000_000)}
 FINE = Wiring(noise=1e-5, gain_limit=0.0, offset_limit=0.0, resolution=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "rule"),
+    ("name", "how", "options", "rule"),
     [
-        ("ppk2", {}, "read.count"), ("ppk2", {"mark_channel": "D0"}, "edges.order"), ("otii", {}, "read.count"),
-        ("joulescope", {}, "read.count"), ("joulescope", {"mark_input": 0}, "edges.order"),
-        ("lpm01a", {"rate_hz": 1e3}, "read.count"), ("lpm01a", {"rate_hz": 1e4}, "read.count"),
-        ("scpi-dmm", {"rate_hz": 20_000}, "read.count"), ("scpi-smu", {}, "read.count"),
-        ("dmm6500", {"rate_hz": 1e3}, "read.count"), ("dmm6500", {"rate_hz": 2e5}, "read.count"),
-        ("rapl", {"rate_hz": 200}, "chunk.grow"), ("nvml", {}, "chunk.grow"),
-        ("nvml", {"source": "instant", "rate_hz": 50.0}, "rail.unit"),
+        ("ppk2", {}, {}, "read.count"), ("ppk2", {}, {"mark_channel": "D0"}, "edges.order"),
+        ("otii", {}, {}, "read.count"), ("otii", {"lacks": ("otii_is_logged_in",)}, {}, "read.count"),
+        ("joulescope", {}, {}, "read.count"), ("joulescope", {}, {"mark_input": 0}, "edges.order"),
+        ("lpm01a", {}, {"rate_hz": 1e3}, "read.count"), ("lpm01a", {}, {"rate_hz": 1e4}, "read.count"),
+        ("scpi-dmm", {}, {"rate_hz": 20_000}, "read.count"), ("scpi-smu", {}, {}, "read.count"),
+        ("dmm6500", {}, {"rate_hz": 1e3}, "read.count"), ("dmm6500", {}, {"rate_hz": 2e5}, "read.count"),
+        ("rapl", {}, {"rate_hz": 200}, "chunk.grow"), ("nvml", {}, {}, "chunk.grow"),
+        ("nvml", {}, {"source": "instant", "rate_hz": 50.0}, "rail.unit"),
+        ("serial-text", {}, {}, "chunk.grow"),
+        ("serial-text", {"sketch": Sketch("count:count,core:mW")}, COUNTED, "read.count"),
+        ("serial-text", {"sketch": Sketch("core:mA")},
+         {"columns": "core:mA", "supply_v": "1.8", "rate_hz": 200.0}, "read.count"),
+        ("serial-text", {"sketch": Sketch("time:us,v:V,core:mA")},
+         {"columns": "time:us, v:V, core:mA", "voltage": "v"}, "chunk.grow"),
+        ("serial-text", {"sketch": Sketch("time:us,core:mJ")}, {"columns": "time:us, core:mJ"}, "chunk.grow"),
+        ("serial-text", {"sketch": Sketch("core:mJ")}, {"columns": "core:mJ", "rate_hz": 200.0}, "read.count"),
     ],
 )  # fmt: skip
-def test_it_keeps_every_rule(name: str, options: Options, rule: str) -> None:
-    with live(name) as instrument:
-        checked = check_meter(instrument.open(**options), seconds=0.3)
+def test_it_keeps_every_rule(name: str, how: Options, options: Options, rule: str) -> None:
+    with live(name, **how) as instrument:
+        checked = check_meter(instrument.open(**options), clock=instrument.plant.clock, seconds=0.3)
         language = getattr(instrument.sim, "language", None)
     assert {rule, "start.again"} <= set(checked)
     assert language is None or language.failures == []
@@ -84,7 +95,7 @@ def test_its_readings_are_the_power_where_it_was(name: str, how: Options, option
         ("scpi-dmm", {"wiring": Wiring(gain_limit=5e-4, offset_limit=1e-4)}, {"rate_hz": 20_000}, 3e-3),
         ("serial-text", {"sketch": Sketch(ready_s=0.05, noise=5e-3)}, {"kind": "mean", "rate_hz": 200.0}, 0.03),
         ("serial-text", {"sketch": Sketch("count:count,core:mW", ready_s=0.05, noise=5e-3)}, COUNTED, 0.03),
-        ("rapl", {}, {"rate_hz": 200}, np.inf),
+        ("rapl", {"zones": WRAPS_SOON}, {"rate_hz": 200, "most_w": 150.0}, np.inf),
         ("nvml", {"update_s": 0.01}, {"rate_hz": 500.0}, np.inf),
     ],
 )

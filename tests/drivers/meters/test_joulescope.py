@@ -39,8 +39,7 @@ def test_the_fake_has_the_signatures_of_the_package() -> None:
 
 def test_the_package_without_an_instrument_is_a_setup_error() -> None:
     pytest.importorskip("pyjoulescope_driver")
-    with pytest.raises(SetupError, match=r"connected"):
-        joulescope.open_meter(instrument="no such instrument")
+    raised(SetupError, joulescope.open_meter, says=r"connected", instrument="no such instrument")
 
 
 def test_readings_missing_by_their_numbers_are_nan(it: StandIn) -> None:
@@ -56,15 +55,13 @@ def test_closing_lets_go_of_instrument_and_driver(it: StandIn) -> None:
 
 
 def test_a_rate_that_it_has_not_is_a_setup_error_and_the_driver_is_let_go(it: StandIn) -> None:
-    with pytest.raises(SetupError, match="refuses its setting h/fs"):
-        it.open(rate_hz=30_000.0)
+    raised(SetupError, it.open, says="refuses its setting h/fs", rate_hz=30_000.0)
     assert it.sim.latest.finalized
 
 
 def test_of_several_one_must_be_named(it: StandIn) -> None:
     it.sim.paths = (PATH, JS110)
-    with pytest.raises(SetupError, match="Connected"):
-        it.open()
+    raised(SetupError, it.open, says="Connected")
     it.open(instrument="000123").close()
 
 
@@ -157,6 +154,5 @@ def test_an_edge_among_bits_that_were_lost_is_not_made_up() -> None:
 
 
 def test_an_input_that_streams_nothing_is_a_setup_error(it: StandIn) -> None:
-    with pytest.raises(SetupError, match="cannot be streamed"):
-        it.open(mark_input=3, timeout_s=0.1)
+    raised(SetupError, it.open, says="cannot be streamed", mark_input=3, timeout_s=0.1)
     assert it.sim.latest.finalized

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import closing
 
 import numpy as np
@@ -17,7 +16,7 @@ from fixtures.instruments.ppk2_sim import Ppk2Sim
 from rig.errors import MeterError, SetupError
 from rig.types import Chunk
 from tests.support.instruments import StandIn, live
-from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V, column, or_the_machine_was_busy
+from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V, column, or_the_machine_was_busy, values
 from tests.support.raised import raised
 from tests.support.waiting import until
 
@@ -57,15 +56,14 @@ def test_what_kits_state_in_public_is_taken() -> None:
 def test_a_host_that_loses_half_of_the_stream_is_seen_by_the_counter_and_ends_the_run(it: StandIn) -> None:
     meter = it.open()
     meter.start()
-    until_s, got = time.monotonic() + 5.0, [np.zeros(0)]
-    with pytest.raises(MeterError, match="readings were lost"):
+    until_s, got = time.monotonic() + 5.0, list[Chunk]()
+    with closing(meter), pytest.raises(MeterError, match="readings were lost"):
         while time.monotonic() < until_s:
             it.sim.lose_words(499)
             time.sleep(0.01)
-            got.append(values(meter.read()))
-    given = np.concatenate(got)
+            got += meter.read()
+    given = values(got)
     assert given[~np.isnan(given)] == pytest.approx(IDLE_W / SUPPLY_V, rel=1e-2)
-    meter.close()
 
 
 def test_old_firmware_without_user_gains_is_read(it: StandIn) -> None:
@@ -74,10 +72,6 @@ def test_old_firmware_without_user_gains_is_read(it: StandIn) -> None:
 
 
 # ---- live -------------------------------------------------------------------------------------
-
-
-def values(chunks: Sequence[Chunk]) -> np.ndarray:
-    return np.concatenate([np.zeros(0), *(chunk.value for chunk in chunks if chunk.rail == "supply")])
 
 
 def misplaced(got: np.ndarray, sim: Ppk2Sim, edge_ns: int) -> float:
@@ -141,12 +135,10 @@ def test_edges_of_the_mark_channel_are_a_rail_in_ticks_of_the_trace(it: StandIn)
     it.sim.logic = 0b0111
     time.sleep(0.1)
     chunks += [*meter.read(), *meter.stop()]
-    rail, n = meter.info().rails[1], len(values(chunks))
+    rail, n, tick = meter.info().rails[1], len(column(chunks, "value", "supply")), column(chunks, "start_tick", "D3")
     meter.close()
-    edges = [chunk for chunk in chunks if chunk.rail == "D3"]
-    tick = column(edges, "start_tick")
     assert (rail.name, rail.kind, rail.pin) == ("D3", "edges", "level")
-    assert column(edges, "value").tolist() == [1, 0]
+    assert column(chunks, "value", "D3").tolist() == [1, 0]
     assert 0 < tick[0] < tick[1] < n
     assert 0.02 < (tick[1] - tick[0]) * 1e-5 < 0.2
 
@@ -165,10 +157,9 @@ def test_a_range_coarser_than_the_one_declared_is_flagged(it: StandIn) -> None:
 
 
 def test_a_port_that_is_no_ppk2_is_refused() -> None:
-    with live("ppk2", metadata="hello\n") as it, pytest.raises(SetupError, match="calibration"):
-        it.open(timeout_s=0.2)
+    with live("ppk2", metadata="hello\n") as it:
+        raised(SetupError, it.open, timeout_s=0.2, says="calibration")
 
 
 def test_a_port_that_is_not_there_is_a_setup_error() -> None:
-    with pytest.raises(SetupError, match="cannot be opened"):
-        ppk2.open_meter(port="/dev/does-not-exist", supply_v=3.0)
+    raised(SetupError, ppk2.open_meter, port="/dev/does-not-exist", supply_v=3.0, says="cannot be opened")

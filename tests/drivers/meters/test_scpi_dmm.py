@@ -1,7 +1,9 @@
-"""The multimeter and data-log drivers against written dialogues, and their use of an instrument's answers."""
+"""The multimeter driver against written dialogues, and against a simulated instrument behind its link."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -13,12 +15,16 @@ import pytest
 
 from drivers.meters.scpi.dmm import meter as scpi_dmm
 from drivers.meters.scpi.dmm.meter import CaptureSettings, Truevolt
+from fixtures.instruments.front_end import Wiring
 from rig.engine.clock import HostClock
 from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
 from tests.support import scpi_bench
 from tests.support.instruments import live
+from tests.support.meters import error_of, taken, values
 from tests.support.raised import raised
 from tests.support.scpi_bench import Dialogue, calibration
+
+pytestmark = pytest.mark.real_time
 
 WHO = "Keysight Technologies,34465A,MY54501234,A.02.17-02.40-02.17-00.52-04-02"
 WHO_3 = WHO.replace("A.02.17", "A.03.03")
@@ -169,3 +175,58 @@ def test_resolution_is_coarser_for_shorter_apertures() -> None:
         IS_OPENED, lambda dmm: [dmm.resolution(CaptureSettings("current", 1.0, 1.0, s)) for s in (2e-5, 1e-3, 2e-2)]
     )
     assert np.all(np.diff(steps) < 0) and steps[0] == 30e-6
+
+
+# ---- its memory and its ranges ---------------------------------------------------------------
+
+
+EXACT = Wiring(noise=1e-5, gain_limit=0.0, offset_limit=0.0, resolution=1e-6)
+
+
+def test_a_stall_loses_nothing_while_the_memory_lasts() -> None:
+    with live("scpi-dmm") as it, closing(it.open(rate_hz=50_000)) as meter:
+        meter.start()
+        it.sim.server.stall(0.2)
+        before_s = time.monotonic()
+        assert meter.read() is not None and time.monotonic() - before_s < 0.2
+        time.sleep(0.3)
+        chunks = [*meter.read(), *meter.stop()]
+    counts = it.sim.counts()
+
+    assert len(values(chunks)) == counts["taken"] > 0.2 * 50_000
+    assert counts["dropped"] == 0
+
+
+@pytest.mark.parametrize("fault", [lambda server: server.stall(0.15), lambda server: server.slow(100_000)])
+def test_a_link_that_outlasts_the_memory_is_told_and_not_averaged_over(fault: Callable[[Any], None]) -> None:
+    with live("scpi-dmm", memory=1000) as it, closing(it.open(rate_hz=50_000)) as meter:
+        threading.Timer(0.05, fault, (it.sim.server,)).start()
+        meter.start()
+        error = error_of(meter, 60.0)  # a busy machine may delay any thread for seconds
+
+        assert "overflowed" in error.message and it.sim.counts()["dropped"] > 0
+        assert "MEM" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("wiring", "options", "range_max", "amperes", "says"),
+    [
+        (EXACT, {"range_max": 1e-3}, 1.2e-3, 1.2e-3, "3 A terminals"),
+        (EXACT, {"range_max": 2.0}, 3.6, 0.02 / 1.8, "3 A terminals"),
+        (EXACT, {"range_max": 5.0}, 12.0, 0.02 / 1.8, "10 A terminals"),
+        (replace(EXACT, shunt_ohm=10.0), {"function": "voltage", "shunt_ohm": 10.0, "range_max": 1.0}, 0.12,
+         0.02 / 1.8, ", 1000 readings/s"),
+    ],
+    ids=["over the range", "3 A", "10 A", "a shunt"],
+)  # fmt: skip
+def test_a_current_is_read_on_its_range_and_flagged_beyond_it(
+    wiring: Wiring, options: dict[str, Any], range_max: float, amperes: float, says: str
+) -> None:
+    with live("scpi-dmm", wiring=wiring) as it, closing(it.open(**options)) as meter:
+        info, chunks = meter.info(), taken(meter, 0.2)
+        assert it.sim.language.failures == []
+
+    rail = info.rails[0]
+    assert rail.conversion.unit == "A" and rail.range_max == pytest.approx(range_max) and says in info.description
+    assert np.mean(values(chunks)) == pytest.approx(amperes, rel=3e-3) and len(values(chunks)) > 50
+    assert all(np.all(chunk.flags == (amperes == range_max)) for chunk in chunks if chunk.flags is not None)

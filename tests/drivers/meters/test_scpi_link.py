@@ -51,8 +51,7 @@ def test_a_line_goes_out_whole_and_its_answer_comes_back_without_its_end() -> No
 def test_numbers_are_counted() -> None:
     with linked(b"+1.00000000E-01;2;-3\n") as (link, _, _):
         assert link.numbers("A?;:B?;:C?", 3) == [0.1, 2.0, -3.0]
-        with pytest.raises(MeterError, match="which is not 2 numbers"):
-            link.numbers("A?;:B?", 2)
+        raised(MeterError, link.numbers, "A?;:B?", 2, says="which is not 2 numbers")
 
 
 NO_BLOCKS = [b"1,2,3\n", b"#0abc\n", b"#A\n", b"#3abc\n", b"#19999\n", b"#9999999999\n"]
@@ -67,8 +66,7 @@ def test_what_is_no_block_is_refused(answer: bytes) -> None:
 def test_silence_ends_after_the_timeout_and_names_the_question() -> None:
     with linked(timeout_s=0.1) as (link, _, _):
         began_s = time.monotonic()
-        with pytest.raises(MeterError, match=r"no answer to '\*IDN\?' within 0\.1 s"):
-            link.query("*IDN?")
+        raised(MeterError, link.query, "*IDN?", says=r"no answer to '\*IDN\?' within 0\.1 s")
         assert time.monotonic() - began_s < 1.0
 
 
@@ -89,8 +87,7 @@ def test_a_line_that_drips_in_for_ever_meets_a_deadline() -> None:
         threading.Thread(target=drip, args=(listener,), daemon=True).start()
         link = Visa(f"TCPIP::127.0.0.1::{listener.getsockname()[1]}::SOCKET", timeout_s=0.1).open()
         try:
-            with pytest.raises(MeterError, match=r"has not ended its answer to 'R\?' after 1 s"):
-                link.query("R?")
+            raised(MeterError, link.query, "R?", says=r"has not ended its answer to 'R\?' after 1 s")
         finally:
             link.close()
 
@@ -99,18 +96,15 @@ def test_a_peer_that_hangs_up_is_noticed_at_once() -> None:
     with linked(b"0123456789\n", timeout_s=30.0) as (link, _, server):
         server.cut(4)
         began_s = time.monotonic()
-        with pytest.raises(MeterError, match="hung up"):
-            link.query("*IDN?")
+        raised(MeterError, link.query, "*IDN?", says="hung up")
         assert time.monotonic() - began_s < 2.0
 
 
 def test_a_broken_link_stays_broken() -> None:
     with linked(timeout_s=0.05) as (link, instrument, _):
-        with pytest.raises(MeterError):
-            link.query("FIRST?")
+        raised(MeterError, link.query, "FIRST?")
         instrument.answer = b"late\n"
-        with pytest.raises(MeterError, match="cannot be sent 'SECOND\\?'"):
-            link.query("SECOND?")
+        raised(MeterError, link.query, "SECOND?", says="cannot be sent 'SECOND\\?'")
         assert instrument.lines == ["FIRST?"]
 
 
@@ -118,8 +112,7 @@ def test_a_link_may_be_closed_twice_and_then_says_so() -> None:
     with linked(b"x\n") as (link, _, _):
         link.close()
         link.close()
-        with pytest.raises(MeterError, match="closed"):
-            link.query("*IDN?")
+        raised(MeterError, link.query, "*IDN?", says="closed")
 
 
 # ---- the error queue ----------------------------------------------------------------------
@@ -136,8 +129,7 @@ def test_every_error_of_the_queue_is_in_the_exception() -> None:
 
 def test_a_queue_without_end_is_not_read_forever() -> None:
     with linked(b'-350,"Error queue overflow"\n') as (link, instrument, _):
-        with pytest.raises(MeterError, match="more errors than its queue can hold"):
-            link.errors()
+        raised(MeterError, link.errors, says="more errors than its queue can hold")
         assert len(instrument.lines) == 25
 
 

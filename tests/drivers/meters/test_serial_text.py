@@ -18,7 +18,6 @@ from drivers.meters.serial_text.loss_detection import LineOrder, Pace
 from drivers.meters.serial_text.meter import open_meter
 from fixtures.instruments.pty_wire import PtyWire
 from fixtures.instruments.text_board import Sketch
-from rig.conformance.device import check_meter
 from rig.errors import DataError, MeterError, RigError, SetupError
 from tests.support.instruments import live
 from tests.support.meters import column, error_of, or_the_machine_was_busy, taken, values
@@ -72,8 +71,7 @@ def test_a_line_says_what_its_columns_are_declared_to_be(
     ],
 )  # fmt: skip
 def test_a_line_that_is_not_exactly_that_is_no_reading(text: str) -> None:
-    with pytest.raises(LineError):
-        layout_of("time:ms, a:mW, b:mW", "comma").row(text)
+    raised(LineError, layout_of("time:ms, a:mW, b:mW", "comma").row, text)
 
 
 @pytest.mark.parametrize("text", ["ovf", "nan", "inf", "-inf", "OL", "1e999"])
@@ -133,35 +131,16 @@ def test_a_steady_count_keeps_pace_with_any_clock_within_its_tolerance(drift: fl
 @FEW
 @given(st.floats(-4e-3, 4e-3), st.sampled_from([20.0, 50.0, 100.0]), st.integers(1, 50), st.integers(0, 9))
 def test_one_line_that_is_lost_is_told(drift: float, rate_hz: float, lost: int, seed: int) -> None:
-    with pytest.raises(MeterError, match="are missing"):
-        paced(rate_hz, drift, 20.0, seed, 8.0, lost)
+    raised(MeterError, paced, rate_hz, drift, 20.0, seed, 8.0, lost, says="are missing")
 
 
 @FEW
 @given(st.floats(-4e-3, 4e-3), st.integers(0, 9))
 def test_lines_that_came_too_many_are_told(drift: float, seed: int) -> None:
-    with pytest.raises(MeterError, match="were too many"):
-        paced(100.0, drift, 20.0, seed, 8.0, -1)
+    raised(MeterError, paced, 100.0, drift, 20.0, seed, 8.0, -1, says="were too many")
 
 
 # ---- against the simulated board ----------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("sketch", "options"),
-    [
-        (Sketch(), TIMED),
-        (Sketch(columns="count:count,core:mW"), COUNTED),
-        (Sketch(columns="core:mA"), {"columns": "core:mA", "supply_v": "1.8", "rate_hz": 200.0}),
-        (Sketch(columns="time:us,v:V,core:mA"), TIMED | {"columns": "time:us, v:V, core:mA", "voltage": "v"}),
-        (Sketch(columns="time:us,core:mJ"), {"columns": "time:us, core:mJ"}),
-        (Sketch(columns="core:mJ"), {"columns": "core:mJ", "rate_hz": 200.0}),
-    ],
-)
-def test_it_keeps_every_rule(sketch: Sketch, options: Options) -> None:
-    with live("serial-text", sketch=sketch) as it:
-        checked = check_meter(it.open(**options), clock=it.plant.clock, seconds=0.1)
-    assert "chunk.grow" in checked or "read.count" in checked
 
 
 def test_it_declares_what_the_lines_show_and_no_accuracy() -> None:

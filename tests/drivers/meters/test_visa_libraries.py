@@ -107,7 +107,6 @@ def test_rig_init_keeps_an_instrument_on_usb_that_does_not_answer(monkeypatch: p
     monkeypatch.setattr(pyvisa, "ResourceManager", lambda library: SimpleNamespace())
     looked = identified((), "344")
     found = [next(looked)]
-    with pytest.raises(SetupError, match="1 instruments on USB may not be opened"):
-        next(looked)
+    raised(SetupError, next, looked, says="1 instruments on USB may not be opened")
     assert [(item.options, item.sure) for item in found] == [({"address": USB}, False)]
     assert found[0].what.startswith("no answer")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.devices.xylo import board as board_module
 from drivers.devices.xylo.device import XyloDevice
 from drivers.meters.xylo_monitor import open_meter
 from fixtures.instruments.xylo.bench import on_board
@@ -22,28 +21,17 @@ from rig import check_meter
 from rig.errors import MeterError, SetupError, UsageError
 from rig.types import Chunk, Meter
 from tests.support.meters import column, error_of, taken
-from tests.support.xylo_boards import hardware
+from tests.support.raised import raised
+from tests.support.xylo_boards import hardware, opener
 
 pytest.importorskip("xylosim")
+pytestmark = pytest.mark.usefixtures("warm_soon")
 CHIPS = ("audio2", "audio3")
-
-
-@pytest.fixture(autouse=True)
-def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board_module, "WARM_S", 0.1)
 
 
 @pytest.fixture(name="opened")
 def _opened() -> Iterator[Callable[..., XyloDevice]]:
-    devices: list[XyloDevice] = []
-
-    def open_it(board: SimBoard | None = None, **traits: Any) -> XyloDevice:
-        devices.append(on_board(board or SimBoard(Traits(**traits))))
-        return devices[-1]
-
-    yield open_it
-    for device in devices:
-        device.close()
+    yield from opener(lambda board=None, **traits: on_board(board or SimBoard(Traits(**traits))))
 
 
 def measured(meter: Meter, seconds: float) -> dict[str, Chunk]:
@@ -184,29 +172,25 @@ def test_a_wrong_rate_is_found_at_the_end_of_a_short_run(opened: Callable[..., X
     board.power.start_auto_power_measurement(5.0)
     time.sleep(1.0)
 
-    with pytest.raises(MeterError, match="runs at 5 Hz and was set to 20 Hz"):
-        meter.stop()
+    raised(MeterError, meter.stop, says="runs at 5 Hz and was set to 20 Hz")
 
 
 def test_audio_3_refuses_a_rate_above_its_converters(opened: Callable[..., XyloDevice]) -> None:
-    with pytest.raises(UsageError, match=r"925\.9 or less"):
-        open_meter(opened(chip="audio3"), rate_hz=1280.0)
+    raised(UsageError, open_meter, opened(chip="audio3"), says=r"925\.9 or less", rate_hz=1280.0)
 
 
 def test_accuracy_comes_from_a_calibration_file_alone(opened: Callable[..., XyloDevice], tmp_path: Path) -> None:
     device = opened()
     assert all(rail.accuracy is None for rail in open_meter(device).info().rails)
 
-    with pytest.raises(UsageError, match="no rail Core"):
-        open_meter(device, calibration=f"Core={tmp_path / 'core.toml'}")
+    raised(UsageError, open_meter, device, says="no rail Core", calibration=f"Core={tmp_path / 'core.toml'}")
 
 
 def test_a_device_of_another_kind_has_no_such_monitor() -> None:
     from fixtures.bench.mock_device import open_device
     from fixtures.bench.true_power import open_plant
 
-    with pytest.raises(SetupError, match="choose another meter"):
-        open_meter(open_device(open_plant()))
+    raised(SetupError, open_meter, open_device(open_plant()), says="choose another meter")
 
 
 @pytest.mark.real_time
