@@ -21,6 +21,7 @@ from rig.recording.reader import open_run
 from rig.session.setup import Request, set_up_bench
 from tests.support.benches import open_bench
 from tests.support.paths import ROOT
+from tests.support.raised import raised
 
 CALM = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 TODAY = datetime.now(UTC).date()
@@ -71,9 +72,7 @@ def written(folder: Path, text: str = GOOD, certificate: str | None = None) -> P
 
 
 def problem(path: Path) -> DataError:
-    with pytest.raises(DataError) as caught:
-        open_bench(path)
-    return caught.value
+    return raised(DataError, open_bench, path)
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------
@@ -89,10 +88,6 @@ def test_devices_meters_and_their_wiring_are_read(tmp_path: Path) -> None:
     assert bench.meters["dmm"].supply_v == 3.3
 
 
-def test_a_calibration_file_is_looked_for_beside_the_bench_file(tmp_path: Path) -> None:
-    assert open_bench(written(tmp_path)).meters["dmm"].calibration == tmp_path / "dmm.toml"
-
-
 def test_the_example_is_a_bench_file_with_nothing_wrong() -> None:
     assert open_bench(ROOT / "examples" / "bench.toml").meters
 
@@ -102,12 +97,6 @@ def test_the_temperature_of_a_lab_is_read(tmp_path: Path) -> None:
 
     assert open_bench(written(tmp_path, text)).lab == "Room 12"
     assert lab_of(text.encode())["ambient_temperature_c"] == 22.5
-
-
-def test_an_empty_file_is_an_empty_bench(tmp_path: Path) -> None:
-    bench = open_bench(written(tmp_path, ""))
-
-    assert not bench.devices and not bench.meters
 
 
 @pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
@@ -204,14 +193,11 @@ def test_everything_that_is_wrong_is_found_at_once_in_the_order_of_the_lines(tmp
     assert [(p.entry, p.line) for p in problems] == [("board1", 7), ("dmm", 18), ("smu", 24)]
     path.write_text(GOOD.replace("rails", "rale").replace("sees", "seen"), encoding="utf-8")
     _, problems = examine(path)
-    with pytest.raises(DataError) as caught:
-        request_of(path, "board1", (), ())
-    assert f"And {len(problems) - 1} more" in caught.value.remedy
+    assert f"And {len(problems) - 1} more" in raised(DataError, request_of, path, "board1", (), ()).remedy
 
 
 def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read the bench file"):
-        open_bench(tmp_path / "none.toml")
+    raised(UsageError, open_bench, tmp_path / "none.toml", says="cannot read the bench file")
 
 
 # ---- lines ---------------------------------------------------------------------------------------------------------
@@ -299,17 +285,15 @@ def test_a_meter_of_another_device_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_meter_named_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="dmm is named twice"):
-        request_of(written(tmp_path), "board1", ("dmm", "dmm"), ())
+    raised(UsageError, request_of, written(tmp_path), "board1", ("dmm", "dmm"), (), says="dmm is named twice")
 
 
 @pytest.mark.parametrize(("device", "meters"), [("bord1", ()), ("board1", ("dm",)), ("mock", ("dm",)), ("dmm", ())])
 def test_an_unknown_name_is_answered_with_known_ones(tmp_path: Path, device: str, meters: tuple[str, ...]) -> None:
-    with pytest.raises(UnknownNameError) as caught:
-        request_of(written(tmp_path), device, meters, ())
+    caught = raised(UnknownNameError, request_of, written(tmp_path), device, meters, ())
 
     own = "dmm" if meters else "board1"
-    assert {own, "mock"} <= set(caught.value.known)
+    assert {own, "mock"} <= set(caught.known)
 
 
 @CALM
@@ -328,16 +312,14 @@ def test_an_expired_calibration_stops_only_those_who_use_it(tmp_path: Path) -> N
 
     assert request_of(path, "board2", (), ()).meters == ("mock",)
     assert request_of(path, "board1", ("smu",), ()).meters == ("scpi-smu",)
-    with pytest.raises(DataError, match="has expired"):
-        request_of(path, "board1", (), ())
+    raised(DataError, request_of, path, "board1", (), (), says="has expired")
 
 
 def test_an_entry_that_cannot_be_understood_stops_every_use_of_the_file(tmp_path: Path) -> None:
     """A meter without a driver may be one that sees this device."""
     path = written(tmp_path, GOOD.replace('driver = "scpi-smu"', 'drivr = "scpi-smu"'))
 
-    with pytest.raises(DataError, match=r"meters\.smu\.driver is missing"):
-        request_of(path, "board1", (), ())
+    raised(DataError, request_of, path, "board1", (), (), says=r"meters\.smu\.driver is missing")
 
 
 def test_a_driver_in_a_file_is_looked_for_beside_the_bench_file(tmp_path: Path) -> None:

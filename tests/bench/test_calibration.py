@@ -16,6 +16,7 @@ from rig.bench.calibration import Aperture, Calibration, Range, accuracy, load, 
 from rig.errors import DataError, RigError, UsageError
 from rig.types import Conversion, Rail
 from tests.support.paths import EXAMPLES
+from tests.support.raised import raised
 
 EXAMPLE = EXAMPLES / "calibration.toml"
 SMALL: dict[str, Any] = {
@@ -87,8 +88,7 @@ def test_what_is_not_known_is_said() -> None:
 def test_a_temperature_that_cannot_be_meant_is_refused(degrees: float, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"temperature_c is {degrees:g}"):
         accuracy(load(EXAMPLE), "A", range_max=0.1, temperature_c=degrees)
-    with pytest.raises(DataError, match="temperature_c"):
-        load(written(tmp_path, SMALL | {"temperature_c": degrees}))
+    raised(DataError, load, written(tmp_path, SMALL | {"temperature_c": degrees}), says="temperature_c")
 
 
 def test_the_length_of_readings_is_the_rails_own_or_its_period_or_as_given(tmp_path: Path) -> None:
@@ -110,27 +110,18 @@ def test_the_length_of_readings_is_the_rails_own_or_its_period_or_as_given(tmp_p
 
 @pytest.mark.parametrize("day", [date(2026, 2, 2), date(2027, 2, 4)])
 def test_outside_its_validity_it_is_refused(day: date) -> None:
-    with pytest.raises(DataError, match="holds from"):
-        accuracy(load(EXAMPLE), "A", range_max=0.1, on=day)
+    raised(DataError, accuracy, load(EXAMPLE), "A", says="holds from", range_max=0.1, on=day)
 
 
 @pytest.mark.parametrize(("unit", "range_max"), [("A", None), ("A", 1.0), ("W", None)])
 def test_the_range_is_asked_for(unit: str, range_max: float | None) -> None:
-    with pytest.raises(UsageError) as caught:
-        accuracy(load(EXAMPLE), unit, range_max=range_max)
-    assert caught.value.field == "calibration_range"
+    assert raised(UsageError, accuracy, load(EXAMPLE), unit, range_max=range_max).field == "calibration_range"
 
 
 def test_a_rail_without_a_file_states_nothing() -> None:
     rail = Rail("core", conversion=Conversion("W"), rate_hz=10.0)
     assert stated(rail, None).accuracy is None
-    with pytest.raises(UsageError, match="without a calibration"):
-        stated(rail, None, temperature_c=20.0)
-
-
-def test_a_rail_takes_the_limits_in_its_own_unit(tmp_path: Path) -> None:
-    found = stated(Rail("wall", conversion=Conversion("W"), rate_hz=1.0), str(written(tmp_path, SMALL))).accuracy
-    assert found is not None and (found.of_reading, found.offset) == (pytest.approx(0.01), pytest.approx(0.05))
+    raised(UsageError, stated, rail, None, says="without a calibration", temperature_c=20.0)
 
 
 def ranged(**change: Any) -> dict[str, Any]:
@@ -147,17 +138,14 @@ def ranged(**change: Any) -> dict[str, Any]:
     (ranged(aperture=1), "range[0].aperture"),
 ])  # fmt: skip
 def test_what_is_wrong_is_named(change: dict[str, Any], field: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError) as caught:
-        load(written(tmp_path, {k: v for k, v in (SMALL | change).items() if v is not None}))
-    assert caught.value.field == field
+    caught = raised(DataError, load, written(tmp_path, {k: v for k, v in (SMALL | change).items() if v is not None}))
+    assert caught.field == field
 
 
 def test_a_line_that_is_no_toml_is_named(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('instrument = "i"\nreference = \n')
-    with pytest.raises(DataError, match="line 2"):
-        load(tmp_path / "c.toml")
-    with pytest.raises(UsageError):
-        load(tmp_path / "absent.toml")
+    raised(DataError, load, tmp_path / "c.toml", says="line 2")
+    raised(UsageError, load, tmp_path / "absent.toml")
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.sampled_from([*SMALL, "aperture", "unit", "full_scale"]), x)))  # fmt: skip  # noqa: E501

@@ -13,6 +13,7 @@ from rig.factories import build, options_of
 from rig.session.locks import device_lock
 from rig.session.setup import Request, set_up_bench, which_of
 from tests.support.benches import open_bench
+from tests.support.raised import raised
 
 GOOD = """\
 [devices.board]
@@ -91,9 +92,7 @@ def test_an_option_that_the_driver_asks_for_on_opening_is_named_by_file_and_line
     path = written(tmp_path, GOOD.replace("supply_v = 3.3\n", "", 1))
     bench = open_bench(path)
     kit = factory_of(bench, bench.meters["kit"])
-    with pytest.raises(RigError) as caught:
-        build(kit, {}, {"port": "/dev/ttyACM9"})
-    assert caught.value.message.startswith(f"{path}:21: meters.kit: ")
+    assert raised(RigError, build, kit, {}, {"port": "/dev/ttyACM9"}).message.startswith(f"{path}:21: meters.kit: ")
     assert set(options_of(kit)) >= {"port", "supply_v"}
 
 
@@ -115,9 +114,8 @@ def test_a_measurement_names_file_and_line_of_what_does_not_open(tmp_path: Path)
 
 def test_a_name_known_twice_is_listed_once(tmp_path: Path) -> None:
     path = written(tmp_path, '[devices.mock]\ndriver = "mock"\n')
-    with pytest.raises(UsageError) as caught:
-        request_of(path, "mok", (), ())
-    assert caught.value.remedy.partition("Did you mean ")[2].partition("? ")[0].split(" or ").count("mock") == 1
+    caught = raised(UsageError, request_of, path, "mok", (), ())
+    assert caught.remedy.partition("Did you mean ")[2].partition("? ")[0].split(" or ").count("mock") == 1
 
 
 # ---- which of several devices of one driver --------------------------------------------------------------------------

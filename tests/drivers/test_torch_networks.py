@@ -18,6 +18,7 @@ from rig.commands.shell.main import main
 from rig.errors import DataError
 from rig.network.description import Activity, NetworkInfo, activity_faults, network_faults
 from tests.support.paths import DOCS
+from tests.support.raised import raised
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -241,10 +242,9 @@ def test_a_kernel_may_differ_along_its_axes(torch: Any) -> None:
 def test_a_module_that_is_not_known_is_refused_by_name_unless_it_is_left_out(
     made: Callable[[Any], Any], text: str, torch: Any
 ) -> None:
-    with pytest.raises(DataError, match=text) as caught:
-        TorchCounter(made(torch.nn))
-    assert "uncounted=" in caught.value.remedy
-    TorchCounter(made(torch.nn), uncounted=("1", caught.value.field and str(caught.value.value), "out_proj")).close()
+    caught = raised(DataError, TorchCounter, made(torch.nn), says=text)
+    assert "uncounted=" in caught.remedy
+    TorchCounter(made(torch.nn), uncounted=("1", caught.field and str(caught.value), "out_proj")).close()
 
 
 def test_what_was_left_out_is_said(torch: Any) -> None:
@@ -262,8 +262,7 @@ def test_a_weight_that_a_function_uses_is_not_dropped_without_a_word(torch: Any)
         def forward(self, values: Any) -> Any:
             return torch.nn.functional.linear(self.first(values), self.second.weight)
 
-    with pytest.raises(DataError, match="module second has parameters and was not called"):
-        counted(Functional(), torch.randn(2, 4))
+    raised(DataError, counted, Functional(), torch.randn(2, 4), says="module second has parameters and was not called")
 
 
 @pytest.mark.parametrize(
@@ -281,8 +280,7 @@ def test_a_weight_that_a_function_uses_is_not_dropped_without_a_word(torch: Any)
 def test_what_a_module_does_beyond_the_counts_is_refused(
     made: Callable[[Any], Any], shape: tuple[int, ...], text: str, torch: Any
 ) -> None:
-    with pytest.raises(DataError, match=text):
-        counted(made(torch.nn), torch.ones(shape))
+    raised(DataError, counted, made(torch.nn), torch.ones(shape), says=text)
 
 
 def test_batches_of_different_sizes_are_refused(torch: Any) -> None:
@@ -308,8 +306,7 @@ def test_neurons_of_ones_own_are_counted_where_they_are_named(torch: Any) -> Non
             return (values > self.threshold).float()
 
     model = torch.nn.Sequential(torch.nn.Linear(4, 5), Spikes())
-    with pytest.raises(DataError, match="module 1 is a Spikes"):
-        TorchCounter(model)
+    raised(DataError, TorchCounter, model, says="module 1 is a Spikes")
     network, rows = counted(model, torch.randn(2, 4), neurons=("Spikes",))
     assert network.neurons == 5
     assert np.all([row["1"]["active"] <= 5 for row in rows])

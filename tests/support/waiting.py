@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 def until(true: Callable[[], bool], limit_s: float = 60.0) -> None:
@@ -12,3 +13,11 @@ def until(true: Callable[[], bool], limit_s: float = 60.0) -> None:
     while not true():
         assert time.monotonic() < deadline_s, f"it did not happen within {limit_s} s"
         time.sleep(0.005)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Fail unless the block ends in less than this many seconds."""
+    began_s = time.monotonic()
+    yield
+    assert time.monotonic() - began_s < seconds

@@ -14,25 +14,20 @@ from drivers.devices.arduino import toolchain
 from drivers.devices.arduino.device import NAME, open_device
 from drivers.devices.arduino.quantised import Convolution, network_info, read_network
 from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
-from drivers.devices.mlperf_tiny import queries
 from rig.errors import DataError, SetupError, UsageError
 from rig.network.description import network_faults
 from rig.types import Device, Sample
 from tests.support.arduino_board import CLASSES, SLICE, audio, facts, network_file, stating
+from tests.support.raised import raised
 from tests.support.remote_workers import answer
 from tests.support.tiny_board import Chip, TinyBoardSim
 
 pytest.importorskip("serial", reason="extra serial is not installed")
+pytestmark = pytest.mark.usefixtures("quiet_soon")
 
 BAUD = 12_000_000
 """As fast as the USB port of a Nano."""
 QUICK = Chip(input_bytes=2 * SLICE, inference_s=0.004)
-
-
-@pytest.fixture(autouse=True)
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pseudo terminal becomes quiet sooner than a USB cable."""
-    monkeypatch.setattr(queries, "QUIET_S", 0.015)
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +80,9 @@ def test_inference_alone_takes_the_features_of_its_sample_and_is_refused_without
     with opened(network) as (board, device):
         assert answer(device, audio(), phase="preprocessing").output == {"label": None}
         spans = answer(device, audio(), times=2, phase="inference").spans
-        with pytest.raises(UsageError, match="no features of this sample") as caught:
-            answer(device, audio(1), phase="inference")
+        caught = raised(UsageError, answer, device, audio(1), says="no features of this sample", phase="inference")
 
-    assert [(s.phase, s.executions) for s in spans] == [("inference", 2)] and "samples=1" in caught.value.remedy
+    assert [(s.phase, s.executions) for s in spans] == [("inference", 2)] and "samples=1" in caught.remedy
     assert commands(board) == ["phase preprocessing", "infer 1 0", "phase inference", "infer 2 0"]
 
 
@@ -172,9 +166,8 @@ def test_a_board_that_states_another_firmware_or_nonsense_is_refused(network: Pa
 def test_what_is_not_one_slice_of_audio_is_refused_before_it_is_sent(network: Path, sample: Sample, text: str) -> None:
     with opened(network) as (board, device):
         before = len(board.commands)
-        with pytest.raises(DataError) as caught:
-            device.stage([sample])
-    assert text in str(caught.value) and caught.value.value == sample.id and len(board.commands) == before
+        caught = raised(DataError, device.stage, [sample])
+    assert text in str(caught) and caught.value == sample.id and len(board.commands) == before
 
 
 def test_at_a_wrong_baud_rate_the_rate_is_named(network: Path) -> None:
@@ -185,5 +178,4 @@ def test_at_a_wrong_baud_rate_the_rate_is_named(network: Path) -> None:
 
 
 def test_the_rate_that_restarts_a_nano_into_its_bootloader_is_refused(network: Path) -> None:
-    with pytest.raises(UsageError, match="bootloader"):
-        open_device(port="/dev/tty-nothing", network=str(network), baud=1200)
+    raised(UsageError, open_device, says="bootloader", port="/dev/tty-nothing", network=str(network), baud=1200)

@@ -18,6 +18,7 @@ from drivers.devices.arduino.quantised import Quantised, header, read_network
 from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
 from rig.errors import DataError
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
+from tests.support.raised import raised
 
 SHAPE = (99, 40)
 
@@ -116,11 +117,8 @@ def changed(text: str, name: str, change: Callable[[list[str]], list[str]]) -> s
 )
 def test_a_header_that_is_not_whole_is_refused(file: Path, change: Any, said: str) -> None:
     file.write_text(change(file.read_text()))
-    with pytest.raises(DataError, match=said) as caught:
-        read_network(file)
-    assert "train it again" in str(caught.value)
-    with pytest.raises(DataError, match="cannot read the network header"):
-        read_network(file.with_name("none.h"))
+    assert "train it again" in str(raised(DataError, read_network, file, says=said))
+    raised(DataError, read_network, file.with_name("none.h"), says="cannot read the network header")
 
 
 def test_the_shipped_network_says_what_it_was_trained_on() -> None:

@@ -33,6 +33,7 @@ pytest.importorskip("numba", reason="extra qubo is not installed")
 pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
 
 from drivers.devices.cpu.mis.search import parameters
+from tests.support.raised import raised
 
 GRAPH = random_graph(60, 0.15, 0)
 SAMPLE = Sample("g", GRAPH.to_payload())
@@ -130,19 +131,14 @@ def test_solves_of_devices_with_neighbouring_seeds_share_none(seed: int, k: int)
 def test_a_budget_that_cannot_be_meant_and_a_sample_that_was_not_staged_are_refused(
     device: Device, budget: Budget, field: str
 ) -> None:
-    with pytest.raises(UsageError) as error:
-        device.submit([SAMPLE], budget)
-    assert error.value.field == field
-    with pytest.raises(DeviceError, match="was not staged"):
-        device.submit([Sample("other", SAMPLE.payload)], None)
+    assert raised(UsageError, device.submit, [SAMPLE], budget).field == field
+    raised(DeviceError, device.submit, [Sample("other", SAMPLE.payload)], None, says="was not staged")
 
 
 @pytest.mark.parametrize("options", [{"seed": -1}, {"default_s": 0.0}, {"longest_s": math.nan}, {"default_s": 1e3}])
 @pytest.mark.parametrize("opener", SOLVERS)
 def test_options_out_of_range_are_refused(opener: Callable[..., Device], options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError) as error:
-        opener(**options)
-    assert error.value.field in options
+    assert raised(UsageError, opener, **options).field in options
 
 
 @pytest.mark.parametrize(
@@ -155,9 +151,7 @@ def test_a_stack_that_is_not_installed_is_named_with_its_extra(
     monkeypatch.setitem(sys.modules, stack, None)
     monkeypatch.delitem(sys.modules, "drivers.devices.cpu.mis.search", raising=False)
     monkeypatch.delattr(drivers.devices.cpu.mis, "search", raising=False)
-    with pytest.raises(MissingExtraError, match=stack) as error:
-        opener()
-    assert "neurorig[qubo]" in error.value.remedy
+    assert "neurorig[qubo]" in raised(MissingExtraError, opener, says=stack).remedy
 
 
 def made(solve: Callable[[Graph, Tally], None]) -> SolverDevice[Graph]:

@@ -14,6 +14,7 @@ from rig.conformance.device import check_device
 from rig.errors import UsageError
 from scenarios.workloads.event_detection.workload import open_workload
 from tests.support import drive
+from tests.support.raised import raised
 
 
 def test_the_best_of_boxes_that_overlap_is_kept_and_no_more_than_asked() -> None:
@@ -32,9 +33,7 @@ def test_the_best_of_boxes_that_overlap_is_kept_and_no_more_than_asked() -> None
 @pytest.mark.parametrize("network", ["", "nothing.py", "{folder}/none.py:nothing"])
 def test_what_is_no_module_is_refused(tmp_path: Path, network: str) -> None:
     (tmp_path / "none.py").write_text("def nothing():\n    return 3\n", encoding="utf-8")
-    with pytest.raises(UsageError) as caught:
-        open_device(network=network.format(folder=tmp_path))
-    assert caught.value.field == "network"
+    assert raised(UsageError, open_device, network=network.format(folder=tmp_path)).field == "network"
 
 
 @pytest.mark.torch

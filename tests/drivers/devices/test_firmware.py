@@ -16,6 +16,7 @@ from drivers.devices.arduino.quantised import read_network
 from rig.errors import SetupError
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
 from tests.support.firmware import Talk, lacking, on_this_machine, sketch_program
+from tests.support.raised import raised
 
 
 def needs(*programs: str) -> pytest.MarkDecorator:
@@ -186,10 +187,8 @@ def test_it_fits_the_flash_and_memory_of_the_board(firmware: toolchain.Firmware)
 
 def test_what_is_lacking_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SetupError, match=r"arm-none-eabi-gcc is not on the path.*libnewlib"):
-        toolchain.build(tmp_path)
+    raised(SetupError, toolchain.build, tmp_path, says=r"arm-none-eabi-gcc is not on the path.*libnewlib")
     with pytest.raises(SetupError, match="qemu-system-arm is not on the path"):
         toolchain.qemu_command(toolchain.Firmware(tmp_path / "a.elf", toolchain.BOARD, "", "", "", 0, 0))
     monkeypatch.setattr(toolchain, "FOLDER", tmp_path / "none")
-    with pytest.raises(SetupError, match=r"sources are not at .*Work in a checkout"):
-        toolchain.sketch(tmp_path)
+    raised(SetupError, toolchain.sketch, tmp_path, says=r"sources are not at .*Work in a checkout")

@@ -18,6 +18,7 @@ from rig.conformance.device import check_device
 from rig.errors import DataError, UsageError
 from rig.types import Device, Sample
 from scenarios.workloads.mackey_glass.workload import open_workload
+from tests.support.raised import raised
 from tests.support.remote_workers import answer
 
 SINE = np.sin(np.arange(300) / 5.0)
@@ -40,8 +41,7 @@ def test_the_same_seed_gives_the_same_forecast_and_another_gives_another(opened:
 
 @pytest.mark.parametrize("payload", [np.zeros(300, np.int64), np.zeros((2, 300)), np.full(300, np.nan), np.zeros(60)])
 def test_a_payload_that_is_no_series_is_refused(payload: Any) -> None:
-    with pytest.raises(DataError):
-        answer(esn.open_device(neurons=20), Sample("bad", payload))
+    raised(DataError, answer, esn.open_device(neurons=20), Sample("bad", payload))
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,7 @@ def test_a_payload_that_is_no_series_is_refused(payload: Any) -> None:
     ],
 )
 def test_options_out_of_range_are_refused(opened: Opened, options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        opened(**options)
+    raised(UsageError, opened, **options)
 
 
 # ---- the echo state network ---------------------------------------------------------------

@@ -23,6 +23,7 @@ from rig.commands.shell.main import main
 from rig.conformance.device import check_device
 from rig.errors import DataError, UsageError
 from scenarios.workloads.mswc.workload import Sessions, open_workload
+from tests.support.raised import raised
 from tests.support.remote_workers import answers
 
 needs_rockpool = pytest.mark.skipif(find_spec("rockpool") is None, reason="the xylo extra is not installed")
@@ -134,10 +135,8 @@ def test_a_round_begins_with_the_base_words_alone(words: Path) -> None:
 @pytest.mark.torch
 def test_a_trained_readout_is_frozen_and_answers_base_words_alone(words: Path) -> None:
     teaching = open_workload(data=str(words), **SMALL)
-    with pytest.raises(UsageError, match="learn=false"):
-        open_device(teaching, readout="trained")
-    with pytest.raises(DataError, match="front_end=spikes"):
-        open_device(teaching, network="snn")
+    raised(UsageError, open_device, teaching, says="learn=false", readout="trained")
+    raised(DataError, open_device, teaching, says="front_end=spikes", network="snn")
     workload = open_workload(data=str(words), learn=False, **SMALL)
     assert not any(sample.learn for sample in workload.samples)
     device = open_device(workload, readout="trained", epochs=1, count=False, threads=1)
@@ -193,8 +192,7 @@ def test_the_readout_holds_8_bits_and_as_many_words_as_the_chip_has_outputs(word
     many = replace(workload, base=tuple(f"word {k}" for k in range(5)))
     with pytest.raises(DataError, match="9 words, and a Xylo has 8 output neurons"):
         xylo.open_device(open_plant(), many, simulate=True, front_end="live")
-    with pytest.raises(UsageError, match="front_end=live"):
-        xylo.open_device(open_plant(), workload, simulate=True)
+    raised(UsageError, xylo.open_device, open_plant(), workload, says="front_end=live", simulate=True)
 
 
 @needs_rockpool

@@ -29,6 +29,7 @@ from rig.solving.model import from_hex
 from rig.types import Budget, Device, Issue, Reply, Sample, SampleSet
 from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.mis_graphs import random_graph
+from tests.support.raised import raised
 from tests.support.remote_workers import answer, answers, happens, members, vanished
 
 pytestmark = pytest.mark.real_time
@@ -169,9 +170,7 @@ def test_a_graph_can_be_solved_again_without_staging(device: Device) -> None:
 
 
 def test_without_a_board_the_hardware_mode_says_what_is_missing() -> None:
-    with pytest.raises(SetupError, match="lava-loihi") as caught:
-        open_device(interpreter=python())
-    assert "--simulate" in caught.value.remedy
+    assert "--simulate" in raised(SetupError, open_device, says="lava-loihi", interpreter=python()).remedy
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
@@ -187,8 +186,7 @@ def test_nothing_of_lava_outlives_its_worker(killed: bool) -> None:
     if killed:
         os.kill(leader, signal.SIGKILL)
         began_s = time.monotonic()
-        with pytest.raises(DeviceError, match="ended unexpectedly"):
-            answers(device, 1)
+        raised(DeviceError, answers, device, 1, says="ended unexpectedly")
         assert time.monotonic() - began_s < 5.0
     device.close()
     assert all(vanished(pid) for pid in started)

@@ -26,6 +26,7 @@ from rig.solving.model import from_hex
 from rig.types import Budget, Device, Sample
 from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.mis_graphs import graphs
+from tests.support.raised import raised
 from tests.support.remote_workers import HONEST, answer
 
 pytest.importorskip("execnet", reason="extra loihi2 is not installed")
@@ -84,10 +85,8 @@ def test_every_solve_has_a_deadline(stand_in: None, budget: Budget | None, kept:
 
 def test_a_payload_that_is_no_graph_never_reaches_lava(stand_in: None) -> None:
     device = opened()
-    with pytest.raises(DataError, match="not a graph"):
-        device.stage([Sample("audio", np.zeros(16000, np.float32))])
-    with pytest.raises(DataError, match="one node"):
-        device.stage([Sample("dot", np.array([1, 0], np.int32))])
+    raised(DataError, device.stage, [Sample("audio", np.zeros(16000, np.float32))], says="not a graph")
+    raised(DataError, device.stage, [Sample("dot", np.array([1, 0], np.int32))], says="one node")
     device.close()
 
 
@@ -96,8 +95,7 @@ def test_a_payload_that_is_no_graph_never_reaches_lava(stand_in: None) -> None:
 
 def test_what_is_asked_reaches_the_worker_in_builtins(stand_in: None) -> None:
     texts = {"seed": "4", "refract": "9", "hyperparameters": '{"temperature": 2, "x": [1]}'}
-    with pytest.raises(UsageError, match="hyperparameters"):
-        build(loihi2.open_device, {"simulate": True}, texts)
+    raised(UsageError, build, loihi2.open_device, {"simulate": True}, texts, says="hyperparameters")
     texts["hyperparameters"] = '{"temperature": 2, "x": 1}'
     with closing(build(loihi2.open_device, {"simulate": True}, texts)) as device:
         options = answer(device, SAMPLE, budget=Budget(0.01)).output["options"]
@@ -115,9 +113,8 @@ def test_what_is_asked_reaches_the_worker_in_builtins(stand_in: None) -> None:
     ],
 )  # fmt: skip
 def test_an_option_that_cannot_be_meant_is_refused_before_anything_starts(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError) as caught:
-        opened(**options)
-    assert caught.value.field in options and caught.value.remedy
+    caught = raised(UsageError, opened, **options)
+    assert caught.field in options and caught.remedy
 
 
 def test_every_option_is_described() -> None:
@@ -129,8 +126,7 @@ def test_every_option_is_described() -> None:
 
 
 def test_without_an_interpreter_it_says_how_to_make_one() -> None:
-    with pytest.raises(SetupError, match=r"an interpreter of its own.*-m venv.*lava-optimization==0\.5\.0"):
-        opened()
+    raised(SetupError, opened, says=r"an interpreter of its own.*-m venv.*lava-optimization==0\.5\.0")
 
 
 def test_the_named_interpreter_comes_before_that_of_the_environment_and_the_own_one(
@@ -142,13 +138,11 @@ def test_the_named_interpreter_comes_before_that_of_the_environment_and_the_own_
     assert loihi2.python_of("") == str(own)
     monkeypatch.setenv(loihi2.VARIABLE, "/nowhere/else")
     assert loihi2.python_of("") == "/nowhere/else"
-    with pytest.raises(SetupError, match="nowhere/named"):
-        opened(interpreter="/nowhere/named")
+    raised(SetupError, opened, says="nowhere/named", interpreter="/nowhere/named")
 
 
 def test_an_interpreter_without_lava_is_told_by_the_worker() -> None:
-    with pytest.raises(MissingExtraError, match=r"cannot import Lava.*lava-optimization"):
-        opened(interpreter=sys.executable)
+    raised(MissingExtraError, opened, says=r"cannot import Lava.*lava-optimization", interpreter=sys.executable)
 
 
 # ---- the arithmetic of its worker ------------------------------------------------------------------
@@ -304,6 +298,5 @@ def test_the_generation_in_the_environment_is_not_overwritten(
 
 @pytest.mark.usefixtures("asked")
 def test_a_board_that_does_not_answer_is_named_by_its_address() -> None:
-    with pytest.raises(Refusal, match=r"no Loihi 2 board at 192\.0\.2\.99") as caught:
-        use_board("", "", "192.0.2.99", "")
-    assert caught.value.rig["field"] == "address"
+    caught = raised(Refusal, use_board, "", "", "192.0.2.99", "", says=r"no Loihi 2 board at 192\.0\.2\.99")
+    assert caught.rig["field"] == "address"

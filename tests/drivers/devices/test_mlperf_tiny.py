@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -12,25 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.devices.mlperf_tiny import queries
 from drivers.devices.mlperf_tiny.device import Model, open_device
 from drivers.devices.mlperf_tiny.protocol import BoardClock
 from fixtures.instruments.pty_wire import PtyWire
 from rig.conformance.device import check_device
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError, UsageError
 from rig.types import UNSTAMPED, Clocked, Device, Reply, Sample
+from tests.support.raised import raised
 from tests.support.remote_workers import answer, answers
 from tests.support.tiny_board import Chip, Spoil, TinyBoardSim, scores
+from tests.support.waiting import within
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("quiet_soon")]
 
 pytest.importorskip("serial", reason="extra serial is not installed")
-
-
-@pytest.fixture(autouse=True)
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pseudo terminal becomes quiet sooner than a USB cable."""
-    monkeypatch.setattr(queries, "QUIET_S", 0.015)
 
 
 CALM = settings(deadline=None, derandomize=True, database=None)
@@ -45,7 +40,7 @@ def sample(k: int = 0) -> Sample:
 
 
 @contextmanager
-def bench(chip: Chip | None = None, baud: int = 921600, **options: Any) -> Iterator[tuple[TinyBoardSim, Device]]:
+def bench(chip: Chip | None = None, baud: int = 921600, **options: Any) -> Iterator[tuple[TinyBoardSim, Any]]:
     options = {"baud": baud} | OPTIONS | options
     with TinyBoardSim(chip, baud=baud) as board, closing(open_device(port=board.port, **options)) as device:
         yield board, device
@@ -61,12 +56,6 @@ def begun(device: Device) -> float:
     began_s = time.monotonic()
     device.submit([sample()], None)
     return began_s
-
-
-def error_of(call: Callable[[], object]) -> RigError:
-    with pytest.raises(RigError) as caught:
-        call()
-    return caught.value
 
 
 # ---- what is answered ---------------------------------------------------------------------
@@ -109,7 +98,7 @@ def test_an_inference_shorter_than_its_own_stamp_cannot_be_corrected_for_it() ->
     with bench(Chip(inference_s=1e-4), prints_first=True) as (board, device):
         board.spoil = stopped_clock()
         begun(device)
-        assert "prints_first=false" in error_of(lambda: awaited(device)).remedy
+        assert "prints_first=false" in raised(RigError, awaited, device).remedy
 
 
 @pytest.mark.parametrize(("iterations", "warmups", "times"), [(3, 2, 1), (1, 0, 1), (1, 0, 5)])
@@ -136,7 +125,7 @@ def test_poll_comes_back_in_time_while_the_board_computes_and_its_clock_is_not_r
     with bench(Chip(inference_s=0.4), timeout_s=1.0) as (_, device):
         began_s = begun(device)
         assert not device.poll(0.02) and time.monotonic() - began_s < 0.4
-        assert isinstance(device, Clocked) and "during an inference" in error_of(device.timer).message
+        raised(RigError, device.timer, says="during an inference")
         assert awaited(device).sample_id == "s0"
 
 
@@ -167,7 +156,6 @@ def test_the_clock_is_unwrapped_over_any_gap(begin: int, gaps_s: list[float], dr
 
 def test_ticks_go_on_over_the_wrap() -> None:
     with bench(Chip(begin_us=2**32 - 100_000)) as (_, device):
-        assert isinstance(device, Clocked)
         ticks = [device.timer()]
         while ticks[-1] - ticks[0] < 150_000:
             ticks.append(device.timer())
@@ -179,10 +167,7 @@ def test_ticks_go_on_over_the_wrap() -> None:
 def test_a_clock_that_jumps_is_noticed() -> None:
     with bench() as (board, device):
         board._clock = board._new_clock(3_000_000_000)
-        assert isinstance(device, Clocked)
-        error = error_of(device.timer)
-
-    assert isinstance(error, DeviceError) and "its clock advanced by" in error.message
+        raised(DeviceError, device.timer, says="its clock advanced by")
 
 
 # ---- faults -------------------------------------------------------------------------------
@@ -230,10 +215,9 @@ def test_an_answer_that_is_none_ends_the_query_with_a_typed_error(fault: str) ->
     with bench() as (board, device):
         device.stage([sample()])
         board.spoil = spoil
-        began_s = begun(device)
-        with pytest.raises(DeviceError, match=text):
-            awaited(device)
-        assert time.monotonic() - began_s < OPTIONS["timeout_s"]
+        with within(OPTIONS["timeout_s"]):
+            begun(device)
+            raised(DeviceError, awaited, device, says=text)
 
 
 @pytest.mark.parametrize("hangs", [True, False], ids=["hangs", "is cut"])
@@ -243,11 +227,9 @@ def test_silence_is_a_timeout_within_the_time_that_was_declared(hangs: bool) -> 
         if hangs:
             board.hang()
         board.spoil = replaced("m-re", b"m-results-[0.9")  # results, and then m-ready
-        began_s = begun(device)
-        error = error_of(lambda: awaited(device))
-
-    assert isinstance(error, DeviceTimeoutError)
-    assert time.monotonic() - began_s < device.info().timeout_s + 1.0
+        with within(device.info().timeout_s + 1.0):
+            begun(device)
+            raised(DeviceTimeoutError, awaited, device)
 
 
 @pytest.mark.parametrize(("does", "text"), [("restart", "has restarted"), ("unplug", "is gone")])
@@ -256,9 +238,9 @@ def test_a_board_that_restarts_and_a_plug_that_is_pulled_are_told_at_once_and_st
         began_s = begun(device)
         assert not device.poll(0.05)
         getattr(board, does)()
-        first = error_of(lambda: awaited(device))
+        first = raised(RigError, awaited, device)
         assert text in first.message and time.monotonic() - began_s < 0.9
-        assert f"earlier it {text}" in error_of(lambda: device.stage([sample(1)])).message
+        assert f"earlier it {text}" in raised(RigError, device.stage, [sample(1)]).message
 
 
 @pytest.mark.parametrize(
@@ -272,15 +254,12 @@ def test_a_board_that_restarts_and_a_plug_that_is_pulled_are_told_at_once_and_st
 def test_a_load_that_went_wrong_is_told(begins: str, instead: tuple[bytes, ...], text: str) -> None:
     with bench(timeout_s=SHORT_S) as (board, device):
         board.spoil = replaced(begins, *instead)
-        with pytest.raises(DeviceError) as caught:
-            device.stage([sample()])
-    assert text in caught.value.message
+        assert text in raised(DeviceError, device.stage, [sample()]).message
 
 
 def test_a_sample_of_another_size_is_told_in_the_boards_own_words() -> None:
     with bench() as (_, device):
-        error = error_of(lambda: device.stage([Sample("long", np.zeros(17, np.int8))]))
-    assert "exceeds maximum of 16" in error.message
+        raised(RigError, device.stage, [Sample("long", np.zeros(17, np.int8))], says="exceeds maximum of 16")
 
 
 # ---- opening ------------------------------------------------------------------------------
@@ -300,8 +279,8 @@ def test_a_half_done_command_is_got_over_and_a_board_that_is_booting_waited_for(
 @pytest.mark.parametrize(("mode", "other"), [("performance", "energy"), ("energy", "performance")])
 def test_a_board_that_stamps_otherwise_than_its_mode_says_is_refused(mode: str, other: str) -> None:
     with TinyBoardSim(Chip(energy_mode=other == "energy"), baud=9600) as board:
-        error = error_of(lambda: open_device(port=board.port, mode=mode, baud=9600, **OPTIONS))
-    assert isinstance(error, SetupError) and error.field == "mode" and f"mode={other}" in error.remedy
+        error = raised(SetupError, open_device, port=board.port, mode=mode, baud=9600, **OPTIONS)
+    assert error.field == "mode" and f"mode={other}" in error.remedy
 
 
 def test_in_energy_mode_it_speaks_at_9600_baud_and_its_spans_hold_no_time() -> None:
@@ -309,7 +288,8 @@ def test_in_energy_mode_it_speaks_at_9600_baud_and_its_spans_hold_no_time() -> N
     options = OPTIONS | {"mode": "energy", "iterations": 3}
     with TinyBoardSim(chip, baud=9600) as board, closing(open_device(port=board.port, **options)) as device:
         info, reply = device.info(), answer(device, Sample("s", np.arange(4, dtype=np.int8)))
-        assert isinstance(device, Clocked) and "sends no time" in error_of(device.timer).message
+        assert isinstance(device, Clocked)
+        raised(RigError, device.timer, says="sends no time")
     assert info.details["baud"] == 9600 and info.clock is None and info.spans_on_pin
     assert [(s.phase, s.on_tick, s.executions) for s in reply.spans] == [("inference", UNSTAMPED, 3)]
     assert reply.output["label"] in LABELS
@@ -319,19 +299,16 @@ def test_a_stamp_in_text_is_out_of_place_in_energy_mode() -> None:
     with bench(Chip(energy_mode=True), mode="energy") as (board, device):
         lap = b"m-lap-us-5\r\n"
         board.spoil = lambda line: [line.encode() + b"\r\n", *([lap] if "infer-start" in line else [])]
-        error = error_of(lambda: answer(device, sample()))
-    assert isinstance(error, DeviceError) and "energy mode" in error.message
+        raised(DeviceError, answer, device, sample(), says="energy mode")
 
 
 def test_a_port_on_which_nobody_answers_or_that_is_not_there_or_in_use_is_a_setup_error_soon() -> None:
-    with PtyWire(115200, lambda data: None) as wire:
-        began_s = time.monotonic()
-        error = error_of(lambda: open_device(port=wire.port, boot_s=0.3))
-        assert time.monotonic() - began_s < 1.0
-    assert isinstance(error, SetupError) and wire.port in error.message and "9600" in error.remedy
-    assert isinstance(error_of(lambda: open_device(port="/dev/tty-nothing")), SetupError)
+    with PtyWire(115200, lambda data: None) as wire, within(1.0):
+        error = raised(SetupError, open_device, port=wire.port, boot_s=0.3)
+    assert wire.port in error.message and "9600" in error.remedy
+    raised(SetupError, open_device, port="/dev/tty-nothing")
     with bench() as (board, _):
-        assert "cannot be opened" in error_of(lambda: open_device(port=board.port)).message
+        assert "cannot be opened" in raised(RigError, open_device, port=board.port).message
 
 
 @pytest.mark.parametrize(
@@ -345,8 +322,7 @@ def test_a_port_on_which_nobody_answers_or_that_is_not_there_or_in_use_is_a_setu
     ],
 )  # fmt: skip
 def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: dict[str, Any]) -> None:
-    error = error_of(lambda: open_device(**{"port": "/dev/tty-nothing"} | options))
-    assert isinstance(error, UsageError) and error.field == field
+    assert raised(UsageError, open_device, **{"port": "/dev/tty-nothing"} | options).field == field
 
 
 # ---- the model's input and output ----------------------------------------------------------
@@ -382,8 +358,7 @@ def test_float_inputs_are_little_endian_and_exact(xs: list[float]) -> None:
     ],
 )  # fmt: skip
 def test_a_payload_that_the_input_cannot_hold_is_a_data_error(kind: str, payload: Any) -> None:
-    error = error_of(lambda: Model(kind).encoded(Sample("s7", payload)))
-    assert isinstance(error, DataError) and "s7" in error.message
+    assert "s7" in raised(DataError, Model(kind).encoded, Sample("s7", payload)).message
 
 
 def test_one_output_is_parted_by_a_threshold_and_scores_that_are_no_probabilities_are_not_called_so() -> None:

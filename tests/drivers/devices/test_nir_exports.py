@@ -15,6 +15,7 @@ from drivers.devices.xylo.networks.network import Network
 from drivers.devices.xylo.networks.nir_deploy import deployed, load_nir
 from drivers.devices.xylo.networks.nir_graph import checked
 from rig.errors import DataError
+from tests.support.raised import raised
 
 nir = pytest.importorskip("nir", reason="needs neurorig[nir]")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -76,8 +77,7 @@ def test_a_network_of_snntorch_gives_the_spikes_of_snntorch(tmp_path: Path, torc
 
 def test_a_recurrent_layer_of_snntorch_is_read_without_its_bias(tmp_path: Path, torch: Any) -> None:
     model = snntorch_model("RSynaptic", linear_features=5)
-    with pytest.raises(DataError, match=r"node '1\.w_rec' has a bias"):
-        read(tmp_path, exported(model))
+    raised(DataError, read, tmp_path, exported(model), says=r"node '1\.w_rec' has a bias")
     torch.nn.init.zeros_(model[1].recurrent.bias)
     network = read(tmp_path, exported(model))
     assert network.floats is not None
@@ -133,9 +133,8 @@ def test_a_network_of_spyx_is_read_once_nested_inputs_lead_to_neurons(recurrent:
     )  # fmt: skip
     graph = to_nir(model, {"input": np.array([3])}, {"output": np.array([2])}, dt=DT_S)
     if recurrent:
-        with pytest.raises(DataError, match=r"'layer_0' leads to layer_1\.w_rec") as caught:
-            read(tmp_path, graph)
-        assert "let the edge from its input lead to the neurons" in caught.value.remedy
+        caught = raised(DataError, read, tmp_path, graph, says=r"'layer_0' leads to layer_1\.w_rec")
+        assert "let the edge from its input lead to the neurons" in caught.remedy
         inner = graph.nodes["layer_1"]
         inner.edges = [(a, "layer_1.lif" if a == "layer_1.input" else b) for a, b in inner.edges]
     network = read(tmp_path, graph)

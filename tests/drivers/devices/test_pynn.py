@@ -33,6 +33,7 @@ from scenarios.workloads.ne15.digit_stream import poisson
 from scenarios.workloads.ne15.drawn import write_folder
 from scenarios.workloads.ne15.workload import open_workload
 from tests.support.paths import ROOT
+from tests.support.raised import raised
 from tests.support.remote_workers import answer
 
 DIGITS = tuple(k // 2 for k in range(20))
@@ -105,16 +106,14 @@ def test_weak_weights_become_one_inhibition_and_the_scale_is_on_all() -> None:
 )  # fmt: skip
 def test_parts_that_do_not_fit_are_named(field: str, change: dict[str, Any]) -> None:
     given = {**msgspec.to_builtins(network().description), **change}
-    with pytest.raises(DataError) as caught:
-        checked(msgspec.convert(given, type(network().description)), network().arrays)
-    assert caught.value.field == field
+    caught = raised(DataError, checked, msgspec.convert(given, type(network().description)), network().arrays)
+    assert caught.field == field
 
 
 def test_a_file_that_is_no_network_is_refused(tmp_path: Path) -> None:
     (tmp_path / "n.npz").write_bytes(b"PK\3\4 and no more")
     for path in (tmp_path / "n.npz", tmp_path / "none.npz"):
-        with pytest.raises(DataError, match="cannot be read"):
-            read_network(path)
+        raised(DataError, read_network, path, says="cannot be read")
 
 
 # ---- what is presented, and what is counted -----------------------------------------------
@@ -124,16 +123,14 @@ def test_an_event_takes_effect_at_the_end_of_its_step_or_is_refused() -> None:
     _, times = on_grid(np.array([[1, 0], [1000, 0], [1001, 1]]), 2, 1.0, "x")
     assert times.tolist() == [1.0, 1.0, 2.0]
     for field, event in (("time", (0, 0)), ("time", (-5, 0)), ("address", (5, 2)), ("address", (5, -1))):
-        with pytest.raises(Refusal) as caught:
-            on_grid(np.array([event]), 2, 1.0, "x")
-        assert (caught.value.rig["kind"], caught.value.rig["field"]) == ("DataError", field)
+        caught = raised(Refusal, on_grid, np.array([event]), 2, 1.0, "x")
+        assert (caught.rig["kind"], caught.rig["field"]) == ("DataError", field)
 
 
 def test_a_sample_without_a_blank_at_its_end_is_refused_because_its_last_events_would_be_lost() -> None:
     sample = {"id": "x", "payload": {"dtype": "<i8", "shape": [1, 2], "data": np.array([[998_001, 0]]).tobytes()}}
-    with pytest.raises(Refusal, match=r"at 0\.998001 s of its 1 s") as caught:
-        staged([{**sample, "duration_s": 1.0}], 1.0)
-    assert caught.value.rig["field"] == "duration_s"
+    caught = raised(Refusal, staged, [{**sample, "duration_s": 1.0}], 1.0, says=r"at 0\.998001 s of its 1 s")
+    assert caught.rig["field"] == "duration_s"
     assert list(staged([{**sample, "duration_s": 1.01}], 1.0)) == ["x"]
 
 
@@ -196,9 +193,8 @@ def test_subclasses_are_of_one_digit_and_hold_each_image_once_and_are_no_more_th
     assert [digit for digit, _ in groups] == sorted(digit for digit, _ in groups)
     assert all((labels[group] == digit).all() for digit, group in groups)
     assert sorted(np.concatenate([group for _, group in groups]).tolist()) == list(range(200))
-    with pytest.raises(UsageError, match="more than the 2 images of some digit") as caught:
-        subclasses(images[:21], labels[:21], 3, 0)
-    assert (caught.value.field, caught.value.value) == ("subclasses", 3)
+    caught = raised(UsageError, subclasses, images[:21], labels[:21], 3, 0, says="more than the 2 images of some digit")
+    assert (caught.field, caught.value) == ("subclasses", 3)
 
 
 def test_training_without_training_images_asks_for_a_fold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,11 +246,9 @@ def test_what_never_spikes_is_not_made_and_has_learnt_nothing(tmp_path: Path, mo
 
 def test_it_says_which_interpreter_it_needs(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     monkeypatch.delenv(NEST.variable, raising=False)
-    with pytest.raises(UsageError, match="pip install nest-simulator"):
-        open_device(network=file)
+    raised(UsageError, open_device, says="pip install nest-simulator", network=file)
     pytest.importorskip("execnet", reason="extra nest is not installed")
-    with pytest.raises(MissingExtraError, match="cannot import NEST"):
-        open_device(network=file, interpreter=sys.executable)
+    raised(MissingExtraError, open_device, says="cannot import NEST", network=file, interpreter=sys.executable)
 
 
 def python(variable: str = NEST.variable) -> str:
@@ -298,11 +292,9 @@ def test_a_presentation_loses_no_event_of_its_first_steps_whenever_it_begins() -
 @pytest.mark.real_time
 def test_what_it_was_trained_on_and_what_no_source_sends_is_refused(device: Device) -> None:
     for name in ("test-00001", "test-00001@000007"):
-        with pytest.raises(DataError, match="trained on"):
-            device.stage([replace(shown(0), id=name)])
+        raised(DataError, device.stage, [replace(shown(0), id=name)], says="trained on")
     bad = replace(shown(0), id="bad", payload=np.array([[5, PIXELS]]))
-    with pytest.raises(DataError, match="outside 0 to 783"):
-        asked(device, bad)
+    raised(DataError, asked, device, bad, says="outside 0 to 783")
     assert asked(device, shown(3))["label"] == "1"
 
 

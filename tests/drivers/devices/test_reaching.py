@@ -19,6 +19,7 @@ from rig.network.description import activity_faults, network_faults
 from scenarios.workloads.mackey_glass.workload import open_workload as open_series
 from scenarios.workloads.primate_reaching.workload import open_workload
 from tests.support.paths import SHARED
+from tests.support.raised import raised
 
 PUBLISHED = SHARED / "data" / "networks" / "nhp"
 RNG = np.random.default_rng(0)
@@ -106,22 +107,19 @@ def test_a_linear_layer_finds_a_velocity_that_is_linear_in_the_counts() -> None:
     ],
 )
 def test_a_file_of_no_network_for_the_channels_is_refused(arrays: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=said):
-        read_decoder(stored(tmp_path, arrays), channels=8)
+    raised(DataError, read_decoder, stored(tmp_path, arrays), says=said, channels=8)
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     for content in (b"", b"PK\3\4 no archive"):
-        with pytest.raises(DataError, match="cannot be read"):
-            read_decoder(tmp_path / "network.npz", channels=8)
+        raised(DataError, read_decoder, tmp_path / "network.npz", says="cannot be read", channels=8)
         (tmp_path / "network.npz").write_bytes(content)
 
 
 def test_it_does_what_the_rig_asks_of_a_device_and_refuses_another_workload() -> None:
     workload = open_workload(reaches=100)  # so many that a repetition takes visibly longer
     assert "reply.activity" in check_device(open_device(workload), workload.samples, prompt_s=5.0)
-    with pytest.raises(RigError, match="no session of primate-reaching"):
-        open_device(open_series(starts=1))
+    raised(RigError, open_device, open_series(starts=1), says="no session of primate-reaching")
 
 
 needs_networks = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="needs the published networks")
@@ -217,8 +215,7 @@ def test_the_flattened_spiking_network_is_that_of_snntorch(tmp_path: Path, torch
 @needs_networks
 def test_a_session_may_be_named_in_the_path() -> None:
     workload = open_workload(reaches=8)
-    with pytest.raises(DataError, match="SNN2_synthetic_0"):
-        open_device(workload, networks=str(PUBLISHED / "SNN2_{session}.npz"))
+    raised(DataError, open_device, workload, says="SNN2_synthetic_0", networks=str(PUBLISHED / "SNN2_{session}.npz"))
     device = open_device(workload, networks=str(PUBLISHED / "SNN2_indy_20160622_01.npz"))
     assert list(device.info().artifacts) == ["network of synthetic_0"]
     device.close()

@@ -21,14 +21,11 @@ from hypothesis.extra import numpy as hnp
 from drivers.links.remote import RemoteDevice
 from drivers.links.remote_start import Worker, shipped
 from rig.conformance.device import check_device
-from rig.engine.acquisition import Bench
-from rig.engine.clock import HostClock
-from rig.engine.record import record
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError, UsageError
 from rig.network.description import Layer, NetworkInfo
-from rig.recording.reader import open_run
-from rig.types import Budget, Issue, Sample
+from rig.types import Budget, Sample
 from tests.support.paths import ROOT
+from tests.support.raised import raised
 from tests.support.remote_workers import (
     HERE,
     answer,
@@ -43,7 +40,7 @@ from tests.support.remote_workers import (
     vanished,
     worker,
 )
-from tests.support.serving import Blank, rows, samples
+from tests.support.waiting import within
 
 pytestmark = pytest.mark.real_time
 
@@ -55,9 +52,8 @@ SLOW = "def output(self, sample, budget):\n    time.sleep(0.02)"
 
 @pytest.fixture(scope="module")
 def honest() -> Iterator[RemoteDevice]:
-    device = opened()
-    yield device
-    device.close()
+    with closing(opened()) as device:
+        yield device
 
 
 # ---- what works ---------------------------------------------------------------------------
@@ -111,14 +107,12 @@ def test_a_worker_describes_the_network_of_a_sample_and_counts_it_in_whole_numbe
     reply = of_worker(COUNTS.replace("LEFT", "None"), ONE)
     assert reply.network == NetworkInfo((Layer("out", 3),), (), ())
     assert reply.activity["out"]["active"].tolist() == [2, 0, 3]
-    with pytest.raises(DeviceError, match="20 bytes of active"):
-        of_worker(COUNTS.replace("LEFT", "20"), ONE)
+    raised(DeviceError, of_worker, COUNTS.replace("LEFT", "20"), ONE, says="20 bytes of active")
 
 
 def test_many_submitted_at_once_are_answered_in_order(honest: RemoteDevice) -> None:
     samples = [Sample(f"s{k}", np.full(2, k)) for k in range(20)]
-    replies = asked(honest, *samples)
-    assert [r.sample_id for r in replies] == [s.id for s in samples]
+    assert [r.sample_id for r in asked(honest, *samples)] == [s.id for s in samples]
 
 
 def test_what_a_worker_prints_does_no_harm() -> None:
@@ -152,31 +146,11 @@ def test_shipped_sources_are_python_of_their_day_and_import_nothing_of_ours(
     assert all(f"{name}.".startswith("drivers.workers.") for name in foreign)
 
 
-# ---- a recording -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("ends", "kind"), [("os._exit(1)", DeviceError), ("time.sleep(60)", DeviceTimeoutError)], ids=["dies", "hangs"]
-)
-def test_what_was_answered_before_the_worker_failed_stays_recorded(
-    tmp_path: Path, ends: str, kind: type[RigError]
-) -> None:
-    body = f"def output(self, sample, budget):\n    if sample['id'] == 's3': {ends}\n    return 1"
-    device = opened(body, timeout_s=0.5)
-    steps = [Issue([sample]) for sample in samples(6)]
-    with pytest.raises(kind):
-        record(tmp_path / "run", Bench(device, (), HostClock()), Blank(), steps, scenario={"name": "by hand"})
-    device.close()
-    run = open_run(tmp_path / "run")
-    assert rows(run, "sample_id", "output") == [("s0", "1"), ("s1", "1"), ("s2", "1"), ("s3", None)]
-
-
 # ---- misuse, and the end ------------------------------------------------------------------
 
 
 def test_a_sample_must_be_staged_first(honest: RemoteDevice) -> None:
-    with pytest.raises(DeviceError, match="not staged"):
-        honest.submit([Sample("never", np.zeros(1))], None)
+    raised(DeviceError, honest.submit, [Sample("never", np.zeros(1))], None, says="not staged")
 
 
 def test_what_the_driver_checks_never_reaches_the_worker() -> None:
@@ -186,12 +160,9 @@ def test_what_the_driver_checks_never_reaches_the_worker() -> None:
     def keep(budget: Budget | None) -> Budget | None:
         raise UsageError("not this budget", remedy="Another")
 
-    device = RemoteDevice(worker(), check=refuse, keep=keep)
-    with pytest.raises(DataError):
-        device.stage([ONE])
-    with pytest.raises(UsageError):
-        device.submit([], None)
-    device.close()
+    with closing(RemoteDevice(worker(), check=refuse, keep=keep)) as device:
+        raised(DataError, device.stage, [ONE])
+        raised(UsageError, device.submit, [], None)
 
 
 # ---- workers that fail while they work ----------------------------------------------------
@@ -201,14 +172,12 @@ def failing(body: str, kind: type[RigError], says: str, **terms: object) -> RigE
     """Return a device's error after its first answer was handed out; closing ends its worker."""
     device = opened(body, **terms)  # type: ignore[arg-type]
     pid = int(device.timer() and device._link.hello["pid"])
-    began_s = time.monotonic()
-    with pytest.raises(kind, match=says) as caught:
-        asked(device, ONE)
-    device.close()
-    device.close()
-    assert time.monotonic() - began_s < 5.0
+    with within(5.0):
+        error = raised(kind, asked, device, ONE, says=says)
+        device.close()
+        device.close()
     assert vanished(pid)
-    return caught.value
+    return error
 
 
 NOISE = (
@@ -240,10 +209,8 @@ def test_answers_before_a_death_are_handed_out_first() -> None:
     device.submit(samples, None)
     assert [r.output for r in answers(device, 2)] == ["s0", "s1"]
     for _ in range(2):
-        with pytest.raises(DeviceError, match="ended unexpectedly"):
-            answers(device, 1)
-    with pytest.raises(DeviceError):
-        device.stage(samples)
+        raised(DeviceError, answers, device, 1, says="ended unexpectedly")
+    raised(DeviceError, device.stage, samples)
     device.close()
 
 
@@ -258,29 +225,26 @@ def test_answers_before_a_death_are_handed_out_first() -> None:
 def test_a_worker_that_hangs_is_given_up_in_time(
     hangs: str, terms: dict[str, float], budget: Budget | None, says: str
 ) -> None:
-    began_s = time.monotonic()
-    with pytest.raises(DeviceTimeoutError, match=says) as caught:
-        of_worker(f"def {hangs}:\n    time.sleep(60)", ONE, budget=budget, **terms)
-    assert time.monotonic() - began_s < 4.0 and caught.value.exit_code == 21
+    with within(4.0):
+        raised(
+            DeviceTimeoutError, of_worker, f"def {hangs}:\n    time.sleep(60)", ONE, budget=budget, says=says, **terms
+        )
 
 
 def test_after_a_timeout_a_late_answer_is_not_taken_for_the_next() -> None:
     with closing(
         opened("def output(self, sample, budget):\n    time.sleep(0.4)\n    return 1", timeout_s=0.2)
     ) as device:
-        with pytest.raises(DeviceTimeoutError):
-            answer(device, ONE)
+        raised(DeviceTimeoutError, answer, device, ONE)
         device.submit([ONE], None)
-        with pytest.raises(DeviceError, match="ended unexpectedly"):
-            answers(device, 1)
+        raised(DeviceError, answers, device, 1, says="ended unexpectedly")
 
 
 def test_what_the_worker_raises_is_told_and_it_works_on() -> None:
     body = 'def output(self, sample, budget):\n    if sample["id"] == "one": 1 / 0\n    return 5'
     with closing(opened(body)) as device:
-        with pytest.raises(DeviceError, match="ZeroDivisionError") as caught:
-            answer(device, ONE)
-        assert "output" in str(caught.value.value), "the worker's traceback"
+        error = raised(DeviceError, answer, device, ONE, says="ZeroDivisionError")
+        assert "output" in str(error.value), "the worker's traceback"
         assert answer(device, Sample("two", np.zeros(1))).output == 5
 
 
@@ -291,9 +255,8 @@ def test_what_the_worker_raises_is_told_and_it_works_on() -> None:
 def test_an_error_of_the_rig_arrives_as_itself(kind: str, expected: type[RigError]) -> None:
     told = {"kind": kind, "message": "no good", "remedy": "Mend it", "field": "f", "value": 3}
     body = f"def stage(self, samples):\n    error = RuntimeError()\n    error.rig = {told!r}\n    raise error"
-    with pytest.raises(expected, match=r"no good\. Mend it") as caught:
-        of_worker(body, ONE)
-    assert (type(caught.value), caught.value.field, caught.value.value) == (expected, "f", 3)
+    error = raised(expected, of_worker, body, ONE, says=r"no good\. Mend it")
+    assert (type(error), error.field, error.value) == (expected, "f", 3)
 
 
 def test_bytes_thrown_onto_the_link_itself_are_a_typed_error() -> None:
@@ -326,20 +289,15 @@ ANSWERS = {
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 def test_an_answer_of_another_shape_is_a_typed_error(answer: str) -> None:
-    with pytest.raises(DeviceError) as caught:
-        of_worker(f"def run(self, sample_id, budget):\n    return {answer}", ONE)
-    assert caught.value.remedy
+    assert raised(DeviceError, of_worker, f"def run(self, sample_id, budget):\n    return {answer}", ONE).remedy
 
 
 # ---- workers that do not start ------------------------------------------------------------
 
 
 def unopened(body: str = "", says: str = ".", kind: type[RigError] = SetupError, **terms: object) -> None:
-    began_s = time.monotonic()
-    with pytest.raises(kind, match=says) as caught:
-        opened(body, **terms)  # type: ignore[arg-type]
-    assert caught.value.remedy
-    assert time.monotonic() - began_s < 5.0
+    with within(5.0):
+        assert raised(kind, opened, body, says=says, **terms).remedy
 
 
 @pytest.mark.parametrize("text", ["exit 0", "exit 3", "echo garbage; cat", "echo 'worker interpreter: {}' >&2; exit 1"])

@@ -21,6 +21,7 @@ from drivers.workers.pynn_spinnaker import Machine, open_worker
 from rig.conformance.device import check_device
 from rig.errors import DeviceError, SetupError
 from tests.drivers.devices.test_pynn import network, python, sent, shown, synapses
+from tests.support.raised import raised
 from tests.support.remote_workers import answer
 
 
@@ -113,10 +114,9 @@ def test_its_home_is_gone_when_it_has_ended_and_not_before() -> None:
 def test_a_board_that_is_lost_ends_this_sample_and_says_which() -> None:
     worker = machine(FrontEnd(lost_at_ms=2000.0))
     worker.run("s0", None)
-    with pytest.raises(Refusal, match="failed during s1, try 1: ConnectionError: no SCP reply") as caught:
-        worker.run("s1", None)
-    assert (caught.value.rig["kind"], caught.value.rig["field"]) == ("DeviceError", "board")
-    assert "power and the network" in caught.value.rig["remedy"]
+    caught = raised(Refusal, worker.run, "s1", None, says="failed during s1, try 1: ConnectionError: no SCP reply")
+    assert (caught.rig["kind"], caught.rig["field"]) == ("DeviceError", "board")
+    assert "power and the network" in caught.rig["remedy"]
 
 
 @pytest.mark.parametrize("error", ["SpinnmanIOException", "SpinnMachineException"])
@@ -134,8 +134,7 @@ def test_a_board_that_boots_badly_is_tried_again_and_the_answer_says_so(error: s
 @pytest.mark.parametrize(("boots_badly", "error", "made"), [(9, "SpinnmanIOException", 3), (1, "ConfigException", 1)])
 def test_a_board_that_never_boots_and_another_error_end_the_run(boots_badly: int, error: str, made: int) -> None:
     front_end = FrontEnd(boots_badly=boots_badly, error=error)
-    with pytest.raises(Refusal, match=f"s0, try {made}: {error}"):
-        machine(front_end).run("s0", None)
+    raised(Refusal, machine(front_end).run, "s0", None, says=f"s0, try {made}: {error}")
     assert front_end.made == made
 
 

@@ -21,6 +21,7 @@ from rig.conformance.device import check_device
 from rig.errors import DataError, MissingExtraError, RigError, SetupError, UsageError
 from rig.types import Device, Reply, Sample, SampleSet
 from tests.support.fake_nvml import FakeNvml
+from tests.support.raised import raised
 from tests.support.remote_workers import asked
 
 HERE = """
@@ -73,8 +74,7 @@ def answers(device: Device, of: Sequence[Sample]) -> list[Reply]:
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
 def test_without_torch_the_extra_is_named() -> None:
-    with pytest.raises(MissingExtraError, match=r"neurorig\[torch\]"):
-        open_device(network="a.nir")
+    raised(MissingExtraError, open_device, says=r"neurorig\[torch\]", network="a.nir")
 
 
 @pytest.mark.torch
@@ -137,8 +137,7 @@ def test_what_cannot_be_is_told_before_anything_is_recorded(
     name: str, options: dict[str, Any], kind: type[RigError], text: str, network: Named
 ) -> None:
     file = network(name) if name.isidentifier() else name
-    with pytest.raises(kind, match=text):
-        open_device(workload(samples()), network=file, **options)
+    raised(kind, open_device, workload(samples()), says=text, network=file, **options)
 
 
 @pytest.mark.torch
@@ -227,8 +226,7 @@ def test_a_clock_is_locked_until_the_device_is_closed_as_only_root_may(monkeypat
     place.close()
     assert gpu.locked_mhz == 0
     gpu.root = False
-    with pytest.raises(SetupError, match=r"cannot be locked.*nvidia-smi -i 0 -lgc 1200"):
-        open_cuda(FakeTorch(), 0, 1200)
+    raised(SetupError, open_cuda, FakeTorch(), 0, 1200, says=r"cannot be locked.*nvidia-smi -i 0 -lgc 1200")
 
 
 def test_without_nvml_the_clocks_are_not_recorded_and_none_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,8 +235,7 @@ def test_without_nvml_the_clocks_are_not_recorded_and_none_is_locked(monkeypatch
 
     monkeypatch.setattr(processor, "open_nvml", absent)
     assert "needs pynvml" in open_cuda(FakeTorch(), 0, 0).details["clocks"]
-    with pytest.raises(SetupError, match="needs pynvml"):
-        open_cuda(FakeTorch(), 0, 1200)
+    raised(SetupError, open_cuda, FakeTorch(), 0, 1200, says="needs pynvml")
 
 
 @pytest.mark.parametrize(
@@ -249,5 +246,4 @@ def test_without_nvml_the_clocks_are_not_recorded_and_none_is_locked(monkeypatch
     ],
 )  # fmt: skip
 def test_a_place_that_is_none_is_refused(name: str, clock_mhz: int, gpus: int, text: str) -> None:
-    with pytest.raises(RigError, match=text):
-        open_processor(FakeTorch(gpus), name, 0, clock_mhz)
+    raised(RigError, open_processor, FakeTorch(gpus), name, 0, clock_mhz, says=text)

@@ -21,6 +21,7 @@ from rig import check_device
 from rig.errors import DataError, SetupError, UsageError
 from rig.types import Sample
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
+from tests.support.raised import raised
 from tests.support.remote_workers import answer
 
 RATE_HZ = 16000.0
@@ -136,17 +137,14 @@ def test_info_says_what_is_simulated(device: Any, plant: SimPlant) -> None:
 def test_the_monitor_is_the_plants_meter(device: Any, plant: SimPlant) -> None:
     info = open_meter(device, plant).info()
     assert (info.name, {rail.rate_hz for rail in info.rails}) == ("xylo-monitor", {1280.0})
-    with pytest.raises(UsageError):
-        open_meter(device, plant, rate_hz=0.0)
-    with pytest.raises(SetupError, match="simulated bench"):
-        open_meter(device)
+    raised(UsageError, open_meter, device, plant, rate_hz=0.0)
+    raised(SetupError, open_meter, device, says="simulated bench")
 
 
 @pytest.mark.parametrize(("mode", "onboard"), [("hardware", "xylo-monitor"), ("simulator", None)])
 def test_the_monitor_refuses_what_it_cannot_read(mode: str, onboard: str | None, plant: SimPlant) -> None:
     info = SimpleNamespace(name="x", mode=mode, onboard_meter=onboard)
-    with pytest.raises(SetupError):
-        open_meter(SimpleNamespace(info=lambda: info), plant)
+    raised(SetupError, open_meter, SimpleNamespace(info=lambda: info), plant)
 
 
 # ---- what it refuses -------------------------------------------------------------------------
@@ -155,8 +153,7 @@ def test_the_monitor_refuses_what_it_cannot_read(mode: str, onboard: str | None,
 def test_open_refuses_bad_options(plant: SimPlant) -> None:
     with pytest.raises(UsageError, match=r"5e\+07, 2.5e\+07, 1.25e\+07, 6.25e\+06"):
         xylo.open_device(plant, simulate=True, core_clock_hz=40e6)
-    with pytest.raises(SetupError, match="simulated bench"):
-        xylo.open_device(simulate=True)
+    raised(SetupError, xylo.open_device, says="simulated bench", simulate=True)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +167,5 @@ def test_open_refuses_bad_options(plant: SimPlant) -> None:
 )  # fmt: skip
 def test_bad_audio_is_refused(changes: dict[str, Any], device: Any) -> None:
     for call in (device.stage, lambda samples: device.submit(samples, None)):
-        with pytest.raises(DataError):
-            call([scene(**changes)])
+        raised(DataError, call, [scene(**changes)])
     assert device.poll(1.0) == ()

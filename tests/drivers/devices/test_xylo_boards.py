@@ -24,6 +24,7 @@ from fixtures.instruments.xylo import vendor as sim
 from fixtures.instruments.xylo.bench import small_network
 from fixtures.instruments.xylo.board import CHANNELS, SimBoard, Traits
 from rig.errors import DataError, RigError, SetupError, UsageError
+from tests.support.raised import raised
 
 CHIPS = ("audio2", "audio3")
 
@@ -75,8 +76,7 @@ def test_what_is_said_of_boards_that_cannot_be_used(
 ) -> None:
     monkeypatch.setattr(rockpool_import, "attached_boards", boards)
 
-    with pytest.raises(error, match=text):
-        xylo.open_device(**options)
+    raised(error, xylo.open_device, says=text, **options)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,7 @@ def test_without_samna_nothing_is_imported(version: str | None, text: str, monke
     monkeypatch.setattr(importlib.metadata, "version", found)
     monkeypatch.setattr(importlib, "import_module", lambda name: pytest.fail(f"{name} was imported"))
 
-    with pytest.raises(SetupError, match=f"no Xylo board found.*{text}"):
-        xylo.open_device()
+    raised(SetupError, xylo.open_device, says=f"no Xylo board found.*{text}")
 
 
 # ---- the vendor's signatures ----------------------------------------------------------------
@@ -225,5 +224,4 @@ def test_the_shipped_network_is_the_same_on_both_chips(chip: str) -> None:
     ],
 )
 def test_a_network_that_the_chip_would_change_is_refused(chip: str, values: dict[str, Any], text: str) -> None:
-    with pytest.raises(DataError, match=text):
-        configuration_of(kit(chip), changed(small_network(), **values))
+    raised(DataError, configuration_of, kit(chip), changed(small_network(), **values), says=text)

@@ -26,19 +26,15 @@ from fixtures.instruments.xylo.vendor import XyloSamna2
 from rig import check_device
 from rig.errors import DeviceError, DeviceTimeoutError, SetupError
 from scenarios.workloads.asc.workload import open_workload
+from tests.support.raised import raised
 from tests.support.remote_workers import answer
 from tests.support.xylo_boards import awaited, hardware, opener
 
 pytest.importorskip("xylosim")
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("warm_soon")]
 CHIPS = ("audio2", "audio3")
 STEP_S = 6e-3
 Opened = Callable[..., XyloDevice]
-
-
-@pytest.fixture(autouse=True)
-def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board_module, "WARM_S", 0.1)
 
 
 @pytest.fixture(name="opened")
@@ -91,8 +87,7 @@ def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opene
     for layer, counters in expected.items():
         for name, steps in counters.items():
             assert np.array_equal(reply.activity[layer][name], steps), (layer, name)
-    with pytest.raises(SetupError, match="records its activity"):
-        open_meter(device)
+    raised(SetupError, open_meter, device, says="records its activity")
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -151,8 +146,7 @@ def test_a_program_that_is_held_up_at_every_try_ends_the_run_and_at_the_first_wh
     with closing(open_meter(device)) as meter:
         if metered:
             meter.start()
-        with pytest.raises(DeviceError, match="held up"):
-            answer(device, events(1))
+        raised(DeviceError, answer, device, events(1), says="held up")
     assert len(hardware(device).spans) == tries
 
 
@@ -172,8 +166,7 @@ def test_a_stopwatch_that_begins_again_is_an_error() -> None:
     watch = StopWatch()
     watch.heard(1_000_000, 0)  # a board is open for a second before any measurement
 
-    with pytest.raises(ValueError, match="went back"):
-        watch.heard(10, 1_000_000)
+    raised(ValueError, watch.heard, 10, 1_000_000, says="went back")
 
 
 def looks(arrivals_ns: Any, held: slice = slice(0), every_ns: int = 250_000) -> Any:
@@ -201,8 +194,7 @@ def test_a_program_that_was_held_up_tells_the_span_by_other_readouts(held: slice
     [(10**6, slice(0, 40), 250_000), (10**6, slice(60, 100), 250_000), (2 * 10**7, slice(0), 10**7)],
 )
 def test_a_span_whose_end_nobody_saw_in_time_is_refused(step_ns: int, held: slice, every_ns: int) -> None:
-    with pytest.raises(DeviceError, match=r"held up for \d+"):
-        span_of(looks(np.arange(1, 101) * step_ns, held, every_ns))
+    raised(DeviceError, span_of, looks(np.arange(1, 101) * step_ns, held, every_ns), says=r"held up for \d+")
 
 
 # ---- what it refuses ------------------------------------------------------------------------
@@ -214,11 +206,9 @@ def test_another_clock_no_readings_and_a_stopwatch_that_stands_still_are_refused
     with pytest.raises(SetupError, match=r"the core clock of Xylo Audio 2 is 2\.5025e\+07 Hz, and 2\.5e\+07"):
         opened(made_clock=1.001)
     monkeypatch.setattr(board_module, "PATIENCE_S", 0.1)
-    with pytest.raises(SetupError, match="the power monitor of Xylo Audio 2 does not run: 0 readings"):
-        opened(lost=1.0)
+    raised(SetupError, opened, says="the power monitor of Xylo Audio 2 does not run: 0 readings", lost=1.0)
     monkeypatch.setattr("fixtures.instruments.xylo.board.SimStopWatch.set_enable_value", lambda self, value: None)
-    with pytest.raises(SetupError, match="its stopwatch stands still"):
-        opened()
+    raised(SetupError, opened, says="its stopwatch stands still")
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -229,8 +219,7 @@ def test_a_board_that_is_unplugged_ends_sample_and_clock_by_type(chip: str, open
 
     hardware(device).unplug()
 
-    with pytest.raises(DeviceError, match="Device is not open"):
-        awaited(device)
+    raised(DeviceError, awaited, device, says="Device is not open")
     with pytest.raises(DeviceError, match="cannot be read any more"):
         for _ in range(200):
             device.timer()
@@ -247,8 +236,7 @@ def test_power_is_never_recorded_by_the_vendor(opened: Opened, monkeypatch: pyte
         raise RuntimeError(f"enough, {record}")
 
     monkeypatch.setattr(XyloSamna2, "evolve", evolve)
-    with pytest.raises(DeviceError, match="enough, False"):
-        answer(opened(), events(6))
+    raised(DeviceError, answer, opened(), events(6), says="enough, False")
 
 
 @pytest.mark.parametrize("chip", CHIPS)

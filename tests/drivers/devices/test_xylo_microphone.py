@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.devices.xylo import board as board_module
 from drivers.devices.xylo import device as xylo
 from drivers.devices.xylo import microphone
 from drivers.devices.xylo.backend import SimBackend
@@ -25,11 +24,12 @@ from fixtures.instruments.xylo.bench import Playback, listening, small_network
 from fixtures.instruments.xylo.board import SimBoard, Traits
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, SetupError, UsageError
 from rig.types import Sample
+from tests.support.raised import raised
 from tests.support.remote_workers import answer
 from tests.support.xylo_boards import awaited, hardware, opener
 
 pytest.importorskip("xylosim")
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("warm_soon")]
 CHIPS = ("audio2", "audio3")
 RATE_HZ = 16_000.0
 STEP_S = 0.04
@@ -38,9 +38,8 @@ Opened = Callable[..., XyloDevice]
 
 
 @pytest.fixture(autouse=True)
-def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board_module, "WARM_S", 0.1)
-    monkeypatch.setattr(microphone, "LOST", 0.2)  # this machine may miss a few
+def _misses_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(microphone, "LOST", 0.2)
 
 
 def network() -> Any:
@@ -105,8 +104,7 @@ def test_a_span_is_as_long_as_the_sound_and_the_last_time_step(chip: str, opened
 def test_frames_follow_without_gap_or_overlap(chip: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     device = opened(chip=chip)
     device.submit([sound(1)], None)
-    with pytest.raises(UsageError, match="window_s and stride_s the same"):
-        device.submit([sound(2)], None)
+    raised(UsageError, device.submit, [sound(2)], None, says="window_s and stride_s the same")
 
     monkeypatch.setattr(microphone, "LOST", 2.0)
     time.sleep(0.8)
@@ -180,18 +178,14 @@ def test_a_chip_that_falls_silent_is_a_timeout_and_refused_at_the_start(
 ) -> None:
     device = opened(ChipOptions(timeout_s=0.2), chip="audio3")
     monkeypatch.setattr("fixtures.instruments.xylo.ear.Ear.advance", lambda self, now_ns: None)
-    with pytest.raises(DeviceTimeoutError, match="the last time step of sample sound-1"):
-        answer(device, sound())
-    with pytest.raises(SetupError, match="No events received"):
-        listening(SimBoard(Traits("audio3")), network())
+    raised(DeviceTimeoutError, answer, device, sound(), says="the last time step of sample sound-1")
+    raised(SetupError, listening, SimBoard(Traits("audio3")), network(), says="No events received")
 
 
 @pytest.mark.parametrize("asked", [ChipOptions(record_activity=True), ChipOptions(echo=True)])
 def test_what_a_listening_chip_cannot_do_is_refused(asked: ChipOptions, opened: Opened) -> None:
-    with pytest.raises(UsageError, match="neither records nor gets known events"):
-        opened(asked)
-    with pytest.raises(DataError, match="cannot be played"):
-        opened().stage([Sample("events", np.ones((20, 16), np.int64), "a")])
+    raised(UsageError, opened, asked, says="neither records nor gets known events")
+    raised(DataError, opened().stage, [Sample("events", np.ones((20, 16), np.int64), "a")], says="cannot be played")
 
 
 @pytest.mark.parametrize(
@@ -204,8 +198,7 @@ def test_what_a_listening_chip_cannot_do_is_refused(asked: ChipOptions, opened: 
     ],
 )  # fmt: skip
 def test_front_ends_and_players_that_do_not_fit_are_refused(options: dict[str, Any], text: str) -> None:
-    with pytest.raises(UsageError, match=text):
-        xylo.open_device(**options)
+    raised(UsageError, xylo.open_device, says=text, **options)
 
 
 # ---- the player -----------------------------------------------------------------------------
@@ -222,8 +215,7 @@ def test_a_player_gets_the_whole_sample_as_often_as_it_is_heard() -> None:
 )
 def test_a_sample_counts_once_its_command_has_ended_well_and_in_time(ends: str, text: str) -> None:
     playing = player_of(f"sh -c 'cat > /dev/null; {ends}'")(sound(seconds=0.1), 1)
-    with pytest.raises(DeviceError, match=f"sample sound-1 was {text}"):
-        playing.ended(10.0)
+    raised(DeviceError, playing.ended, 10.0, says=f"sample sound-1 was {text}")
     playing.stop()
 
 
@@ -252,8 +244,7 @@ def test_the_only_sample_is_not_answered_if_its_player_fails(opened: Opened, mon
         raise DeviceError("sample sound-1 was not played", field="play", value=3)
 
     one_step = sound(seconds=STEP_S)
-    with pytest.raises(DeviceError, match="was not played"):
-        heard_whole(played(opened, Playback(fails), monkeypatch), one_step)
+    raised(DeviceError, heard_whole, played(opened, Playback(fails), monkeypatch), one_step, says="was not played")
 
 
 def test_a_player_does_not_outlive_its_device(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

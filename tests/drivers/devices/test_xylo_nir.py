@@ -24,6 +24,7 @@ from rig.errors import DataError, RigError, SetupError, UsageError
 from rig.network.description import activity_faults, network_faults
 from rig.types import Sample
 from tests.support.paths import ROOT, SHARED
+from tests.support.raised import raised
 from tests.support.remote_workers import answer
 
 nir = pytest.importorskip("nir", reason="needs neurorig[nir]")
@@ -178,8 +179,7 @@ def test_events_of_a_sample_reach_the_network_as_they_are(tmp_path: Path) -> Non
     assert [c.name for c in network.connections] == ["input-hidden1", "hidden1-hidden1", "hidden1-output"]
     assert not [*network_faults(network), *activity_faults(network, reply.activity)]
     for bad in (raster[:, :2], raster * 16, raster - 1, raster * 1.0, raster[:0]):
-        with pytest.raises(DataError):
-            device.stage([Sample("bad", bad)])
+        raised(DataError, device.stage, [Sample("bad", bad)])
     device.close()
 
 
@@ -194,16 +194,14 @@ def test_a_nested_graph_is_the_same_network_as_its_nodes(depth: int, tmp_path: P
 
 
 def test_what_is_wrong_in_a_nested_graph_is_told_by_its_node_and_by_what_to_do() -> None:
-    with pytest.raises(DataError, match=r"'n0\.more' is a LIF"):
-        checked(*nested(3, more=nir.LIF(*(np.ones(5) for _ in range(4)))))
+    raised(DataError, checked, *nested(3, more=nir.LIF(*(np.ones(5) for _ in range(4)))), says=r"'n0\.more' is a LIF")
     with pytest.raises(DataError, match=r"'n0' is a nested graph with 2 nodes of the kind Input\. Give it one Input"):
         checked(*nested(3, second=nir.Input(np.array([5]))))
     nodes, edges = nested(3)
     with pytest.raises(DataError, match=r"'n0\.lif' is in the graph and in its nested graph 'n0'"):
         checked(nodes | {"n0.lif": neurons(5)}, edges)
     nodes["n0"].edges.append(("w1", "lif"))
-    with pytest.raises(DataError, match=r"'n0\.w1' has edges and does not exist"):
-        checked(nodes, edges)
+    raised(DataError, checked, nodes, edges, says=r"'n0\.w1' has edges and does not exist")
     nodes, edges = nested(3)
     nodes["n0"].edges[0] = ("input", "w_rec")  # as in spyx's export
     with pytest.raises(DataError, match=r"'w0' leads to n0\.w_rec \(Linear\).*let the edge from its input lead to the"):
@@ -276,17 +274,14 @@ def test_more_targets_of_a_neuron_and_more_weights_than_the_chip_allows_are_refu
 def test_a_loop_through_several_layers_is_refused() -> None:
     nodes, edges = graph(5, (3, 4, 4, 2), recurrent=False)
     nodes["back"] = nir.Linear(np.ones((4, 4)))
-    with pytest.raises(DataError, match="loop through several layers"):
-        checked(nodes, [*edges, ("n1", "back"), ("back", "n0")])
+    raised(DataError, checked, nodes, [*edges, ("n1", "back"), ("back", "n0")], says="loop through several layers")
 
 
 def test_a_damaged_or_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="there is no file"):
-        loaded(tmp_path / "a.nir")
+    raised(DataError, loaded, tmp_path / "a.nir", says="there is no file")
     for content in (b"", b"\x89HDF\r\n\x1a\n cut off"):
         (tmp_path / "a.nir").write_bytes(content)
-        with pytest.raises(DataError, match="as a NIR graph"):
-            loaded(tmp_path / "a.nir")
+        raised(DataError, loaded, tmp_path / "a.nir", says="as a NIR graph")
 
 
 @pytest.mark.parametrize(
@@ -300,11 +295,9 @@ def test_a_damaged_or_missing_file_is_refused(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_options_that_a_graph_needs(options: dict[str, Any], error: type[RigError], text: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="dt_s"):
-        xylo.open_device(open_plant(seed=1), simulate=True, dt_s=0.01)  # the shipped network states its own
+    raised(UsageError, xylo.open_device, open_plant(seed=1), says="dt_s", simulate=True, dt_s=0.01)
     path = written(tmp_path / "a.nir", *graph(6))
-    with pytest.raises(error, match=text):
-        loaded(path, **options)
+    raised(error, loaded, path, says=text, **options)
 
 
 def test_two_writes_have_one_digest_and_another_weight_has_another(tmp_path: Path) -> None:

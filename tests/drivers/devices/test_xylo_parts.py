@@ -27,6 +27,7 @@ from rig.errors import DataError, UsageError
 from rig.types import Floats, Sample
 from scenarios.workloads.asc.scenes import synthesize
 from tests.support.paths import ROOT
+from tests.support.raised import raised
 from tests.support.remote_workers import answer
 
 RATE_HZ = 16000.0
@@ -48,8 +49,7 @@ def test_an_altered_network_is_refused(alter: Callable[[Any], object], tmp_path:
     document = json.loads(SHIPPED.read_text())
     alter(document)
     (tmp_path / "altered.json").write_text(json.dumps(document))
-    with pytest.raises(DataError, match="altered"):
-        load_network(tmp_path / "altered.json")
+    raised(DataError, load_network, tmp_path / "altered.json", says="altered")
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,7 @@ def test_an_unreadable_network_is_refused(content: str | None, tmp_path: Path) -
     path = tmp_path / "network.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(DataError) as caught:
-        load_network(path)
-    assert caught.value.field == "network"
+    assert raised(DataError, load_network, path).field == "network"
 
 
 def test_a_network_survives_writing_and_reading(tmp_path: Path) -> None:
@@ -175,9 +173,7 @@ def test_numbers_that_are_missing_or_do_not_fit_the_chip_are_refused_by_name(
     with suppress(ValueError):  # there is no digest of NaN
         document["sha256"] = content_digest(document)
     (tmp_path / "own.json").write_text(json.dumps(document))
-    with pytest.raises(DataError, match=what) as caught:
-        load_network(tmp_path / "own.json")
-    assert "rig network train" in caught.value.remedy
+    assert "rig network train" in raised(DataError, load_network, tmp_path / "own.json", says=what).remedy
 
 
 # ---- the front end ---------------------------------------------------------------------------
@@ -217,7 +213,5 @@ def test_the_device_takes_it_as_an_option_and_says_so() -> None:
 
     assert reply.spans[0].phase == "preprocess"
     assert device.info().details["afe_model"]["name"] == "Rockpool AFESim"
-    with pytest.raises(UsageError, match="filter-bank, rockpool"):
-        open_device(plant, simulate=True, afe_model="none")
-    with pytest.raises(DataError, match="16 channels, and the network has 12"):
-        AfeModel(replace(EncoderParams(), channels=12), 1)
+    raised(UsageError, open_device, plant, says="filter-bank, rockpool", simulate=True, afe_model="none")
+    raised(DataError, AfeModel, replace(EncoderParams(), channels=12), 1, says="16 channels, and the network has 12")

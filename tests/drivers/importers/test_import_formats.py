@@ -15,6 +15,7 @@ from drivers.importers import joulescope_csv, joulescope_jls, otii, ppk2, socwat
 from rig.errors import DataError, UsageError
 from tests.support.import_traces import IDLE, RATE_HZ, SPAN_S, SUPPLY_V, check, recorded, table, trace, windows
 from tests.support.paths import ROOT
+from tests.support.raised import raised
 
 # ---- Nordic PPK2 --------------------------------------------------------------------------
 
@@ -94,8 +95,7 @@ def test_otii_channel_of_edges_alone_has_no_gaps(tmp_path: Path) -> None:
 def test_ppk2_asks_for_what_the_file_does_not_say(missing: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"supply_v": SUPPLY_V, "window_channel": "D1", "idle": IDLE}
     del options[missing]
-    with pytest.raises(UsageError, match=missing):
-        ppk2.open_import(ppk(tmp_path), **options)
+    raised(UsageError, ppk2.open_import, ppk(tmp_path), says=missing, **options)
 
 
 @pytest.mark.parametrize("off", [1.0, 1e3, 1e-3])
@@ -130,8 +130,7 @@ def test_ppk2_header_states_other_units(tmp_path: Path) -> None:
     source = table(tmp_path / "p.csv", "Timestamp(us),Current(mA)", t * 1e6, watts / SUPPLY_V * 1e3)
     check(ppk2.open_import(source, supply_v=SUPPLY_V, windows=windows(tmp_path)), tmp_path / "run")
     unknown = table(tmp_path / "q.csv", "Timestamp(ms),Current(counts)", t * 1e3, watts)
-    with pytest.raises(UsageError, match="counts"):
-        ppk2.open_import(unknown, supply_v=SUPPLY_V, windows=windows(tmp_path))
+    raised(UsageError, ppk2.open_import, unknown, says="counts", supply_v=SUPPLY_V, windows=windows(tmp_path))
 
 
 # ---- Joulescope ---------------------------------------------------------------------------
@@ -157,8 +156,7 @@ def test_jls_takes_power_or_what_makes_it(tmp_path: Path) -> None:
     check(joulescope_jls.open_import(jls(tmp_path / "b.jls", two), **given_), tmp_path / "b")
     one = jls(tmp_path / "c.jls", {"current": ("A", amps)})
     check(joulescope_jls.open_import(one, supply_v=SUPPLY_V, **given_), tmp_path / "c")
-    with pytest.raises(UsageError, match="supply"):
-        joulescope_jls.open_import(one, **given_)
+    raised(UsageError, joulescope_jls.open_import, one, says="supply", **given_)
 
 
 def test_jls_readings_are_kept_as_sampled(tmp_path: Path) -> None:
@@ -175,8 +173,7 @@ def test_jls_that_was_not_closed_is_refused_and_left_alone(tmp_path: Path) -> No
     whole = source.read_bytes()
     for cut in (0, 10, 40, len(whole) // 2, len(whole) - 1):
         source.write_bytes(whole[:cut])
-        with pytest.raises(DataError):
-            joulescope_jls.open_import(source, windows=windows(tmp_path))
+        raised(DataError, joulescope_jls.open_import, source, windows=windows(tmp_path))
         assert source.read_bytes() == whole[:cut]
 
 
@@ -226,8 +223,7 @@ def test_otii_one_file_per_channel(tmp_path: Path) -> None:
 def test_otii_current_alone_asks_for_the_supply(tmp_path: Path) -> None:
     t, watts, _ = trace()
     source = table(tmp_path / "Main current - Arc.csv", "Timestamp,Value", t + 0.5 / RATE_HZ, watts / SUPPLY_V)
-    with pytest.raises(UsageError, match="supply"):
-        otii.open_import(source, windows=windows(tmp_path))
+    raised(UsageError, otii.open_import, source, says="supply", windows=windows(tmp_path))
     check(otii.open_import(source, windows=windows(tmp_path), supply_v=SUPPLY_V), tmp_path / "run")
 
 
@@ -238,8 +234,7 @@ def test_otii_one_table_with_units_and_decimal_commas(tmp_path: Path) -> None:
     source = table(tmp_path / "o.csv", header, *columns, separator=";", decimal=",")
     check(otii.open_import(source, windows=windows(tmp_path), decimal=","), tmp_path / "run")
     check(otii.open_import(source, windows=windows(tmp_path)), tmp_path / "found")
-    with pytest.raises(DataError, match="which is not a number"):
-        otii.open_import(source, windows=windows(tmp_path), decimal=".")
+    raised(DataError, otii.open_import, source, says="which is not a number", windows=windows(tmp_path), decimal=".")
 
 
 # ---- SoC Watch ----------------------------------------------------------------------------
@@ -263,16 +258,14 @@ def test_socwatch_asks_which_of_several_rails(tmp_path: Path) -> None:
     t, watts, _ = trace()
     middle = t + 0.5 / RATE_HZ
     source = watch(tmp_path / "a.csv", "Time (s),Package (W),Core (W)", middle, watts, watts / 2)
-    with pytest.raises(UsageError, match="rails"):
-        socwatch.open_import(source, windows=windows(tmp_path))
+    raised(UsageError, socwatch.open_import, source, says="rails", windows=windows(tmp_path))
     check(socwatch.open_import(source, windows=windows(tmp_path), rails="Package"), tmp_path / "run")
 
 
 def test_socwatch_asks_what_energy_means(tmp_path: Path) -> None:
     t, watts, _ = trace()
     each = watch(tmp_path / "a.csv", "Time (s),Package (mJ)", t + 1 / RATE_HZ, watts / RATE_HZ * 1e3)
-    with pytest.raises(UsageError, match="energy"):
-        socwatch.open_import(each, windows=windows(tmp_path))
+    raised(UsageError, socwatch.open_import, each, says="energy", windows=windows(tmp_path))
     options: dict[str, Any] = {"windows": windows(tmp_path)}
     check(socwatch.open_import(each, energy="interval", stamp="end", **options), tmp_path / "a")
     total = watch(tmp_path / "b.csv", "Time (s),Package (mJ)", t + 1 / RATE_HZ, np.cumsum(watts) / RATE_HZ * 1e3)
@@ -282,5 +275,4 @@ def test_socwatch_asks_what_energy_means(tmp_path: Path) -> None:
 def test_socwatch_totals_alone_are_no_trace(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("Summary\nComponent,Average Rate (mW),Total (mJ)\nPackage,1,2\n")
-    with pytest.raises(DataError, match="totals"):
-        socwatch.open_import(path, windows=windows(tmp_path))
+    raised(DataError, socwatch.open_import, path, says="totals", windows=windows(tmp_path))

@@ -103,8 +103,7 @@ def test_a_table_shows_that_it_is_unicode(encoding: str, tmp_path: Path) -> None
 def test_another_encoding_is_asked_for(tmp_path: Path) -> None:
     source, options = encoded(tmp_path, "latin-1"), MICRO | {"windows": windows(tmp_path)}
     assert "encoding=" in raised(DataError, plain_csv.open_import, source, **options, says="utf-8").remedy
-    with pytest.raises(UsageError, match="encoding"):
-        plain_csv.open_import(source, encoding="klingon", **options)
+    raised(UsageError, plain_csv.open_import, source, says="encoding", encoding="klingon", **options)
     check(plain_csv.open_import(source, encoding="latin-1", **options), tmp_path / "run")
 
 
@@ -180,8 +179,7 @@ def test_ppk2_without_units_says_what_can_be_done(tmp_path: Path) -> None:
 def test_a_supply_in_millivolts_is_refused(tmp_path: Path) -> None:
     t, watts, _ = trace()
     source = table(tmp_path / "Main current - Arc.csv", "Timestamp,Value", t, watts)
-    with pytest.raises(UsageError, match="supply_v is 1800"):
-        otii.open_import(source, supply_v=1800.0, windows=windows(tmp_path))
+    raised(UsageError, otii.open_import, source, says="supply_v is 1800", supply_v=1800.0, windows=windows(tmp_path))
 
 
 # ---- units that the file states and the user declares otherwise ---------------------------------------------------

@@ -81,8 +81,7 @@ def test_plain_iso_stamps_need_a_zone_or_an_offset(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join(lines))
     zero_s = 1772366400.0  # 2026-03-01T12:00:00Z
     options: dict[str, Any] = {"time": "when:iso", "power": "p:W", "windows": windows(tmp_path, zero_s=zero_s)}
-    with pytest.raises(UsageError, match="zone"):
-        plain_csv.open_import(tmp_path / "a.csv", **options)
+    raised(UsageError, plain_csv.open_import, tmp_path / "a.csv", says="zone", **options)
     check(plain_csv.open_import(tmp_path / "a.csv", timezone="UTC", **options), tmp_path / "run")
     with pytest.raises(DataError, match="no window overlaps"):
         write(plain_csv.open_import(tmp_path / "a.csv", timezone="Asia/Tokyo", **options), tmp_path / "other")
@@ -145,15 +144,13 @@ def test_a_counter_that_falls_back_is_refused_with_its_row_and_time(
     write(plain(tmp_path, t, joules, power=None, energy="p:J"), tmp_path / "whole")
     joules[140:] -= 140.0
     run = plain(tmp_path, t, joules, power=None, energy="p:J")
-    with pytest.raises(DataError, match=r"counter of rail p falls by 139 J at 1\.4 s, in reading 141"):
-        write(run, tmp_path / "run")
+    raised(DataError, write, run, tmp_path / "run", says=r"counter of rail p falls by 139 J at 1\.4 s, in reading 141")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("stamp", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59+00:00", "2026-13-01T00:00:00Z", "7"])
 def test_plain_iso_stamps_that_cannot_be_meant_are_refused(stamp: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError):
-        plain(tmp_path, text=f"when,p\n{stamp},1\n2026-01-01T00:00:00Z,1\n", time="when:iso")
+    raised(DataError, plain, tmp_path, text=f"when,p\n{stamp},1\n2026-01-01T00:00:00Z,1\n", time="when:iso")
 
 
 def test_a_place_of_stamps_that_nobody_stated_is_doubted(tmp_path: Path) -> None:
@@ -182,8 +179,7 @@ def test_windows_state_their_unit(unit: str, scale: float, tmp_path: Path) -> No
 )  # fmt: skip
 def test_windows_that_cannot_be_are_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_text(text)
-    with pytest.raises(RigError):
-        plain(tmp_path, *trace(100.0)[:2], windows=str(tmp_path / "w.csv"))
+    raised(RigError, plain, tmp_path, *trace(100.0)[:2], windows=str(tmp_path / "w.csv"))
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,7 @@ def test_a_reading_that_is_none_is_named_by_its_row_and_nothing_is_written(
     lines = table(tmp_path / "a.csv", "t,p", t, watts).read_text().split("\n")
     lines[1503] = "0.751,broken"
     monkeypatch.setattr(csv_columns, "ROWS", 701)
-    with pytest.raises(RigError, match="p is 'broken' in data row 1503"):
-        plain(tmp_path, text="\n".join(lines))
+    raised(RigError, plain, tmp_path, says="p is 'broken' in data row 1503", text="\n".join(lines))
 
 
 def test_stamps_that_go_back_between_two_blocks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
