@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import sys
 import time
@@ -32,7 +33,6 @@ from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from fixtures.instruments.scpi_server import ScpiServer, block
 from fixtures.instruments.text_board import TextBoard
 from rig.types import Meter
-from tests.support.digitizer_sim import DigitizerSim
 from tests.support.fake_nvml import FakeNvml
 from tests.support.joulescope_driver import installed
 from tests.support.meters import SUPPLY_V
@@ -127,6 +127,33 @@ class LogInTime:
         return b"" if answer is None else f"{answer}\n".encode()
 
 
+class BufferInTime:
+    """A DMM6500's buffer that fills with time, after its manual: reading ``k`` is ``k`` microamperes, from 0."""
+
+    ANSWERS = {  # noqa: RUF012
+        "*IDN?": "KEITHLEY INSTRUMENTS,MODEL DMM6500,SIM0000001,1.7.3c", "*LANG?": "SCPI", "ROUT:TERM?": "FRON",
+        "TRIG:STAT?": "RUNNING;RUNNING;1", "SYST:ERR?": '0,"No error;0;0 0"',
+    }  # fmt: skip
+
+    def execute(self, line: str) -> bytes:
+        answer = self.ANSWERS.get(line)
+        match line.split(" "):
+            case ["DIG:CURR:SRAT", rate_hz]:
+                self._rate_hz = float(rate_hz)
+            case ["INIT"]:
+                self._began_s, self._ended_s = time.perf_counter(), math.inf
+            case ["ABOR"]:
+                self._ended_s = time.perf_counter()
+            case ["DIG:CURR:RANG?;:DIG:CURR:SRAT?"]:
+                answer = f"0.1;{self._rate_hz:g}"
+            case ["TRAC:ACT:END?", _]:
+                answer = str(int((min(time.perf_counter(), self._ended_s) - self._began_s) * self._rate_hz))
+            case ["TRAC:DATA?", place]:
+                first, last = map(int, place.split(",")[:2])
+                return b"#0" + struct.pack(f">{last - first + 1}d", *(k * 1e-6 for k in range(first - 1, last))) + b"\n"
+        return b"" if answer is None else f"{answer}\n".encode()
+
+
 INSTRUMENTS: dict[str, Callable[..., AbstractContextManager[StandIn]]] = {
     "ppk2": lambda plant, **how: on_port(plant, Ppk2Sim, ppk2.open_meter, {"supply_v": SUPPLY_V}, **how),
     "lpm01a": lambda plant, **how: on_port(plant, Lpm01aSim, lpm01a.open_meter, {}, **how),
@@ -137,7 +164,7 @@ INSTRUMENTS: dict[str, Callable[..., AbstractContextManager[StandIn]]] = {
     "joulescope": in_driver,
     "scpi-dmm": lambda plant, **how: on_scpi(plant, TruevoltSim(plant, **how), scpi_dmm.open_meter, supply_v=SUPPLY_V),
     "scpi-smu": lambda plant: on_scpi(plant, LogInTime(), scpi_smu.open_meter, rate_hz=1.0 / DIALOGUE_S),
-    "dmm6500": lambda plant: on_scpi(plant, DigitizerSim(), dmm6500.open_meter, supply_v=SUPPLY_V),
+    "dmm6500": lambda plant: on_scpi(plant, BufferInTime(), dmm6500.open_meter, supply_v=SUPPLY_V),
     "rapl": in_kernel,
     "nvml": in_module,
 }

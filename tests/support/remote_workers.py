@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from drivers.links.remote import RemoteDevice
 from drivers.links.remote_start import Worker
 from rig.types import Budget, Device, Repeats, Reply, Sample
+from tests.support.waiting import until
 
 HONEST = """
 import os, subprocess, sys, time
@@ -91,38 +92,25 @@ def answers(device: Device, count: int, within_s: float = 20.0) -> list[Reply]:
     return replies
 
 
-def vanished(pid: int, within_s: float = 5.0) -> bool:
-    """Return whether a process is gone, or has ended and only waits for its parent."""
-    return happens(lambda: not alive(pid), within_s)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def happens(what: Callable[[], bool], within_s: float) -> bool:
-    until_s = time.monotonic() + within_s
-    while not what():
-        if time.monotonic() > until_s:
-            return False
-        time.sleep(0.005)
-    return True
+def living() -> dict[int, int]:
+    """Return the group of each process that is neither gone nor has ended and only waits for its parent."""
+    found: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, group = path.read_text().rpartition(")")[2].split()[:3]
+            if state not in "ZX":
+                found[int(path.parent.name)] = int(group)
+    return found
 
 
 def members(group: int) -> list[int]:
     """Return the living processes of a group."""
-    pids = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and alive(int(p.name))]
-    return [pid for pid in pids if _group(pid) == group]
+    return [pid for pid, own in living().items() if own == group]
 
 
-def _group(pid: int) -> int:
-    try:
-        return os.getpgid(pid)
-    except OSError:
-        return 0
+def gone(pids: Iterable[int], within_s: float = 5.0) -> None:
+    """Fail unless none of these processes lives any more within this time."""
+    until(lambda: living().keys().isdisjoint(pids), within_s)
 
 
 def script(path: Path, text: str) -> str:

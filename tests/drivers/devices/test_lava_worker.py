@@ -30,7 +30,8 @@ from rig.types import Budget, Device, Issue, Reply, Sample, SampleSet
 from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.mis_graphs import random_graph
 from tests.support.raised import raised
-from tests.support.remote_workers import answer, answers, happens, members, vanished
+from tests.support.remote_workers import answer, answers, gone, members
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
 
@@ -181,7 +182,7 @@ def test_nothing_of_lava_outlives_its_worker(killed: bool) -> None:
     device.stage([SAMPLE])
     device.submit([SAMPLE], Budget(60.0))
     leader = int(device._link.hello["pid"])
-    assert happens(lambda: len(members(leader)) > 6, 10.0), "the processes of the network"
+    until(lambda: len(members(leader)) > 6, 10.0)  # the processes of the network
     started = members(leader)
     if killed:
         os.kill(leader, signal.SIGKILL)
@@ -189,8 +190,8 @@ def test_nothing_of_lava_outlives_its_worker(killed: bool) -> None:
         raised(DeviceError, answers, device, 1, says="ended unexpectedly")
         assert time.monotonic() - began_s < 5.0
     device.close()
-    assert all(vanished(pid) for pid in started)
-    assert happens(lambda: shared() <= before, 5.0), "shared memory left behind"
+    gone(started)
+    until(lambda: shared() <= before, 5.0)  # no shared memory is left behind
 
 
 def shared() -> set[str]:

@@ -15,7 +15,7 @@ from fixtures.instruments.scpi_server import ScpiServer
 from rig.engine.clock import HostClock
 from rig.errors import MeterError, SetupError
 from rig.types import Chunk
-from tests.support.digitizer_sim import DigitizerSim
+from tests.support.instruments import live
 from tests.support.raised import raised
 from tests.support.scpi_bench import Scripted, spoken
 from tests.support.waiting import until
@@ -58,7 +58,7 @@ def test_it_is_set_up_by_the_commands_of_the_manual_and_says_what_it_is() -> Non
 
 
 def test_readings_that_come_while_the_buffer_fills_are_each_read_once_and_in_order() -> None:
-    with ScpiServer(DigitizerSim()) as server, closing(opened(server, rate_hz=2e5, readings=1_000_000)) as meter:
+    with live("dmm6500") as it, closing(it.open(rate_hz=2e5)) as meter:
         meter.start()
         chunks: list[Chunk] = []
 

@@ -48,21 +48,16 @@ def test_readings_missing_by_their_numbers_are_nan(it: StandIn) -> None:
     assert np.count_nonzero(np.isnan(values(chunks))) == 600
 
 
-def test_closing_lets_go_of_instrument_and_driver(it: StandIn) -> None:
-    it.open().close()
-    assert it.sim.latest.finalized
-    assert not it.sim.latest.is_open
-
-
 def test_a_rate_that_it_has_not_is_a_setup_error_and_the_driver_is_let_go(it: StandIn) -> None:
     raised(SetupError, it.open, says="refuses its setting h/fs", rate_hz=30_000.0)
     assert it.sim.latest.finalized
 
 
-def test_of_several_one_must_be_named(it: StandIn) -> None:
+def test_of_several_one_must_be_named_and_is_let_go_when_it_is_closed(it: StandIn) -> None:
     it.sim.paths = (PATH, JS110)
     raised(SetupError, it.open, says="Connected")
     it.open(instrument="000123").close()
+    assert it.sim.latest.finalized and not it.sim.latest.is_open
 
 
 @pytest.mark.parametrize(
@@ -89,7 +84,6 @@ def test_a_js110_streams_and_marks_like_any_other(it: StandIn) -> None:
     meter = it.open(mark_input=0, mark_vref="3v3")
     assert meter.info().details["rate_filter"] == "not stated"
     ticks, levels, _ = edges_of(meter, it.plant)
-    meter.close()
     assert levels.tolist() == [1, 0]
     assert np.ptp(ticks) == pytest.approx(30e6, abs=100e3)  # its inputs have the rate of its readings
     assert it.sim.latest.state[f"{JS110}/s/extio/voltage"] == "3.3V"
@@ -108,11 +102,12 @@ def test_a_range_of_another_model_is_refused_with_those_it_may_have(it: StandIn,
 
 def edges_of(meter: Meter, plant: LivePlant, seconds: float = 0.2) -> tuple[np.ndarray, np.ndarray, int]:
     """Return recorded ticks and levels while the plant's pin is high from 20 to 50 ms, and the time of tick 0."""
-    assert meter.start().tick == 0
-    now_s = (plant.clock.now_ns() - ORIGIN_NS) * 1e-9
-    plant.pin += [(now_s + 0.02, 1), (now_s + 0.05, 0)]
-    time.sleep(seconds)
-    chunks, rail = [*meter.read(), *meter.stop()], meter.info().rails[1].name
+    with closing(meter):
+        assert meter.start().tick == 0
+        now_s = (plant.clock.now_ns() - ORIGIN_NS) * 1e-9
+        plant.pin += [(now_s + 0.02, 1), (now_s + 0.05, 0)]
+        time.sleep(seconds)
+        chunks, rail = [*meter.read(), *meter.stop()], meter.info().rails[1].name
     return column(chunks, "start_tick", rail), column(chunks, "value", rail), round(1e9 * now_s)
 
 
@@ -120,7 +115,6 @@ def test_edges_of_an_input_stand_on_the_clock_of_the_readings(it: StandIn) -> No
     meter = it.open(mark_input=0, pin="level", pin_lag_s=1e-6)
     assert meter.info().rails[1] == Rail("joulescope in0", "edges", rate_hz=1e6, pin="level", pin_lag_s=1e-6)
     ticks, levels, now_ns = edges_of(meter, it.plant)
-    meter.close()
     began_ns = it.sim.latest.front_end.true_ns(it.sim.latest.from_tick) - ORIGIN_NS
     assert levels.tolist() == [1, 0]
     # the instrument runs 30 ppm fast, and sees an edge at its next sample, a microsecond later at most
