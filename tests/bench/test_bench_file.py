@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
@@ -23,7 +23,6 @@ from tests.support.benches import open_bench
 from tests.support.paths import ROOT
 from tests.support.raised import raised
 
-CALM = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 TODAY = datetime.now(UTC).date()
 GOOD = """\
 lab = "Room 12"
@@ -207,7 +206,6 @@ VALUES = st.sampled_from(["1", '"x # [y]"', '"""\n[no.table]\n"""', "[\n 1,\n 2,
 STATEMENTS = st.lists(st.tuples(KEYS, VALUES, st.sampled_from(["", "# note\n", "\n\n"])), unique_by=lambda s: s[0])
 
 
-@CALM
 @given(st.lists(st.tuples(KEYS, STATEMENTS), unique_by=lambda t: t[0]))
 def test_every_key_is_found_on_its_line(tables: list[tuple[str, list[tuple[str, str, str]]]]) -> None:
     text, wanted = "", dict[tuple[str, ...], int]()
@@ -296,7 +294,6 @@ def test_an_unknown_name_is_answered_with_known_ones(tmp_path: Path, device: str
     assert {own, "mock"} <= set(caught.known)
 
 
-@CALM
 @given(st.lists(st.sampled_from(["mock", "xylo-monitor", "none"])), st.lists(st.text("ab=.", max_size=5)))
 def test_what_the_file_does_not_name_stays_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, meters: list[str], options: list[str]
@@ -382,7 +379,6 @@ def test_the_report_can_read_lab_and_operator_from_what_was_kept() -> None:
     assert lab_of(b"lab = 3\n") == lab_of(b"no toml") == lab_of(b"\xff") == {}
 
 
-@CALM
 @given(st.text("[]{}=.\"'abdevicsmtr\n#1, ", max_size=60))
 def test_any_text_is_a_bench_file_or_a_named_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = written(tmp_path_factory.mktemp("bench"), text)

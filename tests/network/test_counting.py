@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rig.network.counting import active, convolution, count, linear
 from rig.network.description import Layer, NetworkInfo, activity_faults, network_faults
 
-LAW = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+LAW = settings(max_examples=60)
 
 
 def sparse(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:

@@ -119,10 +119,10 @@ def test_the_network_is_described_as_it_is_deployed_and_only_what_pooling_takes_
 
 
 def test_a_board_with_the_reference_firmware_is_refused_with_the_way_to_flash_it(network: Path) -> None:
-    with TinyBoardSim(baud=BAUD) as board, pytest.raises(SetupError) as caught:
-        open_(board, network)
-    assert caught.value.field == "firmware" and "arduino-cli" in caught.value.remedy
-    assert "SIM-board" in caught.value.message and NAME in caught.value.message
+    with TinyBoardSim(baud=BAUD) as board:
+        caught = raised(SetupError, open_, board, network)
+    assert caught.field == "firmware" and "arduino-cli" in caught.remedy
+    assert "SIM-board" in caught.message and NAME in caught.message
 
 
 def test_a_board_of_this_checkouts_source_is_told_from_another(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,10 +144,10 @@ def test_a_board_of_this_checkouts_source_is_told_from_another(network: Path, mo
     ],
 )  # fmt: skip
 def test_a_board_that_states_another_firmware_or_nonsense_is_refused(network: Path, field: str, value: str) -> None:
-    with board_with(network, **{field: value}) as board, pytest.raises(SetupError) as caught:
-        open_(board, network)
-    assert (caught.value.field, caught.value.value) == (field, value) and "arduino-cli" in caught.value.remedy
-    assert field != "network" or "--option network=FILE" in caught.value.remedy
+    with board_with(network, **{field: value}) as board:
+        caught = raised(SetupError, open_, board, network)
+    assert (caught.field, caught.value) == (field, value) and "arduino-cli" in caught.remedy
+    assert field != "network" or "--option network=FILE" in caught.remedy
 
 
 # ---- what goes wrong ------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -165,7 +165,6 @@ def test_scenes_silence_and_loudest_audio_have_the_defined_energies_to_half_a_co
 
 
 @given(st.integers(1, 32767), st.floats(30, 7900), st.floats(0, 6.3))
-@settings(max_examples=25, deadline=None)
 def test_so_has_a_tone_of_any_level_in_noise(level: int, hertz: float, phase: float) -> None:
     noise = np.random.default_rng(level).uniform(-0.5, 0.5, RATE_HZ)
     audio = np.clip(np.rint(level * np.sin(2 * np.pi * hertz * TIME_S + phase) + noise), -32768, 32767)

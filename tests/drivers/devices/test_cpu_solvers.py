@@ -42,10 +42,9 @@ SOLVERS: list[Callable[..., Device]] = [cpu_mis.open_device, cpu_sa.open_device,
 
 @pytest.fixture(params=SOLVERS, ids=["mis", "sa", "tabu"])
 def device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    opened = request.param(default_s=0.02, longest_s=20.0)
-    opened.stage([SAMPLE])
-    yield opened
-    opened.close()
+    with closing(request.param(default_s=0.02, longest_s=20.0)) as opened:
+        opened.stage([SAMPLE])
+        yield opened
 
 
 def solved(device: Device, budget: Budget) -> Reply:

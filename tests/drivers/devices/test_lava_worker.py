@@ -51,9 +51,8 @@ SAMPLE = Sample("g", GRAPH.to_payload())
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[Device]:
-    opened = open_device(simulate=True, interpreter=python(), default_s=0.2, longest_s=20.0)
-    yield opened
-    opened.close()
+    with closing(open_device(simulate=True, interpreter=python(), default_s=0.2, longest_s=20.0)) as opened:
+        yield opened
 
 
 def solved(device: Device, budget: Budget | None, sample: Sample = SAMPLE) -> Any:

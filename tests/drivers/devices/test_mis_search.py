@@ -20,7 +20,7 @@ def is_maximal(graph: Graph, x: Vector) -> bool:
     return all(x[v] or x[indices[start[v] : start[v + 1]]].any() for v in range(graph.nodes))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs(), st.integers(0, 2**31 - 1))
 def test_every_set_found_is_independent_maximal_and_larger_than_the_last(graph: Graph, seed: int) -> None:
     costs = [0]
@@ -32,7 +32,6 @@ def test_every_set_found_is_independent_maximal_and_larger_than_the_last(graph: 
     assert len(costs) > 1
 
 
-@settings(max_examples=30, deadline=None)
 @given(graphs(), st.integers(0, 1000), st.lists(st.integers(1, 200), min_size=1, max_size=20))
 def test_slices_do_not_change_the_walk(graph: Graph, seed: int, slices: list[int]) -> None:
     def walked(parts: list[int]) -> tuple[int, int, bytes]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from drivers.devices.cpu.mis import command
 from rig.errors import UsageError
@@ -95,7 +95,6 @@ def test_a_row_can_be_found_again_by_its_seed_and_moves() -> None:
     assert (last.moves, to_hex(last.solution)) == (known.moves, known.certificate)
 
 
-@settings(max_examples=25, deadline=None)
 @given(graphs(most_nodes=12))
 def test_a_proven_set_is_the_best_of_all_subsets(graph: Graph) -> None:
     subsets = (np.arange(1 << graph.nodes)[:, None] >> np.arange(graph.nodes)) & 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.devices.mlperf_tiny.device import Model, open_device
@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("quiet_soon")]
 pytest.importorskip("serial", reason="extra serial is not installed")
 
 
-CALM = settings(deadline=None, derandomize=True, database=None)
 LABELS = ("down", "go", "left", "right")
 OPTIONS: dict[str, Any] = {"labels": ",".join(LABELS), "timeout_s": 10.0, "boot_s": 10.0}
 """Far longer than anything takes on an idle machine; a test of a timeout gives ``SHORT_S``."""
@@ -143,7 +142,6 @@ def test_a_board_says_who_it_is_and_what_was_flashed(tmp_path: Any) -> None:
 # ---- its clock ----------------------------------------------------------------------------
 
 
-@CALM
 @given(st.integers(0, 2**32 - 1), st.lists(st.floats(0.0, 3 * 86400.0), max_size=6), st.floats(-500e-6, 500e-6))
 def test_the_clock_is_unwrapped_over_any_gap(begin: int, gaps_s: list[float], drift: float) -> None:
     clock, now_ns, true = BoardClock(32), 10**12, float(begin)
@@ -328,7 +326,6 @@ def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: di
 # ---- the model's input and output ----------------------------------------------------------
 
 
-@CALM
 @given(
     st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=8),
     st.floats(1e-3, 0.1),
@@ -343,7 +340,6 @@ def test_quantising_errs_by_half_a_step_or_saturates(xs: list[float], scale: flo
     assert np.all(np.abs(back - inside) <= 0.5 * scale * (1 + 1e-9) + 1e-12)
 
 
-@CALM
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=8))
 def test_float_inputs_are_little_endian_and_exact(xs: list[float]) -> None:
     data = Model("float32").encoded(Sample("s", np.array(xs)))

@@ -70,7 +70,7 @@ def test_over_ssh_it_has_a_clock_of_its_own_and_still_does(tmp_path: Path, monke
     assert {"timer.rate", "timer.monotone"} <= set(check_device(device, [ONE]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(hnp.arrays(hnp.scalar_dtypes(), hnp.array_shapes(min_dims=0, min_side=0, max_side=5)), st.booleans())
 def test_arrays_arrive_as_they_were_sent(honest: RemoteDevice, array: np.ndarray, flipped: bool) -> None:
     sent = array.T[::-1] if flipped and array.ndim else array

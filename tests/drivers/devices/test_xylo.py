@@ -17,7 +17,6 @@ from drivers.devices.xylo.networks.encoder import encode
 from drivers.devices.xylo.networks.network import load_network
 from drivers.meters.xylo_monitor import open_meter
 from fixtures.bench.true_power import SimPlant, open_plant
-from rig import check_device
 from rig.errors import DataError, SetupError, UsageError
 from rig.types import Sample
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
@@ -100,11 +99,6 @@ def test_cycles_by_hand(core_clock_hz: float) -> None:
     cycles_per_bin = 16 + 189 * (3 + 19) + 4 * 12
     assert result.output.sum() == 0
     assert result.seconds == pytest.approx(100 * cycles_per_bin / core_clock_hz)
-
-
-def test_it_keeps_every_rule_of_a_device_at_once(device: Any, plant: SimPlant) -> None:
-    checked = check_device(device, [scene("bus"), scene("park")], clock=plant.clock)
-    assert {"repeat.length", "poll.returns", "reply.activity", "info.network"} <= set(checked)
 
 
 def test_one_phase_alone_gives_a_label_only_if_it_infers(device: Any) -> None:

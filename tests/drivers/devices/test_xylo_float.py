@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.devices.xylo import float_device
@@ -38,7 +38,6 @@ def halving(size: int, threshold: int, last: bool) -> Neurons:
     return Neurons(keep, keep, np.full(size, float(threshold)), np.zeros(size), most, True)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(0, 2**32 - 1), back=st.booleans(), skip=st.booleans())
 def test_if_nothing_is_rounded_it_sends_the_spikes_of_the_vendors_simulator(seed: int, back: bool, skip: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -123,7 +123,7 @@ def test_the_page_has_what_its_command_prints_of_the_published_network(tmp_path:
     assert said in " ".join(page.split())
 
 
-@settings(max_examples=10, deadline=None, derandomize=True, database=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 2**32 - 1), recurrent=st.booleans(), layers=st.integers(1, 3))
 def test_a_deployed_graph_that_is_written_and_read_gives_the_same_spikes(
     seed: int, recurrent: bool, layers: int, tmp_path_factory: pytest.TempPathFactory

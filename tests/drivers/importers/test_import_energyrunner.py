@@ -28,6 +28,8 @@ from tests.support.raised import raised
 REAL = SHARED / "data" / "power" / "energyrunner"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="needs the shared data")
 COUNT = 40
+Figures = list[tuple[str, str, str]]
+"""Energy, power and energy per inference of every window, as printed."""
 
 
 def trace(path: Path, rate_hz: float, stamps: list[float], scale: float = 1e6) -> list[float]:
@@ -40,8 +42,8 @@ def trace(path: Path, rate_hz: float, stamps: list[float], scale: float = 1e6) -
     return [float(x) for x in stored]
 
 
-def told(energy_uj: list[float], rate_hz: float, stamps: list[float]) -> list[tuple[str, str, str]]:
-    """Energy, power and energy per inference of every window as EnergyRunner prints them, sample by sample."""
+def told(energy_uj: list[float], rate_hz: float, stamps: list[float]) -> Figures:
+    """The figures as EnergyRunner computes and prints them, sample by sample."""
     sums, held = [0.0] * (len(stamps) // 2), [0] * (len(stamps) // 2)
     t = 0.0
     for value in energy_uj:
@@ -53,7 +55,7 @@ def told(energy_uj: list[float], rate_hz: float, stamps: list[float]) -> list[tu
     return [(f"{e:.3f}", f"{e * rate_hz / n:.3f}", f"{e / COUNT:.3f}") for e, n in zip(sums, held, strict=True)]
 
 
-def results_txt(figures: list[tuple[str, str, str]]) -> str:
+def results_txt(figures: Figures) -> str:
     lines = []
     for k, (energy, power, each) in enumerate(figures, start=1):
         lines += [f"00142.473 ulp-ml: Energy data for window {2 * k} at time 1.00 for 1.00 sec.:"]
@@ -64,22 +66,13 @@ def results_txt(figures: list[tuple[str, str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def session(
-    folder: Path,
-    rate_hz: float,
-    stamps: list[float],
-    scale: float = 1e6,
-    *,
-    prefix: str = "trace1",
-    results: str = "results.txt",
-) -> list[tuple[str, str, str]]:
+def session(folder: Path, rate_hz: float, stamps: list[float], scale: float = 1e6, prefix: str = "trace1") -> Figures:
     """A session of our own without a log; what EnergyRunner would print of it."""
     folder.mkdir(parents=True, exist_ok=True)
     stored = trace(folder / f"{prefix}-energy.bin", rate_hz, stamps, scale)
     (folder / f"{prefix}-timestamps.json").write_text("[\n\t" + ",\n\t".join(f"{s:.6g}" for s in stamps) + "\n]\n")
     figures = told([x / scale * 1e6 for x in stored], rate_hz, stamps)
-    if results:
-        (folder / results).write_text(results_txt(figures))
+    (folder / "results.txt").write_text(results_txt(figures))
     return figures
 
 
@@ -92,7 +85,7 @@ def recorded(source: Path, out: Path, **options: object) -> Run:
     return open_run(write(only(source, **options), out))
 
 
-def stated(run: Run, windows: int) -> list[tuple[str, str, str]]:
+def stated(run: Run, windows: int) -> Figures:
     figures = {str(key): f"{q.value * 1e6:.3f}" for key, q in recorder_figures(run).items()}
     names = ("energy_j", "power_w", "energy_per_inference_j")
     return [tuple(figures[f"peer.window.{k}.{n}"] for n in names) for k in range(1, windows + 1)]  # type: ignore[misc]
@@ -118,7 +111,8 @@ def test_every_figure_comes_out_to_the_digits_printed(rate_hz: float, stamps: li
 
 
 def test_texts_may_be_named_after_the_mode(tmp_path: Path) -> None:
-    expected = session(tmp_path / "s", 1000.0, LPM01A, results="energy_results.txt")
+    expected = session(tmp_path / "s", 1000.0, LPM01A)
+    (tmp_path / "s" / "results.txt").rename(tmp_path / "s" / "energy_results.txt")
     assert stated(recorded(tmp_path / "s", tmp_path / "run"), 5) == expected
     (logged(tmp_path / "t") / "log.txt").rename(tmp_path / "t" / "energy_log.txt")
     run = only(tmp_path / "t")
@@ -249,7 +243,8 @@ def logged(
 ) -> Path:
     """A session with a log but no results: 1 kHz, windows of 0.4 s, an idle tail of one second."""
     stamps = [0.01, *(round(0.1 + 0.5 * k + x, 3) for k in range(windows) for x in (0.0, 0.4))]
-    session(folder, 1000.0, stamps, prefix=prefix, results="")
+    session(folder, 1000.0, stamps, prefix=prefix)
+    (folder / "results.txt").unlink()
     lines = [(0.0, f'parser: Command "emon trace on {prefix}"')]
     lines.append((0.0, f"emon: m-regfile-fn[{prefix}-energy.bin]-type[emon]-name[lpm01a]"))
     for count, on, off in zip(counts, stamps[1::2], stamps[2::2], strict=False):

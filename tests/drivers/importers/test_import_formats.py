@@ -195,15 +195,6 @@ def test_jls_damaged_inside_is_said_once_and_by_us(tmp_path: Path) -> None:
     assert said.count("\n") == 1
 
 
-def test_joulescope_statistics(tmp_path: Path) -> None:
-    t, watts, _ = trace(200.0)
-    stamp = t + 1 / 200.0  # the end of each mean
-    zero = 0.0 * t
-    columns = (stamp, watts / SUPPLY_V, zero + SUPPLY_V, watts, zero, np.cumsum(watts) / 200.0)
-    source = table(tmp_path / "s.csv", "#time,current,voltage,power,charge,energy", *columns)
-    check(joulescope_csv.open_import(source, windows=windows(tmp_path)), tmp_path / "run")
-
-
 # ---- Otii ---------------------------------------------------------------------------------
 
 

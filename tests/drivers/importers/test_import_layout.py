@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.importers import joulescope_csv, otii, plain_csv, ppk2
@@ -128,7 +128,6 @@ def test_three_digits_behind_every_mark_may_be_thousands_and_are_asked_about(mar
     )
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     values=st.lists(st.integers(0, 10**6), min_size=2, max_size=8),
     places=st.integers(1, 5),

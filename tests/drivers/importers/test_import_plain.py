@@ -207,7 +207,7 @@ def test_a_missing_reading_is_left_out(tmp_path: Path) -> None:
     check(plain(tmp_path, t, watts), tmp_path / "run")
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.floats(-1e6, 1e6), st.sampled_from([50.0, 997.0, 1000.0, 3333.0]), st.sampled_from(["s", "ms", "us"]))
 def test_where_time_begins_and_its_unit_change_no_figure(
     tmp_path_factory: pytest.TempPathFactory, zero_s: float, rate_hz: float, unit: str

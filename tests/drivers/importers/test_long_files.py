@@ -23,6 +23,12 @@ def columns(run: ImportedRun) -> list[np.ndarray]:
     return [np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in names]
 
 
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is read in blocks of 701 rows."""
+    monkeypatch.setattr(csv_columns, "ROWS", 701)
+
+
 @pytest.mark.parametrize("stamp", ["start", "middle", "end", None])
 @pytest.mark.parametrize("jitter", [0.0, 0.3], ids=["grid", "stamped"])
 def test_readings_and_times_do_not_depend_on_where_blocks_end(
@@ -41,36 +47,28 @@ def test_readings_and_times_do_not_depend_on_where_blocks_end(
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_grid_that_bends_only_after_the_first_block_is_no_grid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_grid_that_bends_only_after_the_first_block_is_no_grid(tmp_path: Path, blocks: None) -> None:
     t, watts, _ = trace()
     t = np.where(t > 1.0, 1.0 + (t - 1.0) * 1.02, t)
-    monkeypatch.setattr(csv_columns, "ROWS", 701)
     assert len(columns(plain(tmp_path, t, watts))) == 3
 
 
-def test_a_reading_that_is_none_is_named_by_its_row_and_nothing_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reading_that_is_none_is_named_by_its_row_and_nothing_is_written(tmp_path: Path, blocks: None) -> None:
     t, watts, _ = trace()
     lines = table(tmp_path / "a.csv", "t,p", t, watts).read_text().split("\n")
     lines[1503] = "0.751,broken"
-    monkeypatch.setattr(csv_columns, "ROWS", 701)
     raised(RigError, plain, tmp_path, says="p is 'broken' in data row 1503", text="\n".join(lines))
 
 
-def test_stamps_that_go_back_between_two_blocks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stamps_that_go_back_between_two_blocks_are_refused(tmp_path: Path, blocks: None) -> None:
     t, watts, _ = trace()
-    monkeypatch.setattr(csv_columns, "ROWS", 701)
     with pytest.raises(RigError, match=r"reading 702 is 0\.35 s before the one before it"):
         plain(tmp_path, np.concatenate([t[:701], t[:701]]), watts[:1402])
 
 
-def test_windows_of_a_channel_go_on_from_block_to_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_of_a_channel_go_on_from_block_to_block(tmp_path: Path, blocks: None) -> None:
     t, watts, busy = trace()
     source = table(tmp_path / "a.csv", "Timestamp(ms),Current(uA),D0", t * 1e3, watts / 3.0 * 1e6, busy)
-    monkeypatch.setattr(csv_columns, "ROWS", 701)
     run = ppk2.open_import(source, supply_v=3.0, window_channel="D0", inferences=5, idle="0:0.55,1.75:2.35")
     assert len(run.spans) == 4
     check(run, tmp_path / "run")

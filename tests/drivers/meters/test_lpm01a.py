@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.meters.lpm01a import meter as lpm01a_powershield
@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("quiet_soon")]
 pytest.importorskip("serial", reason="extra serial is not installed")
 
 
-CALM = settings(deadline=None, derandomize=True, database=None)
 PROMPT = Wiring(supply_v=3.3, resolution=0.0, ready_s=1e-3)
 
 
@@ -58,7 +57,6 @@ currents = st.lists(st.floats(1e-7, 0.0599), min_size=1, max_size=40)
 cuts = st.lists(st.integers(0, 10_000), max_size=5)
 
 
-@CALM
 @given(currents, cuts)
 def test_readings_survive_any_cut(amperes: list[float], at: list[int]) -> None:
     value = np.array(amperes)
@@ -67,7 +65,6 @@ def test_readings_survive_any_cut(amperes: list[float], at: list[int]) -> None:
     assert np.all(np.abs(binary - value) <= [0.500001 * step_at(v) for v in np.maximum(binary, value)])
 
 
-@CALM
 @given(currents, currents, st.integers(0, 2**31 - 1), st.integers(0, 99), cuts)
 def test_stamps_stand_where_they_stood(a: list[float], b: list[float], ms: int, load: int, at: list[int]) -> None:
     stamp = b"\xf0\xf3" + ms.to_bytes(4, "big") + bytes([load]) + b"\xff\xff"
@@ -88,7 +85,6 @@ def test_an_overcurrent_flags_the_reading_before_and_the_one_after(cut: int) -> 
     assert flags[1] == (cut not in (4, 5, 6, 7))  # it may already be delivered
 
 
-@CALM
 @given(st.binary(max_size=200), cuts)
 def test_whatever_comes_is_readings_or_a_stream_error(data: bytes, at: list[int]) -> None:
     try:
@@ -113,7 +109,6 @@ def test_what_is_no_reading_is_told(data: bytes, text: str) -> None:
 # ---- counting -----------------------------------------------------------------------------
 
 
-@CALM
 @given(
     st.integers(2**31 // 1000 - 999, 2**31 // 1000), st.integers(2, 2000), st.sampled_from([1.0, 100.0, 1000.0, 1e5])
 )
@@ -123,7 +118,6 @@ def test_a_count_that_keeps_pace_is_right_over_any_wrap(begin_s: int, stamps: in
         keeper.check(Stamp(round(k * rate_hz), (begin_s + k) % WRAP_S, 0.0))
 
 
-@CALM
 @given(st.integers(3, 500), st.sampled_from([-1, 1]))
 def test_losses_are_told_once_they_exceed_a_millisecond(lost: int, sign: int) -> None:
     keeper = Timekeeper(1000.0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.meters import rapl
@@ -26,8 +26,6 @@ from tests.support.powercap_zones import DESKTOP, SERVER
 from tests.support.raised import raised
 
 pytestmark = pytest.mark.real_time
-
-CALM = settings(deadline=None, derandomize=True, database=None)
 
 
 # ---- unwrapping ---------------------------------------------------------------------------
@@ -45,7 +43,6 @@ class Script(EnergyCounter):
         return self.rows.pop(0)[1]
 
 
-@CALM
 @given(
     st.integers(0, 10**6 - 1), st.lists(st.tuples(st.floats(1e-3, 0.4), st.floats(0.0, 0.99)), min_size=1, max_size=30)
 )

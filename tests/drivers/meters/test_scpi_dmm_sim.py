@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.bench.mock_device import open_device
@@ -64,7 +64,6 @@ def running(
     return d
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(1, 80_000)), min_size=1, max_size=8))
 def test_what_is_read_and_what_is_dropped_and_what_is_held_is_what_was_taken(plan: list[tuple[float, int]]) -> None:
     d = running(50_000.0, options=("DIG",))
@@ -102,7 +101,6 @@ def test_it_reads_the_plant_averaged_over_its_aperture() -> None:
     assert d.taken() == pytest.approx(np.array([0.01, 0.02, 0.03, 0.03, 0.03]), rel=1e-3)  # half of the second one
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000))
 def test_its_errors_stay_within_its_limits(seed: int) -> None:
     limits = Wiring(supply_v=SUPPLY_V, noise=0.0, gain_limit=1e-3, offset_limit=1e-3, resolution=1e-5, seed=seed)

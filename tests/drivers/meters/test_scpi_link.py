@@ -31,7 +31,7 @@ def linked(answer: bytes = b"", timeout_s: float = 2.0) -> Iterator[tuple[ScpiSe
         yield link, instrument, server
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=300_000))
 def test_a_block_arrives_as_it_was_sent_whatever_it_holds(payload: bytes) -> None:
     with linked(block(payload) + b"\n") as (link, _, _):

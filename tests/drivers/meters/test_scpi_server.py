@@ -44,10 +44,6 @@ def test_a_header_is_known_in_its_long_and_short_forms_alone(text: str, known: b
     assert language().execute(text) == (b"1\n" if known else b"")
 
 
-def test_the_answers_of_a_compound_line_come_in_one_line() -> None:
-    assert language().execute("*IDN?;:CURR:APER?;:SENS:CURR:RANG? 3") == b"me;1;3\n"
-
-
 def test_a_command_without_a_colon_follows_the_path_of_the_one_before() -> None:
     assert language().execute("CURR:DC:APER?;RANG?;*IDN?;RANG?") == b"1;2;me;2\n"
 

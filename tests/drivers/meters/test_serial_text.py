@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.meters.serial_text.lines import Board, LineError, Plan, Row, layout_of
@@ -28,8 +28,6 @@ pytestmark = pytest.mark.real_time
 
 pytest.importorskip("serial", reason="extra serial is not installed")
 
-CALM = settings(deadline=None, derandomize=True, database=None)
-FEW = settings(CALM, max_examples=25)
 Options = dict[str, Any]
 TIMED: Options = {"columns": "time:ms, core:mW", "kind": "point"}
 COUNTED: Options = {"kind": "mean", "columns": "n:count, core:mW", "rate_hz": 200.0}
@@ -81,7 +79,6 @@ def test_a_number_that_the_board_says_is_none_is_flagged_and_missing(text: str) 
     assert np.isnan(row.value[0]) and row.flag == (True, False) and row.value[1] == pytest.approx(2e-3)
 
 
-@CALM
 @given(st.integers(0, 2**32 - 1), st.floats(0, 1e4), st.integers(0, 40), st.integers(0, 255))
 def test_with_a_checksum_no_lost_or_changed_character_passes(ms: int, mw: float, at: int, char: int) -> None:
     layout = layout_of("time:ms, a:mW, x:crc32", "comma")
@@ -98,7 +95,6 @@ def test_with_a_checksum_no_lost_or_changed_character_passes(ms: int, mw: float,
             continue
 
 
-@CALM
 @given(st.text(max_size=60))
 def test_whatever_comes_is_a_reading_or_a_line_error(text: str) -> None:
     for columns, separator in (("time:ms, a:mW", "comma"), ("a:A, n:count, x:sum8", "whitespace")):
@@ -122,19 +118,16 @@ def paced(rate_hz: float, drift: float, seconds: float, seed: int, lost_at_s: fl
     pace.end()
 
 
-@FEW
 @given(st.floats(-4.5e-3, 4.5e-3), st.sampled_from([10.0, 100.0, 500.0]), st.integers(0, 9))
 def test_a_steady_count_keeps_pace_with_any_clock_within_its_tolerance(drift: float, rate_hz: float, seed: int) -> None:
     paced(rate_hz, drift, 20.0, seed)
 
 
-@FEW
 @given(st.floats(-4e-3, 4e-3), st.sampled_from([20.0, 50.0, 100.0]), st.integers(1, 50), st.integers(0, 9))
 def test_one_line_that_is_lost_is_told(drift: float, rate_hz: float, lost: int, seed: int) -> None:
     raised(MeterError, paced, rate_hz, drift, 20.0, seed, 8.0, lost, says="are missing")
 
 
-@FEW
 @given(st.floats(-4e-3, 4e-3), st.integers(0, 9))
 def test_lines_that_came_too_many_are_told(drift: float, seed: int) -> None:
     raised(MeterError, paced, 100.0, drift, 20.0, seed, 8.0, -1, says="were too many")

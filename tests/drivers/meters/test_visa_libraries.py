@@ -84,10 +84,10 @@ def test_an_instrument_on_usb_that_is_silent_under_pyvisa_py_is_told_of_other_wa
     monkeypatch.setattr(
         pyvisa, "ResourceManager", lambda library: SimpleNamespace(open_resource=lambda *_, **__: resource)
     )
-    with closing(Visa(USB, timeout_s=0.1).open()) as session, pytest.raises(MeterError) as caught:
-        session.query("*IDN?")
-    assert "pyvisa-py issue 262" in caught.value.remedy
-    assert "visa_library=" in caught.value.remedy
+    with closing(Visa(USB, timeout_s=0.1).open()) as session:
+        caught = raised(MeterError, session.query, "*IDN?")
+    assert "pyvisa-py issue 262" in caught.remedy
+    assert "visa_library=" in caught.remedy
 
 
 def test_an_address_is_still_asked_where_usb_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
