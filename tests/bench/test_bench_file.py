@@ -91,13 +91,6 @@ def test_the_example_is_a_bench_file_with_nothing_wrong() -> None:
     assert open_bench(ROOT / "examples" / "bench.toml").meters
 
 
-def test_the_temperature_of_a_lab_is_read(tmp_path: Path) -> None:
-    text = "ambient_temperature_c = 22.5\n" + GOOD
-
-    assert open_bench(written(tmp_path, text)).lab == "Room 12"
-    assert lab_of(text.encode())["ambient_temperature_c"] == 22.5
-
-
 @pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
 def test_line_ends_of_windows_and_a_byte_order_mark_are_taken(tmp_path: Path, start: bytes) -> None:
     path = written(tmp_path)
@@ -375,7 +368,8 @@ def recorded(chosen: Chosen, path: Path, artifacts: Mapping[str, bytes]) -> Path
 
 
 def test_the_report_can_read_lab_and_operator_from_what_was_kept() -> None:
-    assert lab_of(GOOD.encode()) == {"lab": "Room 12", "operator": "Ada"}
+    warm = "ambient_temperature_c = 22.5\n" + GOOD
+    assert lab_of(warm.encode()) == {"lab": "Room 12", "operator": "Ada", "ambient_temperature_c": 22.5}
     assert lab_of(b"lab = 3\n") == lab_of(b"no toml") == lab_of(b"\xff") == {}
 
 

@@ -1,4 +1,4 @@
-"""A network file of random weights, and a simulated reference board that answers like the rig's firmware."""
+"""Audio, and a simulated reference board that answers like the rig's firmware."""
 
 from __future__ import annotations
 
@@ -6,38 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.devices.arduino.mfe import FILTERS, FRAMES
-from drivers.devices.arduino.quantised import Convolution, Quantised, header, read_network
+from drivers.devices.arduino.quantised import read_network
 from rig.types import Sample
 from tests.support.tiny_board import Spoil
 
 CLASSES = ("airport", "bus", "park", "street_traffic")
 SLICE, RATE_HZ = 16000, 16000
-CHANNELS = 4
-
-
-def network_of(seed: int = 1) -> Quantised:
-    """Return a network of random weights."""
-    rng = np.random.default_rng(seed)
-
-    def layer(inputs: int) -> Convolution:
-        weights = rng.integers(-127, 128, (CHANNELS, 3, 3, inputs)).astype(np.int8)
-        bias = rng.integers(-100, 100, CHANNELS).astype(np.int32)
-        return Convolution(weights, bias, np.full(CHANNELS, 1 << 20, np.int32), np.full(CHANNELS, 30, np.uint8))
-
-    height, width = FRAMES, FILTERS
-    for _ in range(2):
-        height, width = (height - 2) // 2, (width - 2) // 2
-    dense = rng.integers(-127, 128, (len(CLASSES), height * width * CHANNELS)).astype(np.int8)
-    bias = rng.integers(-9, 10, len(CLASSES)).astype(np.int32)
-    return Quantised(CLASSES, layer(1), layer(CHANNELS), dense, bias, {"data": "none: random weights"})
-
-
-def network_file(folder: Path, seed: int = 1) -> Path:
-    """Return the same as an exported header."""
-    path = folder / f"random-{seed}.h"
-    path.write_text(header(network_of(seed)), encoding="utf-8")
-    return path
 
 
 def facts(network: Path) -> dict[str, object]:

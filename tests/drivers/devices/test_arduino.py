@@ -17,7 +17,7 @@ from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
 from rig.errors import DataError, SetupError, UsageError
 from rig.network.description import network_faults
 from rig.types import Device, Sample
-from tests.support.arduino_board import CLASSES, SLICE, audio, facts, network_file, stating
+from tests.support.arduino_board import CLASSES, SLICE, audio, facts, stating
 from tests.support.raised import raised
 from tests.support.remote_workers import answer
 from tests.support.tiny_board import Chip, TinyBoardSim
@@ -30,28 +30,22 @@ BAUD = 12_000_000
 QUICK = Chip(input_bytes=2 * SLICE, inference_s=0.004)
 
 
-@pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The header of a network of random weights."""
-    return network_file(tmp_path_factory.mktemp("network"))
-
-
 @contextmanager
-def board_with(file: Path, **stated: object) -> Iterator[TinyBoardSim]:
-    """A board that answers ``about`` like the rig's firmware with this network."""
+def board_with(**stated: object) -> Iterator[TinyBoardSim]:
+    """A board that answers ``about`` like the rig's firmware with the shipped network."""
     with TinyBoardSim(QUICK, baud=BAUD) as board:
-        board.spoil = stating(facts(file) | stated)
+        board.spoil = stating(facts(DEFAULT_NETWORK) | stated)
         yield board
 
 
 @contextmanager
-def opened(network: Path, **options: Any) -> Iterator[tuple[TinyBoardSim, Device]]:
-    with board_with(network) as board, closing(open_(board, network, **options)) as device:
+def opened(**options: Any) -> Iterator[tuple[TinyBoardSim, Device]]:
+    with board_with() as board, closing(open_(board, **options)) as device:
         yield board, device
 
 
-def open_(board: TinyBoardSim, network: Path, **options: Any) -> Device:
-    given: dict[str, Any] = {"port": board.port, "network": str(network), "timeout_s": 5.0, "boot_s": 5.0}
+def open_(board: TinyBoardSim, **options: Any) -> Device:
+    given: dict[str, Any] = {"port": board.port, "network": str(DEFAULT_NETWORK), "timeout_s": 5.0, "boot_s": 5.0}
     return open_device(**(given | options))
 
 
@@ -65,9 +59,9 @@ def commands(board: TinyBoardSim) -> list[str]:
 
 @pytest.mark.parametrize(("together", "phases"), [(False, ("preprocessing", "inference")), (True, ("both",))])
 def test_each_phase_is_a_span_of_its_own_after_one_another_or_both_are_one(
-    network: Path, together: bool, phases: tuple[str, ...]
+    together: bool, phases: tuple[str, ...]
 ) -> None:
-    with opened(network, together=together) as (board, device):
+    with opened(together=together) as (board, device):
         reply = answer(device, audio(), times=3)
 
     assert [(s.phase, s.executions) for s in reply.spans] == [(phase, 3) for phase in phases]
@@ -76,8 +70,8 @@ def test_each_phase_is_a_span_of_its_own_after_one_another_or_both_are_one(
     assert reply.output["label"] in CLASSES
 
 
-def test_inference_alone_takes_the_features_of_its_sample_and_is_refused_without_them(network: Path) -> None:
-    with opened(network) as (board, device):
+def test_inference_alone_takes_the_features_of_its_sample_and_is_refused_without_them() -> None:
+    with opened() as (board, device):
         assert answer(device, audio(), phase="preprocessing").output == {"label": None}
         spans = answer(device, audio(), times=2, phase="inference").spans
         caught = raised(UsageError, answer, device, audio(1), says="no features of this sample", phase="inference")
@@ -86,17 +80,17 @@ def test_inference_alone_takes_the_features_of_its_sample_and_is_refused_without
     assert commands(board) == ["phase preprocessing", "infer 1 0", "phase inference", "infer 2 0"]
 
 
-def test_the_board_gets_the_audio_as_16_bit_samples(network: Path) -> None:
-    with opened(network) as (board, device):
+def test_the_board_gets_the_audio_as_16_bit_samples() -> None:
+    with opened() as (board, device):
         device.stage([audio()])
     expected = np.rint(np.asarray(audio().payload, np.float64) * 32768).astype("<i2")
     assert bytes(board._buffer) == expected.tobytes()
 
 
-def test_a_recording_knows_the_firmware_the_network_and_the_flags(network: Path) -> None:
-    with board_with(network, version="1.7") as board, closing(open_(board, network)) as device:
+def test_a_recording_knows_the_firmware_the_network_and_the_flags() -> None:
+    with board_with(version="1.7") as board, closing(open_(board)) as device:
         info = device.info()
-    stated = facts(network)
+    stated = facts(DEFAULT_NETWORK)
     assert info.artifacts == {"firmware": stated["source"], "network": stated["network"]}
     assert info.versions["firmware"] == "1.7" and info.details["flags"] == stated["flags"]
     assert info.preprocessing is not None and info.preprocessing.phases == ("preprocessing",)
@@ -118,16 +112,16 @@ def test_the_network_is_described_as_it_is_deployed_and_only_what_pooling_takes_
 # ---- who the board is -----------------------------------------------------------------------
 
 
-def test_a_board_with_the_reference_firmware_is_refused_with_the_way_to_flash_it(network: Path) -> None:
+def test_a_board_with_the_reference_firmware_is_refused_with_the_way_to_flash_it() -> None:
     with TinyBoardSim(baud=BAUD) as board:
-        caught = raised(SetupError, open_, board, network)
+        caught = raised(SetupError, open_, board)
     assert caught.field == "firmware" and "arduino-cli" in caught.remedy
     assert "SIM-board" in caught.message and NAME in caught.message
 
 
-def test_a_board_of_this_checkouts_source_is_told_from_another(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_board_of_this_checkouts_source_is_told_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
     def said(source: str) -> str:
-        with board_with(network, source=source) as board, closing(open_(board, network)) as device:
+        with board_with(source=source) as board, closing(open_(board)) as device:
             return str(device.info().details["source"])
 
     assert said(toolchain.source_sha256("nano33ble")) == "that of this checkout"
@@ -143,9 +137,9 @@ def test_a_board_of_this_checkouts_source_is_told_from_another(network: Path, mo
         ("command", "5"), ("network", "0" * 64),
     ],
 )  # fmt: skip
-def test_a_board_that_states_another_firmware_or_nonsense_is_refused(network: Path, field: str, value: str) -> None:
-    with board_with(network, **{field: value}) as board:
-        caught = raised(SetupError, open_, board, network)
+def test_a_board_that_states_another_firmware_or_nonsense_is_refused(field: str, value: str) -> None:
+    with board_with(**{field: value}) as board:
+        caught = raised(SetupError, open_, board)
     assert (caught.field, caught.value) == (field, value) and "arduino-cli" in caught.remedy
     assert field != "network" or "--option network=FILE" in caught.remedy
 
@@ -163,19 +157,19 @@ def test_a_board_that_states_another_firmware_or_nonsense_is_refused(network: Pa
         (Sample("nan", np.full(SLICE, np.nan, np.float32), rate_hz=16000.0), "not finite"),
     ],
 )
-def test_what_is_not_one_slice_of_audio_is_refused_before_it_is_sent(network: Path, sample: Sample, text: str) -> None:
-    with opened(network) as (board, device):
+def test_what_is_not_one_slice_of_audio_is_refused_before_it_is_sent(sample: Sample, text: str) -> None:
+    with opened() as (board, device):
         before = len(board.commands)
         caught = raised(DataError, device.stage, [sample])
     assert text in str(caught) and caught.value == sample.id and len(board.commands) == before
 
 
-def test_at_a_wrong_baud_rate_the_rate_is_named(network: Path) -> None:
-    with board_with(network) as board, pytest.raises(SetupError) as caught:
+def test_at_a_wrong_baud_rate_the_rate_is_named() -> None:
+    with board_with() as board, pytest.raises(SetupError) as caught:
         board.spoil = lambda line: [bytes(byte ^ 0x95 for byte in line.encode()) + b"\n"]
-        open_(board, network, baud=9600, boot_s=0.4)
+        open_(board, baud=9600, boot_s=0.4)
     assert "at 9600 baud" in caught.value.message and "baud rate" in caught.value.remedy
 
 
-def test_the_rate_that_restarts_a_nano_into_its_bootloader_is_refused(network: Path) -> None:
-    raised(UsageError, open_device, says="bootloader", port="/dev/tty-nothing", network=str(network), baud=1200)
+def test_the_rate_that_restarts_a_nano_into_its_bootloader_is_refused() -> None:
+    raised(UsageError, open_device, says="bootloader", port="/dev/tty-nothing", baud=1200)

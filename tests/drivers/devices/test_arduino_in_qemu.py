@@ -25,8 +25,8 @@ from drivers.devices.arduino import emulator
 from drivers.devices.arduino.device import open_device
 from drivers.devices.arduino.emulator import Emulator
 from drivers.devices.arduino.mfe import features, pcm16
-from drivers.devices.arduino.quantised import Quantised, read_network
-from drivers.devices.arduino.toolchain import Firmware, build
+from drivers.devices.arduino.quantised import Quantised, header, read_network
+from drivers.devices.arduino.toolchain import DEFAULT_NETWORK, Firmware, build
 from fixtures.bench.true_power import SimPlant, open_plant
 from rig.conformance.device import check_device
 from rig.errors import DeviceError, SetupError
@@ -38,8 +38,6 @@ pytestmark = pytest.mark.skipif(
     not (shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm")),
     reason="gcc-arm-none-eabi or qemu-system-arm is not installed: the firmware was NOT run",
 )
-
-SLICES = 3
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -157,10 +155,10 @@ def test_a_shell_that_hangs_is_killed_with_qemu(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_network_of_ones_own_is_built_in_and_named_by_its_digest(tmp_path: Path) -> None:
-    from tests.support.arduino_board import network_file, network_of
-
-    own = network_file(tmp_path)
+    shipped, own = read_network(DEFAULT_NETWORK).network, tmp_path / "own.h"
+    other = replace(shipped, dense_bias=shipped.dense_bias[::-1].copy())
+    own.write_text(header(other), encoding="utf-8")
     with closing(open_device(open_plant(), simulate=True, network=str(own))) as device:
         sample = open_workload(samples=1).samples[0]
-        assert answer(device, sample).output["scores"] == scores(network_of(), sample)
+        assert answer(device, sample).output["scores"] == scores(other, sample)
         assert device.info().artifacts["network"] == read_network(own).sha256

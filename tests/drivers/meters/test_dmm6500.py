@@ -14,11 +14,8 @@ from drivers.meters.scpi.dmm6500 import Digitizer, open_meter
 from fixtures.instruments.scpi_server import ScpiServer
 from rig.engine.clock import HostClock
 from rig.errors import MeterError, SetupError
-from rig.types import Chunk
-from tests.support.instruments import live
 from tests.support.raised import raised
 from tests.support.scpi_bench import Scripted, spoken
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
 
@@ -55,21 +52,6 @@ def test_it_is_set_up_by_the_commands_of_the_manual_and_says_what_it_is() -> Non
     assert info.rails[0].range_max == pytest.approx(0.12)
     assert info.serial_number == "04493036"
     assert "FRON terminals" in info.description
-
-
-def test_readings_that_come_while_the_buffer_fills_are_each_read_once_and_in_order() -> None:
-    with live("dmm6500") as it, closing(it.open(rate_hz=2e5)) as meter:
-        meter.start()
-        chunks: list[Chunk] = []
-
-        def read() -> bool:
-            chunks.extend(meter.read())
-            return len(chunks) >= 3
-
-        until(read)
-        chunks += meter.stop()
-    value = np.concatenate([chunk.value for chunk in chunks])
-    np.testing.assert_array_equal(value, np.arange(len(value)) * 1e-6)
 
 
 def series(dialogue: Sequence[tuple[str, bytes | None]], readings: int, use: Any) -> Any:
