@@ -28,6 +28,12 @@ def trace(rate_hz: float = RATE_HZ, seed: int = 0) -> tuple[np.ndarray, np.ndarr
     return t, np.where(busy, BUSY_W, IDLE_W) + np.random.default_rng(seed).normal(0.0, 1e-5, len(t)), busy
 
 
+T_S, WATTS, BUSY = trace()
+"""The same of the usual rate."""
+for _column in (T_S, WATTS, BUSY):
+    _column.setflags(write=False)
+
+
 def table(path: Path, header: str, *columns: Any, end: str = "\n", separator: str = ",", decimal: str = ".") -> Path:
     lines = [separator.join(f"{x:.9g}".replace(".", decimal) for x in row) for row in zip(*columns, strict=True)]
     path.parent.mkdir(parents=True, exist_ok=True)

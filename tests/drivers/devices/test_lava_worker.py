@@ -116,14 +116,6 @@ def test_it_does_what_the_rig_asks_of_a_device() -> None:
     assert {"reply.activity", "reply.network"} <= set(checked)
 
 
-def test_it_says_what_it_is(device: Device) -> None:
-    info = device.info()
-    assert (info.mode, info.clock, info.details["backend"], info.details["neuron_model"]) == (
-        "simulator", None, "CPU", "nebm"
-    )  # fmt: skip
-    assert info.versions["lava-optimization"] == "0.5.0"
-
-
 def test_the_claimed_cost_is_that_of_the_solution_and_of_lavas_own_monitor(device: Device) -> None:
     output = solved(device, Budget(0.3)).output
     assert GRAPH.cost(from_hex(output["solution"], GRAPH.nodes)) == output["cost"] == output["solver_cost"] < -5

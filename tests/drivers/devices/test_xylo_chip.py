@@ -64,19 +64,6 @@ def test_labels_and_spikes_are_those_of_the_simulator_whatever_came_before(chip:
         assert reply.output["label"] == network.classes[int(expected.sum(axis=0).argmax())]
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-def test_repetitions_are_one_span_and_the_answer_is_that_of_the_first(chip: str, opened: Opened) -> None:
-    device = opened(chip=chip)
-    sample = events(1, bins=50)
-
-    once, looped = answer(device, sample), answer(device, sample, times=3)
-
-    assert looped.output == once.output
-    (span,) = looped.spans
-    assert (span.phase, span.executions) == ("inference", 3)
-    assert span.off_tick - span.on_tick == pytest.approx(3 * 50 * STEP_S * 1e3, rel=0.5)
-
-
 def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opened: Opened) -> None:
     network = small_network()
     device = opened(network, ChipOptions(record_activity=True, core_clock_hz=12.5e6), step_s=1e-3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,19 +15,20 @@ from drivers.importers.energyrunner.importer import open_import as energyrunner
 from drivers.importers.mlperf_power.importer import open_import as mlperf_power
 from drivers.units import agree
 from rig.errors import DataError, UsageError
-from tests.support.import_traces import SUPPLY_V, check, plain, table, trace, windows
+from rig.importing.imported import ImportedRun
+from tests.support.import_traces import SUPPLY_V, T_S, WATTS, check, plain, table, windows
 from tests.support.raised import raised
 
 # ---- the header is found by what was declared -------------------------------------------------------------------
 
 
-def scope(folder: Path, above: str = "", below: str = "", header: str = "Time,Ch1", **how: Any) -> Path:
-    """Return a trace with something before and after its header line."""
-    t, watts, _ = trace()
-    path = table(folder / "scope.csv", header, t, watts, **how)
+def scope(
+    folder: Path, above: str = "", below: str = "", header: str = "Time,Ch1", marks: str = ",.", **options: Any
+) -> ImportedRun:
+    """Import a trace with something before and after its header line; ``marks`` separate columns and decimals."""
+    path = table(folder / "scope.csv", header, T_S, WATTS, separator=marks[0], decimal=marks[1])
     head, rows = path.read_text().split("\n", 1)
-    path.write_text(f"{above}{head}\n{below}{rows}")
-    return path
+    return plain(folder, text=f"{above}{head}\n{below}{rows}", **{"time": "Time:s", "power": "Ch1:W"} | options)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,7 @@ def scope(folder: Path, above: str = "", below: str = "", header: str = "Time,Ch
     ids=["preamble", "comments", "units", "both"],
 )  # fmt: skip
 def test_what_an_oscilloscope_writes_around_its_header_is_passed_over(above: str, below: str, tmp_path: Path) -> None:
-    source = scope(tmp_path, above, below)
-    run = plain_csv.open_import(source, time="Time:s", power="Ch1:W", stamp="start", windows=windows(tmp_path))
+    run = scope(tmp_path, above, below)
     check(run, tmp_path / "run")
     assert any("before the header" in note for note in run.notes) == bool(above)
     assert any("read as units" in note for note in run.notes) == bool(below)
@@ -91,8 +90,7 @@ MICRO = {"time": "Zeit:s", "power": "Kühlung (µW):uW", "stamp": "start"}
 
 
 def encoded(folder: Path, encoding: str) -> Path:
-    t, watts, _ = trace()
-    path = table(folder / "a.csv", "Zeit;Kühlung (µW)", t, watts * 1e6, separator=";")
+    path = table(folder / "a.csv", "Zeit;Kühlung (µW)", T_S, WATTS * 1e6, separator=";")
     path.write_text(path.read_text(encoding="utf-8"), encoding=encoding)
     return path
 
@@ -114,9 +112,11 @@ def test_another_encoding_is_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_decimal_commas_show_themselves(separator: str, tmp_path: Path) -> None:
-    source = scope(tmp_path, header=f"Time{separator}Ch1", separator=separator, decimal=",")
-    run = plain_csv.open_import(source, time="Time:s", power="Ch1:W", stamp="start", windows=windows(tmp_path))
-    check(run, tmp_path / "run")
+    check(scope(tmp_path, header=f"Time{separator}Ch1", marks=f"{separator},"), tmp_path / "run")
+
+
+def numbers(run: ImportedRun) -> list[float]:
+    return [float(value) for chunk in run.traces[0].chunks for value in chunk.value]
 
 
 @pytest.mark.parametrize("mark", [".", ","])
@@ -124,10 +124,7 @@ def test_three_digits_behind_every_mark_may_be_thousands_and_are_asked_about(mar
     text = "\n".join(["t;p", *(f"{k};1{mark}{950 + k}" for k in range(5))])
     error = raised(UsageError, plain, tmp_path, text=text, says=r"such as 1.950 may be a decimal mark")
     assert error.field == "decimal"
-    (readings,) = plain(tmp_path, text=text, decimal=mark).traces
-    assert np.concatenate([c.value for c in readings.chunks]).tolist() == pytest.approx(
-        [1.95 + 0.001 * k for k in range(5)]
-    )
+    assert numbers(plain(tmp_path, text=text, decimal=mark)) == pytest.approx([1.95 + 0.001 * k for k in range(5)])
 
 
 @given(
@@ -150,15 +147,13 @@ def test_numbers_are_read_as_written_or_asked_about(
         assert error.field == "decimal"
         assert places == 3
         return
-    assert np.concatenate([c.value for c in run.traces[0].chunks]).tolist() == pytest.approx(wanted)
+    assert numbers(run) == pytest.approx(wanted)
 
 
 def test_windows_may_have_semicolons_and_decimal_commas(tmp_path: Path) -> None:
-    source = scope(tmp_path)
-    given_ = Path(windows(tmp_path))
-    given_.write_text("# by hand\n" + given_.read_text().replace(",", ";").replace(".", ","))
-    run = plain_csv.open_import(source, time="Time:s", power="Ch1:W", stamp="start", windows=str(given_))
-    check(run, tmp_path / "run")
+    text = Path(windows(tmp_path)).read_text().replace(",", ";").replace(".", ",")
+    (tmp_path / "own.csv").write_text(f"# by hand\n{text}")
+    check(scope(tmp_path, windows=str(tmp_path / "own.csv")), tmp_path / "run")
 
 
 def test_an_error_in_the_windows_names_no_option_that_they_do_not_have(tmp_path: Path) -> None:
@@ -170,16 +165,14 @@ def test_an_error_in_the_windows_names_no_option_that_they_do_not_have(tmp_path:
 
 
 def test_ppk2_without_units_says_what_can_be_done(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    source = table(tmp_path / "p.csv", "Timestamp,Current", t, watts)
+    source = table(tmp_path / "p.csv", "Timestamp,Current", T_S, WATTS)
     error = raised(UsageError, ppk2.open_import, source, supply_v=SUPPLY_V, windows=windows(tmp_path), says="no unit")
     assert "plain-csv" in error.remedy
     assert "source=" not in error.remedy
 
 
 def test_a_supply_in_millivolts_is_refused(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    source = table(tmp_path / "Main current - Arc.csv", "Timestamp,Value", t, watts)
+    source = table(tmp_path / "Main current - Arc.csv", "Timestamp,Value", T_S, WATTS)
     raised(UsageError, otii.open_import, source, says="supply_v is 1800", supply_v=1800.0, windows=windows(tmp_path))
 
 
@@ -190,8 +183,7 @@ def test_a_supply_in_millivolts_is_refused(tmp_path: Path) -> None:
     "header", ["I (mA)", "I [mA]", "I / mA", "I/mA", "I_mA", "current_ma", "I mA", "I (mA) mean", "I (V)", "I_mV"]
 )
 def test_a_unit_that_contradicts_the_header_is_refused_unless_insisted(header: str, tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    columns = (t, watts / SUPPLY_V)
+    columns = (T_S, WATTS / SUPPLY_V)
     options: dict[str, Any] = {"power": None, "current": f"{header}:A", "supply_v": SUPPLY_V}
     error = raised(UsageError, plain, tmp_path, *columns, header=f"t,{header}", **options, says="declares A")
     assert header in error.message
@@ -200,12 +192,8 @@ def test_a_unit_that_contradicts_the_header_is_refused_unless_insisted(header: s
 
 
 def test_times_and_rows_of_units_are_held_to_as_well(tmp_path: Path) -> None:
-    source = scope(tmp_path, header="t_ms,Ch1")
-    with pytest.raises(UsageError, match="states ms and time declares s"):
-        plain_csv.open_import(source, time="t_ms:s", power="Ch1:W", windows=windows(tmp_path))
-    source = scope(tmp_path, below="(s),(mW)\n")
-    with pytest.raises(UsageError, match="'Ch1' states mW and power declares W"):
-        plain_csv.open_import(source, time="Time:s", power="Ch1:W", windows=windows(tmp_path))
+    raised(UsageError, scope, tmp_path, header="t_ms,Ch1", time="t_ms:s", says="states ms and time declares s")
+    raised(UsageError, scope, tmp_path, below="(s),(mW)\n", says="'Ch1' states mW and power declares W")
 
 
 @pytest.mark.parametrize(

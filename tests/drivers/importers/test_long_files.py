@@ -12,7 +12,7 @@ import pytest
 from drivers.importers import csv_columns, plain_csv, ppk2, raw_numbers
 from rig.errors import RigError
 from rig.importing.imported import ImportedRun
-from tests.support.import_traces import RATE_HZ, check, plain, table, trace, windows
+from tests.support.import_traces import BUSY, RATE_HZ, T_S, WATTS, check, plain, table, trace, windows
 from tests.support.raised import raised
 
 
@@ -54,21 +54,18 @@ def test_a_grid_that_bends_only_after_the_first_block_is_no_grid(tmp_path: Path,
 
 
 def test_a_reading_that_is_none_is_named_by_its_row_and_nothing_is_written(tmp_path: Path, blocks: None) -> None:
-    t, watts, _ = trace()
-    lines = table(tmp_path / "a.csv", "t,p", t, watts).read_text().split("\n")
+    lines = table(tmp_path / "a.csv", "t,p", T_S, WATTS).read_text().split("\n")
     lines[1503] = "0.751,broken"
     raised(RigError, plain, tmp_path, says="p is 'broken' in data row 1503", text="\n".join(lines))
 
 
 def test_stamps_that_go_back_between_two_blocks_are_refused(tmp_path: Path, blocks: None) -> None:
-    t, watts, _ = trace()
     with pytest.raises(RigError, match=r"reading 702 is 0\.35 s before the one before it"):
-        plain(tmp_path, np.concatenate([t[:701], t[:701]]), watts[:1402])
+        plain(tmp_path, np.concatenate([T_S[:701], T_S[:701]]), WATTS[:1402])
 
 
 def test_windows_of_a_channel_go_on_from_block_to_block(tmp_path: Path, blocks: None) -> None:
-    t, watts, busy = trace()
-    source = table(tmp_path / "a.csv", "Timestamp(ms),Current(uA),D0", t * 1e3, watts / 3.0 * 1e6, busy)
+    source = table(tmp_path / "a.csv", "Timestamp(ms),Current(uA),D0", T_S * 1e3, WATTS / 3.0 * 1e6, BUSY)
     run = ppk2.open_import(source, supply_v=3.0, window_channel="D0", inferences=5, idle="0:0.55,1.75:2.35")
     assert len(run.spans) == 4
     check(run, tmp_path / "run")
@@ -94,16 +91,15 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("suffix", [".f32", ".f64", ".i16", ".npy"])
 def test_raw_numbers_give_the_power_that_they_hold(suffix: str, tmp_path: Path) -> None:
-    _, watts, _ = trace()
     source, options = tmp_path / f"a{suffix}", dict[str, Any](unit="mW", scale=1e3)
     match suffix:
         case ".i16":
-            np.round(watts / 2e-7).astype("<i2").tofile(source)
+            np.round(WATTS / 2e-7).astype("<i2").tofile(source)
             options = {"unit": "uW", "scale": 0.2}
         case ".npy":
-            np.save(source, watts)
+            np.save(source, WATTS)
         case _:
-            watts.astype({".f32": "<f4", ".f64": "<f8"}[suffix]).tofile(source)
+            WATTS.astype({".f32": "<f4", ".f64": "<f8"}[suffix]).tofile(source)
     check(raw_numbers.open_import(source, rate_hz=RATE_HZ, windows=windows(tmp_path), **options), tmp_path / "run")
 
 

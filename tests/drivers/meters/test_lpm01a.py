@@ -155,15 +155,6 @@ def test_its_supply_is_set_where_it_differs_and_taken_from_its_own_answer() -> N
 # ---- faults -------------------------------------------------------------------------------
 
 
-def test_readings_that_it_lost_are_told_by_its_own_stamps() -> None:
-    with live("lpm01a") as it, closing(it.open(rate_hz=1e3)) as meter:
-        meter.start()
-        it.sim.lose(20)
-        error = error_of(meter)
-
-    assert "lost 20 of 1000 readings" in error.message
-
-
 def test_a_short_stall_loses_nothing_and_a_long_one_is_told() -> None:
     with live("lpm01a") as it:
         with closing(it.open(rate_hz=1e4)) as meter:
