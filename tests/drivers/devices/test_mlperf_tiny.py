@@ -152,12 +152,6 @@ def test_the_clock_is_unwrapped_over_any_gap(begin: int, gaps_s: list[float], dr
         assert clock.unwrap(round(true) % 2**32, now_ns, now_ns + 1000) - first == round(true) - begin
 
 
-def test_a_clock_that_jumps_is_noticed() -> None:
-    with bench() as (board, device):
-        board._clock = board._new_clock(3_000_000_000)
-        raised(DeviceError, device.timer, says="its clock advanced by")
-
-
 # ---- faults -------------------------------------------------------------------------------
 
 

@@ -129,6 +129,7 @@ def test_the_energy_of_a_computation_is_what_it_used(
         ("serial-text", lambda sim: sim.unplug(), MeterError, "is gone"),
         ("lpm01a", lambda sim: sim.garble(6), MeterError, "bytes were lost"),
         ("lpm01a", lambda sim: sim.insert("error"), MeterError, "reports: "),
+        ("lpm01a", lambda sim: sim.lose(20), MeterError, "lost 20 of"),
         ("lpm01a", lambda sim: sim.unplug(), MeterError, "is gone"),
         ("scpi-dmm", lambda sim: sim.server.garble(), MeterError, "TCPIP"),
         ("scpi-dmm", lambda sim: sim.server.cut(3), MeterError, "hung up"),
