@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,10 +15,9 @@ from hypothesis import strategies as st
 from rig.analysis.evaluate import evaluate
 from rig.bench.bench_file import Chosen, examine, find_bench, lab_of, request_of
 from rig.bench.read import line_of, lines_of
-from rig.engine.record import record
 from rig.errors import DataError, RigError, SetupError, UnknownNameError, UsageError
-from rig.factories import build
 from rig.recording.reader import open_run
+from rig.session.measure import measure
 from rig.session.setup import Request, set_up_bench
 from tests.support.benches import open_bench
 from tests.support.paths import ROOT
@@ -337,8 +337,8 @@ options = { rate_hz = 2000.0 }
 """
 
 
-def asked(chosen: Chosen) -> Request:
-    return Request(**vars(chosen) | {"options": (*chosen.options, "samples=2", "idle_s=0.1")})
+def asked(chosen: Chosen, **more: Any) -> Request:
+    return Request(**vars(chosen) | {"options": (*chosen.options, "samples=2", "idle_s=0.1")} | more)
 
 
 def test_a_run_is_opened_with_the_options_of_the_file(tmp_path: Path) -> None:
@@ -357,14 +357,6 @@ def test_a_meter_reports_no_rail_of_power_that_the_device_does_not_have(rails: s
     request = asked(request_of(written(tmp_path, text), "sim", (), ()))
     with pytest.raises(SetupError, match=said) if said else nullcontext(), set_up_bench(request):
         pass
-
-
-def recorded(chosen: Chosen, path: Path, artifacts: Mapping[str, bytes]) -> Path:
-    with set_up_bench(asked(chosen)) as setup:
-        given_ = {"workload": setup.workload, "rules": setup.rules, "phases": ("inference",), "purpose": "all"}
-        steps = build(setup.scenario, given_ | {"clock": setup.bench.clock}, dict(setup.scenario_options))
-        given = (path, setup.bench, setup.workload, steps)
-        return record(*given, scenario={"name": "s"}, rules=setup.rules, artifacts=artifacts)
 
 
 def test_the_report_can_read_lab_and_operator_from_what_was_kept() -> None:
@@ -386,7 +378,10 @@ def test_any_text_is_a_bench_file_or_a_named_error(tmp_path_factory: pytest.Temp
 def test_the_bench_file_is_kept_with_the_run_and_names_lab_and_operator(tmp_path: Path) -> None:
     path = written(tmp_path, 'operator = "Ada"\n' + SIMULATED)
     chosen = request_of(path, "sim", (), ())
-    named, nameless = (recorded(chosen, tmp_path / str(len(a)), a) for a in (chosen.artifacts, {}))
+    named, nameless = (
+        measure(asked(chosen, artifacts=kept, mode="together", out=tmp_path / str(len(kept))), quiet=True)
+        for kept in (chosen.artifacts, {})
+    )
 
     assert (named / "artifacts" / "bench.toml").read_bytes() == path.read_bytes()
     assert "artifacts/bench.toml" in (named / "events.jsonl").read_text(encoding="utf-8").splitlines()[-1]

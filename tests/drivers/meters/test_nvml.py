@@ -72,19 +72,13 @@ def test_a_reading_is_made_when_the_counter_is_renewed() -> None:
     assert value[-1] - value[0] == pytest.approx(50.0 * it.sim.update_s * (renewals[-1] - renewals[0]), abs=1.0)
 
 
-def test_a_sensor_that_looks_part_of_the_time_is_said_to() -> None:
-    with live("nvml") as it, closing(it.open(source="instant")) as meter:
+@pytest.mark.parametrize(("name", "part_time"), [(FakeGpu.name, True), ("SIM RTX A1000", False)])
+def test_a_gpu_of_exactly_that_name_is_said_to_look_part_of_the_time(name: str, part_time: bool) -> None:
+    with live("nvml", gpus=(FakeGpu(name=name),)) as it, closing(it.open(source="instant")) as meter:
         rail, info = meter.info().rails[0], meter.info()
 
     assert (rail.kind, rail.aperture_s, rail.rate_hz) == ("mean", 0.025, 10.0)
-    assert "25 ms of every 100 ms" in info.description and info.details["gpus"]["gpu0"]["part_time"]
-
-
-@pytest.mark.parametrize("name", ["SIM RTX A1000", "SIM RTX A3000"])
-def test_a_name_that_only_begins_alike_is_another_gpu(name: str) -> None:
-    with live("nvml", gpus=(FakeGpu(name=name),)) as it, closing(it.open()) as meter:
-        assert not meter.info().details["gpus"]["gpu0"]["part_time"]
-        assert "25 ms" not in meter.info().description
+    assert ("25 ms of every 100 ms" in info.description) is info.details["gpus"]["gpu0"]["part_time"] is part_time
 
 
 @pytest.mark.parametrize(
