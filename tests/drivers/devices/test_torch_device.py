@@ -40,7 +40,6 @@ def nan(): return Wrong(lambda x: x / 0.0), torch.zeros(4)
 def breaks(): return Wrong(lambda x: x @ x), torch.zeros(4)
 def huge(): return torch.nn.Linear(1 << 24, 1 << 24), torch.zeros(1 << 24)
 def large(): return Wrong(lambda x: torch.ones(1 << 46)), torch.zeros(4)
-def uncounted(): return torch.nn.Sequential(torch.nn.Bilinear(4, 4, 3)), torch.zeros(4)
 def attends():
     class Attends(torch.nn.Module):
         def __init__(self): super().__init__(); self.a = torch.nn.Bilinear(4, 4, 3)
