@@ -24,6 +24,7 @@ from rig.errors import SetupError, UsageError
 from rig.types import Sample
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
 from tests.support.paths import SHARED
+from tests.support.raised import raised
 from tests.support.remote_workers import answer
 
 pytestmark = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs neurorig[xylo]")
@@ -118,7 +119,5 @@ def test_it_does_what_the_rig_asks_of_a_device_and_counts_what_it_declares() -> 
 
 def test_a_file_of_integers_alone_and_a_module_are_refused(tmp_path: Path) -> None:
     write_network(tmp_path / "bare.json", replace(load_network(), floats=None))
-    with pytest.raises(SetupError, match="no float weights"):
-        float_device.open_device(network=str(tmp_path / "bare.json"))
-    with pytest.raises(UsageError, match=r"no modules.*Export the module as a NIR graph"):
-        float_device.open_device(network="mynet.py:conv", dt_s=0.01)
+    raised(SetupError, float_device.open_device, says="no float weights", network=str(tmp_path / "bare.json"))
+    raised(UsageError, float_device.open_device, says="no modules.*NIR graph", network="mynet.py:conv", dt_s=0.01)

@@ -78,8 +78,7 @@ def test_otii_channel_without_readings_holds_no_window(tmp_path: Path) -> None:
     t, watts, _ = trace()
     table(tmp_path / "o" / "Main current - Arc.csv", "Timestamp,Value", t, watts / SUPPLY_V)
     table(tmp_path / "o" / "GPI1 - Arc.csv", "Timestamp,Value", t[:0], t[:0])
-    with pytest.raises(DataError, match="never high between two edges"):
-        otii.open_import(tmp_path / "o", supply_v=SUPPLY_V, window_channel="gpi1")
+    raised(DataError, otii.open_import, tmp_path / "o", says="never high", supply_v=SUPPLY_V, window_channel="gpi1")
 
 
 def test_otii_channel_of_edges_alone_has_no_gaps(tmp_path: Path) -> None:
@@ -115,13 +114,13 @@ def test_power_that_is_not_current_times_voltage_is_refused(wrong: str, off: flo
         if off == 1.0:
             check(module.open_import(source, windows=windows(tmp_path)), tmp_path / module.__name__)
         else:
-            with pytest.raises(DataError, match="of power in the mean, but its current times its voltage is"):
+            with pytest.raises(DataError, match="its current times its voltage is"):
                 module.open_import(source, windows=windows(tmp_path))
 
 
 def test_ppk2_reads_no_more_than_it_can_deliver(tmp_path: Path) -> None:
     source = ppk(tmp_path, header="Timestamp(ms),Current(A),D0-D7")
-    with pytest.raises(DataError, match=r"states \d+ A in data row 1; a PPK2 measures up to 1 A"):
+    with pytest.raises(DataError, match="a PPK2 measures up to 1 A"):
         ppk2.open_import(source, supply_v=SUPPLY_V, window_channel="D1")
 
 

@@ -46,8 +46,7 @@ def test_plain_digital_channel_marks_the_windows(stamp: str | None, tmp_path: Pa
     check(run, tmp_path / "high")
     options |= {"time": None, "rate_hz": RATE_HZ} if stamp == "start" else {}
     check(plain(tmp_path, t, watts, ~busy, window_channel="GPIO", window_active="low", **options), tmp_path / "low")
-    with pytest.raises(DataError, match="does not hold 1 digits of 0 and 1"):
-        plain(tmp_path, t, watts, 3.3 * busy, window_channel="GPIO", **options)
+    raised(DataError, plain, tmp_path, t, watts, 3.3 * busy, says="digits of 0 and 1", window_channel="GPIO", **options)
 
 
 def test_plain_rails_add_up(tmp_path: Path) -> None:
