@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ from rig.session.setup import Request, set_up_bench
 from tests.support.benches import open_bench
 from tests.support.paths import ROOT
 from tests.support.raised import raised
+from tests.support.scpi_bench import TODAY, certificate
 
-TODAY = datetime.now(UTC).date()
 GOOD = """\
 lab = "Room 12"
 operator = "Ada"
@@ -56,15 +56,8 @@ sees = "board2"
 """
 
 
-def calibration(until: date = TODAY + timedelta(days=9), since: date = TODAY - timedelta(days=9)) -> str:
-    return (
-        f'instrument = "34465A"\nreference = "certificate 4711"\nvalid_from = {since}\nvalid_until = {until}\n'
-        '[[range]]\nunit = "A"\nfull_scale = 0.1\nof_reading_percent = 0.05\nof_range_percent = 0.01\n'
-    )
-
-
-def written(folder: Path, text: str = GOOD, certificate: str | None = None) -> Path:
-    (folder / "dmm.toml").write_text(calibration() if certificate is None else certificate, encoding="utf-8")
+def written(folder: Path, text: str = GOOD, said: str = "") -> Path:
+    (folder / "dmm.toml").write_text(said or certificate(), encoding="utf-8")
     path = folder / "bench.toml"
     path.write_text(text, encoding="utf-8")
     return path
@@ -163,19 +156,19 @@ def test_what_is_no_text_is_named_by_its_line(tmp_path: Path) -> None:
     assert ":2: it is not UTF-8" in problem(path).message
 
 
-@pytest.mark.parametrize(("certificate", "says"), [
-    (calibration(until=TODAY - timedelta(days=1)), "has expired: dmm.toml is valid from"),
-    (calibration(since=TODAY + timedelta(days=1)), "is not valid yet: dmm.toml is valid from"),
-    (calibration().replace('"34465A"', "3"), "cannot be used: calibration dmm.toml: instrument is 3"),
+@pytest.mark.parametrize(("said", "says"), [
+    (certificate(until=TODAY - timedelta(days=1)), "has expired: dmm.toml is valid from"),
+    (certificate(since=TODAY + timedelta(days=1)), "is not valid yet: dmm.toml is valid from"),
+    (certificate().replace('"34465A"', "3"), "cannot be used: calibration dmm.toml: instrument is 3"),
 ])  # fmt: skip
-def test_a_calibration_must_be_one_and_hold_today(tmp_path: Path, certificate: str, says: str) -> None:
-    error = problem(written(tmp_path, certificate=certificate))
+def test_a_calibration_must_be_one_and_hold_today(tmp_path: Path, said: str, says: str) -> None:
+    error = problem(written(tmp_path, said=said))
 
     assert f":17: meters.dmm.calibration {says}" in error.message
 
 
 def test_a_calibration_holds_on_its_last_day(tmp_path: Path) -> None:
-    assert open_bench(written(tmp_path, certificate=calibration(until=TODAY, since=TODAY)))
+    assert open_bench(written(tmp_path, said=certificate(until=TODAY, since=TODAY)))
 
 
 def test_everything_that_is_wrong_is_found_at_once_in_the_order_of_the_lines(tmp_path: Path) -> None:
@@ -298,7 +291,7 @@ def test_what_the_file_does_not_name_stays_as_it_was(
 
 
 def test_an_expired_calibration_stops_only_those_who_use_it(tmp_path: Path) -> None:
-    path = written(tmp_path, certificate=calibration(until=TODAY - timedelta(days=1)))
+    path = written(tmp_path, said=certificate(until=TODAY - timedelta(days=1)))
 
     assert request_of(path, "board2", (), ()).meters == ("mock",)
     assert request_of(path, "board1", ("smu",), ()).meters == ("scpi-smu",)
@@ -388,4 +381,4 @@ def test_the_bench_file_is_kept_with_the_run_and_names_lab_and_operator(tmp_path
     said = evaluate(open_run(named)).to_json()
     assert (said["lab"], said["operator"]) == ("Room 12", "Ada")
     assert not {"lab", "operator"} & set(evaluate(open_run(nameless)).to_json())
-    assert request_of(written(tmp_path), "board1", (), ()).artifacts["calibration-dmm.toml"] == calibration().encode()
+    assert request_of(written(tmp_path), "board1", (), ()).artifacts["calibration-dmm.toml"] == certificate().encode()

@@ -16,6 +16,12 @@ def it(request: pytest.FixtureRequest) -> Iterator[StandIn]:
         yield instrument
 
 
+@pytest.fixture(params=["audio2", "audio3"])
+def chip(request: pytest.FixtureRequest) -> str:
+    """Each chip of Xylo."""
+    return str(request.param)
+
+
 @pytest.fixture
 def quiet_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pseudo terminal becomes quiet sooner than a USB cable."""

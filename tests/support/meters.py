@@ -36,15 +36,6 @@ def values(chunks: Sequence[Chunk]) -> Floats:
     return np.asarray(column(chunks, "value"))
 
 
-def recorded(meter: Meter, seconds: float) -> Floats:
-    """Return a meter's readings in ``seconds``, and close it."""
-    meter.start()
-    time.sleep(seconds)
-    got = [*meter.read(), *meter.stop()]
-    meter.close()
-    return values(got)
-
-
 def taken(meter: Meter, seconds: float, then: Callable[[], object] = lambda: None) -> list[Chunk]:
     """Return all readings from a start to a stop; ``then`` runs after a fifth of the time."""
     meter.start()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from drivers.meters.scpi.session import ScpiSession, Visa
 from fixtures.instruments.scpi_server import ScpiServer
@@ -51,17 +51,23 @@ class Fixed:
         return self.answer
 
 
-def calibration(
-    folder: Path, *, unit: str = "A", full_scale: float = 0.1, percent: float = 0.05, serial: str = "SIM0000001"
-) -> str:
-    """Return a calibration file, valid today, with one range."""
-    today = datetime.now(UTC).date()
-    path = folder / "calibration.toml"
-    path.write_text(
-        f'instrument = "34465A"\nserial = "{serial}"\nreference = "certificate 4711"\n'
-        f"valid_from = {today - timedelta(days=1)}\nvalid_until = {today + timedelta(days=1)}\n"
-        f'[[range]]\nunit = "{unit}"\nfull_scale = {full_scale}\n'
-        f"of_reading_percent = {percent}\nof_range_percent = {percent / 5}\n",
-        encoding="utf-8",
+TODAY = datetime.now(UTC).date()
+HOLDS = {"since": TODAY - timedelta(days=1), "until": TODAY + timedelta(days=1)}
+STATED = {"unit": "A", "full_scale": 0.1, "percent": 0.05, "serial": "SIM0000001", **HOLDS}
+
+
+def certificate(**changes: object) -> str:
+    """Return the text of a calibration file with one range, valid today."""
+    said: dict[str, Any] = STATED | changes
+    return (
+        f'instrument = "34465A"\nserial = "{said["serial"]}"\nreference = "certificate 4711"\n'
+        f"valid_from = {said['since']}\nvalid_until = {said['until']}\n"
+        f'[[range]]\nunit = "{said["unit"]}"\nfull_scale = {said["full_scale"]}\n'
+        f"of_reading_percent = {said['percent']}\nof_range_percent = {said['percent'] / 5}\n"
     )
-    return str(path)
+
+
+def calibration(folder: Path, **changes: object) -> str:
+    """Return a calibration file."""
+    (folder / "calibration.toml").write_text(certificate(**changes), encoding="utf-8")
+    return str(folder / "calibration.toml")

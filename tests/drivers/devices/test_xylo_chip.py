@@ -32,7 +32,6 @@ from tests.support.xylo_boards import awaited, hardware, opener
 
 pytest.importorskip("xylosim")
 pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("warm_soon")]
-CHIPS = ("audio2", "audio3")
 STEP_S = 6e-3
 Opened = Callable[..., XyloDevice]
 
@@ -51,7 +50,6 @@ def _opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
 # ---- what it answers ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chip", CHIPS)
 def test_labels_and_spikes_are_those_of_the_simulator_whatever_came_before(chip: str, opened: Opened) -> None:
     network = load_network()
     device, simulator = opened(network, chip=chip), SimBackend.open(network, 25e6)
@@ -77,7 +75,6 @@ def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opene
     raised(SetupError, open_meter, device, says="records its activity")
 
 
-@pytest.mark.parametrize("chip", CHIPS)
 def test_an_echo_that_differs_from_the_simulator_names_neuron_and_time_step(chip: str, opened: Opened) -> None:
     good, bad = (opened(None, ChipOptions(echo=True), chip=chip, resets=resets) for resets in (True, False))
 
@@ -89,7 +86,6 @@ def test_an_echo_that_differs_from_the_simulator_names_neuron_and_time_step(chip
 # ---- when it does it ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chip", CHIPS)
 def test_a_span_is_as_long_as_the_core_worked_though_the_vendor_looks_every_tenth_of_a_second(
     chip: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,7 +185,6 @@ def test_another_clock_no_readings_and_a_stopwatch_that_stands_still_are_refused
     raised(SetupError, opened, says="its stopwatch stands still")
 
 
-@pytest.mark.parametrize("chip", CHIPS)
 def test_a_board_that_is_unplugged_ends_sample_and_clock_by_type(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
     device.submit([events(4)], None)
@@ -217,7 +212,6 @@ def test_power_is_never_recorded_by_the_vendor(opened: Opened, monkeypatch: pyte
     raised(DeviceError, answer, opened(), events(6), says="enough, False")
 
 
-@pytest.mark.parametrize("chip", CHIPS)
 def test_the_driver_keeps_every_rule(chip: str, opened: Opened) -> None:
     device = opened(chip=chip, step_s=1e-2)
 

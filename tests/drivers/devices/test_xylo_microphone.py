@@ -77,7 +77,6 @@ def asleep(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- what it hears --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chip", CHIPS)
 def test_the_answer_is_of_the_sound_that_was_played(chip: str, opened: Opened) -> None:
     device, sample = opened(chip=chip), sound()
     expected = SimBackend.open(network(), 25e6).infer(raster_of(sample, network().encoder)).output.sum()
@@ -89,7 +88,6 @@ def test_the_answer_is_of_the_sound_that_was_played(chip: str, opened: Opened) -
 
 
 @pytest.mark.usefixtures("asleep")
-@pytest.mark.parametrize("chip", CHIPS)
 def test_a_span_is_as_long_as_the_sound_and_the_last_time_step(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
 
@@ -99,7 +97,6 @@ def test_a_span_is_as_long_as_the_sound_and_the_last_time_step(chip: str, opened
     assert (span.off_tick - span.on_tick) * 1e-3 == pytest.approx(1.6 + STEP_S, abs=0.02)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
 def test_frames_follow_without_gap_or_overlap(chip: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     device = opened(chip=chip)
     device.submit([sound(1)], None)
@@ -145,7 +142,6 @@ def test_time_steps_that_the_program_slept_through_or_the_board_loses_end_the_ru
     raised(DeviceError, answer, opened(**traits), sound(), says=r"\d+ readouts came while sample sound-1 was heard")
 
 
-@pytest.mark.parametrize("chip", CHIPS)
 def test_a_board_that_is_unplugged_ends_the_sample_by_type(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
     device.submit([sound()], None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from drivers.meters.otii import meter as otii
 from rig.errors import SetupError
 from rig.factories import build
 from tests.support.instruments import StandIn, live
-from tests.support.meters import SUPPLY_V, recorded
+from tests.support.meters import SUPPLY_V, taken, values
 from tests.support.raised import raised
 
 pytestmark = pytest.mark.real_time
@@ -26,14 +27,14 @@ def test_it_sets_the_supply_and_leaves_it_on(it: StandIn) -> None:
 
 
 def test_a_rate_is_asked_for_and_confirmed(it: StandIn) -> None:
-    meter = it.open(rate_hz=50_000.0)
-    assert meter.info().rails[0].rate_hz == 50_000.0
-    assert len(recorded(meter, 0.1)) >= 5000
+    with closing(it.open(rate_hz=50_000.0)) as meter:
+        assert meter.info().rails[0].rate_hz == 50_000.0
+        assert len(values(taken(meter, 0.1))) >= 5000
 
 
 def test_readings_missing_by_their_stamps_are_nan() -> None:
-    with live("otii", gaps={100: 25}) as it:
-        got = recorded(it.open(), 0.2)
+    with live("otii", gaps={100: 25}) as it, closing(it.open()) as meter:
+        got = values(taken(meter, 0.2))
     assert list(np.flatnonzero(np.isnan(got))) == list(range(100, 125))
 
 

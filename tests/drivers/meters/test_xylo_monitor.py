@@ -26,7 +26,6 @@ from tests.support.xylo_boards import hardware, opener
 
 pytest.importorskip("xylosim")
 pytestmark = pytest.mark.usefixtures("warm_soon")
-CHIPS = ("audio2", "audio3")
 Opened = Callable[..., XyloDevice]
 
 
@@ -178,7 +177,6 @@ def test_accuracy_comes_from_a_calibration_file_alone(opened: Opened, tmp_path: 
 
 
 @pytest.mark.real_time
-@pytest.mark.parametrize("chip", CHIPS)
 def test_the_monitor_keeps_every_rule(chip: str, opened: Opened) -> None:
 
     assert "chunk.grow" in check_meter(open_meter(opened(chip=chip, lost=0.02, late=0.02)), prompt_s=1.0)
