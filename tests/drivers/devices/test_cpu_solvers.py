@@ -35,6 +35,7 @@ pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
 from drivers.devices.cpu.mis.search import parameters
 from tests.support.raised import raised
 
+pytestmark = pytest.mark.real_time
 GRAPH = random_graph(60, 0.15, 0)
 SAMPLE = Sample("g", GRAPH.to_payload())
 SOLVERS: list[Callable[..., Device]] = [cpu_mis.open_device, cpu_sa.open_device, cpu_tabu.open_device]
@@ -52,7 +53,6 @@ def solved(device: Device, budget: Budget) -> Reply:
     return answers(device, 1)[0]
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("opener", SOLVERS)
 def test_it_does_what_the_rig_asks_of_a_device(opener: Callable[..., Device]) -> None:
     samples = [Sample(f"n{n}", random_graph(n, 0.2, n).to_payload()) for n in (60, 9, 2, 1)]
@@ -75,7 +75,6 @@ def test_progress_falls_strictly_inside_the_span_to_the_claimed_cost(device: Dev
         assert GRAPH.cost(from_hex(p.solution.hex(), GRAPH.nodes)) == p.cost
 
 
-@pytest.mark.real_time
 def test_nothing_counts_after_the_deadline_and_the_overrun_is_stated(device: Device) -> None:
     reply = solved(device, Budget(0.05))
     (span,) = reply.spans
@@ -91,7 +90,6 @@ def test_a_cost_to_stop_at_stops(device: Device) -> None:
     assert (reply.spans[0].off_tick - reply.spans[0].on_tick) * 1e-9 < 10.0
 
 
-@pytest.mark.real_time
 def test_the_span_begins_after_loading_and_compiling() -> None:
     opened = cpu_mis.open_device()
     opened.stage([SAMPLE])
@@ -100,7 +98,6 @@ def test_the_span_begins_after_loading_and_compiling() -> None:
     opened.close()
 
 
-@pytest.mark.real_time
 def test_the_search_sees_the_beginning_of_the_same_walk_under_any_budget() -> None:
     def first_sets(budget_s: float) -> list[bytes]:
         with closing(cpu_mis.open_device(seed=5)) as opened:
@@ -160,7 +157,6 @@ def made(solve: Callable[[Graph, Tally], None]) -> SolverDevice[Graph]:
     return opened
 
 
-@pytest.mark.real_time
 def test_closing_ends_a_long_solve() -> None:
     started = threading.Event()
 

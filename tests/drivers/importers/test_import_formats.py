@@ -17,6 +17,9 @@ from tests.support.import_traces import IDLE, RATE_HZ, SPAN_S, SUPPLY_V, check, 
 from tests.support.paths import ROOT
 from tests.support.raised import raised
 
+MARKED: dict[str, Any] = {"supply_v": SUPPLY_V, "inferences": 5, "idle": IDLE}
+"""Options of a trace whose channel marks the windows."""
+
 # ---- Nordic PPK2 --------------------------------------------------------------------------
 
 
@@ -32,16 +35,14 @@ def ppk(folder: Path, header: str = "Timestamp(ms),Current(uA),D0-D7", **how: An
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_ppk2_digital_channel_marks_the_windows(end: str, tmp_path: Path) -> None:
     source = ppk(tmp_path, end=end)
-    options: dict[str, Any] = {"supply_v": SUPPLY_V, "window_channel": "D1", "inferences": 5, "idle": IDLE}
-    check(ppk2.open_import(source, **options), tmp_path / "run")
+    check(ppk2.open_import(source, window_channel="D1", **MARKED), tmp_path / "run")
 
 
 def test_ppk2_channels_in_columns_of_their_own(tmp_path: Path) -> None:
     t, watts, busy = trace()
     source = table(tmp_path / "p.csv", "Timestamp(ms),Current(uA),D0,D1", t * 1e3, watts / SUPPLY_V * 1e6, ~busy, busy)
-    options: dict[str, Any] = {"supply_v": SUPPLY_V, "inferences": 5, "idle": IDLE}
-    check(ppk2.open_import(source, window_channel="D1", **options), tmp_path / "a")
-    check(ppk2.open_import(source, window_channel="D0", window_active="low", **options), tmp_path / "b")
+    check(ppk2.open_import(source, window_channel="D1", **MARKED), tmp_path / "a")
+    check(ppk2.open_import(source, window_channel="D0", window_active="low", **MARKED), tmp_path / "b")
 
 
 def test_ppk2_channel_windows_are_known_to_a_sample_only(tmp_path: Path) -> None:
@@ -64,11 +65,12 @@ def test_a_window_of_a_channel_that_a_gap_may_hide_in_part_is_left_out(
     t, watts, busy = trace()
     kept = (t < begin - 1e-9) | (t > end - 1e-9)
     t, amps, busy = t[kept], watts[kept] / SUPPLY_V, busy[kept]
-    options: dict[str, Any] = {"supply_v": SUPPLY_V, "inferences": 5, "idle": IDLE}
     one = table(tmp_path / "p.csv", "Timestamp(ms),Current(uA),D0", t * 1e3, amps * 1e6, busy)
     other = table(tmp_path / "o.csv", "Timestamp (s),Arc Main current (A),GPI1", t, amps, busy)
-    for run in (ppk2.open_import(one, window_channel="D0", **options),
-                otii.open_import(other, window_channel="gpi1", **options)):  # fmt: skip
+    for run in (
+        ppk2.open_import(one, window_channel="D0", **MARKED),
+        otii.open_import(other, window_channel="gpi1", **MARKED),
+    ):
         assert [s.off_tick - s.on_tick for s in run.spans] == pytest.approx([SPAN_S * 1e9] * windows_)
         assert [note in text for text in run.notes] == [True] if note else not run.notes
         check(run, tmp_path / str(len(list(tmp_path.iterdir()))), 5 * windows_)
@@ -92,9 +94,8 @@ def test_otii_channel_of_edges_alone_has_no_gaps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["supply_v", "window_channel"])
 def test_ppk2_asks_for_what_the_file_does_not_say(missing: str, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"supply_v": SUPPLY_V, "window_channel": "D1", "idle": IDLE}
-    del options[missing]
-    raised(UsageError, ppk2.open_import, ppk(tmp_path), says=missing, **options)
+    given = {name: value for name, value in {**MARKED, "window_channel": "D1"}.items() if name != missing}
+    raised(UsageError, ppk2.open_import, ppk(tmp_path), says=missing, **given)
 
 
 @pytest.mark.parametrize("off", [1.0, 1e3, 1e-3])

@@ -25,7 +25,7 @@ from tests.support.raised import raised
 from tests.support.xylo_boards import hardware, opener
 
 pytest.importorskip("xylosim")
-pytestmark = pytest.mark.usefixtures("warm_soon")
+pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("warm_soon")]
 Opened = Callable[..., XyloDevice]
 
 
@@ -85,7 +85,6 @@ def test_lost_and_late_readings_are_put_in_order_or_missing_and_none_is_doubled(
         assert missing < 0.03 if caught_up else 0.05 < missing < 0.4
 
 
-@pytest.mark.real_time
 def test_readings_of_a_bus_that_carries_many_events_come_late_and_lose_nothing(opened: Opened) -> None:
     device = opened(event_s=2e-5)
     meter = open_meter(device)
@@ -176,7 +175,6 @@ def test_accuracy_comes_from_a_calibration_file_alone(opened: Opened, tmp_path: 
     raised(UsageError, open_meter, device, says="no rail Core", calibration=f"Core={tmp_path / 'core.toml'}")
 
 
-@pytest.mark.real_time
 def test_the_monitor_keeps_every_rule(chip: str, opened: Opened) -> None:
 
     assert "chunk.grow" in check_meter(open_meter(opened(chip=chip, lost=0.02, late=0.02)), prompt_s=1.0)
