@@ -228,7 +228,9 @@ def test_several_runs_share_the_ranging_run_beside_them(tmp_path: Path) -> None:
 def test_energy_per_query_where_the_peer_gives_it(scenario: str, given: bool, tmp_path: Path) -> None:
     said = {"effective_scenario": scenario, "effective_samples_per_query": 2, **NEW}
     watts, _ = part(tmp_path / "run_1", BEGIN, said=said)
-    found = recorder_figures(open_run(write(only(tmp_path), tmp_path / "out")))
+    run = only(tmp_path)
+    found = recorder_figures(open_run(write(run, tmp_path / "out")))
+    assert run.spans[0].executions == 2 * 600
     assert ("peer.energy_per_query_j" in found) is given
     if given:
         assert found["peer.energy_per_query_j"].value == pytest.approx(watts * LENGTH_S / 600)
