@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from rig.session.setup import Request, set_up_bench
 from tests.support.benches import open_bench
 from tests.support.paths import ROOT
 from tests.support.raised import raised
-from tests.support.scpi_bench import TODAY, certificate
+from tests.support.scpi_bench import certificate
 
 GOOD = """\
 lab = "Room 12"
@@ -157,8 +156,8 @@ def test_what_is_no_text_is_named_by_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("said", "says"), [
-    (certificate(until=TODAY - timedelta(days=1)), "has expired: dmm.toml is valid from"),
-    (certificate(since=TODAY + timedelta(days=1)), "is not valid yet: dmm.toml is valid from"),
+    (certificate(until=-1), "has expired: dmm.toml is valid from"),
+    (certificate(since=2, until=3), "is not valid yet: dmm.toml is valid from"),
     (certificate().replace('"34465A"', "3"), "cannot be used: calibration dmm.toml: instrument is 3"),
 ])  # fmt: skip
 def test_a_calibration_must_be_one_and_hold_today(tmp_path: Path, said: str, says: str) -> None:
@@ -168,7 +167,7 @@ def test_a_calibration_must_be_one_and_hold_today(tmp_path: Path, said: str, say
 
 
 def test_a_calibration_holds_on_its_last_day(tmp_path: Path) -> None:
-    assert open_bench(written(tmp_path, said=certificate(until=TODAY, since=TODAY)))
+    assert open_bench(written(tmp_path, said=certificate(since=0, until=0)))
 
 
 def test_everything_that_is_wrong_is_found_at_once_in_the_order_of_the_lines(tmp_path: Path) -> None:
@@ -291,7 +290,7 @@ def test_what_the_file_does_not_name_stays_as_it_was(
 
 
 def test_an_expired_calibration_stops_only_those_who_use_it(tmp_path: Path) -> None:
-    path = written(tmp_path, said=certificate(until=TODAY - timedelta(days=1)))
+    path = written(tmp_path, said=certificate(until=-1))
 
     assert request_of(path, "board2", (), ()).meters == ("mock",)
     assert request_of(path, "board1", ("smu",), ()).meters == ("scpi-smu",)

@@ -51,17 +51,17 @@ class Fixed:
         return self.answer
 
 
-TODAY = datetime.now(UTC).date()
-HOLDS = {"since": TODAY - timedelta(days=1), "until": TODAY + timedelta(days=1)}
-STATED = {"unit": "A", "full_scale": 0.1, "percent": 0.05, "serial": "SIM0000001", **HOLDS}
+STATED = {"unit": "A", "full_scale": 0.1, "percent": 0.05, "serial": "SIM0000001", "since": -1, "until": 1}
+"""What a calibration file states; it holds from ``since`` to ``until``, in days from today."""
 
 
 def certificate(**changes: object) -> str:
     """Return the text of a calibration file with one range, valid today."""
     said: dict[str, Any] = STATED | changes
+    since, until = (datetime.now(UTC).date() + timedelta(days=said[name]) for name in ("since", "until"))
     return (
         f'instrument = "34465A"\nserial = "{said["serial"]}"\nreference = "certificate 4711"\n'
-        f"valid_from = {said['since']}\nvalid_until = {said['until']}\n"
+        f"valid_from = {since}\nvalid_until = {until}\n"
         f'[[range]]\nunit = "{said["unit"]}"\nfull_scale = {said["full_scale"]}\n'
         f"of_reading_percent = {said['percent']}\nof_range_percent = {said['percent'] / 5}\n"
     )
