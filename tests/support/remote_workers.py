@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterable
 from contextlib import closing, suppress
@@ -124,6 +123,3 @@ def stand_in_ssh(folder: Path) -> dict[str, str]:
     """Return an environment in which ``ssh ... HOST COMMAND`` runs the command in a local shell."""
     script(folder / "ssh", 'for last; do :; done\nexec sh -c "$last"')
     return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
-
-
-HERE = sys.executable

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -25,9 +24,9 @@ from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, Set
 from rig.network.description import Layer, NetworkInfo
 from rig.types import Budget, Sample
 from tests.support.paths import ROOT
+from tests.support.processes import begun
 from tests.support.raised import raised
 from tests.support.remote_workers import (
-    HERE,
     answer,
     answers,
     asked,
@@ -65,7 +64,7 @@ def test_it_does_what_the_rig_asks_of_a_device() -> None:
 def test_over_ssh_it_has_a_clock_of_its_own_and_still_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in stand_in_ssh(tmp_path).items():
         monkeypatch.setenv(name, value)
-    device = opened(SLOW, interpreter=HERE, host="user@board")
+    device = opened(SLOW, interpreter=sys.executable, host="user@board")
     assert device.info().details["worker"]["host"] == "user@board"
     assert {"timer.rate", "timer.monotone"} <= set(check_device(device, [ONE]))
 
@@ -118,7 +117,7 @@ def test_another_interpreter_is_not_led_to_this_ones_packages(tmp_path: Path, mo
     (tmp_path / "queue.py").write_text("raise ImportError('not for this Python')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     body = "def output(self, sample, budget):\n    return os.environ.get('PYTHONPATH')"
-    assert of_worker(body, ONE, interpreter=HERE).output is None
+    assert of_worker(body, ONE, interpreter=sys.executable).output is None
 
 
 def test_modules_that_are_shipped_together_find_each_other() -> None:
@@ -364,7 +363,7 @@ device.submit([one], None)
 print(device._link.hello["pid"], flush=True)
 time.sleep(60)
 """
-    with subprocess.Popen([HERE, "-c", program], stdout=subprocess.PIPE, text=True) as host:
+    with begun(program) as host:
         assert host.stdout is not None
         group = int(host.stdout.readline())
         until(lambda: len(members(group)) == 2, 5.0)
