@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -27,6 +25,7 @@ from rig.errors import DataError, UsageError
 from rig.types import Floats, Sample
 from scenarios.workloads.asc.scenes import synthesize
 from tests.support.paths import ROOT
+from tests.support.processes import python
 from tests.support.raised import raised
 from tests.support.remote_workers import answer
 
@@ -100,15 +99,10 @@ def test_events_are_bounded_causal_and_free_of_level() -> None:
 # ---- what it imports -------------------------------------------------------------------------
 
 
-def _python(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
 def test_importing_the_driver_imports_no_vendor_stack() -> None:
     code = "import sys, drivers.devices.xylo.device, drivers.meters.xylo_monitor\n"
     code += "print([n for n in ('rockpool', 'samna', 'xylosim', 'scipy') if n in sys.modules])"
-    assert _python(code) == "[]"
+    assert python(code, cwd=ROOT).stdout.strip() == "[]"
 
 
 @needs_rockpool
@@ -127,7 +121,7 @@ def test_the_stub_samna_never_runs(tmp_path: Path) -> None:
     code += "from drivers.devices.xylo import rockpool_import as r\n"
     code += "assert not r.has_real_samna(); r.load_xylo_audio2(); r.load_xylo_audio2()\n"
     code += "print('PIP_NO_INDEX' in os.environ, type(sys.modules['samna']).__name__, finders == sys.meta_path)"
-    assert _python(code) == "False _StandIn True"
+    assert python(code, cwd=ROOT).stdout.strip() == "False _StandIn True"
     assert not trace.exists()
 
 
@@ -141,7 +135,7 @@ def test_rockpool_filters_and_draws_with_what_is_imported_when_it_does() -> None
     code += "TSEvent([0.1], [0], t_stop=1.0).plot(target=pyplot.gca())\n"
     code += "print(float(line(0.5)[0, 0]), len(pyplot.gca().collections))\n"
     code += "print(scipy.signal.butter(1, 0.5)[0].shape, xylo.front_end._butter_bandpass(0, 100, 200, 16000)[0].shape)"
-    assert _python(code).splitlines() == ["[]", "1.0 1", "(2,) (5,)"]
+    assert python(code, cwd=ROOT).stdout.splitlines() == ["[]", "1.0 1", "(2,) (5,)"]
 
 
 def test_a_compiled_samna_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> None:

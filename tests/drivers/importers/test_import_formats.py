@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from drivers.importers import joulescope_csv, joulescope_jls, otii, ppk2, socwat
 from rig.errors import DataError, UsageError
 from tests.support.import_traces import IDLE, RATE_HZ, SPAN_S, SUPPLY_V, check, recorded, table, trace, windows
 from tests.support.paths import ROOT
+from tests.support.processes import python
 from tests.support.raised import raised
 
 MARKED: dict[str, Any] = {"supply_v": SUPPLY_V, "inferences": 5, "idle": IDLE}
@@ -189,8 +188,7 @@ def test_jls_damaged_inside_is_said_once_and_by_us(tmp_path: Path) -> None:
         "try: open_import(Path(sys.argv[1]), windows=sys.argv[2])\n"
         "except Exception as error: print('ours:', error, file=sys.stderr)"
     )
-    command = [sys.executable, "-c", script, str(source), windows(tmp_path)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stderr
+    said = python(script, source, windows(tmp_path), cwd=ROOT).stderr
     assert said.startswith("ours: a.jls cannot be read by pyjls")
     assert said.count("\n") == 1
 
