@@ -33,8 +33,7 @@ RANGED = datetime(2021, 3, 17, 19, 40, 40, tzinfo=UTC)
 BEGIN = datetime(2021, 3, 17, 19, 56, 42, 537_000, tzinfo=UTC)
 LENGTH_S = 60
 US, DMY = "%m-%d-%Y", "%d-%m-%Y"
-SINGLE = {"effective_scenario": "SingleStream", "effective_samples_per_query": 1}
-NEW = {"result_query_count": 600}
+SINGLE = {"effective_scenario": "SingleStream", "effective_samples_per_query": 1, "result_query_count": 600}
 
 
 def millis(moment: datetime, order: str = US) -> str:
@@ -82,7 +81,7 @@ def part(
     (folder / "spl.txt").write_text("\n".join(line(s, w) for s, w in shown) + "\n")
     end = begin + timedelta(seconds=LENGTH_S)
     keys: dict[str, object] = {"power_begin": millis(begin), "power_end": millis(end)}
-    keys |= {**SINGLE, **NEW, "sut_name": "TFLite_SUT"} if said is None else said
+    keys |= {**SINGLE, "sut_name": "TFLite_SUT"} if said is None else said
     text = "".join(f":::MLLOG {json.dumps({'key': k, 'value': v, 'time_ms': 0.1})}\n" for k, v in keys.items())
     (folder / "mlperf_log_detail.txt").write_text(text)
     held = [w for t, w in readings(begin, watts) if begin < t < end and w > 0]
@@ -226,7 +225,7 @@ def test_several_runs_share_the_ranging_run_beside_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("scenario", "given"), [("SingleStream", True), ("MultiStream", True), ("Server", False)])
 def test_energy_per_query_where_the_peer_gives_it(scenario: str, given: bool, tmp_path: Path) -> None:
-    said = {"effective_scenario": scenario, "effective_samples_per_query": 2, **NEW}
+    said = SINGLE | {"effective_scenario": scenario, "effective_samples_per_query": 2}
     watts, _ = part(tmp_path / "run_1", BEGIN, said=said)
     run = only(tmp_path)
     found = recorder_figures(open_run(write(run, tmp_path / "out")))

@@ -133,29 +133,20 @@ def test_the_counters_of_this_computer_keep_every_rule() -> None:
 # ---- the thread ---------------------------------------------------------------------------
 
 
-class Steady:
-    """A number with a set value."""
-
-    def __init__(self) -> None:
-        self.value, self.looks = 0.0, 0
-
-    def begin(self) -> None:
-        self.looks = 0
-
-    def look(self) -> float:
-        self.looks += 1
-        return self.value
-
-
 def test_a_value_that_did_not_change_is_no_reading_until_it_is_stale() -> None:
-    number = Steady()
+    values, looks = [0.0], list[float]()
+
+    def look() -> float:
+        looks.append(values[-1])
+        return values[-1]
+
     info = MeterInfo("polled", "simulator", HOST, (Rail("x", "cumulative", Conversion("J"), 500.0),))
-    meter = polled_meter(info, [Polled("x", number.look, begin=number.begin, counts=True, stale_s=0.1)], 500.0)
+    meter = polled_meter(info, [Polled("x", look, counts=True, stale_s=0.1)], 500.0)
     meter.start()
     time.sleep(0.05)
-    number.value = 1.0
+    values.append(1.0)
     time.sleep(0.2)
     value = column(list(meter.stop()), "value")
 
     assert value[0] == 1.0 and 2 <= len(value) <= 4
-    assert number.looks > 20
+    assert len(looks) > 20

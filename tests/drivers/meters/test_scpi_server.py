@@ -22,16 +22,12 @@ from tests.support.raised import raised
 pytestmark = pytest.mark.real_time
 
 
-def refuse(_: object) -> None:
-    raise ScpiError(-222, "Data out of range")
-
-
 def language() -> ScpiParser:
     said = ScpiParser(
         {
             "*IDN?": lambda a: "me", "[SENSe:]CURRent[:DC]:APERture?": lambda a: "1",
             "[SENSe:]CURRent[:DC]:RANGe?": lambda a: ",".join(a) or "2", "SYSTem:ERRor?": lambda a: said.next_error(),
-            "BAD": refuse, "R?": lambda a: block(b"\n;\n"),
+            "BAD": lambda a: number("2", 0, 1), "R?": lambda a: block(b"\n;\n"),
         }
     )  # fmt: skip
     return said

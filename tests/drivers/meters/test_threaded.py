@@ -20,8 +20,6 @@ from tests.support.raised import raised
 
 pytestmark = pytest.mark.real_time
 
-RATE_HZ = 1000.0
-
 
 @dataclass
 class Tape:
@@ -56,7 +54,7 @@ class Tape:
         self.closed += 1
 
 
-INFO = MeterInfo("tape", "simulator", ClockInfo("tape", 1e9), (Rail("core", rate_hz=RATE_HZ),), buffer_s=0.01)
+INFO = MeterInfo("tape", "simulator", ClockInfo("tape", 1e9), (Rail("core", rate_hz=1000.0),), buffer_s=0.01)
 
 
 def readings(n: int) -> Batch:
