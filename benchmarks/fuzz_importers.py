@@ -2,9 +2,9 @@
 
     python -m benchmarks.fuzz_importers [--inputs 10000] [--only ppk2] [--seed 0]
 
-Each input is a small valid recording with one to three mutations: cut off, lines dropped, doubled and swapped, bytes
-flipped, numbers replaced by NaN, 1e308, negative and repeated ones, headers changed, options too. Prints how many were
-tried, how many became a run and which errors the others gave. Any other error than a ``RigError`` fails, with its seed.
+Each input is a small valid recording with one to three mutations. It is cut off, lines are dropped, doubled or
+swapped, bytes are flipped, numbers become NaN, 1e308, negative or repeated, and headers or options change. Prints how
+many were tried, how many became a run and which errors the others gave. Any other error than a ``RigError`` fails, with its seed.
 What pyjls says about damaged files goes to standard error.
 """
 

@@ -3,8 +3,8 @@
     python -m benchmarks.gates --pairs 200 [--noise 30] [--seed 1] [--rows gates.jsonl]
 
 Each bench is drawn at random, as in ``benchmarks.truth``, and measured first. Then its device draws 0, 3, 5 or 10 %
-more power everywhere and is measured again, with another instrument of the same data sheet. Of the pairs whose gate is
-undecided and asks for at most ``MOST_TRIALS`` times the samples, a fifth is measured again with that many.
+more power everywhere and is measured again, with another instrument of the same data sheet. If a gate is
+undecided and asks for at most ``MOST_TRIALS`` times the samples, one bench in five is measured again with as many.
 
 ``--noise`` multiplies the noise of the readings; if it is not 1, none is clipped.
 

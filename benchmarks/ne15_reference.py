@@ -61,7 +61,7 @@ def relays(steps: Any, pixels: Any, end: int, rest_steps: int) -> Any:
 
 @njit(cache=True)
 def relayed(steps: Any, starts: Any, end: int, rest_steps: int) -> Any:
-    """Do the same as ``relays`` for each pixel, for steps of events: pixel p's are at ``starts[p]`` to the next one."""
+    """Do the same as ``relays`` for events sorted by pixel; those of pixel p begin at ``steps[starts[p]]``."""
     fired_at, fired = [0][:0], [0][:0]
     for p in range(PIXELS):
         v, i, rest, t, k = 0.0, 0.0, 0, 0, starts[p]

@@ -67,15 +67,15 @@ def _sensible(lab: Lab, begun: set[str], ended: set[str], placed: int) -> None:
     if twice := (begun & ended) - SHARED - {"raw", "deliver"}:
         raise SenselessError(f"both set {', '.join(sorted(twice))}")
     if "spans_s" in ended and (placed or "deliver" in begun):
-        raise SenselessError("spans are moved away from what is beside them")
+        raise SenselessError("the second moves spans away from work that the first placed")
     if "sense" in begun and "declared accuracy" in ended:
         raise SenselessError("the transfer curve is set twice")
     if not len(lab.counted_s):
         raise SenselessError("all spans are warm-ups")
     if lab.starts_on_tick and lab.pieces:
-        raise SenselessError("spans begin at a tick, but what is beside them does not")
+        raise SenselessError("spans begin at a tick, but other pieces of work do not")
     if lab.late_s is not None and lab.aperture < 1.0:
-        raise SenselessError("readings that are stamped on arrival look all the time")
+        raise SenselessError("readings that are stamped on arrival must cover their whole period")
     if lab.supply is not None and (lab.drift_w or lab.steps_w or lab.filter_tau_s or "swing_j" in begun | ended):
         raise SenselessError("a lab with a supply has a steady idle level and no filter")
     if lab.idle_w + lab._levels()[1].min() < -1e-9 * lab.idle_w:

@@ -4,9 +4,9 @@
 
 Arrival logs are made up, 20 s each: clocks that drift, delays that scatter, and stalls in which nothing arrives.
 ``calm`` is a machine without other load, ``busy`` one with processes on every core, ``hog`` one on which the driver
-also waits for the interpreter. Logs with and without a loss at a random moment pass through slots of 10 ms, as in the
-driver, and its ``Proof``. ``missed``, readings that were released from behind a loss, must be 0; ``refused`` is an
-error that ends the run, as every loss must. It waits for no clock.
+also waits for the interpreter. Logs with and without a loss at a random moment are cut into slots of 10 ms, as in the
+driver, and pass through the driver's ``Proof``. ``missed`` counts logs of which readings after the loss were released;
+it must be 0. ``refused`` counts errors that end the run, as every loss must. It waits for no clock.
 
 Prints a table and, last, one JSON line; exits 1 when a loss was missed.
 """

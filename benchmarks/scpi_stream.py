@@ -4,10 +4,10 @@
 
 The instrument is the simulator of ``fixtures.instruments.scpi_dmm_sim`` in a separate process: its memory fills in
 real time, and it shows a plant on which a simulated device works, in real time too. Four runs pass through
-engine, disk and estimators: a sound link; the same with an instrument without gain and offset errors, whose
-interval is as narrow as its noise; a link that falls silent for 2 s while the memory holds 2,000,000 readings
-(MEM); the same while it holds 50,000, those of one second. The first three must lose nothing and contain the
-truth; the last must end in an error that says that readings were lost, with the recording up to there readable.
+engine, disk and estimators. Two have a sound link; the second of them has an instrument without gain and offset
+errors, whose interval is as narrow as its noise. In the other two, the link falls silent for 2 s. The memory then
+holds 2,000,000 readings (MEM), or 50,000, those of one second. The first three runs must lose nothing and contain the
+truth. The last must end in an error that says that readings were lost, with the recording up to there readable.
 
 Prints a table and, last, one JSON line; exits 1 when a goal is missed.
 """

@@ -102,7 +102,7 @@ def zone(text: str, option: str = "timezone") -> tzinfo:
 def utc_ns(moment: datetime) -> int:
     """Return ns since 1970 of an aware moment, exact to the microsecond.
 
-    Raises ``DataError`` for times centuries away, and for local time that comes twice or never as clocks change.
+    Raises ``DataError`` for times centuries away, and for a local time that a change of clocks repeats or skips.
     """
     if moment.utcoffset() != moment.replace(fold=1 - moment.fold).utcoffset():
         what = f"{moment:%Y-%m-%d %H:%M:%S} is no single moment, because clocks change then in {moment.tzinfo}"

@@ -294,7 +294,7 @@ class Conversion:
     """
 
     unit: Literal["W", "A", "J", "V"] = "W"
-    """Unit of a reading; J of a counter that started at any moment and does not wrap or reset within a trace."""
+    """Unit of a reading. J is for a counter, which starts at any value and does not wrap or reset within a trace."""
     supply_v: Number | None = None
     """For a current: the voltage before the meter (V)."""
     burden_ohm: Size = 0.0

@@ -46,7 +46,7 @@ def _flip(bits, v):
 
 @compiled
 def _absorbed(compatible, classes, locked, enough, v):
-    """Put v into the first ``enough`` classes if that leaves their bound; return whether it fits."""
+    """Put v into the first ``enough`` classes if their bound stays the same; return whether v fits."""
     mine = compatible[v]
     for k in range(1, enough + 1):
         if locked[k]:

@@ -65,8 +65,8 @@ def find(
 ) -> Layout:
     """Find the table whose header ``fits``; preambles and comments before it are skipped.
 
-    Without such a header, the result has the line above the first row of numbers as header, else the first line that
-    is not empty; the caller then refuses it. Raises ``DataError`` for a file that is not text in its encoding,
+    If no header fits, the caller refuses the result: its header is the line above the first row of numbers, or else
+    the first line that is not empty. Raises ``DataError`` for a file that is not text in its encoding,
     ``UsageError`` for a separator or a decimal mark that must be stated, and for an unknown encoding.
     """
     (lines, encoding), given = _head(path, encoding), _separator(separator)

@@ -13,7 +13,7 @@ from rig.terminal import tell
 
 Show = Callable[[int, dict[str, float]], None]
 SAY_EVERY_S = 60.0
-"""Without a terminal, progress is reported this often once a run goes on past its set."""
+"""Without a terminal, a run that goes on after its set of samples reports its progress this often."""
 NAME_MOST = 16
 """The line has no room for a longer name of a run; those of a session are shorter."""
 

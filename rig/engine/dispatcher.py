@@ -29,7 +29,7 @@ WRITING_NS = 2_000_000
 STEP_NS = 150_000
 """Within this time before a sample is due, no row is written unless the buffer is nearly full."""
 LONG_NS = 1_000_000
-"""Within this time before a sample is due, other rows than replies are not written unless very many wait."""
+"""Within this time before a sample is due, only rows of replies are written, unless very many other rows wait."""
 NEARLY_FULL = 0.75
 STAGE, SUBMIT, POLL = "stage() of the device", "submit() of the device", "poll() of the device"
 OUTPUT, ACTIVITY = (f"reading the {part} of a reply of the device" for part in ("output", "activity"))

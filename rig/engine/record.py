@@ -57,8 +57,8 @@ def record(
     ``session`` is the place of the run in its session, ``local_code`` the SHA-256 of the user's own files by path.
     Home directories and absolute paths of the command line are left out unless ``keep_identity`` is set.
 
-    Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises, with a remedy that also names
-    ``path``, where everything until then is recorded.
+    Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises; the remedy then also names
+    ``path``, which holds everything recorded until then.
     """
     from rig.bench.read import lab_of
 

@@ -117,7 +117,7 @@ def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
 def checked(trace: ImportedTrace, rail: Rail) -> Iterator[Chunk]:
     """Yield the chunks that are not empty. An infinite reading is flagged as overload.
 
-    An overload has the largest magnitude before it, which is a lower bound. Raises ``DataError`` for readings and
+    The largest magnitude before an overload replaces it, as a lower bound. Raises ``DataError`` for readings and
     stamps that a run cannot hold.
     """
     last: Chunk | None = None
@@ -217,7 +217,7 @@ class Gaps:
             yield f"Rail {name}: {self.not_numbers} of {self.readings} readings are not numbers; they are left out"
         if self.overloads:
             what = f"{self.overloads} of {self.readings} readings are overloads"
-            yield f"Rail {name}: {what}; each has the largest value before it, as a lower bound"
+            yield f"Rail {name}: {what}; each was replaced by the largest value before it, a lower bound"
         if self.gaps:
             what = f"{self.gaps} gaps longer than {GAP_PERIODS:g} periods of {self.period / hz:.3g} s"
             longest = f"the longest, {self.longest / hz:.3g} s, begins at {moment(host_ns(self.longest_at))}"

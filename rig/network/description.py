@@ -51,8 +51,8 @@ class Layer:
 
     Activations are "the outputs of ReLU functions and spikes from spiking neurons" (NeuroBench, "Activation sparsity").
     Its harness hooks ReLU, sigmoid and spiking neurons, also those whose membrane is read, and takes their outputs
-    before pooling or normalisation. The tanh of a reservoir are a layer, too: Table 5 has a sparsity of 0 for them. The
-    state of an LSTM and the output of a membrane are none.
+    before pooling or normalisation. The tanh units of a reservoir are a layer, too: Table 5 has a sparsity of 0 for
+    them. The state of an LSTM and the output of a membrane are not a layer.
     """
 
     name: Name

@@ -193,7 +193,7 @@ def _meters(asked: Asked, device: str) -> tuple[str, ...]:
 
 
 def _is_for(text: str, device: str, asked: Asked, spec: GridSpec) -> bool:
-    """Return whether an option names a device, or is taken by the device, the scenario, the workload or no device."""
+    """Return whether an option is for a device: by name, or as it, the scenario, the workload or no device takes it."""
     key = text.partition("=")[0]
     if named := next((name for name in asked.devices if key.startswith(f"{name}.")), None):
         return named == device

@@ -52,7 +52,7 @@ class About(msgspec.Struct, frozen=True):
     """The answer to ``about``.
 
     ``source`` and ``network`` are digests (SHA-256), ``memory`` the bytes of the resident sample, ``slice`` its
-    samples of audio at ``rate`` Hz, ``command`` the characters that a command may have: a byte is sent in 6.
+    samples of audio at ``rate`` Hz, ``command`` the most characters of a command: the shortest one with a byte has 6.
     """
 
     firmware: str

@@ -118,7 +118,7 @@ def trained(features: NDArray[np.int8], labels: Labels, classes: int, settings: 
 def quantised(
     network: FloatNetwork, features: NDArray[np.int8], classes: tuple[str, ...], record: Mapping[str, Any]
 ) -> Quantised:
-    """Round to int8: weights by the largest of each channel, activations by the largest over ``features``.
+    """Round to int8. The scales are set by the largest weight of each channel and the largest activation of a layer.
 
     The dense layer has one scale, so that its scores can be compared.
     """

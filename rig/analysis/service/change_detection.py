@@ -64,7 +64,7 @@ def change_figures(stream: Stream | None) -> Figures:
 
 
 def stream_accuracy(stream: Stream) -> Quantity:
-    """Return the share of time right, as uncertain as looks at the stream, one for each answer, are alike."""
+    """Return the share of time right. Its interval is that of as many looks as answers, fewer if looks are alike."""
     n = max(len(stream.at_s), 1)
     looks_s = stream.begin_s + (stream.end_s - stream.begin_s) * (np.arange(n) + 0.5) / n
     count = independent(_right(stream, looks_s).astype(float))

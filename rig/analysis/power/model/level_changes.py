@@ -28,9 +28,9 @@ TINY = 1e-9
 def means(shapes: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
     """Return the mean over stretches of each way in which a level may change, shape (stretches, c).
 
-    A row of ``shapes`` has a begin, an end and a time constant, in lengths of the trace. It is a step or a time at
-    another level, a level that settles (without an end), or the heat of ``work`` (with both), which is from
-    ``work_of``.
+    A row of ``shapes`` has a begin, an end and a time constant, in lengths of the trace; infinity stands for none. A
+    step has only a begin. A time at another level has an end, a level that settles has a time constant, and the heat
+    of ``work`` has both. ``work`` is from ``work_of``.
     """
     since, until, tau = shapes.T
     settles, heats = np.isfinite(tau), is_heat(shapes)
@@ -49,13 +49,13 @@ def is_heat(shapes: Floats) -> Bools:
 
 
 def _faded(at: Floats, tau: Floats, start: Floats, end: Floats) -> Floats:
-    """Return integrals over stretches of what begins at 1 and decays, shape (stretches, c)."""
+    """Return integrals over stretches of a value that begins at 1 and decays, shape (stretches, c)."""
     first, last = np.maximum(start[:, None], at), np.maximum(end[:, None], at)
     return np.asarray(tau * (np.exp((at - first) / tau) - np.exp((at - last) / tau)))
 
 
 def _heat(tau: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
-    """Return the mean over stretches of what follows the work through time constants, shape (stretches, c)."""
+    """Return the mean over stretches of a value that follows the work with time constants, shape (stretches, c)."""
     found = np.zeros((len(start), len(tau)))
     for since, until, share in work:
         level = np.maximum(np.minimum(end, until) - np.maximum(start, since), 0.0)[:, None]
@@ -89,7 +89,7 @@ def simple_changes(state: Indices, start: Floats, end: Floats, watts: Floats, wo
 
 
 def _stays(watts: Floats, before: Bools) -> bool:
-    """Return whether spans draw the same before and after a step, as if what steps yielded to the work."""
+    """Return whether spans draw the same before and after a step; the step may then be absent during spans."""
     a, b = watts[before], watts[~before]
     if min(len(a), len(b)) < 2:
         return False
@@ -100,7 +100,7 @@ def _stays(watts: Floats, before: Bools) -> bool:
 def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats, Floats]:
     """Return shapes, (c, 3), and columns, (b, c), of times at another level, and of steps that settle."""
     borders = np.unique(start)[1:]
-    # a change that lasts as long as all activity is the level of gaps and spans themselves
+    # a change that lasts as long as all activity cannot be told from the level of all gaps and spans
     first, last = activity_of(state, start, end)
     pairs = [(a, b, np.inf) for k, a in enumerate(borders) for b in borders[k + 1 :] if a > first or b < last]
     every = np.array(pairs + [(a, np.inf, tau) for a in borders for tau in SETTLES]).reshape(-1, 3)
@@ -116,7 +116,7 @@ def activity_of(state: Indices, start: Floats, end: Floats) -> tuple[float, floa
 
 
 def shown(columns: Floats, state: Indices) -> Bools:
-    """Return which changes, (b, c), show in idle windows or in gaps; one in spans alone is a difference of spans."""
+    """Return which changes, (b, c), show in idle windows or gaps; a change in spans alone is a difference of spans."""
     some = [columns[state == k] for k in (IDLE, GAP) if np.any(state == k)]
     return np.asarray(sum(np.ptp(each, axis=0) for each in some) > 0.5)
 
