@@ -4,8 +4,8 @@
 
 Each input is a small valid recording with one to three mutations. It is cut off, lines are dropped, doubled or
 swapped, bytes are flipped, numbers become NaN, 1e308, negative or repeated, and headers or options change. Prints how
-many were tried, how many became a run and which errors the others gave. Any other error than a ``RigError`` fails, with its seed.
-What pyjls says about damaged files goes to standard error.
+many were tried, how many became a run and which errors the others gave. Any other error than a ``RigError`` fails,
+with its seed. What pyjls says about damaged files goes to standard error.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def _registered(packages: dict[str, Path]) -> Iterator[tuple[str, str, str, Path
 
 
 def source_facts(module: str, function: str = "") -> tuple[list[str], str]:
-    """Return ``MODES`` and the docstring's first line, that of ``function`` if it has one, from a module's source."""
+    """Return ``MODES`` of a module's source, and the first line of the docstring of ``function`` or else the module."""
     text = "" if (source := _source_of(module)) is None else text_in(source)
     modes = re.search(r"^MODES *=([^#\n]*)", text, re.M)
     inner = text.partition(f"\ndef {function}(")[2].partition(":\n")[2]

@@ -34,8 +34,8 @@ class BlockingDevice:
     ``info`` is by default the name of the function, in hardware mode. ``load`` gets the samples beforehand, and is not
     timed. ``count`` is called after ``run``, outside the span, and returns the network's activity for the same sample.
     With ``batches``, ``run`` takes the samples that are issued together, up to ``info.max_batch``, and how many times
-    to run them without a pause, and returns an output or a reply for each; the span of each is then the call. ``close``
-    calls ``end`` once. ``power`` states by rail the power that the device would use, (idle_w, busy_w), for the
+    to run them without a pause. It returns an output or a reply for each; their span is then the call. ``close`` calls
+    ``end`` once. ``power`` states by rail the power that the device would use, (idle_w, busy_w), for the
     simulated meter ``mock``; it is reported as SIMULATED. Raises ``UsageError`` for watts that are not valid.
 
     Example::

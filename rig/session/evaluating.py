@@ -28,8 +28,8 @@ Evaluate = Callable[[Run], Result]
 def results_of(runs: Sequence[Run], evaluate: Evaluate, long: int = LONG) -> Iterator[Result]:
     """Yield the result of each run, in order, as ``evaluate`` computes it.
 
-    If at least two runs have ``long`` readings, a second process takes its share. What it does not deliver is
-    evaluated here, so errors are those of ``evaluate``, and that of the first run which has one comes first.
+    If at least two runs have ``long`` readings, a second process takes its share. Runs that it does not
+    deliver are evaluated here, so the error of the first run that has one is raised, as ``evaluate`` raises it.
     """
     others = _half([sum(len(t.value) for t in run.traces.values()) for run in runs], long)
     found = dict[int, Result]()

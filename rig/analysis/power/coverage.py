@@ -233,7 +233,7 @@ def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_
 
     Where no reading samples, a loop's power is zero to twice the mean. If a loop rises and falls once, its mean
     is also off by its height times the largest sum of wrong weights at adjacent places. The height is dynamic power, or
-    less if the readings, as far as they sample different places, show less.
+    less if readings that sample different places show less.
     """
     one, windows_s = model.single, phase.windows_s
     r = one.readings

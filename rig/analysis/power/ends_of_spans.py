@@ -21,7 +21,7 @@ from rig.types import Bools, Floats
 GOES_ON = 0.9
 """Work goes on after spans if gaps begin with more than this part of the power at the end of spans."""
 LACKS = 0.1
-"""If power outside lacks more than this part of what spans lack, a meter lost it at the edges."""
+"""If more than this part of what spans lack is also missing outside them, a meter lost it at the edges."""
 LATER = 1.25
 """A moving mean delays energy by this many time constants of the filter that is most like it."""
 ALIKE = 1e6
@@ -52,12 +52,12 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
     found = _inside_and_outside(model, windows_s, of, inner)
     low_w, high_w = sorted((0.0, apart_w))
     seen_w = min(max(found.value, low_w), high_w)
-    # a filter or a lagging clock causes power of neither kind; the ends do not show which
+    # power that a filter or a lagging clock moves fits neither kind; then the ends do not decide
     share = more_w2 / (more_w2 + 12.0 * found.u**2) if more_w2 and abs(found.value - seen_w) <= SHOWN * found.u else 0.0
     outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
     either_w = min(abs(outside_w), abs(apart_w - outside_w))
     beyond_noise = apart_w < -2.0 * SHOWN * noise_w
-    if beyond_noise and found.value + SHOWN * found.u < LACKS * apart_w:  # no power outside is below that beside
+    if beyond_noise and found.value + SHOWN * found.u < LACKS * apart_w:  # none is below the level beside
         either_w = max(abs(outside_w), abs(apart_w - outside_w))
     length_s = float(np.mean(windows_s[:, 1] - windows_s[:, 0]))
     step_w = float(np.mean(of.beside_w[1::2]) - np.mean(of.beside_w[0::2]))

@@ -13,9 +13,9 @@ from rig.types import Bools, Floats, Indices
 LEAST, MOST = 8, 64
 """Spans are taken in groups of neighbours: at least and at most this many groups."""
 SURE = 5.0
-"""Power above gaps follows their level if it does so by this many standard deviations."""
+"""Power above gaps follows the level of gaps if its slope is above this many standard deviations."""
 ALIKE = 0.25
-"""It follows in proportion if it does so within this part, or within its own uncertainty."""
+"""The slope is that of a proportion if it is so within this part, or within its own uncertainty."""
 SWINGS = 3.5
 """Power swings through spans and gaps alike if their changes are correlated by this many standard errors."""
 FEW = 4.0
@@ -28,7 +28,7 @@ def gain_change(model: RailModel) -> float:
     """Return by how much the gain departs from its mean, relative to it; 0 if levels do not change in proportion.
 
     If idle alone changes, power above gaps stays. If the gain changes, power above gaps changes by the same factor as
-    gaps. Any gain that occurs may be the right one. A change within the declared accuracy is part of that.
+    gaps. Any gain that occurs may be the right one. A change within the declared accuracy counts as 0.
     """
     r, spans = model.readings, model.spans_s
     if len(spans) < LEAST:
@@ -69,7 +69,7 @@ def settles_w(model: RailModel) -> float:
     """Return how far gaps are from idle, in watts, if power comes down from there slowly after the last span; else 0.
 
     Then the work may have raised idle itself, as heat does. The level is looked at over one length of a gap, then over
-    two, four and so on. What is switched off is halfway in one of them at most.
+    two, four and so on. If power is switched off instead, at most one of them is halfway.
     """
     if len(model.spans_s) < 2:
         return 0.0

@@ -33,7 +33,7 @@ def stamps_u_s(
     """Return the uncertainty of the total busy time of each phase.
 
     It comes from the jitter of stamps with the lag of a pin, and from the step of stamps. Without a trace, the jitter
-    is at most ``by_host_s``, which is ``host_jitter_s``. A trace shows more: readings that are amiss near spans too.
+    is at most ``by_host_s``, which is ``host_jitter_s``. A trace bounds it too, by energy that stamps do not explain.
     """
     return {
         name: StampsU(
@@ -44,7 +44,7 @@ def stamps_u_s(
 
 
 def host_jitter_s(run: Run, device: Timebase) -> float:
-    """Return the most that the stamped length of the spans of an issue jitters, in seconds, by stamps of the host.
+    """Return the largest jitter of the stamped length of an issue's spans, in seconds, by stamps of the host.
 
     It is the scatter of the host's time from issue to answer without the spans; inf if the host has no such stamps.
     """
@@ -79,7 +79,7 @@ def _stamp_step_u_s(activity: Activity, name: str, device: Timebase, models: Seq
 
 
 def _stamp_jitter_u_s(phase: Phase, device: Timebase, models: Sequence[RailModel], by_host_s: float) -> float:
-    """Return the uncertainty from jitter, the scatter of spans that nothing confirms, and from a pin's fixed lag."""
+    """Return the uncertainty from jitter, the scatter of spans that nothing shows to be real, and a pin's fixed lag."""
     length = phase.windows_s[:, 1] - phase.windows_s[:, 0]
     lag = len(length) * device.lag_s * math.sqrt(2.0 / 3.0)
     if len(length) < 3:

@@ -59,7 +59,7 @@ def interval(
     """Return distribution-free bounds of the true percentile, from sorted values, shape (n,).
 
     The bounds are order statistics whose ranks bound a binomial count (David and Nagaraja, Order Statistics, 7.1), of n
-    values or of those ``count`` that are independent. If these are too few to bound a side, this side is -inf or inf.
+    values, or of ``count`` independent ones. If these are too few to bound a side, this side is -inf or inf.
     """
     n, tail = len(ordered), 0.5 * (1.0 - confidence)
     of = max(min(round(count), n) if math.isfinite(count) else n, 1)

@@ -26,7 +26,7 @@ def needed(over: int, percentile: float) -> int:
 
 
 def _exceeding(n: int, percentile: float) -> int:
-    """Return how many of ``n`` queries exceed their percentile at the least, but for one case in a hundred."""
+    """Return how many of ``n`` queries exceed their percentile at least, except in one case of a hundred."""
     return binomial_quantile(1.0 - CONFIDENCE, n, 1.0 - percentile)
 
 

@@ -124,7 +124,7 @@ def queries_of(run: Run) -> Queries:
 
 
 def _executions(issue: Indices, each: Indices, phase: Indices) -> Indices:
-    """Return how often each issue executed its sample: in the phase with most, in one span or in one for each time.
+    """Return how often each issue executed its sample: in the phase with most executions, in one span or several.
 
     The arguments are of rows, shape (n,); the result is in the order of issues.
     """

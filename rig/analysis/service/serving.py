@@ -27,8 +27,8 @@ PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
 def service_figures(q: Queries, early_stopping: float | None = None, apart: Sequence[Indices] = ()) -> Figures:
     """Return every figure of service that these queries support; ``early_stopping`` is as in ``latencies``.
 
-    ``apart`` holds the issues that answer, if others do not answer a sample: those of each phase if phases were issued
-    one at a time, or all but those in which the device learns.
+    ``apart`` holds the issues by which an answer is timed, if these are not all: those of each phase if phases were
+    issued one at a time, or all but those in which the device learns.
     """
     if not np.any(q.completed):
         return Figures()
@@ -186,6 +186,6 @@ def in_time_share(q: Queries, deadline_s: float) -> Quantity:
 
 
 def share_of(which: Bools, method: str) -> Quantity:
-    """Return the share of some of n successive samples, shape (n,), as uncertain as they are alike."""
+    """Return the share of the samples in ``which``, shape (n,); successive ones that are alike count as fewer."""
     count = independent(which.astype(float))
     return replace(proportion(count * float(which.mean()), count, method), n=len(which))

@@ -24,7 +24,7 @@ MOST = 1 << 32
 """More executions of one sample than any run has."""
 TIME = FigureKey("execution_time_s")
 Executions = tuple[Indices, Floats]
-"""Which executions a run holds, by sample, phase and how many times before, in order; and their seconds."""
+"""The executions of a run, by sample, phase and number of executions before, in order; and their seconds."""
 
 
 def same_samples(by: Mapping[str, list[Part]]) -> Iterator[Finding]:

@@ -230,8 +230,8 @@ def _extreme(key: FigureKey, values: Sequence[Quantity]) -> Quantity | None:
 def _mean(values: Sequence[Quantity]) -> Quantity:
     """Return the mean of trials; scatter is a component if it is more than rounding and their stated uncertainty.
 
-    Trials repeat the same samples, so the uncertainty of a finite sample does not shrink with their number: that of a
-    share of counts has the mean of their limits, and a percentile with too few times to bound it has none.
+    Trials repeat the same samples, so the uncertainty of a finite sample does not shrink with their number. A share
+    of counts gets the mean of their limits. A percentile with too few times to bound it has no uncertainty.
     """
     n, each = len(values), [q.value for q in values]
     unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)

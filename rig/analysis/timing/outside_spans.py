@@ -21,13 +21,13 @@ OFTEN = 3
 LEAST_READINGS = 4
 """Work must last and rise by at least half of what spans do, and last this many readings.
 
-It must also be longer than the place of spans is uncertain.
+It must also last longer than the uncertainty of the place of spans.
 """
 CONTRAST, LEAST_AMONG = 4.5, 32
 """Two levels differ by more than this many standard deviations, in at least this many readings."""
 ALIKE = 0.1
-"""Spans do not show the rise of readings if power rises in spans by less than this part of it. A slope within this of
-one is a proportion."""
+"""If power rises in spans by less than this part of the rise of readings, spans do not show it. A slope that differs
+from one by less than this is a proportion."""
 
 EVEN = 1e-4
 """Readings are even if their lengths vary by less than this part."""
@@ -232,18 +232,18 @@ def _how(windows: list[Floats], work: Floats, near: list[float]) -> str:
     typical = Profile(quiet, np.ones(len(quiet), bool)).typical
     far = FAR * max(float(np.median(np.abs(off))), typical, exact)
     if all(len(w) > 1 and w[-1] > w[0] and np.all(np.diff(w) >= 0.0) for w in (*windows, work)):
-        return "that never fall, nor do those at work"
+        return "that never fall, like those at work"
     adds, apart = abs(level - float(np.median(quiet))), float(np.ptp(np.subtract(middle, near)))
     if np.ptp(middle) > max(adds, far) and apart > max(MOVES * adds, far):
         return "that change from one idle window to another by more than work adds"
     over = float(np.mean(np.maximum(quiet - max(rest, float(np.quantile(work, 1.0 - FEWER))), 0.0)))
     if over > 0.5 * abs(level - rest):
-        return "so far above those of work that they add half as much as work"
+        return "so far above those of work that their excess is half of what work adds"
     noise = [float(np.median(np.abs(np.diff(w)))) for w in windows if len(w) > MANY]
     if min(noise, default=0.0) > exact and max(noise) > NOISIER * min(noise):
         return f"{max(noise) / min(noise):.3g} times as noisy in one idle window as in another"
     above, below = int(np.count_nonzero(off > far)), off < -far
     lone, most = int(np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:])), int(2.0 * FEWER * len(off))
     if lone >= SEVERAL and lone > 4 * above and np.count_nonzero(below) < min(2 * lone, most):
-        return f"{lone} single ones that lack a part of what those beside them hold"
+        return f"{lone} single ones that are far below those beside them"
     return ""

@@ -34,7 +34,7 @@ ALIKE = 0.25
 At least this part of the damage is in each direction, and its rate at idle is this part of its mean rate or more.
 """
 FEW = 0.02
-"""This part does not matter: of all readings, if they are errors, of one reading, or of a step."""
+"""Errors below this part of all readings do not matter, nor does this part of one reading or of a step."""
 LEVELS, FRACTIONS = 4, 6
 """A converter shows at least this many levels, and the closest two are at most this many steps apart."""
 LOOKED_AT = 4096
@@ -104,10 +104,10 @@ class Profile:
 
     @cached_property
     def damaged(self) -> tuple[bool, bool]:
-        """Return whether lone readings are errors on the wire, and whether exact zeros are, as most of them are lone.
+        """Return whether lone readings are errors on the wire, and whether exact zeros are: most are lone.
 
         Lone readings are errors if they occur in idle windows as in spans, all along the trace, and below their
-        neighbours as well as above. Peaks of a device do neither, and interference does not last.
+        neighbours as well as above. Peaks of a device are at work and above alone. Interference does not last.
         """
         lone, zero = stand_alone(self.value, self.typical), self.value == 0.0
         below, quiet, zeros, alone = (

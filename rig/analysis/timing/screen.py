@@ -234,8 +234,8 @@ RULES = (
     ),
     Rule(
         _chosen,
-        "values come back within a few readings and never later, as behind a running median, which removes what is "
-        "short. Switch that filter off, or let the meter average",
+        "values come back within a few readings and never later, as behind a running median, which removes short "
+        "changes. Switch that filter off, or let the meter average",
         ("readings of rail {rail} that a filter chose from their neighbours", "{share:.1%}", "none"),
     ),
     Rule(

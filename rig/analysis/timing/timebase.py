@@ -193,7 +193,7 @@ def _slope(x: Floats, y: Floats, half: Floats, clock: ClockInfo, bend_s: float) 
     else:
         scatter = float(excess.max())
     sigma = math.sqrt(float(np.sum((weight * (x - mean)) ** 2 * np.maximum(excess, scatter) ** 2))) / sxx
-    # readings of one moment share what a tick cannot show, which is rectangular at both ends
+    # readings at one moment share their rounding to a tick, which is rectangular at each end of the run
     ends_s = math.sqrt(2.0) / RECTANGLE / clock.tick_hz
     sigma = max(sigma, max(RATE_PER_BEND * bend_s, ends_s) / float(np.ptp(x)))
     if sigma > nominal_sigma:

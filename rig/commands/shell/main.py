@@ -27,7 +27,7 @@ COMMANDS = {
     "doctor": ("rig.commands.doctor", "open every device and meter and report what is wrong"),
     "import": ("rig.commands.import_", "make a run directory from a trace that another program recorded"),
     "sweep": ("rig.commands.sweep", "measure a grid, which you can stop and continue at any time"),
-    "tracks": ("rig.commands.tracks", "put what networks promise in operations beside what devices pay in joules"),
+    "tracks": ("rig.commands.tracks", "put the operations of networks beside the joules that devices need for them"),
     "submit": ("rig.commands.submit", "make one folder of sessions that others can check"),
     "compare": ("rig.commands.compare", "compare runs, sessions or submissions, with each difference's uncertainty"),
     "complexity": ("rig.commands.complexity", "state the memory and operations of a device's network, without a run"),

@@ -106,7 +106,7 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
     astray = Bridged(trace, Finding(rule, f"{np.count_nonzero(absent)} of {len(c)} spans", "0", False))
     unproven = astray if np.mean(absent) > 0.5 or _elsewhere(s) else None  # even if no break explains it
     least = none if wandered is None else float(unlike(wandered, np.zeros(1), usual).sum())
-    if min(total, straight) >= none or min(total, straight - BREAK) >= least:  # a line is no rarer than a path
+    if min(total, straight) >= none or min(total, straight - BREAK) >= least:  # no rarer than a path
         return unproven if wandered is None or least > 0.5 * len(c) else None
     if at is not None and straight < min(total + 1.0, none):  # a line is simpler than a path
         return _straight(trace, s, at, end_s) or astray
@@ -115,7 +115,7 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
 
 
 def _elsewhere(s: Shown) -> bool:
-    """Return whether a part of the work that spans lack lies outside of them; single readings may be noise."""
+    """Return whether work is missing in spans and found outside of them; single readings may be noise."""
     r = s.readings
     within, beside = inside(s.windows_s, r.start_s, r.end_s) >= 0, ~touches(s.windows_s, r.start_s, r.end_s)
     if not all(np.any(r.ok & use) for use in (within, beside)):

@@ -24,9 +24,9 @@ from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats, Indices, Pin, Rail
 
 LEAST = 6
-"""Edges that must match, and at least half of those expected while the meter recorded.
+"""At least this many edges must match, and half of those expected while the meter recorded.
 
-As many fewer must match at any other place that the brackets allow; a shift by a period loses only four.
+At any other place that the brackets allow, at least this many fewer must match: a shift by a period loses only four.
 """
 
 

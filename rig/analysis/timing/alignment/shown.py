@@ -144,7 +144,7 @@ class Shown:
         """Return twice the negative log-likelihood of each span at each place, with levels and noise; see ``left``."""
         c = self.cells
         inside, many = ((x / self.period_s) for x in (c.off_s - c.on_s, c.end_s - c.begin_s))
-        # power is never even to a thousandth; an edge splits a reading: levels leave a sixth of the squared rise there
+        # power is never even to a thousandth; where an edge splits a reading, levels leave a sixth of the squared rise
         least = np.maximum(1e-3, many / (3.0 * inside * np.maximum(many - inside, 1e-9)))
         left = np.clip(self.left(late_s), np.minimum(least, 1.0)[:, None], None)
         return np.asarray(np.minimum(many, MOST_READINGS)[:, None] * np.log(left))
