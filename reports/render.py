@@ -39,7 +39,7 @@ FIGURES = {
     "service": "Time from the request of a sample to its completion at the host: over the run, and the share of the "
     "completed samples that took no longer.",
     "peak": "Each rate that the search tried: the latency that the rules bound, with its 95 % interval.",
-    "solver": "How solves closed in: the best gap that each had claimed by when, down to that of the solution it gave "
+    "solver": "How solves approached the target: the best gap that each had claimed so far, down to that of its answer "
     "(circles; costs computed again from the solutions), and the share of solves that had come within each threshold.",
     "clocks": "Each reading of a clock against the map fitted to all; a bar is half the round trip of the reading.",
     "trials": "Each trial against the mean of all.",

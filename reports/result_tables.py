@@ -67,7 +67,7 @@ def cards(result: Result, keys: Sequence[FigureKey]) -> list[dict[str, str]]:
 
 
 def key_figures(result: Result) -> list[FigureKey]:
-    """Return the keys of the six figures that a page shows first: the absent ones and details make room."""
+    """Return the keys of the six figures that a page shows first: absent ones are left out first, then details."""
     asked = headline_keys(result)
     told = {*result.quantities, *(r.scope for r in result.refusals)}
     rank = {quantity: k for k, quantity in enumerate(_DETAILS, 1)}

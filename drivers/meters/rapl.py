@@ -32,7 +32,7 @@ UPDATE_S = 1e-3
 RATE_MOST_HZ = 500.0
 BUFFER_S = 60.0
 SLACK_S = 5e-3
-"""Updates jitter: the energy between two looks may come from this much more time than passed between them."""
+"""Updates jitter: the energy between two looks may be that of this much more time than passed between them."""
 READ_ANYWAY = (
     f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (every user can then watch the processor's power, "
     "CVE-2020-8694). Or run as root"

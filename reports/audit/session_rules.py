@@ -27,8 +27,8 @@ TRIED = {"execution_time_s": "performance", "active_power_w": "power", "average_
 SPEED, EXPLAINED = "execution time of the {} runs, against the performance runs", "within 1% or chance"
 SAMPLES = "samples that not every run holds"
 APART, NEAR, BEYOND = 0.05, 0.01, 0.9995
-"""Times of runs may differ by ``APART``, unless the rules have a tolerance; by more than ``NEAR`` is told. What is left
-out is the scatter of executions, to this quantile of Student's t: two samples may not fail an honest session."""
+"""Times of runs may differ by ``APART``, unless the rules have a tolerance. More than ``NEAR`` is stated. The scatter
+of executions does not count, up to this quantile of Student's t: two samples may not fail an honest session."""
 COMPARED = {"performance": "speed", "power": "power"}
 """Purposes whose runs must answer like accuracy runs, with their names in the rule."""
 
@@ -76,8 +76,8 @@ def _same_samples(runs: list[Run]) -> Iterator[Judged]:
 def _one_speed(runs: list[Run], values: Values) -> Iterator[Judged]:
     """Judge whether power and accuracy runs are as quick as performance runs: all must be of one operating point.
 
-    The executions of each sample are compared one by one. Left out are differences within the bounds of both clocks and
-    the scatter of executions, from what the ratio becomes without each of them (the jackknife).
+    The executions of each sample are compared one by one. Differences within the bounds of both clocks and the scatter
+    of executions do not count. The scatter is that of the ratios without one execution each (the jackknife).
     """
     most = APART if values["trial_tolerance"] is None else values["trial_tolerance"]
     quick = [run for run in runs if run.purpose == "performance"]

@@ -112,7 +112,7 @@ def _distribution(sheet: Sheet, panel: Panel, took: Floats, factor: float) -> li
 
 
 def _nines(end: float, width: float) -> dict[float, str]:
-    """Return the texts of an axis of 1 / (share of slower answers), up to ``end``: each other share that has room."""
+    """Return the texts of an axis of 1 / (share of slower answers), up to ``end``; a text without room is left out."""
     marks, last = dict[float, str](), -1.0
     for p in _NINES:
         text = f"{100 * p:.6g}"

@@ -84,7 +84,7 @@ def sketch(out: Path, network: Path | None = None) -> Path:
 
 
 def qemu_command(firmware: Firmware, shift: int = 4) -> list[str]:
-    """Return the command that runs a firmware. Its standard output is a socket, the line both ways.
+    """Return the command that runs a firmware. Its standard output is a socket: the serial line in both directions.
 
     One instruction is 2^shift ns. Durations on the board count instructions and repeat. Its clock follows the host's
     while it waits for a command, and runs as fast as the host emulates while it computes, so that the two have no

@@ -85,8 +85,8 @@ def _chain(arrays: Arrays, kind: Kind) -> list[tuple[str, str, str]]:
 def _spiking(a: Arrays, spikes: Spikes) -> tuple[Floats, Seen]:
     """Leaky neurons behind ``fc1``, and leaky outputs behind ``fc_out`` (equations 16 and 17).
 
-    The membranes of the outputs are read, and no spike resets them. The published code has a threshold for them all the
-    same, so their spikes are activations.
+    The membranes of the outputs are read, and no spike resets them. The published code still has a threshold for them,
+    so their spikes are activations.
 
     As in the published code, and unlike equation 16, the input of the step after a spike is not lost.
     """

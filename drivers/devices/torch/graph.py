@@ -18,7 +18,7 @@ from drivers.devices.nir_file import Edges, Nodes, check_edges, ends_of, finite,
 Given = Sequence[tuple[str, bool]]
 """The nodes that lead to a node, each with whether its output is from the step before."""
 NEURONS = ("Neurons", "Threshold")
-"""The classes of the modules whose outputs are activations: spikes. Membranes that are given out are none."""
+"""The classes of the modules whose outputs are activations: spikes. Output membranes are not activations."""
 _STATEFUL = ("CubaLIF", "LIF", "IF", "CubaLI", "LI", "I")
 _SPIKING = ("CubaLIF", "LIF", "IF")
 

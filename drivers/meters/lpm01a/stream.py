@@ -46,7 +46,7 @@ class Parsed:
 
     @property
     def owed(self) -> list[int]:
-        """Flags owed to the next bytes: a message after the last reading also flags the next reading."""
+        """Return the flags for the next bytes: a message after the last reading also flags the next reading."""
         n = sum(map(len, self.value))
         return [0] if any(at >= n for at in self.flagged) else []
 

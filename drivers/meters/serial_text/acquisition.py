@@ -63,7 +63,7 @@ class TextSource:
     def _await_first(self, begin_ns: int) -> Bracket:
         """Return the bracket from the first line whose reading cannot be from before ``begin_ns``.
 
-        A line arrives after the last look at the port that lacked it, at most ``latency_s`` after its reading.
+        A line arrives after the last look at the port that did not find it, at most ``latency_s`` after its reading.
         """
         p = self._plan
         late_ns, uncertainty_ns = round(p.latency_s * 1e9), round(p.stamp_uncertainty_s * 1e9)

@@ -26,12 +26,12 @@ BESIDE_S, SEEN_S = 5e-3, 0.1
 """Spans are elsewhere in a trace if their shift exceeds the open range by more than ``BESIDE_S``; shifts are tried up
 to ``SEEN_S`` beyond that range."""
 NOTHING, ALL = 0.4, 0.72
-"""Shares of a span's power. A moved trace shows less than ``NOTHING`` where only the stamps place spans (half of it
-if no part of a span is in its place), and by over ``ALL`` more where only readings place them. A late meter shows some
-at both."""
+"""Shares of a span's power in a moved trace. Where only the stamps place spans, it is below ``NOTHING``, or below half
+of that if no part of a span is in its place. Where only the readings place spans, it is higher by over ``ALL``. A late
+meter shows some power at both."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
 """Another place is better if it gains over ``SURE`` deviations of noise and ``MORE`` times the power, but less than
-``MOST`` times: if spans have less power than idle, gaps with more are not another place of the spans."""
+``MOST`` times the power. It gains more if spans are below idle and gaps above: gaps are no other place of the spans."""
 PIECES, UNLIKE = 5, 0.4
 """In a moved trace, the first and last of ``PIECES`` pieces differ by at most ``UNLIKE`` of the power. If readings
 were lost one by one, or came twice, each span is moved further than the one before it."""
