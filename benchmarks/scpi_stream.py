@@ -6,7 +6,7 @@ The instrument is the simulator of ``fixtures.instruments.scpi_dmm_sim`` in a se
 real time, and it shows a plant on which a simulated device works, in real time too. Four runs pass through
 engine, disk and estimators. Two have a sound link; the second of them has an instrument without gain and offset
 errors, whose interval is as narrow as its noise. In the other two, the link falls silent for 2 s. The memory then
-holds 2,000,000 readings (MEM), or 50,000, those of one second. The first three runs must lose nothing and contain the
+holds 2,000,000 readings (MEM), or the 50,000 of one second. The first three runs must lose nothing and contain the
 truth. The last must end in an error that says that readings were lost, with the recording up to there readable.
 
 Prints a table and, last, one JSON line; exits 1 when a goal is missed.
@@ -45,7 +45,7 @@ RATE_HZ, RANGE_A, SUPPLY_V = 50_000.0, 0.1, 1.8
 SPAN_S, IDLE_S = 0.1, 1.0
 GAIN_LIMIT, OFFSET_LIMIT = 5e-4, 1e-4
 WITHIN = {"sound": 1.0, "exact": 1.7, "stall, MEM": 1.0}
-"""The estimate may be off by this many half-widths (95 %). Noise alone exceeds 1 in 5 of 100 runs, 1.7 in 1 of 1000."""
+"""The estimate may be off by this many half-widths (95 %). Noise alone exceeds 1.0 in 5 % of runs, 1.7 in 0.1 %."""
 STALL_S = 2.0
 FIGURE = FigureKey("dynamic_energy_per_inference_j")
 CPU_GOAL = 0.5

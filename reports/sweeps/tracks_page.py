@@ -18,7 +18,8 @@ from rig.terminal import clean, own
 HEADINGS = (("Algorithm track: what the network asks for", ALGORITHM), ("System track: what the device pays", SYSTEM))
 FRONT = (
     "What accuracy costs in energy and time. A point is on the front if every other point is worse in accuracy, energy "
-    "or time, or equal in all of them. Measured and simulated points are compared apart, and only those with energy"
+    "or time, or equal in all of them. Measured points are not compared with simulated ones. Points without energy are "
+    "left out"
 )
 LINE = (
     "The dynamic energy of an execution by its operations, and each line that holds. This energy is of the last phase, "

@@ -26,17 +26,17 @@ T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 60.0
 """The default of ``timeout_s`` in ``DeviceInfo``."""
 PATIENCE_S = {"open": 60.0, "info": 30.0, "stage": 600.0, "stop": 30.0, "close": 30.0}
-"""A call may take this long (s); a longer ``timeout_s`` of a device, if it is above the default, replaces this.
+"""A call may take this long (s), or the device's ``timeout_s`` if that is longer and above the default.
 
 Other calls may take ``timeout_s`` plus ``MORE_S``.
 """
 MORE_S = 30.0
 AFTER_S = 5.0
-"""A call may take this long after another call of the run has hung: usually both wait for the same thing."""
+"""A call may take this long after another call of the run has hung, since both usually wait for the same thing."""
 TELL_S = 20.0
 """A call that lasts longer than this is named on the terminal."""
 SIMULATED_S = 3600.0
-"""Any call may take this long in simulated time, where it takes only the host's computing time."""
+"""Where time is simulated, any call may take this long (s of the host), since it only computes."""
 GRACE_S = 5.0
 """A call that lasts too long is interrupted. If it has not returned after this further time, the process ends."""
 LOOK_S = 0.25

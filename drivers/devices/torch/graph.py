@@ -217,7 +217,7 @@ def _neurons(torch: Any, values: dict[str, NDArray[Any]], spiking: bool, to_zero
             return spikes
 
     class Neurons(_Membranes):
-        """Those that spike."""
+        """Neurons that spike."""
 
     return Neurons() if spiking else _Membranes()
 

@@ -122,10 +122,10 @@ def configuration_of(kit: Kit, network: Network) -> Any:
     spec = {name: value for name, value in network.specification.items() if name not in ("dt", "bias")}
     _check_fit(kit, network)
     spec["bias_hidden"] = network.specification["bias"]
-    for name in ("bias_hidden", "bias_out"):  # each of them turns on the clock of the biases, which costs power
+    for name in ("bias_hidden", "bias_out"):  # a bias turns on the clock of the biases, which costs power
         spec[name] = np.asarray(spec[name]) if np.any(spec[name]) else None
     spec["aliases"] = spec["aliases"] if any(spec["aliases"]) else None
-    with warnings.catch_warnings(action="ignore"):  # it warns of the cut, which the check has made harmless
+    with warnings.catch_warnings(action="ignore"):  # it warns of a cut, which loses nothing after the check
         configuration, valid, why = kit.package.config_from_specification(**spec)
     if not valid:
         raise _unfit(kit, f"samna refuses its configuration: {why}")

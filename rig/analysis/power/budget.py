@@ -21,7 +21,7 @@ from rig.types import Floats, Rail
 IDLE = "idle drift off a straight line"
 """The component of idle under the spans that is not noise."""
 SLOWER = "1/f noise slower than the run"
-"""It hardly changes between trials of a session."""
+"""This component hardly changes between trials of a session."""
 CHANGES = "gain that changes"
 METHOD = "whole spans, less the level beside them"
 CORE_METHOD = "mean of trimmed windows"

@@ -47,7 +47,7 @@ def by_purpose(parts: Sequence[Part]) -> dict[str, list[Part]]:
 
 
 def _whole_session(parts: Sequence[Part]) -> Iterator[Finding]:
-    """Check that every run that the runs themselves announce is there."""
+    """Check that there are as many runs as the runs themselves announce."""
     announced = [link.of for part in parts if (link := part.run.start.session) is not None and link.of is not None]
     if announced or any(part.run.start.session for part in parts):
         wanted = str(max(announced)) if announced else "more"
@@ -126,7 +126,7 @@ def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Finding]
 
 
 def trial_figures(by: Mapping[str, list[Part]]) -> dict[FigureKey, tuple[Quantity, ...]]:
-    """Return the figures that are compared between trials, one for each trial, where there are several."""
+    """Return each figure that several trials have and that is compared: one quantity for each trial."""
     figures = {name: [part.result.quantities for part in parts] for name, parts in by.items()}
     found = {key: tuple(f[key] for f in figures[purpose] if key in f) for purpose, key in COMPARED}
     return {key: trials for key, trials in found.items() if len(trials) > 1}

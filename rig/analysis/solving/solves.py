@@ -30,7 +30,7 @@ from rig.types import Problem
 OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
 """A solve is late if it ends past its budget by more than this time and by more than this part of the budget."""
 RUNTIME = FigureKey("runtime_power_w")
-_BUSY = "Measure again on an idle host: it gave the solver less than its time. A solver that waits must stop earlier"
+_BUSY = "Measure again on an idle host if this one was busy. If the solver waits, let it stop earlier"
 _ENERGIES = {
     "time_to_gap_{target}_{threshold}_s": "energy_to_gap_{target}_{threshold}_j",
     "time_to_gap_{target}_{threshold}_official_s": "energy_to_gap_{target}_{threshold}_official_j",
