@@ -16,7 +16,7 @@ EVEN = 0.01
 BLOCK = 1 << 20
 """Readings in one chunk."""
 BUCKET = 1 << 12
-"""Of each bucket of this many readings, the extreme distances from a first grid are kept until its period is known."""
+"""Of each bucket of this many readings, the extreme distances from a first grid are kept until the period is known."""
 LAGS = {"start": 0.0, "middle": -0.5, "end": -1.0}
 """Periods from the stamp of a reading to its begin, for each part of a reading that may be stamped."""
 Block = tuple[Indices | None, Floats]

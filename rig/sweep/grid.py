@@ -25,7 +25,7 @@ AUTO = "auto"
 NONE = "none"
 _KEY_LENGTH = 96
 _PASSED_ON = ("scenario", "workload", "rules", "mode", "simulate", "meters")
-"""The fields that a request takes from its cell, and a cell from its grid, as they are."""
+"""The fields that a cell takes unchanged from its grid, and a request from its cell."""
 _IDENTITY = ("device", "scenario", "workload", "rules", "mode", "simulate", "meters", "options", "repetition")
 """The fields of a cell's digest. They must never change, because they identify the cells of existing sweeps."""
 

@@ -36,7 +36,7 @@ SLACK_S = 0.15
 PENDING = 2
 """The next sample may be issued while the last time steps of the previous one are still processed."""
 LOST = 0.02
-"""This share of time steps may be missing or doubled, because clocks differ, and one more at the ends."""
+"""This share of time steps, and one more at the ends, may be missing or doubled, because clocks differ."""
 STARTED_S = 0.2
 
 
@@ -181,7 +181,7 @@ class MicrophoneBackend:
                 self._came.wait(min(left_s, 0.1))
             self._pending.popleft()
             own = self._rows_of(heard)
-        return (self._done(heard, own),)  # without this lock: elsewhere, the board's own lock is taken first
+        return (self._done(heard, own),)  # outside of this lock: elsewhere, the board's own lock is taken first
 
     def timer(self) -> int:
         """Return the stopwatch's time now (ms). Raises ``DeviceError`` if the board is gone."""

@@ -15,7 +15,7 @@ LEAST, MOST = 8, 64
 SURE = 5.0
 """Power above gaps follows the level of gaps if its slope is above this many standard deviations."""
 ALIKE = 0.25
-"""The slope is that of a proportion if it is so within this part, or within its own uncertainty."""
+"""The slope is that of a proportion if both differ by at most this part, or by the slope's own uncertainty."""
 SWINGS = 3.5
 """Power swings through spans and gaps alike if their changes are correlated by this many standard errors."""
 FEW = 4.0
@@ -28,7 +28,7 @@ def gain_change(model: RailModel) -> float:
     """Return by how much the gain departs from its mean, relative to it; 0 if levels do not change in proportion.
 
     If idle alone changes, power above gaps stays. If the gain changes, power above gaps changes by the same factor as
-    gaps. Any gain that occurs may be the right one. A change within the declared accuracy counts as 0.
+    gaps. It is unknown which of the gains is right. A change within the declared accuracy counts as 0.
     """
     r, spans = model.readings, model.spans_s
     if len(spans) < LEAST:
@@ -68,8 +68,8 @@ def gaps_above_w(model: RailModel) -> float:
 def settles_w(model: RailModel) -> float:
     """Return how far gaps are from idle, in watts, if power comes down from there slowly after the last span; else 0.
 
-    Then the work may have raised idle itself, as heat does. The level is looked at over one length of a gap, then over
-    two, four and so on. If power is switched off instead, at most one of them is halfway.
+    Then the work may have raised idle itself, as heat does. The level is looked at in windows of one length of a
+    gap, then two, four and so on. If power is switched off instead, at most one window has a level between.
     """
     if len(model.spans_s) < 2:
         return 0.0

@@ -62,7 +62,7 @@ DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep",
 COMPLETED = "_ARGCOMPLETE"
 """The variable that a shell sets when it asks how to complete a command line."""
 BESIDE = ("measure", "check", "doctor", "init", "complexity")
-"""Commands of ``DRIVEN`` with a parent process, which notices if such code ends the child."""
+"""Commands of ``DRIVEN`` that run in a child process; its parent notices if such code ends it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -30,13 +30,13 @@ BREAK = 3.0
 UNSEEN = 0.7
 """Cost of a span that no reading covers; a span without its rise costs 1."""
 LEAST_UNLIKE, USUAL, MOST_UNLIKE = 0.05, 4.0, 0.6
-"""A span is not at a place if levels leave at least LEAST_UNLIKE + USUAL * usual, or MOST_UNLIKE, of its variance."""
+"""Levels that fit a span leave less than this part of its variance: LEAST_UNLIKE + USUAL * usual, at most MOST_UNLIKE."""
 LAST = 2
 """If readings before the last spans are lost, at least this many of these spans show no rise, and all others do."""
 CLEAR = 0.25
 """Single spans prove nothing if levels usually leave more than this share of their variance."""
 STRAYS = 0.05
-"""At most this share of the spans may disagree with the explanation that was found, or of the work lie elsewhere."""
+"""At most this share of the spans may disagree with the explanation, and this share of the work may lie elsewhere."""
 FARTHEST = 0.1
 """Largest deviation of the true rate from the declared one, as a part of it."""
 REMEDY = (
