@@ -4,7 +4,7 @@
 
 One row for each size and budget, over the tuning seeds: mean cost, mean gap to the official target, Lava's time steps
 per second, mean and largest overrun of the budget, mean time of loading (not part of a solve); then the peer's mean
-cost, and how many times its mean gap fits into Lava's. Needs an interpreter with Lava (``rig doctor loihi2``), and the
+cost and mean gap, and Lava's mean gap divided by it. Needs an interpreter with Lava (``rig doctor loihi2``), and the
 extra qubo for the peer.
 """
 

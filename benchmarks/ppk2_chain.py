@@ -5,8 +5,8 @@
 A simulated device, the live plant, the simulated PPK2 on its pseudo-terminal (100,000 readings/s), the driver, the
 engine, a run directory and the estimators take some 15 s per run. All are in one process, so the simulator competes
 with the driver for the interpreter. In every other run, ``burners`` processes use one processor each at nice 5. In
-every third run the simulator loses 64, 128 or 704 readings in a row, which the instrument's counter cannot show: it
-must be refused.
+every third run the simulator loses 64, 128 or 704 readings in a row, which the instrument's counter cannot show:
+such a run must be refused.
 ``placed`` is the error in time of the run's last edge, from the count of readings: an undetected loss makes it 0.64 ms
 or more. Without noise, the converter's step is most of the interval. With ``--noise-a 1e-4`` the step averages out, so
 that the rest shows.

@@ -16,7 +16,7 @@ from rig.types import Chunk, Rail
 
 MAX_COUNT = 2**31 - 1
 DATES_NS = 10**17
-"""Later times, from 1973 on, are dates since 1970: no recording counts its own seconds so far."""
+"""Times above this are dates, counted from 1970: no recording lasts for three years."""
 GAP_PERIODS = 1.5
 """If two successive readings are more than this many periods apart, readings are missing."""
 Extents = Mapping[str, tuple[int, int]]

@@ -23,7 +23,7 @@ MANY = 16
 CHANCE = 0.01
 """If more than this share of readings recurs by chance, longer rows are compared, of up to twice ``MANY`` readings."""
 NOISY = 0.3
-"""If noise exceeds a step, at most this share of successive readings is equal; else at most this share differs."""
+"""If noise exceeds a step, at most this share of successive readings is equal. Otherwise at most this share differs."""
 SEVERAL = 8
 """A level of a converter has at least this many readings; a filter chooses among at most this many last readings."""
 FAR = 15.0
@@ -31,7 +31,8 @@ FAR = 15.0
 ALIKE = 0.25
 """Neighbours of a damaged reading differ by less than this part of its distance from them.
 
-At least this part of the damage is in each direction, and its rate at idle is this part of its mean rate or more.
+At least this part of the damaged readings is above their neighbours, and at least this part below. Their rate at
+idle is at least this part of their mean rate.
 """
 FEW = 0.02
 """Errors below this part of all readings do not matter, nor does this part of one reading or of a step."""
@@ -104,10 +105,10 @@ class Profile:
 
     @cached_property
     def damaged(self) -> tuple[bool, bool]:
-        """Return whether lone readings are errors on the wire, and whether exact zeros are: most are lone.
+        """Return whether lone readings are errors on the wire, and whether exact zeros are, as most of them are lone.
 
         Lone readings are errors if they occur in idle windows as in spans, all along the trace, and below their
-        neighbours as well as above. Peaks of a device are at work and above alone. Interference does not last.
+        neighbours as well as above. Peaks of a device occur only at work and only above. Interference does not last.
         """
         lone, zero = stand_alone(self.value, self.typical), self.value == 0.0
         below, quiet, zeros, alone = (
