@@ -27,8 +27,8 @@ TRIED = {"execution_time_s": "performance", "active_power_w": "power", "average_
 SPEED, EXPLAINED = "execution time of the {} runs, against the performance runs", "within 1% or chance"
 SAMPLES = "samples that not every run holds"
 APART, NEAR, BEYOND = 0.05, 0.01, 0.9995
-"""Times of runs may differ by ``APART``, unless the rules have a tolerance. More than ``NEAR`` is stated. The scatter
-of executions does not count, up to this quantile of Student's t: two samples may not fail an honest session."""
+"""Times of runs may differ by ``APART``, unless the rules have a tolerance. More than ``NEAR`` is stated. Scatter
+of executions does not count, up to the quantile ``BEYOND`` of Student's t, so two samples fail no honest session."""
 COMPARED = {"performance": "speed", "power": "power"}
 """Purposes whose runs must answer like accuracy runs, with their names in the rule."""
 

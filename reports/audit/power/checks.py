@@ -36,7 +36,7 @@ DATED_NS = 10**18
 """An import whose first reading is later than this (2001) counts time from 1970."""
 PRODUCTS = ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
 STEP_BOUNDS = 2.0
-"""Dynamic power below this many of its bounds is no step, because readings are placed where spans are clearest."""
+"""Dynamic power below this many of its bounds is no step: readings are placed where noise looks most like spans."""
 INTEGRAL, JOULES_MOST = "energy_per_inference_integrated_j", 0.05
 """Integrated energy may differ from power times the time of the same runs by at most this part, beyond intervals."""
 SAID = ("kind", "aperture_s", "gain_id", "pin", "pin_lag_s")

@@ -31,7 +31,7 @@ of that if no part of a span is in its place. Where only the readings place span
 meter shows some power at both."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
 """Another place is better if it gains over ``SURE`` deviations of noise and ``MORE`` times the power, but less than
-``MOST`` times the power. It gains more if spans are below idle and gaps above: gaps are no other place of the spans."""
+``MOST`` times the power. With a larger gain, spans are below idle and gaps above it, and gaps are no place of spans."""
 PIECES, UNLIKE = 5, 0.4
 """In a moved trace, the first and last of ``PIECES`` pieces differ by at most ``UNLIKE`` of the power. If readings
 were lost one by one, or came twice, each span is moved further than the one before it."""

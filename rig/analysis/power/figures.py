@@ -122,7 +122,7 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
     """Return the power of one rail over one scope: of whole spans, or of their cores if no level beside is known."""
     weight, idle_u_w = model.trace.idle_under(merged(scope.windows_s))
     awake_w, margin, swing = unrested_w(model, scope.windows_s), moved(model, scope.windows_s), model.once(swings)
-    # what swings, what gaps begin with, and what settles after the work, may be drawn under the spans too
+    # power that swings, with which gaps begin, or that settles after the work, may be drawn under spans too
     slow_w = model.once(settles_w)
     above_w = gaps_above_w(model) if swing or margin.bias_w else slow_w
     idle = weight, math.hypot(idle_u_w, awake_w / math.sqrt(3.0), above_w / math.sqrt(3.0))

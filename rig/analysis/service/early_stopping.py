@@ -26,7 +26,7 @@ def needed(over: int, percentile: float) -> int:
 
 
 def _exceeding(n: int, percentile: float) -> int:
-    """Return how many of ``n`` queries exceed their percentile at least, except in one case of a hundred."""
+    """Return the least number of ``n`` queries that exceed their percentile, except in one case of a hundred."""
     return binomial_quantile(1.0 - CONFIDENCE, n, 1.0 - percentile)
 
 

@@ -22,7 +22,7 @@ PEAK = FigureKey("peak_rate_hz")
 DRAWN = "arrivals:"
 """The origin of an error that two searches share if their arrivals are of one draw; the seed follows."""
 DRAWS, HALVINGS, FACTOR = 64, 10, 4.0
-"""Arrivals are drawn this often anew. Their rate is sought by halving, up to this factor from the recorded one."""
+"""Arrivals are drawn anew ``DRAWS`` times. Halving finds the rate of each, within ``FACTOR`` of the recorded one."""
 _NOT_OF_RATE = "device and meters"
 
 

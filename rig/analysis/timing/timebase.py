@@ -18,7 +18,8 @@ RECTANGLE = math.sqrt(12.0)
 ERAS = 24
 """Round trips are chosen in this many parts of the run, so that the slope keeps its lever."""
 RATE_PER_BEND = 4.0
-"""The mean rate is off by at most this times the range of the host clock's deviations from a line, over the duration.
+"""If the host's clock deviates from a line, the mean rate is off by at most this times the range of the deviations over
+the duration.
 
 A step causes at most half of this error; a change of rate in the middle half of the run, at most all of it.
 """

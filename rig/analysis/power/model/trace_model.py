@@ -413,7 +413,7 @@ def _of_some(d: Design, theta: Floats) -> tuple[Floats, Floats]:
     s2 = np.maximum(ss[:, None] - f[:, :, None] * sz[:, None] ** 2, 0.0)
     s1 = sy[:, None] - f[:, :, None] * (sz * zy)[:, None]
     gain = -0.5 * np.log1p(d.change_w2 * s2) + 0.5 * d.change_w2 * s1**2 / (1.0 + d.change_w2 * s2)
-    gain = np.where(d.heats & (s1 < 0.0), -np.inf, gain)  # what warms draws more, not less
+    gain = np.where(d.heats & (s1 < 0.0), -np.inf, gain)  # a warmer device draws more, not less
     changed = none[:, :, None] + gain + d.prior
     every = np.concatenate([none[:, :, None] + math.log(1.0 - RARE), changed], axis=2)
     top = every.max(axis=(1, 2), keepdims=True)
