@@ -140,7 +140,7 @@ def taken(firmware: Firmware) -> str:
 
 
 class SimulatedBoard:
-    """The Device protocol over a board in QEMU. The board runs a loop before the bench does; ``end`` ends QEMU."""
+    """A board in QEMU as a Device. First the board runs a loop, then the bench is busy as long; ``end`` ends QEMU."""
 
     def __init__(self, board: TinyDevice, plant: SimulatedBench, end: Callable[[], None]) -> None:
         self._board, self._end = board, end

@@ -52,12 +52,12 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
     found = _inside_and_outside(model, windows_s, of, inner)
     low_w, high_w = sorted((0.0, apart_w))
     seen_w = min(max(found.value, low_w), high_w)
-    # power that a filter or a lagging clock moves fits neither kind; then the ends do not decide
+    # a filter or a lagging clock moves power beyond these bounds; then half of the difference is subtracted
     share = more_w2 / (more_w2 + 12.0 * found.u**2) if more_w2 and abs(found.value - seen_w) <= SHOWN * found.u else 0.0
     outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
     either_w = min(abs(outside_w), abs(apart_w - outside_w))
     beyond_noise = apart_w < -2.0 * SHOWN * noise_w
-    if beyond_noise and found.value + SHOWN * found.u < LACKS * apart_w:  # none is below the level beside
+    if beyond_noise and found.value + SHOWN * found.u < LACKS * apart_w:  # no device draws less than that beside
         either_w = max(abs(outside_w), abs(apart_w - outside_w))
     length_s = float(np.mean(windows_s[:, 1] - windows_s[:, 0]))
     step_w = float(np.mean(of.beside_w[1::2]) - np.mean(of.beside_w[0::2]))

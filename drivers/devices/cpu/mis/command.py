@@ -118,7 +118,7 @@ def _kept(out: Path | None) -> dict[tuple[Key, str], Target]:
 
 
 def _kept_of(known: Target | None, found: Target) -> Target:
-    """Return the row that a file keeps: a proof rather than Tabu, else the later Tabu, the better of two searches."""
+    """Return the row to keep: a proof before a Tabu row, the later of two Tabu rows, the better of two searches."""
     if found.name != SPECIFIED:
         return better(known, found)
     return known if known is not None and known.proven and not found.proven else found

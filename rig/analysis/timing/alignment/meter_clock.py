@@ -26,7 +26,8 @@ from rig.types import Bools, Floats, Indices, Pin, Rail
 LEAST = 6
 """At least this many edges must match, and half of those expected while the meter recorded.
 
-At any other place that the brackets allow, at least this many fewer must match: a shift by a period loses only four.
+At any other place that the brackets allow, at least this many fewer must match. A shift by a period may lose only
+four; then the edges do not decide.
 """
 
 
