@@ -25,7 +25,7 @@ from rig.types import Idle, Issue, Mark, Reply, Step
 from scenarios.rules import quick
 from scenarios.server import server
 from tests.support.serving import MS, Log, Queue, S, bench, due, played, rows, samples, since_due, submitted
-from tests.support.toy_bench import Watched
+from tests.support.toy_bench import watched
 
 # ---- the queue is the one that theory knows ------------------------------------------------
 
@@ -89,33 +89,26 @@ def test_whatever_arrives_the_line_keeps_order_limits_and_schedule_and_wastes_no
 # ---- what is handed over when --------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("batch", "sizes"), [(1, [1] * 7), (3, [3, 3, 1]), (10, [7])])
-def test_what_is_due_together_is_handed_over_together_up_to_the_batch(batch: int, sizes: list[int]) -> None:
-    plant, device = bench(0.1, batch=batch, holds=20)
-    with played(device, due([0.0] * 7), plant):
-        assert [len(together) for together in submitted(device)] == sizes
+FIVE_S = [0.0, 0.01, 0.02, 0.03, 0.04]
 
 
-def test_one_step_of_many_samples_due_together_is_a_batch_too() -> None:
-    plant, device = bench(0.1, batch=3)
-    with played(device, [Issue(samples(5), due_ns=0), Issue(samples(6)[5:], due_ns=S)], plant) as run:
-        assert submitted(device) == [("s0", "s1", "s2"), ("s3", "s4"), ("s5",)]
-        assert since_due(run, "issued_ns") == pytest.approx([0.0, 0.0, 0.0, 0.1, 0.1, 1.0])
-
-
-def test_a_device_that_does_not_say_what_it_holds_gets_one_batch_and_the_rest_waits_on_the_host() -> None:
-    plant, device = bench(0.1, batch=2)
-    with played(device, due([0.0, 0.01, 0.02, 0.03, 0.04]), plant) as run:
-        assert submitted(device) == [("s0",), ("s1", "s2"), ("s3", "s4")]
-        assert since_due(run, "issued_ns") == pytest.approx([0.0, 0.1, 0.1, 0.2, 0.2])
-        assert since_due(run, "due_ns") == pytest.approx([0.0, 0.01, 0.02, 0.03, 0.04])
-
-
-def test_a_device_that_holds_several_gets_them_when_they_are_due_and_never_more() -> None:
-    plant, device = bench(0.1, holds=3)
-    with played(device, due([0.0, 0.01, 0.02, 0.03, 0.04]), plant) as run:
-        assert since_due(run, "issued_ns") == pytest.approx([0.0, 0.01, 0.02, 0.1, 0.2])
-        assert max(entry[3] for entry in device.log) == 3
+@pytest.mark.parametrize(
+    ("steps", "batch", "holds", "groups", "issued_s"),
+    [
+        (due([0.0] * 7), 3, 20, [3, 3, 1], [0.0] * 7),
+        ([Issue(samples(5), due_ns=0)], 3, None, [3, 2], [0.0, 0.0, 0.0, 0.1, 0.1]),
+        (due(FIVE_S), 2, None, [1, 2, 2], [0.0, 0.1, 0.1, 0.2, 0.2]),
+        (due(FIVE_S), 1, 3, [1] * 5, [0.0, 0.01, 0.02, 0.1, 0.2]),
+    ],
+    ids=["due together", "one step of many", "a device that does not say what it holds", "one that holds three"],
+)
+def test_what_is_due_is_handed_over_in_batches_as_far_as_the_device_has_room(
+    steps: list[Step], batch: int, holds: int | None, groups: list[int], issued_s: list[float]
+) -> None:
+    plant, device = bench(0.1, batch=batch, holds=holds)
+    with played(device, steps, plant) as run:
+        assert [len(together) for together in submitted(device)] == groups
+        assert since_due(run, "issued_ns") == pytest.approx(issued_s)
 
 
 def test_loading_samples_is_done_before_they_are_due() -> None:
@@ -206,7 +199,7 @@ def test_meters_are_drained_in_a_long_open_loop_and_all_is_kept(seconds: float, 
     """A device that keeps up, one that does not, and a host that does not."""
     log: Log = []
     plant, device = bench(seconds, stage_s=stage_s, timeout_s=1e3)
-    meter = Watched(open_meter(plant), plant.clock, log)
+    meter = watched(open_meter(plant), plant.clock, log)
     n = round(30.0 / gap_s)
     with played(device, due([k * gap_s for k in range(n)]), plant, (meter,)) as run:
         read_s = [e[1] / S for e in log if e[0] == "read"]

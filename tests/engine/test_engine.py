@@ -23,7 +23,7 @@ from rig.recording.events import Brackets, ChunkArrived, MarkPulses
 from rig.recording.reader import Run, open_run
 from rig.types import ClockInfo, Device, Idle, Issue, Mark, Meter, Step
 from tests.support.serving import Blank, Log, S, rows, samples
-from tests.support.toy_bench import Looping, Toy, Watched, Witness
+from tests.support.toy_bench import Looping, Toy, Witness, watched
 
 Played = tuple[Run, Log]
 Play = Callable[..., Played]
@@ -88,7 +88,7 @@ def test_clocks_are_read_now_and_then_in_a_long_run(play: Play, plant: SimPlant)
 def test_nothing_is_written_between_a_submission_and_its_reply(play: Play, plant: SimPlant) -> None:
     log: Log = []
     steps = [Issue([s]) for s in samples(30)]
-    play(Toy(plant.clock, log, seconds=0.4), steps, log, (Watched(open_meter(plant), plant.clock, log),))
+    play(Toy(plant.clock, log, seconds=0.4), steps, log, (watched(open_meter(plant), plant.clock, log),))
     inside = False
     for entry in log:
         assert not (inside and entry[0] in ("event", "row", "flush", "read")), entry
@@ -98,7 +98,7 @@ def test_nothing_is_written_between_a_submission_and_its_reply(play: Play, plant
 
 def test_only_a_meter_about_to_overflow_is_drained_inside_a_span(play: Play, plant: SimPlant) -> None:
     log: Log = []
-    play(Toy(plant.clock, log, seconds=30.0), [Issue(samples(1))], log, (Watched(open_meter(plant), plant.clock, log),))
+    play(Toy(plant.clock, log, seconds=30.0), [Issue(samples(1))], log, (watched(open_meter(plant), plant.clock, log),))
     inside = log[log.index(("submit", "s0")) + 1 : log.index(("reply", "s0"))]
     assert {e[0] if e != ("event", "chunk") else "chunk" for e in inside} == {"read", "chunk", "flush"}
     read_s = [e[1] / S for e in log if e[0] == "read"]
@@ -107,7 +107,7 @@ def test_only_a_meter_about_to_overflow_is_drained_inside_a_span(play: Play, pla
 
 def test_readings_of_one_long_hand_over_do_not_wait_in_memory(play: Play, plant: SimPlant) -> None:
     log: Log = []
-    meter = Watched(open_meter(plant, rate_hz=100.0), plant.clock, log)
+    meter = watched(open_meter(plant, rate_hz=100.0), plant.clock, log)
     play(Toy(plant.clock, log, seconds=50.0, batch=9), [Issue(samples(9))], log, (meter,))
     at = log.index(("submit", *(f"s{k}" for k in range(9))))
     inside = log[at : next(k for k, entry in enumerate(log) if entry[0] == "reply")]
@@ -116,12 +116,19 @@ def test_readings_of_one_long_hand_over_do_not_wait_in_memory(play: Play, plant:
     assert all(inside[k - 1] == ("flush",) for k in chunks)
 
 
-def test_meters_are_drained_as_a_run_goes(play: Play, plant: SimPlant) -> None:
+@pytest.mark.parametrize(
+    ("steps", "gap_s"),
+    [
+        ([Idle(3.0), *(Issue([s]) for s in samples(30)), Idle(3.0)], 0.25 + 0.1),
+        ([Issue(samples(1), repeat=300)], 5.0),  # half of its buffer
+    ],
+    ids=["one by one", "the rounds of a repeat"],
+)
+def test_meters_are_drained_as_a_run_goes(play: Play, plant: SimPlant, steps: list[Step], gap_s: float) -> None:
     log: Log = []
-    steps: list[Step] = [Idle(3.0), *(Issue([s]) for s in samples(30)), Idle(3.0)]
-    run, _ = play(Toy(plant.clock, log), steps, log, (Watched(open_meter(plant), plant.clock, log),))
+    run, _ = play(Toy(plant.clock, log), steps, log, (watched(open_meter(plant), plant.clock, log),))
     read_s = [e[1] / S for e in log if e[0] == "read"]
-    assert max(b - a for a, b in pairwise(read_s)) <= 0.25 + 0.1 + 1e-3
+    assert max(b - a for a, b in pairwise(read_s)) <= gap_s + 1e-3
     assert sum(e.readings for e in run.of_type(ChunkArrived)) == len(run.traces["core"].value) > 8990
 
 
@@ -156,14 +163,6 @@ def test_a_device_without_a_loop_is_asked_as_often_as_it_takes(play: Play, plant
 def test_a_device_without_a_loop_cannot_run_one_phase_alone(play: Play, plant: SimPlant) -> None:
     with pytest.raises(SetupError, match="cannot run the phase 'inference' alone"):
         play(Toy(plant.clock, []), [Issue(samples(1), phase="inference")], [])
-
-
-def test_meters_are_drained_between_the_rounds_of_a_repeat(play: Play, plant: SimPlant) -> None:
-    log: Log = []
-    meter = Watched(open_meter(plant), plant.clock, log)
-    play(Toy(plant.clock, log), [Issue(samples(1), repeat=300)], log, (meter,))
-    read_s = [e[1] / S for e in log if e[0] == "read"]
-    assert max(b - a for a, b in pairwise(read_s)) <= 5.0
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])

@@ -94,16 +94,6 @@ def test_a_failure_has_its_exit_code_and_line_and_what_was_recorded_is_reported(
     assert json.loads((path / "derived" / "results.json").read_text())["complete"] is False
 
 
-def test_with_json_the_error_is_one_object(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    ended = rig(path, *MEASURE, "--json", *options("fail_at=3", "fail=raise"), "--out", str(path))
-    said = json.loads(ended.out)
-
-    assert (said["error"], said["exit_code"]) == ("DeviceError", ended.code)
-    assert "told to" in said["message"]
-    assert str(path) in said["remedy"]
-
-
 def test_a_failure_before_the_first_reply_is_readable_too(tmp_path: Path) -> None:
     path = tmp_path / "run"
     rig(path, *MEASURE, *options("fail_at=1", "fail=hang"), "--out", str(path))
@@ -152,7 +142,9 @@ def test_an_interrupted_run_has_its_code_and_line_and_keeps_every_reply(tmp_path
     (line,) = ended.err.splitlines()
     assert ended.code == 130
     assert line.startswith("rig: interrupted. What was recorded until now is kept; `rig report` reads it")
-    assert json.loads(ended.out)["error"] == "Interrupted"
+    said = json.loads(ended.out)
+    assert (said["error"], said["exit_code"]) == ("Interrupted", 130)
+    assert str(ended.path) in said["remedy"]
     assert answered(ended.path) >= seen >= 3
     assert run.sealed
     assert run.error is not None and run.error.error == "Interrupted"

@@ -131,12 +131,6 @@ def test_a_call_of_a_meter_that_hangs_is_named_and_ends_the_run(tmp_path: Path, 
     named(open_run(tmp_path / "run"), raised.value, call)
 
 
-@pytest.mark.parametrize("call", ["open", "info"])
-def test_a_call_outside_a_run_that_hangs_is_named(call: str) -> None:
-    with pytest.raises(DeviceTimeoutError, match=rf"{call}\(\) of device x has not returned"):
-        patiently(lambda: time.sleep(FOREVER_S), SetupError, "it failed", f"{call}() of device x", PATIENCE_S)
-
-
 def test_a_driver_may_take_as_long_to_open_as_its_option_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(watchdog.PATIENCE_S, "open", 0.05)
     monkeypatch.setattr(setup, "MORE_S", 0.05)

@@ -78,25 +78,22 @@ def says(run: Run, error: Ended) -> None:
     assert run.sealed
 
 
-@pytest.mark.parametrize("method", ["stage", "submit", "poll"])
+TIMED: list[Step] = [Issue(samples(2), due_ns=k * 1_000_000) for k in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("method", "steps"), [("stage", one_by_one()), ("submit", one_by_one()), ("poll", one_by_one()), ("poll", TIMED)]
+)
 @whatever
-def test_whatever_leaves_a_device_is_its_error(play: Play, plant: SimPlant, method: str, error: BaseException) -> None:
-    ended, run = play(leaving(Queue(plant.clock), method, error, at=3), one_by_one())
+def test_whatever_leaves_a_device_is_its_error(
+    play: Play, plant: SimPlant, method: str, steps: list[Step], error: BaseException
+) -> None:
+    ended, run = play(leaving(Queue(plant.clock), method, error, at=3), steps)
 
     caused(ended, error)
     assert type(ended) is DeviceError
     assert ended.exit_code == 20
     assert "cable" in str(ended) or type(error).__name__ in str(ended)
-    says(run, ended)
-
-
-@whatever
-def test_what_leaves_a_device_in_a_timed_batch_is_its_error(play: Play, plant: SimPlant, error: BaseException) -> None:
-    steps = [Issue(samples(2), due_ns=k * 1_000_000) for k in range(9)]
-    ended, run = play(leaving(Queue(plant.clock), "poll", error, at=3), steps)
-
-    caused(ended, error)
-    assert type(ended) is DeviceError
     says(run, ended)
 
 
