@@ -40,11 +40,17 @@ def test_an_option_that_is_no_number_is_named(tmp_path: Path, option: str) -> No
         float(played.to_gap or played.latency_bound_s or played.deadline_s or 0.0)
 
 
-@pytest.mark.parametrize("percentile", [-1e9, 0.0, 1.0, 2.5])
-def test_a_rule_about_a_share_of_latencies_that_is_none_is_refused(percentile: float, tmp_path: Path) -> None:
-    rules = {"name": "r", "scenario": "server", "source": "", "submittable": False, "percentile": percentile}
-    with pytest.raises(StoreError, match="percentile"):
-        open_run(minimal(tmp_path / "run", rules=rules))
+RULES = {"name": "r", "scenario": "server", "source": "", "submittable": False}
+OUT_OF_BOUNDS: dict[str, dict[str, Any]] = {
+    "percentile": {"rules": RULES | {"percentile": 1.0}},
+    r"clocks\[0\].tolerance": {"clocks": [{"name": "host", "tick_hz": 1e9, "tolerance": 0.6}]},
+}
+
+
+@pytest.mark.parametrize("field", OUT_OF_BOUNDS)
+def test_a_start_line_with_a_number_that_means_nothing_is_refused_by_its_field(field: str, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=field):
+        open_run(minimal(tmp_path / "run", **OUT_OF_BOUNDS[field]))
 
 
 def test_another_version_of_the_format_is_named(tmp_path: Path) -> None:
