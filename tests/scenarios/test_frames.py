@@ -92,21 +92,6 @@ def test_no_scene_is_followed_by_one_like_it_and_none_is_heard_again_before_othe
     assert all(part.label == scene.label for scene in heard for part in scene.slices)
 
 
-def test_the_label_changes_with_the_scene_and_its_age_starts_again() -> None:
-    frames = stream(1.0, 0.25, 2.0, 6.0)
-    said = [(f.label, f.label_age_s) for f in frames]
-    one, two, three = (scene.label for scene in scenes(frames))
-    assert [label for label, _ in said] == [one] * 5 + [two] * 8 + [three] * 8
-    assert [age for _, age in said][:6] == [1.0, 1.25, 1.5, 1.75, 2.0, 0.25]  # a frame that ends at a change is old
-
-
-def test_a_scene_longer_than_its_sound_is_heard_again_from_the_start() -> None:
-    frames = stream(1.0, 1.0, 10.0, 10.0)
-    payloads = [f.payload.tolist() for f in frames]
-    assert payloads[:4] == payloads[4:8]
-    assert len({tuple(p) for p in payloads}) == 4
-
-
 def test_frames_are_the_same_for_the_same_seed_and_other_for_another() -> None:
     one, again, other = (stream(1.0, 0.5, 2.0, 20.0, seed) for seed in (3, 3, 4))
     assert [f.label for f in one] == [f.label for f in again]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -56,13 +55,6 @@ def test_how_the_work_is_cut_does_not_show(monkeypatch: pytest.MonkeyPatch, chun
     whole = gnm_edges(40, 0.6, 11).edges
     monkeypatch.setattr(gnm, "_CHUNK", chunk)
     assert np.array_equal(gnm_edges(40, 0.6, 11).edges, whole)
-
-
-@given(seeds)
-def test_the_words_are_those_of_pythons_generator(seed: int) -> None:
-    python = random.Random(seed)
-    numpys = gnm._words(seed).randint(0, 1 << 32, 700, dtype=np.uint32)
-    assert numpys.tolist() == [python.getrandbits(32) for _ in range(700)]
 
 
 def test_networkx_is_not_needed() -> None:

@@ -79,20 +79,19 @@ def test_graphs_with_the_same_edges_differ_by_what_they_were_drawn_from() -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "kind"),
+    ("options", "kind", "each"),
     [
-        ({}, "tuning"), ({"seeds": "3"}, "tuning"), ({"seeds": "17,5", "announced": True}, "evaluation (announced)"),
-        ({"draw": 2}, "evaluation (drawn)"), ({"seeds": "17,5"}, qubo_mis.CHOSEN), ({"seeds": "4-5"}, "mixed"),
+        ({}, "tuning", ["tuning"] * 5), ({"seeds": "3"}, "tuning", ["tuning"]),
+        ({"seeds": "17,5", "announced": True}, "evaluation (announced)", ["evaluation (announced)"] * 2),
+        ({"draw": 2}, "evaluation (drawn)", ["evaluation (drawn)"] * 2),
+        ({"seeds": "17,5"}, qubo_mis.CHOSEN, [qubo_mis.CHOSEN] * 2),
+        ({"seeds": "4-5"}, "mixed", ["tuning", qubo_mis.CHOSEN]),
     ],
 )  # fmt: skip
-def test_details_tell_tuning_seeds_from_others(options: dict[str, Any], kind: str) -> None:
+def test_details_tell_tuning_seeds_from_others(options: dict[str, Any], kind: str, each: list[str]) -> None:
     details = open_workload(nodes=10, **options).details
     assert details["seed_kind"] == kind
-    assert list(details["seed_kinds"]) == [str(seed) for seed in details["seeds"]]
-
-
-def test_mixed_seeds_are_told_apart_one_by_one() -> None:
-    assert open_workload(nodes=10, seeds="4-5").details["seed_kinds"] == {"4": "tuning", "5": qubo_mis.CHOSEN}
+    assert details["seed_kinds"] == {str(seed): one for seed, one in zip(details["seeds"], each, strict=True)}
 
 
 @pytest.mark.parametrize("count", [1, 40])
