@@ -74,5 +74,3 @@ def test_a_clock_of_the_device_at_another_rate_than_in_the_list_is_refused(run: 
 
     with pytest.raises(DataError, match=r"of the device has .* ticks a second, and .* in the list of clocks"):
         open_run(changed(run, tmp_path, other))
-
-

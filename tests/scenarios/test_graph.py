@@ -117,5 +117,3 @@ def test_a_gap_is_positive_when_worse_and_negative_when_better(cost: int, target
 )
 def test_a_gap_that_is_not_defined_is_refused(cost: float, target: float, field: str) -> None:
     assert raised(UsageError, gap, cost, target).field == field
-
-

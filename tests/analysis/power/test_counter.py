@@ -49,12 +49,6 @@ def test_the_variance_is_that_of_the_differences_of_neighbouring_weights(weights
     assert found["step"] == pytest.approx(0.25 * float(factor @ factor))
 
 
-def test_a_window_of_any_length_errs_at_its_two_ends() -> None:
-    noise = Noise(0.0, 0.0, 0.0, (), PERIOD_S, 10.0, look_j=1.0)
-    for n in (10, 1000):
-        assert looked(np.full(n, PERIOD_S), noise, np.full(n, PERIOD_S))["counter"] == pytest.approx(2.0)
-
-
 @pytest.mark.parametrize("rho", [0.0, 0.9])
 def test_what_is_found_says_how_a_long_mean_scatters(rho: float) -> None:
     rng = np.random.default_rng(1)
@@ -79,15 +73,6 @@ def test_jitter_grows_with_the_power_but_not_beyond_what_is_seen() -> None:
 
     assert grown.rise == pytest.approx(3.0, rel=0.2)
     assert same.rise == pytest.approx(1.0, rel=0.4)
-
-
-def test_a_counter_that_only_steps_has_its_step_and_no_jitter() -> None:
-    rng = np.random.default_rng(3)
-    truth = [np.cumsum(rng.uniform(5.0, 6.0, 601)) for _ in range(2)]
-    noise = shown([np.floor(t) - t for t in truth], step_j=1.0)
-
-    assert noise.step_j == pytest.approx(1.0 / np.sqrt(12.0))
-    assert noise.look_j**2 < 0.3 * noise.step_j**2
 
 
 def test_too_few_readings_are_noise_and_nothing_at_all_is_nothing() -> None:

@@ -10,8 +10,7 @@ import numpy as np
 
 from fixtures.bench.mock_device import MockDevice
 from fixtures.bench.true_power import SimPlant
-from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes
-from rig.analysis.power.model.noise import Noise
+from rig.analysis.power.coverage import covered_share, missing_notes
 from rig.analysis.result.result import Result
 from rig.analysis.timing.readings import Readings
 from rig.types import Rail
@@ -101,39 +100,15 @@ def test_missing_readings_are_counted_where_they_are_missing() -> None:
     assert not list(missing_notes("core", whole, np.array([[0.09, 0.2]])))
 
 
-def test_readings_that_are_no_number_are_counted() -> None:
-    ok = np.ones(1000, dtype=bool)
-    ok[3:7] = False
-    (note,) = missing_notes("core", readings(ok=ok), np.zeros((0, 2)))
-    assert note.text == "Rail core: 4 of 1000 readings are not numbers and are left out"
-
-
-def test_spans_outside_the_trace_are_named() -> None:
+def test_readings_that_are_no_number_and_spans_outside_the_trace_are_counted() -> None:
     windows = np.array([[0.1, 0.2], [0.9, 1.1], [1.5, 1.6], [-0.1, 0.1]])
-    (note,) = missing_notes("core", readings(), windows)
-    assert note.text.startswith("Rail core: 3 of 4 spans lie outside the trace")
+    lacking = readings(ok=np.arange(1000) >= 4)
+    no_number, outside = (note.text for note in missing_notes("core", lacking, windows))
+    assert no_number == "Rail core: 4 of 1000 readings are not numbers and are left out"
+    assert outside.startswith("Rail core: 3 of 4 spans lie outside the trace")
     assert covered_share(readings(), windows) == 0.25
 
 
 def test_a_meter_whose_readings_come_when_they_come_has_no_gaps() -> None:
     start = np.cumsum(np.random.default_rng(1).exponential(1e-3, 1000))
     assert not list(missing_notes("core", readings(start_s=start, end_s=start + 1e-4), np.array([[0.1, 0.2]])))
-
-
-class _View:
-    """The part of a view that ``hidden_w`` needs."""
-
-    def __init__(self, watts: np.ndarray[Any, Any], top: float) -> None:
-        n = len(watts)
-        self.readings = readings(n, watts=watts, overload=watts >= top)
-        self.held = self.idle = np.zeros(n, bool)
-        self.noise = Noise(0.01, 0.01, 0.0, (), 1.0, 10.0)
-
-
-def test_what_noise_lifted_hides_its_width_and_what_it_did_not_as_much_again() -> None:
-    watts = np.array([0.1, 0.1, 1.0, 0.98, 0.99, 1.0, 0.97, 0.1, 1.0, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 0.99])
-    hidden, unexplained = hidden_w(_View(watts, 1.0))  # type: ignore[arg-type]
-    assert hidden[[2, 5]].tolist() == [0.01, 0.01]  # next to readings just below
-    assert hidden[8] == 1.0  # far above both neighbours
-    assert hidden[11:15].tolist() == [1.0] * 4  # more in a row than noise raises
-    assert np.flatnonzero(unexplained).tolist() == [8, 11, 12, 13, 14]

@@ -363,7 +363,18 @@ WORLDS = [
     World("logger_starves_while_the_device_works", (8000001,), never_says="missing"),
     World("class_of_powers", (1,), short_apertures, no_part="spans that differ, seen in part"),
     World("plain", (1,), short_apertures, no_part="spans that differ, seen in part"),
-    World("old_block_repeated", (0, 3, 6)),
+    # what a link, a host or a driver did to readings is undone, or costs those readings
+    World("old_block_repeated", (0, 3, 6), says="repeat earlier ones"),
+    World("driver_repeats_while_stalled", (0, 1), narrow=0.01, says="repeat earlier ones"),
+    World("meter_freezes_for_the_rest_of_the_run", (0,), refused="repeat earlier ones"),
+    World("polled_faster_than_it_converts", (0, 1), narrow=3e-3, says="times for each conversion"),
+    World("bits_flip_on_the_wire", (0,), narrow=3e-3, says="11 single readings"),
+    *(World(kind, seeds, narrow=3e-3, says="stamped on arrival.*the earliest of them show the grid")
+      for kind, seeds in (("stamps_on_arrival", (2,)), ("packets_stamped_on_arrival", (0, 1)))),
+    # gaps that are hardly above idle, or above it for the governor's sake
+    World("gaps_barely_above_idle", (0, 1), narrow=0.01),
+    World("clocks_stay_up", (0, 1), narrow=5e-3, says="depends on what idle is"),
+    World("even_spans_over_a_slow_link", (0, 1), narrow=0.01),
     # a filter, a reading or a gap as long as spans: power is fitted to the shares of spans and gaps in each reading
     World("spans_short_against_a_reading", (1,), says=FITTED),
     World("pole_as_long_as_a_span", (31000001,), narrow=1.0, says=FITTED),

@@ -60,15 +60,6 @@ def busy_against_idle(n: int) -> Floats:
     return np.concatenate([np.full(third, -0.5 / third), np.full(third, 1.0 / third), np.full(third, -0.5 / third)])
 
 
-@settings(CALM, max_examples=30)
-@given(st.floats(1e-6, 10.0), st.integers(0, 9999))
-def test_white_noise_is_recovered(sigma: float, seed: int) -> None:
-    found = estimate(idle(seed, white(sigma)), NO_DIFFERENCES, PERIOD_S)
-    assert found.white_w == pytest.approx(sigma, rel=0.1)
-    assert found.busy_w == found.white_w
-    assert found.dof > 1000
-
-
 @pytest.mark.parametrize("corner_hz", [3.0, 20.0, 100.0])
 def test_white_noise_is_told_from_slow_noise(corner_hz: float) -> None:
     for seed in range(6):
@@ -130,16 +121,6 @@ def test_a_mean_of_n_white_readings_has_the_nth_part_of_their_variance(n: int, i
     assert loud["white"] == pytest.approx(busy_w**2 / n)
 
 
-@CALM
-@given(st.floats(-5.0, 5.0), st.integers(0, 99))
-def test_scaling_the_weights_scales_every_variance_by_the_square(factor: float, seed: int) -> None:
-    noise = Noise(1.0, 1.0, 0.01, ((50.0, 0.5, 0.3),), PERIOD_S, 1000.0)
-    weight = np.random.default_rng(seed).normal(size=300)
-    once, scaled = stated(noise, weight), stated(noise, factor * weight)
-    for source, variance in once.items():
-        assert scaled[source] == pytest.approx(factor**2 * variance)
-
-
 @pytest.mark.parametrize("weight", [busy_against_idle(300), busy_against_idle(3000), mean_of(1000)], ids=len)
 def test_flicker_moves_levels_and_their_differences_as_much_as_stated(weight: Floats) -> None:
     found = stated(Noise(0.0, 0.0, 0.01, (), PERIOD_S, 1000.0), weight)
@@ -166,6 +147,8 @@ def test_a_busy_device_may_be_noisier_than_idle_but_steps_inside_spans_are_no_no
     readings = np.random.default_rng(1).normal(0.0, 1.0, 3000)
     for busy, low, high in ((3.0 * readings, 2.7, 3.3), (readings, 0.9, 1.1), (readings + STEPS, 0.9, 1.6)):
         assert low < estimate(idle(2, white(1.0)), np.diff(busy), PERIOD_S).busy_w < high
+    unseen = estimate(idle(2, white(1.0)), NO_DIFFERENCES, PERIOD_S)
+    assert unseen.busy_w == unseen.white_w
 
 
 STEPS = np.where(np.arange(3000) % 20, 0.0, 50.0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
-from rig.analysis.timing.readings import Supply, Volts, covariance_w, mean_volts, sagging
+from rig.analysis.timing.readings import Supply, Volts, covariance_w, mean_volts
 from rig.errors import DataError, StoreError
 from rig.recording.reader import open_run
 from rig.recording.traces.conversion import to_watts
@@ -235,20 +235,3 @@ def test_volts_read_over_whole_spans_follow_the_current_by_the_resistance_of_the
     assert held(result.quantities[POWER], busy_w - idle_w)
     assert result.quantities[POWER].half_width() < 0.01 * (busy_w - idle_w)
     assert said(result, "ohm")
-
-
-def test_the_resistance_of_a_supply_is_found_although_its_open_voltage_drifts() -> None:
-    start = 0.001 * np.arange(4000)
-    busy = (start % 0.1 < 0.04).astype(float)
-    amperes = IDLE_A + (BUSY_A - IDLE_A) * busy
-    volts_start = 0.037 * np.arange(108)
-    mean = np.array([amperes[37 * k : 37 * (k + 1)].mean() for k in range(108)])
-    noise = np.random.default_rng(1).normal(0.0, 1e-3, 108)
-    ok, none = np.ones(4000, bool), np.zeros(4000, bool)
-    v = Volts(Rail("vdd"), volts_start, volts_start + 0.037, OPEN_V + 0.01 * volts_start - OHM * mean + noise,
-              ok[:108], none[:108])  # fmt: skip
-    i = Volts(Rail("core"), start, start + 0.001, amperes, ok, none)
-    volts, sag = sagging(v, mean_volts(v, i.start_s, i.end_s)[0], i)
-    assert sag is not None
-    assert abs(sag.ohm - OHM) < 3.0 * sag.ohm_u < 0.1 * OHM
-    assert float(np.mean(volts[(busy > 0)]) - np.mean(volts[(busy == 0)])) == pytest.approx(-OHM * 0.5, rel=0.05)

@@ -10,92 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.power.model.blocks import GAP, IDLE, SPAN, Blocks, blocks_of, look_errors
-from rig.analysis.power.model.trace_model import TraceModel, fit
-from rig.types import Floats
+from rig.analysis.power.model.trace_model import fit
 
 CALM = settings(deadline=None, derandomize=True, database=None, max_examples=15)
-STATES = np.array([IDLE] * 8 + [SPAN, GAP] * 9 + [SPAN] + [IDLE] * 8)
-NOISE_W = 1e-3
-
-
-def trace(
-    seed: int, idle_w: float = 1.0, gap_w: float = 0.0, span_w: float = 1.0, many: int = 20, slow: Floats | None = None
-) -> tuple[Blocks, Floats]:
-    """Blocks of 20 readings, and the windows of the spans; ``slow`` is added to all."""
-    start = np.arange(len(STATES), dtype=float)
-    watts = idle_w + np.where(STATES == GAP, gap_w, 0.0) + np.where(STATES == SPAN, span_w, 0.0)
-    watts = watts + (0.0 if slow is None else slow)
-    watts = watts + np.random.default_rng(seed).normal(0.0, NOISE_W / np.sqrt(many), len(STATES))
-    n = len(STATES)
-    blocks = Blocks(STATES, start, start + 1.0, watts, np.full(n, float(many)), np.arange(n), np.ones(n))
-    at = start[STATES == SPAN]
-    return blocks, np.column_stack([at, at + 1.0])
-
-
-def fitted(blocks: Blocks) -> TraceModel:
-    return fit(blocks, np.diag(NOISE_W**2 / blocks.many))
-
-
-def idle_of(blocks: Blocks, windows_s: Floats) -> tuple[float, float]:
-    """Return idle under the windows and its standard uncertainty, including white noise."""
-    weight, rest_w = fitted(blocks).idle_under(windows_s)
-    return float(weight @ blocks.watts), float(np.hypot(rest_w, np.sqrt(np.sum(weight**2 * NOISE_W**2 / 20.0))))
-
-
-@CALM
-@given(st.integers(0, 999), st.floats(-5.0, 5.0), st.floats(0.1, 10.0))
-def test_weights_of_idle_add_up_to_one_and_those_of_spans_to_nothing(seed: int, gap_w: float, span_w: float) -> None:
-    blocks, windows_s = trace(seed, gap_w=gap_w, span_w=span_w)
-    weight, _ = fitted(blocks).idle_under(windows_s)
-    assert weight.sum() == pytest.approx(1.0, abs=1e-6)
-    assert weight[STATES == SPAN].sum() == pytest.approx(0.0, abs=1e-6)
-
-
-@pytest.mark.parametrize("gap_w", [1.0, 3.0])
-def test_gaps_a_few_standard_errors_above_idle_are_no_trap(gap_w: float) -> None:
-    """If the prior put gaps at idle or far from it, only 14 to 51 % of these were within the interval."""
-    step_w = gap_w * NOISE_W / np.sqrt(20.0) * np.sqrt(1.0 / 9.0 + 1.0 / 16.0)
-    held = 0
-    for seed in range(12):
-        value_w, u_w = idle_of(*trace(seed, gap_w=step_w))
-        held += abs(value_w - 1.0) <= 2.0 * u_w
-    assert held >= 10
-
-
-@pytest.mark.parametrize("follow", [0.0, 1.0])
-def test_idle_stays_in_the_range_of_two_windows_that_agree(follow: float) -> None:
-    """Clocks stay on between spans, and spans change with the gaps: idle was 47 % off."""
-    wander = np.cumsum(np.random.default_rng(1).normal(0.0, 0.05, len(STATES)))
-    at_work = (STATES == GAP) * 1.0 + (STATES == SPAN) * follow
-    value_w, u_w = idle_of(*trace(1, gap_w=0.6, slow=(wander - wander[8]) * at_work))
-    assert abs(value_w - 1.0) <= 2.0 * u_w < 0.06
-
-
-K = np.arange(len(STATES))
-LATER = K >= 17
-
-
-@pytest.mark.parametrize(
-    ("slow", "gap_w", "idle_w"),
-    [
-        (0.2 * (K < 8), 0.0, 1.0), (0.3 * (LATER & (STATES != SPAN)), 0.0, 1.0),
-        (0.3 * LATER, 0.0, 1.0 + 0.3 * float(np.mean(LATER[STATES == SPAN]))),
-        (0.3 * ((STATES == IDLE) & (K > 20) & (K < 31)), 0.3, 1.0),
-    ],
-    ids=["before the first span", "of what yields to the work", "that spans share", "awake into an idle window"],
-)  # fmt: skip
-def test_a_step_is_of_idle_only_where_spans_share_it(slow: Floats, gap_w: float, idle_w: float) -> None:
-    value_w, u_w = idle_of(*trace(4, gap_w=gap_w, slow=slow))
-    assert value_w == pytest.approx(idle_w, abs=5e-3)
-    assert u_w < 1e-2
-
-
-def test_slow_noise_of_readings_within_a_range_does_not_leave_it_by_far() -> None:
-    """Idle readings of a graphics card within 50 W of each other gave an interval of 400 W."""
-    slow = 50.0 * np.random.default_rng(7).uniform(-0.5, 0.5, len(STATES))
-    blocks, windows_s = trace(7, idle_w=60.0, span_w=200.0, slow=slow)
-    _, rest_w = fitted(blocks).idle_under(windows_s)
-    assert rest_w < 25.0
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rig.analysis.result.series import Stream
 from rig.analysis.service.change_detection import (
@@ -103,22 +101,6 @@ def test_the_interval_of_stream_accuracy_holds_what_a_long_stream_shows(answers:
     found = [stream_accuracy(drawn(answers, np.random.default_rng(k))) for k in range(1, 101)]
     assert sum(low <= real <= high for low, high in (q.interval() for q in found)) >= 92
     assert max(q.half_width() for q in found) < 0.2
-
-
-answers = st.text("abc", min_size=1, max_size=30)
-
-
-@settings(deadline=None)
-@given(said=answers, scenes=st.sampled_from(["ab", "abc", "aba"]))
-def test_accuracy_by_time_equals_a_fine_clock_that_looks(said: str, scenes: str) -> None:
-    s = stream(said, scenes)
-    looks = np.arange(s.at_s[0] + 0.005, s.end_s, 0.01)
-    if not len(looks):
-        assert time_right(s) == 0.0
-        return
-    heard = [scenes[min(int(t // 10.0), len(scenes) - 1)] for t in looks]
-    last = [said[int(t - 1.0)] for t in looks]
-    assert time_right(s) == pytest.approx(np.mean([a == b for a, b in zip(heard, last, strict=True)]), abs=0.01)
 
 
 # ---- from a recording ----------------------------------------------------------------------

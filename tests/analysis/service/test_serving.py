@@ -224,28 +224,6 @@ def test_queries_are_read_in_issue_order_without_warm_up_and_with_what_each_stan
     assert q.latency_s().round(9).tolist() == [0.1, 0.1, 0.1]
 
 
-class Two:
-    """Answers each sample with two spans, but the first sample without an output."""
-
-    def __init__(self, device: object) -> None:
-        self.device = device
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.device, name)
-
-    def poll(self, timeout_s: float) -> list[Reply]:
-        pairs = (Span("preprocess", 1, 2), Span("inference", 2, 3))
-        return [Reply(r.sample_id, "x", pairs) for r in self.device.poll(timeout_s)]  # type: ignore[attr-defined]
-
-
-def test_an_answer_of_several_spans_is_one_query() -> None:
-    plant, device = bench(0.1)
-    with played(Two(device), due([0.0, 0.5]), plant) as run:  # type: ignore[arg-type]
-        q = queries_of(run)
-    assert len(q) == 2
-    assert [q.outputs[k] for k in q.output] == ["x", "x"]
-
-
 @pytest.mark.parametrize(
     "spans",
     [

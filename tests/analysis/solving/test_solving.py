@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,22 +122,6 @@ def test_costs_that_were_stated_otherwise_and_sets_with_conflicts_are_told() -> 
 def test_why_no_time_to_a_gap_is_told_is_told(solves: list[Solve], timed: bool, to_gap: float | None, why: str) -> None:
     notes = [f.text for f in solving_findings(solves, 1, timed, to_gap) if f.effect == "note"]
     assert any(why in note for note in notes) if why else not notes
-
-
-def test_a_span_that_cannot_be_costs_its_solve_and_no_other(tmp_path: Path) -> None:
-    from benchmarks.faults.forge import hash_again, read, store
-    from tests.golden.test_golden import unpacked
-
-    path, _ = unpacked("qubo-cpu-tabu", tmp_path)
-    whole = evaluate(open_run(path))
-    table = read(path / "replies.arrows")
-    rows = table.to_pylist()
-    rows[-1]["executions"] = 0
-    store(path / "replies.arrows", pa.Table.from_pylist(rows, table.schema))
-    hash_again(path)
-    spoilt = evaluate(open_run(path))
-    assert set(spoilt.quantities) <= set(whole.quantities)
-    assert any("the span of sample" in note for note in spoilt.notes)
 
 
 @pytest.mark.parametrize(

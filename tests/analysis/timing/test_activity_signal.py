@@ -41,21 +41,12 @@ def test_merged_windows_cover_the_same_and_stand_apart(windows: Floats) -> None:
 
 @CALM
 @given(WINDOWS, READINGS)
-def test_a_reading_touches_a_window_when_they_share_time(windows: Floats, readings: Floats) -> None:
+def test_a_reading_touches_each_window_with_time_in_common_and_is_inside_one(windows: Floats, readings: Floats) -> None:
     apart = signals.merged(windows)
     start, end = readings.T
-    plain = [any(a < e and b > s for a, b in apart) for s, e in readings]
-    assert signals.touches(apart, start, end).tolist() == plain
-
-
-@CALM
-@given(WINDOWS, READINGS)
-def test_a_reading_is_inside_the_window_that_holds_all_of_it(windows: Floats, readings: Floats) -> None:
-    apart = signals.merged(windows)
-    start, end = readings.T
+    assert signals.touches(apart, start, end).tolist() == [any(a < e and b > s for a, b in apart) for s, e in readings]
     for s, e, k in zip(start, end, signals.inside(apart, start, end), strict=True):
-        holders = [j for j, (a, b) in enumerate(apart) if a <= s and e <= b]
-        assert holders == ([] if k < 0 else [k])
+        assert [j for j, (a, b) in enumerate(apart) if a <= s and e <= b] == ([] if k < 0 else [k])
 
 
 @CALM
@@ -122,12 +113,3 @@ def test_a_correlation_is_the_sum_of_products_at_each_place(longer: list[float],
 @given(st.integers(1, 1 << 30))
 def test_the_length_of_a_transform_is_the_least_with_small_factors(n: int) -> None:
     assert signals.fast_length(n) == next_fast_len(n, real=True)
-
-
-@given(st.integers(2, 200), st.floats(1e-6, 1.0), st.integers(1, 50))
-def test_spans_one_whole_number_of_readings_apart_are_in_step(count: int, period_s: float, readings: int) -> None:
-    assert signals.in_step(period_s * readings * np.arange(count), period_s) == pytest.approx(1.0, rel=1e-6)
-
-
-def test_spans_at_random_moments_are_not_in_step() -> None:
-    assert signals.in_step(np.random.default_rng(1).uniform(0.0, 1e3, 1000), 1e-3) < 4e-3

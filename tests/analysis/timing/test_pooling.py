@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.analysis.timing.long_traces import cuts_of, first_not, moments_s, pooled, single, stretches
+from rig.analysis.timing.long_traces import cuts_of, moments_s, pooled, single, stretches
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.timebase import host_timebase
@@ -80,13 +80,6 @@ def test_a_piece_of_one_reading_is_that_reading() -> None:
     found = means_of(trace, like, np.arange(N + 1))
     for name in ("start_s", "end_s", "ok", "overload", "watts"):
         np.testing.assert_array_equal(getattr(found, name), getattr(like, name))
-
-
-def test_power_of_a_shunt_is_the_mean_of_squares_not_the_square_of_the_mean() -> None:
-    value = np.tile([0.5, 1.5], N // 2)
-    trace = trace_of(value, Rail("core", rate_hz=HZ, conversion=Conversion("A", supply_v=1.0, burden_ohm=0.1)))
-    found = means_of(trace, single_of(trace), np.array([0, N]))
-    np.testing.assert_allclose(found.watts, 1.0 - 0.1 * np.mean(value**2))
 
 
 def test_readings_at_the_end_of_the_range_stay_apart_with_their_neighbours() -> None:
@@ -176,9 +169,3 @@ def test_a_long_trace_that_ends_before_it_begins_is_refused() -> None:
     trace = replace(trace_of(rng.normal(size=N)), start_tick=backward)
     with pytest.raises(DataError, match="do not move forward in time"):
         stretches(trace, CLOCK, activity(rng), 1500)
-
-
-@given(limits=st.lists(st.floats(-10.0, N + 10.0), min_size=1, max_size=20))
-def test_first_not_is_a_search_in_sorted_numbers(limits: list[float]) -> None:
-    at = np.array(limits)
-    np.testing.assert_array_equal(first_not(lambda k: k < at, N, len(at)), np.searchsorted(np.arange(N), at))

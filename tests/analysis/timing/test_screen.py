@@ -8,8 +8,6 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from fixtures.worlds.lab_recording import plain_lab, write
 from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE
@@ -57,42 +55,6 @@ def work(seed: int = 3) -> Floats:
 # ---- readings that repeat others ----------------------------------------------------------------
 
 
-@given(pace=st.floats(1.1, 6.0), seed=st.integers(0, 99))
-@example(pace=1.9931600647075705, seed=0)
-def test_conversions_that_were_polled_too_often_stand_where_they_were_made(pace: float, seed: int) -> None:
-    conversions = noise(300, seed)
-    found = screened(conversions[np.floor(np.arange(pace, 300 * pace) / pace).astype(int) - 1]).trace
-    number = np.arange(len(found.value))
-    first = int(np.flatnonzero(conversions == found.value[0])[0])
-    true_end = (first + 1 + number) * pace - pace + 1.0  # the poll at ``pace`` is the first one; its tick ends at 1
-    assert found.value == pytest.approx(conversions[first : first + len(number)])
-    assert found.end_tick / PERIOD == pytest.approx(true_end, abs=0.6)
-    assert found.rail.rate_hz == pytest.approx(1e9 / PERIOD / pace, rel=0.01)
-
-
-def test_a_link_that_stalls_leaves_readings_missing() -> None:
-    value = work()
-    value[400:430] = value[400]
-    assert missing(value) == list(range(401, 430))
-    assert "29 readings repeat earlier ones" in screened(value).notes[0]
-    assert not screened(value).checks
-
-
-def test_a_link_that_stalls_often_refuses_power() -> None:
-    value, rng = work(), np.random.default_rng(5)
-    for at in rng.integers(0, 1900, 50):
-        value[at : at + rng.integers(3, 30)] = value[at]
-    (check,) = screened(value).checks
-    assert not check.ok and "repeat earlier ones" in check.rule
-
-
-@pytest.mark.parametrize("step", [0.0, 1e-3], ids=["any value", "in steps below the noise"])
-def test_a_block_that_was_delivered_again_in_the_place_of_the_next_is_missing(step: float) -> None:
-    value = np.round(work() / step) * step if step else work()
-    value[1024:1152] = value[896:1024]
-    assert missing(value) == list(range(1024, 1152))
-
-
 @pytest.mark.parametrize("width", [3, 5])
 def test_a_running_median_refuses_power(width: int) -> None:
     value = np.median(np.lib.stride_tricks.sliding_window_view(work(), width), axis=1)
@@ -133,20 +95,6 @@ def test_readings_beyond_the_end_were_delivered_too_often_and_stay() -> None:
 
 
 # ---- damaged readings ---------------------------------------------------------------------------
-
-
-def test_an_exact_zero_among_noisy_readings_is_missing() -> None:
-    value = work()
-    value[[700, 900]] = 0.0
-    assert missing(value) == [700, 900]
-    assert "2 single readings" in screened(value).notes[0]
-
-
-def test_full_scale_and_turned_bits_are_missing_where_they_come_at_idle_too() -> None:
-    value = work()
-    value[[100, 300, 500, 900]] = 8.0
-    value[[200, 1000, 1700]] -= 0.5
-    assert missing(value) == [100, 200, 300, 500, 900, 1000, 1700]
 
 
 def test_damaged_volts_are_missing_as_damaged_amperes_are(tmp_path: Path) -> None:
@@ -261,24 +209,6 @@ def late(seed: int = 2) -> Floats:
     delay = TICKS * (rng.exponential(0.3, N) + 12.0 * (rng.random(N) < 2e-3))
     at = TICKS * np.arange(N)
     return np.asarray(np.maximum.accumulate(at + delay) - at)
-
-
-def test_arrivals_show_the_grid_of_the_meter() -> None:
-    found = on_grid(stamped(TAKEN + late().astype(np.int64)))
-    assert np.max(np.abs(found.trace.end_tick - TAKEN)) < 0.05 * TICKS
-    assert np.all(found.trace.end_tick - found.trace.start_tick == TICKS)
-    assert TICKS < found.late_ticks < 3 * TICKS
-    assert "stamped on arrival" in found.notes[0]
-
-
-@pytest.mark.parametrize(("width", "seed"), [(16, 1), (128, 1), (250, 1), (250, 2), (250, 3)])
-def test_packets_show_the_grid_too(width: int, seed: int) -> None:
-    """A packet is stamped when it arrives, and its readings are counted backwards, so few overlap."""
-    delay = np.random.default_rng(seed).exponential(0.7 * TICKS, 4 * N // width + 1)
-    taken = LONG_AGO + TICKS * np.arange(1, 4 * N + 1)
-    found = on_grid(stamped(taken + np.repeat(delay, width)[: 4 * N].astype(np.int64))).trace
-    assert np.all(found.end_tick - found.start_tick == TICKS)
-    assert np.ptp(np.diff(found.end_tick)) <= 1
 
 
 def test_arrivals_of_which_some_are_missing_stay_and_are_less_certain() -> None:

@@ -192,15 +192,6 @@ def test_a_run_without_any_query_is_invalid(tmp_path: Path) -> None:
     assert "queries" in [rule for rule, _, _ in broken(verdict)]
 
 
-def test_a_simulated_device_is_invalid_by_a_set_to_submit_by_and_for_that_reason(tmp_path: Path) -> None:
-    scenario = "single-stream"
-    chosen = replace(rules("mlperf-6", scenario), name="shorter", min_duration_s=0.0, warmup=None)
-    asked = [Asked(None, t, t + 0.02, f"s{k % 4}") for k, t in enumerate(AT_S.tolist())]
-    assert broken(judged(tmp_path, asked, rules=chosen, options={}, scenario=scenario)) == []
-    (only,) = broken(judged(tmp_path, asked, rules=chosen, options={}, scenario=scenario, mode="simulator"))
-    assert only == ("device and meters", "hardware, simulator", "hardware")
-
-
 # ---- the sets themselves -------------------------------------------------------------------
 
 
