@@ -17,7 +17,7 @@ from fixtures.worlds.random_draw import blank
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.record import record
-from rig.errors import DiskTooSlowError, MeterError, SetupError, StoreError
+from rig.errors import DiskTooSlowError, SetupError, StoreError
 from rig.recording.disk.files import Folder, Hashed, Opened, Whole
 from rig.recording.events import ChunkArrived
 from rig.recording.traces.readings import BATCH
@@ -156,22 +156,6 @@ def test_an_error_of_the_thread_is_raised_by_the_next_call(recorder: Recorder, m
     recorder.stop()
     assert announced(recorder.path) == [(10, 0)]
     assert rig.open_run(recorder.path).traces["core"].value.tolist() == list(range(10))
-
-
-def test_readings_that_the_check_refuses_end_their_rail(tmp_path: Path) -> None:
-    def check(chunk: rig.Chunk, last: rig.Chunk | None) -> None:
-        if last is not None and chunk.value[0] < last.value[-1]:
-            raise MeterError("it ran backwards")
-
-    with Recorder(tmp_path / "run") as recorder:
-        recorder.event(start(clocks=CLOCKS))
-        recorder.open_trace(METER, CORE, 0, check)
-        for first in (0, 10, 5, 20):
-            recorder.chunk(readings(first, 10), first)
-        with pytest.raises(MeterError, match="backwards"):
-            recorder.stop()
-    assert rig.open_run(tmp_path / "run").traces["core"].value.tolist() == list(range(20))
-    assert announced(tmp_path / "run") == [(10, 0), (10, 10)]
 
 
 def test_a_run_for_which_the_system_has_no_thread_is_ended_and_keeps_what_had_arrived(

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.errors import DeviceError, RigError, StoreError
+from rig.errors import DeviceError, RigError
 from rig.recording.columns.arrow_files import to_the_end
 from rig.recording.columns.rows import PART_ROWS, ROWS, ReplyRows
 from rig.recording.disk.files import Whole
@@ -215,11 +215,3 @@ def test_a_batch_goes_to_its_file_in_one_write(tmp_path: Path, monkeypatch: Any)
             answer(recorder, k, {"label": k})
             recorder.flush()
     assert written.count("replies.arrows") == 3
-
-
-def test_a_full_disk_is_an_error_and_not_a_full_buffer_that_swallows(tmp_path: Path, monkeypatch: Any) -> None:
-    with Recorder(tmp_path / "run") as recorder:
-        monkeypatch.setattr(Whole, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "no space left")))
-        with pytest.raises(StoreError, match="cannot be written"):
-            for k in range(ROWS + 1):
-                answer(recorder, k, None)

@@ -208,16 +208,3 @@ def test_a_later_calibration_changes_the_figures_and_not_the_recording(engine_ru
         again = dataclasses.replace(run, traces={"core": dataclasses.replace(core, rail=rail)})
         found.append(rig.evaluate(again).quantities["active_power_w"].value)
     assert found[1] == pytest.approx(2.0 * found[0], rel=1e-9)
-
-
-def test_readings_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
-    plant, count = observed(tmp_path / "clean", 3)
-    events, tables = read_plainly(tmp_path / "clean")
-    readings = tables["traces/core.arrows"]
-    value = readings["value"].to_numpy().copy()
-    bad = np.random.default_rng(0).choice(len(value), 60, replace=False)
-    value[bad] = np.resize([np.nan, np.inf, -np.inf], 60)
-    at = readings.column_names.index("value")
-    tables["traces/core.arrows"] = readings.set_column(at, "value", [value])
-    write(tmp_path / "run", events[:-1], tables)
-    assert holds(tmp_path / "run", plant, count) == dict.fromkeys(FIGURES, True)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from rig.analysis.result.catalogue import CATALOGUE
+from rig.types import Benchmark
 from scenarios.rules import SETS, rules
 from scenarios.workloads.asc.workload import open_workload as open_asc
 from scenarios.workloads.qubo_mis.workload import open_workload as open_qubo
@@ -54,8 +55,10 @@ def test_every_quotation_of_the_page_stands_in_its_text() -> None:
 
 
 def checks() -> set[str]:
-    """Return the rules that a single change to a session breaks, and those of figures that must be reported."""
+    """Return the rules that a single change to a session breaks, those of benchmarks and of figures to be reported."""
     broken = {rule for *_, failing in CHANGES.values() for rule in failing}
+    broken |= {f"benchmark: {name}" for benchmark in benchmarks() for name in benchmark.parameters}
+    broken |= {f"benchmark: option {name}" for benchmark in benchmarks() for name in benchmark.options}
     words = {"target": "target's", "threshold": "threshold", "percentile": "percentile"}
     return broken | {f"{entry.title.format(**words)} reported" for entry in CATALOGUE.values()}
 
@@ -70,15 +73,17 @@ def test_every_check_that_the_page_names_is_one_of_the_code_and_every_file_exist
     assert [n for n in named - files if f'"{n}' not in code and not any(n in rule for rule in known)] == []
 
 
+def benchmarks() -> list[Benchmark]:
+    return [w.benchmark for w in (open_asc(), open_qubo(nodes=10), open_qubo(nodes=50)) if w.benchmark is not None]
+
+
 def sources() -> Iterator[str]:
     """Return the sources of every rule of neurobench-1.0, and of every parameter that a benchmark declares."""
     for scenario in SETS["neurobench-1.0"][2]:
         yield from rules("neurobench-1.0", scenario).sources.values()
-    for workload in (open_asc(), open_qubo(nodes=10), open_qubo(nodes=50)):
-        assert workload.benchmark is not None
-        yield workload.benchmark.scenarios.source
-        for parameter in (*workload.benchmark.parameters.values(), *workload.benchmark.options.values()):
-            yield parameter.source
+    for benchmark in benchmarks():
+        yield benchmark.scenarios.source
+        yield from (p.source for p in (*benchmark.parameters.values(), *benchmark.options.values()))
 
 
 def places(text: str, quotes: set[str]) -> list[tuple[int, int]]:

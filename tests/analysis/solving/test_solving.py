@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,19 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.analysis.evaluate import evaluate
 from rig.analysis.result.quantity import Quantity
-from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve
 from rig.analysis.solving.solves import solving_figures, solving_findings
-from rig.recording.reader import open_run
-from rig.recording.session import runs_in
-from rig.session.measure import measure
-from rig.session.setup import Request
 from rig.types import Issue, Rules, Workload
 from scenarios.optimization import optimization
 from scenarios.rules import quick
-from tests.support.paths import EXAMPLES
 
 FLAT = Quantity(2.0, "W", (), 0.0, 1, "")
 
@@ -167,21 +158,3 @@ def cube() -> Workload:
     from scenarios.workloads.qubo_mis.workload import open_workload
 
     return open_workload(nodes=8, density=0.5, seeds="0")
-
-
-def measured(tmp_path: Path, **options: str) -> list[Result]:
-    pytest.importorskip("numba", reason="extra qubo is not installed")
-    own = {"nodes": "20", "seeds": "0", "solves": "2", "idle_s": "0.3", **options}
-    meter = EXAMPLES / "my_meter.py"
-    told, meters = tuple(f"{key}={value}" for key, value in own.items()), (f"{meter}:open_meter",)
-    request = Request("cpu-mis", meters, "optimization", "qubo-mis", False, None, None, told, tmp_path / "run", ())
-    return [evaluate(open_run(path)) for path, _ in runs_in(measure(request, quiet=True))]
-
-
-def test_a_session_loops_for_power_and_not_for_performance(tmp_path: Path) -> None:
-    performance, power = measured(tmp_path, timeout_s="0.02", window_s="0.2")
-    lengths = [np.diff(r.series.phase_windows_s["solve"], axis=1).ravel() for r in (performance, power)]
-    assert np.all(lengths[0] < 0.1)
-    assert np.all(lengths[1] >= 0.8 * 0.2)  # on a busy host a solver ends up to a fifth before its time
-    assert "active_power_w" in power.quantities
-    assert all(a <= b for a, b in pairwise(sorted(lengths[1])))
