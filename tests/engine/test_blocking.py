@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -77,13 +76,6 @@ def test_a_whole_reply_passes_through() -> None:
     whole = Reply("a", 7, (Span("inference", 10, 20, 3),))
 
     assert ask(blocking(lambda s: whole), "a") == [whole]
-
-
-def test_replies_come_in_the_order_of_the_samples() -> None:
-    replies = ask(blocking(lambda s: s.label), *"abcdef")
-
-    assert [r.sample_id for r in replies] == list("abcdef")
-    assert all(a.spans[0].off_tick <= b.spans[0].on_tick for a, b in pairwise(replies))
 
 
 def test_during_a_call_submissions_return_and_polls_end_in_time(gate: threading.Event) -> None:

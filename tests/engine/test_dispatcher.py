@@ -24,6 +24,7 @@ from rig.recording.reader import Run
 from rig.types import Idle, Issue, Mark, Reply, Step
 from scenarios.rules import quick
 from scenarios.server import server
+from tests.support.ended_runs import before
 from tests.support.serving import MS, Log, Queue, S, bench, due, played, rows, samples, since_due, submitted
 from tests.support.toy_bench import watched
 
@@ -223,18 +224,16 @@ def test_the_network_of_an_answer_is_recorded_though_nothing_counted_it(steps: l
 # ---- how it ends ---------------------------------------------------------------------------
 
 
-class Broken(Queue):
-    """Raises an error in its ``poll`` after a given time."""
+def failing(after_s: float, error: BaseException) -> tuple[SimPlant, Queue]:
+    """A device that raises an error when it is polled after a given time."""
+    plant, device = bench(0.3)
+    until_ns = plant.clock.now_ns() + round(after_s * S)
 
-    def __init__(self, plant: SimPlant, after_s: float, error: BaseException) -> None:
-        super().__init__(plant.clock, 0.3)
-        self.until_ns, self.error = plant.clock.now_ns() + round(after_s * S), error
+    def fail() -> None:
+        if plant.clock.now_ns() >= until_ns:
+            raise error
 
-    def poll(self, timeout_s: float) -> Sequence[Reply]:
-        replies = super().poll(timeout_s)
-        if self.clock.now_ns() >= self.until_ns and not replies:
-            raise self.error
-        return replies
+    return plant, before(device, "poll", fail)
 
 
 def left_over(run: Run, at_s: Sequence[float]) -> None:
@@ -261,9 +260,9 @@ def test_a_device_that_hangs_ends_an_open_loop_run_with_every_sample_accounted_f
 
 @pytest.mark.parametrize(("error", "becomes"), [(KeyboardInterrupt(), Interrupted), (OSError("x"), DeviceError)])
 def test_what_ends_an_open_loop_leaves_each_sample_accounted_for(error: BaseException, becomes: type[Ended]) -> None:
-    plant = open_plant()
+    plant, device = failing(1.0, error)
     at_s = [k * 0.1 for k in range(40)]
-    with played(Broken(plant, 1.0, error), due(at_s), plant, raises=becomes) as run:
+    with played(device, due(at_s), plant, raises=becomes) as run:
         left_over(run, at_s)
 
 
