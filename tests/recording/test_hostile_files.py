@@ -164,15 +164,6 @@ def test_very_many_empty_batches_are_refused(run: Path, name: str) -> None:
         open_run(run)
 
 
-@pytest.mark.parametrize("name", ["replies.arrows", "traces/core.arrows"])
-def test_a_file_in_batches_of_one_row_is_the_same_file(run: Path, name: str) -> None:
-    before, batches = open_run(run), read(run / name).combine_chunks().to_batches()
-    put(run, name, [batch.slice(k, 1) for batch in batches for k in range(batch.num_rows)])
-    after = open_run(run)
-    assert after.replies.equals(before.replies)
-    np.testing.assert_array_equal(after.traces["core"].value, before.traces["core"].value)
-
-
 def test_a_batch_that_states_more_rows_than_it_holds_is_left_out_and_named(run: Path) -> None:
     file = run / "traces/core.arrows"
     (batch,) = read(file).combine_chunks().to_batches()

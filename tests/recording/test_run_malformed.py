@@ -1,10 +1,14 @@
-"""A malformed recording is refused by a typed error that names the fault, never by a traceback."""
+"""A malformed recording is refused by a typed error that names the fault, never by a traceback; so is one with two
+descriptions of a rail or a clock, since no reader could know which one a figure used. Altered
+recordings are refused; those that a crash cut off are read up to their last whole batch."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +18,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fixtures.worlds import lab_recording
 from rig.analysis.evaluate import evaluate
-from rig.errors import DataError, RigError, StoreError
+from rig.errors import DataError, IntegrityError, RigError, StoreError
 from rig.recording.reader import open_run
-from tests.support.run_by_hand import read_plainly, start_line, trace, write, write_lines
+from tests.support.run_by_hand import read_plainly, rewritten, start_line, trace, write, write_lines
 
 
 def minimal(path: Path, *events: dict[str, Any], tables: dict[str, pa.Table] | None = None, **start: Any) -> Path:
@@ -238,3 +243,202 @@ def test_no_malformed_line_makes_anything_but_a_rig_error(
     except RigError:
         return
     assert np.isfinite([q.value for q in result.quantities.values()]).all()
+
+
+# ---- two descriptions of one thing -------------------------------------------------------------
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording whose start line lists its traces' rails."""
+    folder = tmp_path_factory.mktemp("described")
+    lab_recording.write(lab_recording.plain_lab(0, ""), folder / "plain")
+
+    def listed(events: list[Json], tables: dict[str, pa.Table]) -> None:
+        rails = [json.loads(t.schema.metadata[b"rail"]) for name, t in tables.items() if name.startswith("traces/")]
+        events[0]["meters"] = [events[0]["meters"][0] | {"rails": rails}]
+
+    return rewritten(folder / "plain", folder / "run", listed)
+
+
+def changed(described: Path, folder: Path, change: Callable[[Json], None]) -> Path:
+    """Return the recording after a change of its start line."""
+    return rewritten(described, folder / "changed", lambda events, tables: change(events[0]))
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("conversion", {"unit": "A", "supply_v": 0.1}),
+    ("accuracy", {"of_reading": 1e-9, "offset": 0.0, "source": "a certificate"}),
+    ("rate_hz", 12345.0), ("resolution", 0.5), ("range_max", 1e-3),
+])  # fmt: skip
+def test_a_rail_that_a_meter_describes_otherwise_is_refused(
+    described: Path, tmp_path: Path, field: str, value: Any
+) -> None:
+    def other(start: Json) -> None:
+        start["meters"][0]["rails"][0][field] = value
+
+    with pytest.raises(DataError, match=f"{field} of rail .* in its trace, and .* in the start line"):
+        open_run(changed(described, tmp_path, other))
+
+
+def test_where_limits_come_from_may_be_said_otherwise(described: Path, tmp_path: Path) -> None:
+    """In earlier recordings, start lines omit home directories, but traces did not."""
+
+    def elsewhere(start: Json) -> None:
+        rail = start["meters"][0]["rails"][0]
+        rail["accuracy"] = (rail["accuracy"] or {}) | {"source": "~/certificate.pdf"}
+
+    def here(events: list[Json], tables: dict[str, pa.Table]) -> None:
+        elsewhere(events[0])
+        for name, table in tables.items():
+            if name.startswith("traces/"):
+                meta = dict(table.schema.metadata)
+                rail = json.loads(meta[b"rail"])
+                rail["accuracy"] = (rail["accuracy"] or {}) | {"source": "/home/anna/certificate.pdf"}
+                tables[name] = table.replace_schema_metadata(meta | {b"rail": json.dumps(rail).encode()})
+
+    assert open_run(rewritten(described, tmp_path / "changed", here)).traces
+
+
+def test_a_clock_of_the_device_at_another_rate_than_in_the_list_is_refused(described: Path, tmp_path: Path) -> None:
+    def other(start: Json) -> None:
+        start["device"]["clock"]["tick_hz"] *= 10
+
+    with pytest.raises(DataError, match=r"of the device has .* ticks a second, and .* in the list of clocks"):
+        open_run(changed(described, tmp_path, other))
+
+
+# ---- altered and cut off -----------------------------------------------------------------------
+
+UNCHECKED = list(HealthCheck)
+QUICK = settings(max_examples=30, deadline=None, database=None, derandomize=True, suppress_health_check=UNCHECKED)
+TABLES = ("samples", "replies", "progress", "activity", "traces/core")
+RECORDED = ("events.jsonl", "events.jsonl.sha256", *(f"{table}.arrows" for table in TABLES))
+
+
+@contextmanager
+def with_content(file: Path, content: bytes) -> Iterator[None]:
+    """The file with other content, for a while."""
+    before = file.read_bytes()
+    file.write_bytes(content)
+    try:
+        yield
+    finally:
+        file.write_bytes(before)
+
+
+# ---- altered ------------------------------------------------------------------------------
+
+
+@given(name=st.sampled_from(RECORDED), at=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
+@QUICK
+def test_any_altered_byte_is_refused(recording: Path, name: str, at: float, flip: int) -> None:
+    data = bytearray((recording / name).read_bytes())
+    data[int(at * len(data))] ^= flip
+    with with_content(recording / name, bytes(data)), pytest.raises(StoreError):
+        open_run(recording)
+
+
+@pytest.mark.parametrize("line", [0, 1, -2, -1])
+def test_an_altered_byte_of_any_line_is_an_integrity_error(recording: Path, line: int) -> None:
+    lines = (recording / "events.jsonl").read_bytes().splitlines(keepends=True)
+    lines[line] = lines[line].replace(b"1", b"2", 1)
+    with with_content(recording / "events.jsonl", b"".join(lines)), pytest.raises(IntegrityError):
+        open_run(recording)
+
+
+@pytest.mark.parametrize("name", RECORDED[2:])
+def test_a_missing_file_is_an_integrity_error(run: Path, name: str) -> None:
+    (run / name).unlink()
+    with pytest.raises(IntegrityError, match="missing"):
+        open_run(run)
+
+
+@pytest.mark.parametrize("name", ["traces/more.arrows", "progress.arrows", "artifacts/payloads/forged.npy"])
+def test_a_file_that_the_stop_line_does_not_list_breaks_integrity(recording: Path, tmp_path: Path, name: str) -> None:
+    events, tables = read_plainly(recording)
+    write(tmp_path / "run", events[:-1], {k: v for k, v in tables.items() if k != name})
+    (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(recording / "traces" / "core.arrows", tmp_path / "run" / name)
+    with pytest.raises(IntegrityError, match="does not list"):
+        open_run(tmp_path / "run")
+
+
+def test_lines_after_the_stop_line_are_an_integrity_error(run: Path) -> None:
+    events, _ = read_plainly(run)
+    write_lines(run, [*events, events[1]])
+    with pytest.raises(IntegrityError, match="after its stop line"):
+        open_run(run)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "a/../../b", ""])
+def test_the_stop_line_cannot_point_outside(run: Path, name: str) -> None:
+    events, _ = read_plainly(run)
+    write_lines(run, [*events[:-1], events[-1] | {"files": {name: "0" * 64}}])
+    with pytest.raises(StoreError, match="files"):
+        open_run(run)
+
+
+def test_derived_files_are_not_recorded(recording: Path) -> None:
+    with with_content(recording / "derived" / "results.json", b"altered"):
+        assert open_run(recording).sealed
+
+
+def test_a_missing_seal_is_said_not_refused(run: Path) -> None:
+    (run / "events.jsonl.sha256").unlink()
+    assert any("not sealed" in note for note in evaluate(open_run(run)).notes)
+
+
+# ---- torn ---------------------------------------------------------------------------------
+
+
+def crashed(recording: Path, path: Path) -> Path:
+    """Return the same run after a crash: no stop line, no seal."""
+    events, _ = read_plainly(recording)
+    shutil.copytree(recording, path)
+    write_lines(path, events[:-1], seal=False)
+    return path
+
+
+@given(name=st.sampled_from(RECORDED[2:]), keep=st.floats(0, 1))
+@QUICK
+def test_a_torn_file_of_a_crashed_run_reads_to_its_last_whole_batch(
+    recording: Path, tmp_path_factory: pytest.TempPathFactory, name: str, keep: float
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "crashed"
+    path = path if path.exists() else crashed(recording, path)
+    with pa.ipc.open_stream(str(path / name)) as stream:
+        whole = [0, *accumulate(batch.num_rows for batch in stream)]
+    data = (path / name).read_bytes()
+    with with_content(path / name, data[: int(keep * len(data))]):
+        run = open_run(path)
+    trace_rows = len(run.traces["core"].value) if "core" in run.traces else 0
+    rows = trace_rows if name.startswith("traces") else getattr(run, name.removesuffix(".arrows")).num_rows
+    assert rows in whole
+    assert run.stop is None
+    assert whole.index(rows) >= int(keep * len(data)) // (len(data) // (len(whole) - 1)) - 2
+
+
+@given(keep=st.floats(0, 1, exclude_max=True))
+@QUICK
+def test_torn_lines_of_a_crashed_run_read_to_the_last_whole_one(
+    recording: Path, tmp_path_factory: pytest.TempPathFactory, keep: float
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "crashed"
+    path = path if path.exists() else crashed(recording, path)
+    data = (path / "events.jsonl").read_bytes()
+    kept = data[: int(keep * len(data))]
+    with with_content(path / "events.jsonl", kept):
+        if len(kept) < data.index(b"\n"):
+            with pytest.raises(StoreError, match="empty"):
+                open_run(path)
+        else:
+            assert abs(len(open_run(path).lines) - kept.count(b"\n") - 0.5) <= 0.5
+
+
+def test_a_stop_line_without_its_newline_is_whole(run: Path) -> None:
+    (run / "events.jsonl.sha256").unlink()
+    (run / "events.jsonl").write_bytes((run / "events.jsonl").read_bytes()[:-1])
+    assert open_run(run).stop is not None
