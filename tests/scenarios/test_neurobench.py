@@ -238,10 +238,6 @@ CHANGES: dict[str, Change] = {
     "pre-processing that is not declared": whole(
         S, {"accuracy": start("device", "preprocessing", to=None)}, f"accuracy: {PREPROCESSING}", ONE_DEVICE
     ),
-    "pre-processing in a phase that was not recorded": whole(
-        S, {"accuracy": start("device", "preprocessing", to={"phases": ["filter"]})},
-        f"accuracy: {PREPROCESSING}", ONE_DEVICE,
-    ),
     "an algorithm without an outline": whole(
         S, {"accuracy": start("device", "algorithm", to={"tuning": "none"})}, "outline of the algorithm", ONE_DEVICE
     ),
@@ -288,10 +284,6 @@ CHANGES: dict[str, Change] = {
         S, {POWER: replies(lambda k, row: row | {"output": '{"label":"bus"}'})},
         "samples answered otherwise for power than for accuracy",
     ),
-    "no answer for power": whole(
-        S, {POWER: replies(lambda k, row: row | {"output": None})},
-        "samples answered otherwise for power than for accuracy",
-    ),
     "twelve samples under the name of the benchmark": one(
         S, start("workload", "benchmark", "name", to=ASC), "benchmark: samples"
     ),
@@ -306,8 +298,6 @@ CHANGES: dict[str, Change] = {
         "accuracy: samples with another length of an inference", UNLIKE[1],
     ),
     # optimization
-    "QUBO as a stream": one(Q, start("scenario", "name", to="single-stream"), OF_SCENARIO, OTHER_RULES),
-    "a problem left out": left_out(Q, "s7"),
     "a solve without solution": one(Q, said(lambda k, text: text if k else "null"), "solutions that could be checked"),
     "a cost that is not true": one(Q, replies(claimed), "solves whose costs are not those of their solutions"),
     "a solve past its budget": one(Q, moved("on_tick", -0.01, 9), "solves past their budget by 1 ms and 1 %"),
@@ -337,7 +327,6 @@ CHANGES: dict[str, Change] = {
     "a benchmark that has no Offline": one(
         F, start("workload", "benchmark", "scenarios", "allowed", to=["single-stream"]), OF_SCENARIO
     ),
-    "a batch with a sample left out": left_out(F, "03"),
     "too few queries": one(
         V, replies(lambda k, row: row if k < 661 else None), "queries", "queries, with 0 over the bound, to trust p99 "
         "(early stopping)",
@@ -346,7 +335,6 @@ CHANGES: dict[str, Change] = {
         V, option("latency_bound_s", 0.0305), "p99 of latency",
         "queries, with 662 over the bound, to trust p99 (early stopping)",
     ),
-    "a server's host that slips": one(V, moved("due_ns", -0.06), "p99 of the host's slip"),
 }  # fmt: skip
 
 

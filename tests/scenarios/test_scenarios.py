@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,14 @@ from rig.engine.record import record
 from rig.errors import UsageError
 from rig.recording.reader import open_run
 from rig.types import Idle, Issue, Mark, Rules, Sample, Step
+from scenarios.lazy import Lazy
 from scenarios.offline import offline
 from scenarios.real_time import real_time
 from scenarios.rules import quick
 from scenarios.server import server
 from scenarios.single_stream import single_stream
 from scenarios.workloads.asc.workload import AscWorkload, open_workload
-from tests.support.serving import Blank, Queue, bench, played
+from tests.support.serving import Blank, Queue, bench, played, samples
 
 FREE = Rules("test", "any", "a test", submittable=False, idle_s=1.0, warmup=1)
 ROOM = Path(scenarios.__file__).parent
@@ -85,29 +86,20 @@ def test_an_accuracy_run_asks_every_sample_once_in_order_and_in_no_hurry(name: s
     assert {issue.due_ns for issue in asked} == {None}
 
 
-class Counting(Sequence[Sample]):
-    """Samples that count their decodings."""
-
-    def __init__(self, of: Sequence[Sample]) -> None:
-        self.of, self.decoded = of, 0
-
-    def __len__(self) -> int:
-        return len(self.of)
-
-    def __getitem__(self, index: Any) -> Any:
-        self.decoded += 1
-        return self.of[index]
-
-
 @pytest.mark.parametrize("name", ["offline", "server"])
 def test_nothing_is_decoded_once_the_run_has_begun(name: str) -> None:
     """The generator is asked for its next step in the middle of a run, when no meter is drained."""
-    workload = Blank(9)
-    workload.samples = lazy = Counting(workload.samples)
+    workload, decoded = Blank(), list[str]()
+
+    def decode(sample: Sample) -> Sample:
+        decoded.append(sample.id)
+        return sample
+
+    workload.samples = Lazy(samples(9), decode)
     steps = EVERY[name](workload, FREE, warmup=0)
-    before = lazy.decoded
+    before = len(decoded)
     list(steps)
-    assert lazy.decoded == before >= 9
+    assert len(decoded) == before >= 9
 
 
 def test_no_frame_is_cut_once_the_stream_has_begun(scenes: AscWorkload) -> None:

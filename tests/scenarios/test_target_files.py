@@ -1,4 +1,5 @@
-"""Targets of unpublished problems: computed into a file, verified, and used in a measurement."""
+"""Targets of unpublished problems: computed into a file, verified, and used in a measurement of the scenario of
+solvers."""
 
 from __future__ import annotations
 
@@ -15,8 +16,10 @@ from drivers.devices.cpu.mis import command
 from rig.commands.shell import main as cli
 from rig.errors import DataError, UsageError
 from rig.recording.disk.atomic_write import regular, replacing, write_whole
-from rig.types import Workload
+from rig.types import Issue, Rules, Workload
+from scenarios.optimization import optimization
 from scenarios.stops import stop_costs
+from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.qubo_mis.graph import to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Target, digest, read_rows, write_rows
@@ -261,3 +264,29 @@ def test_a_set_found_past_the_time_that_was_asked_for_says_so() -> None:
     late = replace(row(5), found_s=0.037)
     assert command._line(late, others, 0.01).endswith("found after 0.037 s, more than the 0.01 s asked for")
     assert command._line(late, others, 1.0).endswith("found after 0.037 s")
+
+
+# ---- the scenario ------------------------------------------------------------------------------
+
+FREE = Rules("test", "any", "a test", submittable=False, idle_s=0.0)
+
+
+def test_a_gap_without_a_target_is_refused_before_the_first_step() -> None:
+    workload = open_workload(nodes=20, density=0.25, seeds="5")
+    optimization(workload, FREE)
+    error = raised(UsageError, optimization, workload, FREE, to_gap=0.05, says="has no target cost")
+    assert "rig targets 20 0.25 5 --out" in error.remedy
+
+
+def test_a_workload_without_problems_is_refused_before_the_first_step() -> None:
+    with pytest.raises(UsageError, match="workload asc holds things to classify"):
+        optimization(asc.open_workload(samples=2, audio_hz=1000), FREE)
+
+
+def test_solves_end_at_the_target_of_the_file(tmp_path: Path) -> None:
+    row = Target(20, 0.25, 5, -1, to_hex([1] + [0] * 19), digest(gnm_edges(20, 0.25, 5)), "by hand", name="specified")
+    write_rows([row], tmp_path / "t.json")
+    workload = open_workload(nodes=20, density=0.25, seeds="5", targets=str(tmp_path / "t.json"))
+    steps = optimization(workload, FREE, to_gap=0.0, solves=2)
+    budgets = [step.budget for step in steps if isinstance(step, Issue)]
+    assert [b.stop_at_cost for b in budgets if b is not None] == [-1.0, -1.0]
