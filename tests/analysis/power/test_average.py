@@ -1,17 +1,22 @@
-"""Average power over the time a system served, and power of batches, hold the plant's exact truth."""
+"""Average power over the time a system served, and power of batches, hold the plant's exact truth; a
+solver's power is the average over its runtime, and pre-processing is measured separately."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from fixtures.bench.mock_device import MockDevice
 from fixtures.bench.true_power import ORIGIN_NS, SimPlant
-from rig.types import Budget, DeviceInfo, Reply, Sample, Span
+from rig.analysis.result.finding import Finding
+from rig.analysis.result.result import Result
+from rig.types import Budget, DeviceInfo, Preprocessing, Reply, Rules, Sample, Span
 from scenarios.offline import offline
-from scenarios.rules import quick
+from scenarios.rules import neurobench_1_0, quick
 from scenarios.server import server
 from scenarios.single_stream import single_stream
 from tests.support.figures import held
@@ -72,13 +77,6 @@ def test_energy_and_latency_of_a_sample_do_not_depend_on_how_often_it_is_looped(
     assert any("shows their mean alone" in text for text in result.notes) == (repeat > 1)
 
 
-def test_average_power_of_several_rails_is_their_sum(tmp_path: Path) -> None:
-    found = on_plant(tmp_path / "run", by_server(), device={"rails": 3, "inference_s": 0.05}, samples=40)
-    assert served(found)
-    q = found.result.quantities
-    assert q["average_power_w"].value == pytest.approx(sum(q[f"rail.rail{k}.average_power_w"].value for k in range(3)))
-
-
 def test_a_rarely_asked_device_draws_nearly_idle_on_average_and_its_own_power_while_active(tmp_path: Path) -> None:
     found = on_plant(tmp_path / "run", by_server(1.0, 20.0), device={"inference_s": 0.05}, samples=40)
     assert served(found)
@@ -121,3 +119,81 @@ def test_spans_of_a_batch_are_one_window_and_each_inference_costs_its_share(tmp_
     assert held(q["energy_per_inference_j"], batch_j / batch, 0.999)
     assert held(q["active_power_w"], 3e-3, 0.999)
     assert served(found)
+
+
+# ---- a solver's runtime, which begins when the graph is loaded ---------------------------------
+
+SOLVER = {
+    "idle_w": 1e-3, "inference_w": 3e-3, "inference_s": 0.1, "device_forward_s": 0.1, "device_back_s": 1e-4,
+}  # fmt: skip
+"""The graph takes 0.1 s to load, the solve 0.1 s."""
+
+
+def solving(plant: SimPlant, device: MockDevice) -> MockDevice:
+    """Let the device answer with solutions."""
+    poll = device.poll
+
+    def solved(timeout_s: float) -> list[Reply]:
+        return [structs.replace(reply, output={"cost": -1.0, "solution": "80"}) for reply in poll(timeout_s)]
+
+    device.poll = solved  # type: ignore[method-assign]
+    return device
+
+
+def test_power_over_the_runtime_is_that_of_the_solves_without_loading_and_pauses(tmp_path: Path) -> None:
+    found = on_plant(tmp_path / "run", device=SOLVER, driver=solving).result.quantities
+    power = found["runtime_power_w"]
+    assert held(power, 3e-3, 0.999)
+    assert power.value == found["literal.active_power_w"].value
+    assert found["average_power_w"].value < 0.8 * power.value
+
+
+# ---- pre-processing, measured separately -------------------------------------------------------
+
+STRICT = neurobench_1_0("single-stream")
+LISTENING, NOWHERE = Preprocessing(rails=("rail1",)), Preprocessing(rails=("afe",))
+PHASE, ABSENT = Preprocessing(phases=("preprocess",)), Preprocessing(none="it takes samples as they are")
+
+
+def declared(folder: Path, told: Preprocessing | None, rules: Rules = STRICT, preprocess_s: float = 0.0) -> Result:
+    def declaring(plant: SimPlant, device: MockDevice) -> MockDevice:
+        info = replace(device.info(), preprocessing=told)
+        device.info = lambda: info  # type: ignore[method-assign]
+        return device
+
+    options = {"rails": 2, "idle_w": 3e-3, "preprocess_s": preprocess_s}
+    stream = {"idle_s": 0.5}
+    return on_plant(folder / "run", device=options, stream=stream, samples=8, rules=rules, driver=declaring).result
+
+
+def check_of(result: Result) -> Finding | None:
+    assert result.validity is not None
+    return next((c for c in result.validity.checks if "pre-processing" in c.rule), None)
+
+
+def test_a_front_end_that_listens_is_reported_by_itself_and_not_lost_in_idle(tmp_path: Path) -> None:
+    found = declared(tmp_path, LISTENING).quantities
+    assert held(found["preprocessing_power_w"], 1e-3, 0.999)
+    assert found["preprocessing_power_w"].value == found["rail.rail1.idle_power_w"].value
+
+
+@pytest.mark.parametrize(
+    ("told", "preprocess_s", "ok", "found"),
+    [
+        (None, 0.0, False, "not declared"), (None, 0.05, False, "not declared"), (PHASE, 0.05, True, "preprocess"),
+        (PHASE, 0.0, False, "preprocess, not measured by itself"), (LISTENING, 0.0, True, "rail1"),
+        (NOWHERE, 0.0, False, "afe, not measured by itself"), (ABSENT, 0.0, True, "it takes samples as they are"),
+    ],
+)  # fmt: skip
+def test_pre_processing_must_be_measured_by_itself_or_declared_absent(
+    tmp_path: Path, told: Preprocessing | None, preprocess_s: float, ok: bool, found: str
+) -> None:
+    result = declared(tmp_path, told, preprocess_s=preprocess_s)
+    check = check_of(result)
+    assert check is not None
+    assert (check.ok, check.found) == (ok, found)
+    assert [str(r.scope) for r in result.refusals if "afe" in r.reason] == ["preprocessing_power_w"] * (told is NOWHERE)
+
+
+def test_rules_of_the_bench_ask_for_no_declaration(tmp_path: Path) -> None:
+    assert check_of(declared(tmp_path, None, quick("single-stream"))) is None

@@ -1,4 +1,5 @@
-"""Shares of counts have the interval of Clopper and Pearson; a number without an interval says so."""
+"""Shares of counts have the interval of Clopper and Pearson; a number without an interval says so. A
+network is not measured on its training data."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from reports.audit.rules import judge_run
 from reports.audit.scores import accuracy as accuracy_by_the_auditor
 from rig.analysis.result.proportion import clopper_pearson, mean_proportion, paired_difference, proportion
 from rig.analysis.result.quantity import from_json
-from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, span_checks
+from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, seen_checks, span_checks
 from rig.analysis.scores.answers import answers_of
 from rig.recording.reader import Run, open_run
 from rig.recording.writer import Recorder
@@ -200,3 +201,30 @@ def test_pairs_of_any_law_are_held(n: int) -> None:
             chance = multinomial.pmf(np.column_stack([lost, won, n - lost - won]), n, [down, up, 1 - down - up])
             held = (low <= up - down) & (up - down <= high)
             assert chance[held].sum() >= 0.94, (down, up)
+
+
+# ---- samples that the network was trained on ---------------------------------------------------
+
+FOLDER = {"source": "folder", "listing_sha256": "a"}
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "own", "apart"),
+    [
+        ({**FOLDER, "split": "train", "fold": "1/4"}, {**FOLDER, "split": "test", "fold": "1/4"}, [True]),
+        ({**FOLDER, "split": "train", "fold": "1/4"}, {**FOLDER, "split": "test", "fold": "2/4"}, [False]),
+        ({**FOLDER, "split": "train", "fold": "1/4"}, {**FOLDER, "split": "train", "fold": "1/4"}, [False]),
+        ({**FOLDER, "split": "train", "fold": "1/4"}, {**FOLDER, "split": "test"}, [False]),
+        ({**FOLDER, "split": "train"}, {**FOLDER, "split": "test"}, [False]),
+        ({**FOLDER, "split": "train"}, {**FOLDER, "split": "test", "listing_sha256": "b"}, []),
+        ({"source": "synthetic", "split": "train"}, {"source": "synthetic", "split": "test"}, [True]),
+        ({"source": "synthetic", "split": "train"}, {"source": "synthetic", "split": "train"}, [False]),
+        ("by hand", {"source": "synthetic", "split": "train"}, []),
+        (None, {"source": "synthetic", "split": "train"}, []),
+    ],
+)
+def test_the_part_that_is_measured_must_not_be_the_part_that_was_learnt(
+    trained_on: Any, own: dict[str, Any], apart: list[bool], tmp_path: Path
+) -> None:
+    checks = list(seen_checks(recording(tmp_path / "run", (), details=own, training=trained_on)))
+    assert [c.ok for c in checks] == apart

@@ -1,4 +1,5 @@
-"""Predictions are judged by NeuroBench's sMAPE, from 0 to 200 for any forecast, and by its R2."""
+"""Predictions are judged by NeuroBench's sMAPE, from 0 to 200 for any forecast, and by its R2;
+boxes by COCO's mean average precision, and a device that answers with spikes by its response and its operations."""
 
 from __future__ import annotations
 
@@ -12,10 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.result.result import Result
+from rig.analysis.scores.answers import answers_of
+from rig.analysis.scores.detections import coco_map
 from rig.analysis.scores.predictions import r2, smape
-from rig.recording.reader import open_run
+from rig.analysis.scores.spiking import spiking_figures
+from rig.engine.acquisition import Bench
+from rig.engine.blocking_device import blocking
+from rig.engine.clock import HostClock
+from rig.engine.record import record
+from rig.recording.reader import Run, open_run
+from rig.types import DeviceInfo, Issue, Sample
+from tests.support.drive import has
 from tests.support.predicted import recorded
+from tests.support.serving import Blank
 
 LAW = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 FLOATS = st.floats(allow_nan=True, allow_infinity=True, width=64)
@@ -115,3 +128,124 @@ def test_a_run_on_synthetic_samples_says_so(tmp_path: Path) -> None:
     run = recorded(tmp_path, [("a", [])], SERIES, {"synthetic": "drawn by hand"}, "forecast")
     result = evaluate(open_run(run))
     assert "The samples are synthetic, not recorded: drawn by hand" in result.notes
+
+
+# ---- boxes, by COCO's mean average precision ---------------------------------------------------
+
+CAR = [2, 100.0, 100.0, 100.0, 100.0]
+needs_coco = pytest.mark.skipif(not has("faster_coco_eval"), reason="extra detection is not installed")
+
+
+def answer(x: float, score: float = 0.9, kind: int = 2) -> list[float]:
+    """Return a box as large as the car, at ``x``."""
+    return [kind, score, x, 100.0, 100.0, 100.0]
+
+
+def judged(path: Path, answers: Sequence[tuple[str, Any]], boxes: dict[str, Any]) -> Result:
+    detect = {"classes": ["pedestrian", "two wheeler", "car"], "least_diagonal": 60.0, "boxes": boxes}
+    return evaluate(open_run(recorded(path, answers, np.zeros(1), {"detect": detect}, "boxes")))
+
+
+@needs_coco
+def test_the_precision_by_hand() -> None:
+    assert coco_map([[CAR]], [[answer(100)]], 3) == pytest.approx(1.0)
+    # moved by 25 of 100 pixels: 75 of 125 are shared, IoU 0.6, right at the thresholds 0.50, 0.55 and 0.60
+    assert coco_map([[CAR]], [[answer(125)]], 3) == pytest.approx(0.3)
+    # the second frame's car is not found: recall 0.5 at precision 1, which is 51 of COCO's 101 points
+    assert coco_map([[CAR], [CAR]], [[answer(100)], []], 3) == pytest.approx(51 / 101)
+    # a box with a better score is wrong: precision 1/2 at every recall
+    assert coco_map([[CAR]], [[answer(100, 0.5), answer(400, 0.9)]], 3) == pytest.approx(0.5)
+    # one car found after a wrong box, and one pedestrian missed: the mean of 1/2 and 0
+    assert coco_map([[CAR], [[0, *CAR[1:]]]], [[answer(100)], [answer(100, 0.95)]], 3) == pytest.approx(0.25)
+    assert coco_map([[CAR]], [[]], 3) == 0.0
+
+
+@needs_coco
+def test_frames_without_an_entry_and_small_boxes_are_not_judged(tmp_path: Path) -> None:
+    small = [2, 0.99, 300.0, 300.0, 30.0, 30.0]
+    found = judged(tmp_path, [("a", [answer(100), small]), ("early", [answer(400)])], {"a": [CAR]})
+    assert found.quantities["map"].value == pytest.approx(1.0)
+    assert found.quantities["map"].n == 1
+
+
+@pytest.mark.parametrize("odd", [None, [[1, 2]], [answer(100, kind=3)], [answer(float("nan"))], [["2", 1, 1, 1, 1, 1]]])
+def test_an_answer_that_is_no_boxes_fails_a_check(tmp_path: Path, odd: Any) -> None:
+    found = judged(tmp_path, [("a", odd)], {"a": [CAR]})
+    assert "map" not in {str(key) for key in found.quantities}
+    assert any("boxes of a class" in note for note in found.notes)
+
+
+def test_without_the_package_the_precision_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "faster_coco_eval", None)
+    found = judged(tmp_path, [("a", [answer(100)])], {"a": [CAR]})
+    assert [str(r.scope) for r in found.refusals if "coco" in r.reason] == ["map"]
+
+
+# ---- devices that answer with spikes -----------------------------------------------------------
+
+SECONDS = 1.25
+
+
+def spikes_of(first_output_ms: float | None, operations: int) -> dict[str, Any]:
+    return {
+        "label": "3", "first_input_ms": 1, "first_output_ms": first_output_ms, "synaptic_operations": operations,
+        "synaptic_operations_ne15": 3 * operations,
+    }  # fmt: skip
+
+
+def spiking(path: Path, outputs: list[Any], rounds: int = 1) -> Run:
+    given, info = iter(outputs * rounds), DeviceInfo("toy", "hardware", phases=("inference",))
+    samples = [Sample(f"s{k}", np.zeros(1), "3", duration_s=SECONDS) for k in range(len(outputs))]
+    steps = [Issue([sample]) for sample in samples * rounds]
+    bench = Bench(blocking(lambda sample: next(given), info), (), HostClock())
+    record(path, bench, Blank(), steps, scenario={"name": "by hand"})
+    return open_run(path)
+
+
+FOUR = [spikes_of(11.0, 1000), spikes_of(21.0, 2000), spikes_of(31.0, 3000), spikes_of(None, 2000)]
+"""One of four samples stays silent; its operations are included, and it has no latency."""
+
+
+def test_rounds_of_the_same_samples_show_no_more_of_other_samples(tmp_path: Path) -> None:
+    once, often = (evaluate(spiking(tmp_path / f"{k}", FOUR, k)).quantities for k in (1, 9))
+    for key in ("response_latency_mean_s", "synaptic_operations_hz", "silent_share"):
+        assert often[key].interval() == pytest.approx(once[key].interval())
+
+
+def test_every_figure_by_hand(tmp_path: Path) -> None:
+    figures = evaluate(spiking(tmp_path / "run", FOUR)).quantities
+    latency = figures["response_latency_mean_s"]
+    assert latency.value == pytest.approx(0.020)
+    assert latency.u == pytest.approx(0.010 / np.sqrt(3))
+    assert latency.n == 3
+    assert figures["silent_share"].value == 0.25
+    assert figures["synaptic_operations_hz"].value == pytest.approx(2000 / SECONDS)
+    assert figures["synaptic_operations_ne15_hz"].value == pytest.approx(6000 / SECONDS)
+    assert figures["real_time_factor"].value == pytest.approx(SECONDS / figures["execution_time_s"].value)
+    assert "energy_per_synaptic_operation_j" not in figures
+
+
+def figures_at(energy_j: float, run: Run) -> Figures:
+    """Return the figures if an inference takes this energy above idle, to a tenth."""
+    energy = Quantity(energy_j, "J", (Component("noise", 0.1 * abs(energy_j)),))
+    return spiking_figures(
+        run, answers_of(run), Figures({FigureKey("dynamic_energy_per_inference_j", "inference"): energy})
+    )
+
+
+def test_the_energy_of_an_operation_times_operations_per_joule_is_one(tmp_path: Path) -> None:
+    run = spiking(tmp_path / "run", [spikes_of(11.0, 1000), spikes_of(21.0, 3000)])
+    figures = figures_at(6.0, run)
+    each, per_joule = figures["energy_per_synaptic_operation_j"], figures["synaptic_operations_per_j"]
+    assert each.value == pytest.approx(6.0 / 2000)
+    assert each.u / each.value == pytest.approx(np.hypot(0.1, 1000 / 2000))
+    assert each.value * per_joule.value == pytest.approx(1.0)
+    below_idle = figures_at(-6.0, run)
+    assert below_idle["energy_per_synaptic_operation_j"].value < 0
+    assert "synaptic_operations_per_j" not in below_idle
+
+
+@pytest.mark.parametrize("output", ["3", {"label": "3"}, {**spikes_of(1.0, 5), "synaptic_operations": "5"}])
+def test_an_answer_without_spikes_has_none_of_these_figures(tmp_path: Path, output: Any) -> None:
+    run = spiking(tmp_path / "run", [output])
+    assert not spiking_figures(run, answers_of(run), Figures())

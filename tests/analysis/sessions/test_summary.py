@@ -276,13 +276,6 @@ def test_one_slow_power_run_is_not_hidden_among_quick_ones(summary: Summarise) -
     assert found.startswith("+300.000% in power-2")
 
 
-def test_times_that_scatter_from_one_execution_to_the_next_may_differ_as_far_as_they_scatter(
-    summary: Summarise,
-) -> None:
-    powered = ("power-1", "power", asked([0.08, 0.16, 0.1, 0.12]))
-    assert of_speed(summary(*trials(0.1), powered, rules=WITHIN)) == []
-
-
 def test_a_sample_that_is_played_alone_again_and_again_is_compared_too(summary: Summarise) -> None:
     runs = [(name, name, asked(s, "x" * 8, [0] * 8)) for name, s in (("performance", 0.1), ("power", 0.112))]
     assert len(of_speed(summary(*runs))) == 1

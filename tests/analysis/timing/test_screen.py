@@ -8,6 +8,8 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from fixtures.worlds.lab_recording import plain_lab, write
 from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE
@@ -53,6 +55,19 @@ def work(seed: int = 3) -> Floats:
 
 
 # ---- readings that repeat others ----------------------------------------------------------------
+
+
+@given(pace=st.floats(1.1, 6.0), seed=st.integers(0, 99))
+@example(pace=1.9931600647075705, seed=0)
+def test_conversions_that_were_polled_too_often_stand_where_they_were_made(pace: float, seed: int) -> None:
+    conversions = noise(300, seed)
+    found = screened(conversions[np.floor(np.arange(pace, 300 * pace) / pace).astype(int) - 1]).trace
+    number = np.arange(len(found.value))
+    first = int(np.flatnonzero(conversions == found.value[0])[0])
+    true_end = (first + 1 + number) * pace - pace + 1.0  # the poll at ``pace`` is the first one; its tick ends at 1
+    assert found.value == pytest.approx(conversions[first : first + len(number)])
+    assert found.end_tick / PERIOD == pytest.approx(true_end, abs=0.6)
+    assert found.rail.rate_hz == pytest.approx(1e9 / PERIOD / pace, rel=0.01)
 
 
 @pytest.mark.parametrize("width", [3, 5])
@@ -209,6 +224,16 @@ def late(seed: int = 2) -> Floats:
     delay = TICKS * (rng.exponential(0.3, N) + 12.0 * (rng.random(N) < 2e-3))
     at = TICKS * np.arange(N)
     return np.asarray(np.maximum.accumulate(at + delay) - at)
+
+
+@pytest.mark.parametrize(("width", "seed"), [(16, 1), (128, 1), (250, 1), (250, 2), (250, 3)])
+def test_packets_show_the_grid_too(width: int, seed: int) -> None:
+    """A packet is stamped when it arrives, and its readings are counted backwards, so few overlap."""
+    delay = np.random.default_rng(seed).exponential(0.7 * TICKS, 4 * N // width + 1)
+    taken = LONG_AGO + TICKS * np.arange(1, 4 * N + 1)
+    found = on_grid(stamped(taken + np.repeat(delay, width)[: 4 * N].astype(np.int64))).trace
+    assert np.all(found.end_tick - found.start_tick == TICKS)
+    assert np.ptp(np.diff(found.end_tick)) <= 1
 
 
 def test_arrivals_of_which_some_are_missing_stay_and_are_less_certain() -> None:

@@ -1,8 +1,9 @@
-"""Clock readings become a map from ticks to seconds, exactly as good as it states."""
+"""Clock readings become a map from ticks to seconds, exactly as good as it states; so are the rates of clocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.types import Bracket, ClockInfo, Floats
+from tests.support.plants import BARE, on_plant
 
 CALM = settings(deadline=None, derandomize=True, database=None)
 
@@ -181,3 +183,32 @@ def test_an_adjusted_map_moves_at_its_reference_and_stretches_about_it(by_s: flo
     since = float(plain.seconds(tick)[0]) - plain.ref_s
     assert float(moved.seconds(tick)[0]) == pytest.approx(plain.ref_s + by_s + since * (1.0 + rate_by), abs=1e-9)
     assert moved.sigma_at(moved.ref_s + 3.0) == pytest.approx(np.hypot(1e-6, 3e-9))
+
+
+# ---- rates of clocks ---------------------------------------------------------------------------
+
+FAST = {"device": -30e-6, "meter": 40e-6}
+
+
+def test_rates_of_a_device_and_of_a_meter_that_its_trace_places_hold(tmp_path: Path) -> None:
+    z = []
+    for seed in range(6):
+        device = {"device_seed": seed, "device_drift_ppm": 1e6 * FAST["device"], "timeout_s": 100.0}
+        meter = {"meter_seed": seed + 20, "meter_drift_ppm": 1e6 * FAST["meter"]}
+        clocks = on_plant(tmp_path / f"{seed}", BARE, device=device, meter=meter, samples=8).result.clocks
+        assert clocks["meter"].method != "brackets"
+        z += [(1.0 / (1.0 + c.rate_error) - 1.0 - FAST[name]) / c.rate_sigma for name, c in clocks.items()]
+    assert np.max(np.abs(z)) <= 2.9  # for twelve, that is 95 %
+
+
+@pytest.mark.parametrize("length_s", [5.0, 13.0])
+def test_readings_of_one_moment_share_what_a_tick_cannot_show(length_s: float) -> None:
+    """Readings at both ends within one tick of 32 kHz: they agree to a microsecond, and are off together."""
+    rng, hz = np.random.default_rng(1), 32768.0
+    z = []
+    for _ in range(200):
+        at = np.concatenate([t + rng.uniform(0.0, 1.0) + np.arange(8) * 2e-6 for t in (0.0, length_s)])
+        read = [Bracket(round(t * 1e9) - 500, int(np.floor(t * hz)), round(t * 1e9) + 500) for t in at.tolist()]
+        found = fit_brackets(ClockInfo("chip", hz), read, 0)
+        z.append((found.rate - 1.0) / found.rate_sigma)
+    assert np.mean(np.abs(z) <= 1.96) >= 0.93

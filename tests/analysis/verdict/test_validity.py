@@ -1,25 +1,35 @@
-"""Each rule alone makes a run INVALID, and states what was found and what is allowed."""
+"""Each rule alone makes a run INVALID, and states what was found, what is allowed and what to do; notes, refusals and
+checks are views of one list of findings, and a result without power is not shown as VALID."""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
-from rig.analysis.result.finding import Validity
+from reports import rule_by_rule
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.finding import Finding, Ruling, Validity, note, refusal
+from rig.analysis.result.result import Result
 from rig.analysis.service.early_stopping import needed
 from rig.analysis.service.queries import queries_of
 from rig.analysis.service.serving import service_figures
 from rig.analysis.verdict.recording_notes import remarks_of
+from rig.analysis.verdict.remedies import REMEDIES, remedy_of
 from rig.analysis.verdict.validity import checks_of, named, ruling_of
 from rig.errors import DeviceError, UnknownNameError, UsageError
 from rig.plugins import load
 from rig.recording.reader import Run
 from rig.types import Rules
 from scenarios.rules import SETS, rules
+from tests.support.made_up import made_up, with_checks, without_pictures
 from tests.support.serving import Asked, recording
 
 ALL = Rules(
@@ -80,15 +90,12 @@ LAST = float(AT_S[-1]) + 0.05
 HARDWARE = ("device and meters", "hardware, simulator", "hardware")
 BROKEN: dict[str, tuple[list[Asked], dict[str, Any], list[tuple[str, str, str]]]] = {
     "broken off": (good(), {"error": DeviceError("broke")}, [("the run", "broken off", "to the end")]),
-    "a simulated device": (good(), {"mode": "simulator"}, [HARDWARE]),
     "a simulated meter": (good(), {"meters": [SIMULATED]}, [HARDWARE]),
     "a short idle window": (good(), {"idle_s": (2.0, 1.5)}, [("shortest idle window", "1.5 s", "at least 2 s")]),
     "no idle window": (good(), {"idle_s": ()}, [("shortest idle window", "0 s", "at least 2 s")]),
     "a sample of the set left out": (good(), {"size": 5}, [("samples of the set answered", "4", "5")]),
     "a sample without an answer": ([*good(), Asked(LAST, LAST, None)], {}, [("samples without an answer", "1", "0")]),
     "too much warm-up": ([Asked(None, 3.0, 3.1, warmup=True), *good()], {}, [("warm-up samples", "2", "at most 1")]),
-    "any warm-up": (good(), {"rules": replace(ALL, warmup=0)}, [("warm-up samples", "1", "at most 0")]),
-    "too few queries": (good(), {"rules": replace(ALL, min_queries=111)}, [("queries", "110", "at least 111")]),
     "too short": (good(), {"rules": replace(ALL, min_duration_s=10.2)}, [("duration", "10.12 s", "at least 10.2 s")]),
     "a bound that all miss": (good(), {"options": {"latency_bound_s": 0.019}}, [
         ("p90 of latency", "0.02 s", "at most 0.019 s"), (EARLY.format(110), "110", f"at least {needed(110, 0.9)}")]),
@@ -229,3 +236,127 @@ def test_a_draw_of_arrivals_far_from_the_rate_that_was_asked_is_told(
     every = [Asked(0.1 * k, 0.1 * k, 0.1 * k + 0.05) for k in range(20)]
     remarks = remarks_of(recording(tmp_path / "run", every, options={"arrival_hz": asked_hz}))
     assert any("due at 10 Hz" in remark for remark in remarks) is told
+
+
+# ---- remedies, and views of one list of findings -----------------------------------------------
+
+CHECKS = ("Finding", "at_least", "at_most", "_within", "_count")
+ANALYSIS = Path(__file__).resolve().parents[3] / "rig" / "analysis"
+
+
+def _text(node: ast.expr, names: dict[str, str]) -> str | None:
+    """Return a rule as its module writes it, with X for inserted values."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return re.sub(r"\{\w+\}", "X", node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(v.value if isinstance(v, ast.Constant) else "X" for v in node.values)  # type: ignore[misc]
+    return names.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def written_rules() -> Iterator[str]:
+    """Return every rule that the modules of the analysis write in a check, or just before one."""
+    for path in sorted(ANALYSIS.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+        for call in calls:
+            if isinstance(call.func, ast.Name) and call.func.id in CHECKS:
+                names = {
+                    target.id: text
+                    for n in ast.walk(tree)
+                    if isinstance(n, ast.Assign) and n.lineno < call.lineno and (text := _text(n.value, {})) is not None
+                    for target in n.targets
+                    if isinstance(target, ast.Name)
+                }
+                if call.args and (text := _text(call.args[0], names)):
+                    yield text
+            for given in call.keywords:
+                if given.arg == "check" and isinstance(given.value, ast.Tuple):
+                    yield _text(given.value.elts[0], {}) or ""
+
+
+def test_every_rule_has_a_remedy_of_its_own() -> None:
+    found = {*written_rules(), "predictions of every step", "forecasts of the whole"}
+    assert len(found) > 50
+    assert [rule for rule in sorted(found) if not remedy_of(rule)] == []
+
+
+def test_every_remedy_belongs_to_a_rule_and_is_one_short_sentence() -> None:
+    found = {*written_rules(), "predictions of every step", "forecasts of the whole"}
+    assert [p for p, _ in REMEDIES if not any(re.match(p, rule) for rule in found)] == []
+    assert [text for _, text in REMEDIES if len(text) > 88 or text.endswith(".")] == []
+
+
+def test_a_rule_that_fails_carries_its_remedy_and_one_that_passes_none() -> None:
+    rules = made_up().start.rules or pytest.fail("the made-up run has rules")
+    late = Finding("p99 of the host's slip", "0.2 s", "at most 0.1 s", False)
+    failed, passed, own = named([late, replace(late, ok=True), replace(late, remedy="Wait")], rules)
+    assert "rig doctor" in failed.remedy
+    assert (passed.remedy, own.remedy) == ("", "Wait")
+
+
+def test_a_rule_of_a_run_in_a_session_has_the_remedy_of_the_run() -> None:
+    assert remedy_of("power-1: shortest idle window") == remedy_of("shortest idle window") != ""
+
+
+def _without_power(valid: bool) -> Result:
+    result = without_pictures(made_up())
+    kept = {key: q for key, q in result.quantities.items() if key.quantity != "active_power_w"}
+    checks = () if valid else (Finding("queries", "1", "at least 2", False),)
+    return with_checks(replace(result, quantities=Figures(kept)), *checks)
+
+
+def test_without_power_the_verdict_is_valid_for_times_alone() -> None:
+    result = _without_power(valid=True)
+    said = rule_by_rule.verdict_of(result.validity, result.start.rules, result.verdict)
+    assert said is not None and result.verdict == said.verdict == "VALID for times; power refused"
+    assert said.sign != "✓"
+    assert result.to_json()["validity"]["verdict"] == "VALID for times; power refused"
+
+
+def test_what_is_invalid_stays_so_without_power() -> None:
+    assert _without_power(valid=False).verdict == "INVALID"
+
+
+def test_without_a_meter_nothing_of_power_is_refused() -> None:
+    result = _without_power(valid=True)
+    assert replace(result, start=structs.replace(result.start, meters=[])).verdict == "VALID"
+
+
+# ---- notes, refusals and checks are views of one list ------------------------------------------
+
+KEPT = Finding("duration", "12 s", "at least 10 s", True)
+BROKEN_RULE = Finding("queries", "3", "at least 10")
+DOUBT = Finding("gaps in the host's heartbeat", "1, the longest 2 s", "none", told=True)
+PASSED_DOUBT = replace(DOUBT, ok=True)
+POWER = refusal(FigureKey("active_power_w"), "no trace was recorded", "Measure again")
+RULING = Ruling("quick", "", False)
+
+
+def test_each_finding_is_seen_by_its_effect() -> None:
+    result = replace(made_up(), findings=(KEPT, note("a sentence"), POWER, BROKEN_RULE), ruling=RULING)
+
+    assert result.notes == ("a sentence",)
+    assert result.refusals == (POWER,)
+    assert result.validity is not None and result.validity.checks == (KEPT, BROKEN_RULE)
+    assert result.validity.verdict == "INVALID"
+
+
+def test_a_check_that_casts_doubt_stands_among_the_notes_where_it_fails_under_any_written_rules() -> None:
+    result = replace(made_up(), findings=(DOUBT, PASSED_DOUBT, BROKEN_RULE), ruling=None)
+
+    assert result.validity is None
+    assert result.notes == ("gaps in the host's heartbeat: 1, the longest 2 s, allowed: none",)
+
+
+def test_a_sentence_is_said_once() -> None:
+    assert replace(made_up(), findings=(note("twice"), note("twice"))).notes == ("twice",)
+
+
+def test_results_json_has_each_view_as_before() -> None:
+    said = replace(made_up(), findings=(BROKEN_RULE, POWER, note("a sentence")), ruling=RULING).to_json()
+
+    assert said["notes"] == ["a sentence"]
+    assert said["refusals"] == [
+        {"scope": "active_power_w", "reason": "no trace was recorded", "remedy": "Measure again"}
+    ]
+    assert said["validity"]["checks"] == [{"rule": "queries", "found": "3", "allowed": "at least 10", "ok": False}]
