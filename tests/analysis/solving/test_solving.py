@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.faults.forge import hash_again, read, store
+from rig.analysis.evaluate import evaluate
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.series import Solve
 from rig.analysis.solving.solves import solving_figures, solving_findings
+from rig.recording.reader import open_run
 from rig.types import Issue, Rules, Workload
 from scenarios.optimization import optimization
 from scenarios.rules import quick
+from tests.golden.test_golden import unpacked
 
 FLAT = Quantity(2.0, "W", (), 0.0, 1, "")
 
@@ -115,15 +121,25 @@ def test_why_no_time_to_a_gap_is_told_is_told(solves: list[Solve], timed: bool, 
     assert any(why in note for note in notes) if why else not notes
 
 
+def test_a_span_that_cannot_be_costs_its_solve_and_no_other(tmp_path: Path) -> None:
+    path, _ = unpacked("qubo-cpu-tabu", tmp_path)
+    whole = evaluate(open_run(path))
+    table = read(path / "replies.arrows")
+    rows = table.to_pylist()
+    rows[-1]["executions"] = 0
+    store(path / "replies.arrows", pa.Table.from_pylist(rows, table.schema))
+    hash_again(path)
+    spoilt = evaluate(open_run(path))
+    assert set(spoilt.quantities) <= set(whole.quantities)
+    assert any("the span of sample" in note for note in spoilt.notes)
+
+
 @pytest.mark.parametrize(
     ("by_s", "counts"), [(-0.1, True), (5.0, False)], ids=["before the span", "after the deadline"]
 )
 def test_a_claim_outside_of_its_solve_fails_and_after_the_deadline_reaches_no_gap(
     tmp_path: Path, by_s: float, counts: bool
 ) -> None:
-    from benchmarks.faults.forge import hash_again, read, store
-    from tests.golden.test_golden import unpacked
-
     path, _ = unpacked("qubo-cpu-tabu", tmp_path)
     table = read(path / "progress.arrows")
     rows = [row | {"tick": row["tick"] + round(by_s * 1e9)} for row in table.to_pylist()]
