@@ -51,7 +51,7 @@ class Talk:
 
     def infer(self, times: int = 1) -> tuple[list[int], int]:
         """Return the scores, and microseconds on the board's clock."""
-        found = Board(self.line, GuestClock(), ANSWER_S).infer(times, 0)
+        found = Board(self.line, GuestClock(), ANSWER_S).infer(times)
         return [int(score) for score in found.scores], found.off_tick - found.on_tick
 
     def features(self) -> NDArray[np.int8]:

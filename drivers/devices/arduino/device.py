@@ -31,7 +31,7 @@ from drivers.devices.mlperf_tiny.queries import TICK_HZ, Before, QueryPlan, Tiny
 from drivers.failures import released_on_error
 from drivers.links.serial_line import DEVICE, open_line
 from drivers.links.virtual_time import needed
-from rig.bench.option_checks import positive, within
+from rig.bench.option_checks import positive
 from rig.errors import DataError, RigError, SetupError, refused
 from rig.types import ClockInfo, Device, DeviceInfo, Preprocessing, Sample, SimulatedBench
 
@@ -150,7 +150,6 @@ def open_device(
     baud: int = BAUDS["performance"],
     network: str | None = None,
     together: bool = False,
-    warmups: int = 0,
     timeout_s: float = 10.0,
     boot_s: float = 5.0,
     clock_tolerance: float = 1e-3,
@@ -159,15 +158,14 @@ def open_device(
     """Open the board on a serial ``port`` (extra ``serial``), or with ``simulate`` QEMU on a simulated bench.
 
     ``network`` is the exported network (.h) that the firmware was built with, by default the shipped one; the board
-    must run the same. With ``together`` both phases are one span, ``both``. ``warmups`` executions come before each
-    span. Each execution may take ``timeout_s``, the board ``boot_s`` to say its name. ``clock_tolerance`` limits the
-    rate of its counter (relative). ``tuning`` says for the report how the network was tuned.
+    must run the same. With ``together`` both phases are one span, ``both``. Each execution may take
+    ``timeout_s``, the board ``boot_s`` to say its name. ``clock_tolerance`` limits the rate of its counter (relative).
+    ``tuning`` says for the report how the network was tuned.
 
     Raises ``UsageError`` for options that do not fit, ``DataError`` for a network file that is not whole, and
     ``SetupError`` for a port without such a board, another firmware, and a missing compiler or QEMU.
     """
     positive(timeout_s=timeout_s, boot_s=boot_s, clock_tolerance=clock_tolerance)
-    within(0, 10**9, warmups=warmups)
     if baud == TOUCH_BAUD:
         what = f"{TOUCH_BAUD} baud restarts the board into its bootloader"
         raise refused("baud", baud, f"Give {BAUDS['performance']}", what)
@@ -190,7 +188,7 @@ def open_device(
             description=f"{said['name']}, {about.firmware} {about.version} on {about.board}",
             clock=ClockInfo(about.board, TICK_HZ, clock_tolerance),
             phases=phases,
-            timeout_s=timeout_s * (1 + warmups) * len(phases),
+            timeout_s=timeout_s * len(phases),
             onboard_meter=None if emulator is None else "mock",
             versions={"firmware": about.version, "board": about.board},
             artifacts={"firmware": about.source, "network": about.network},
@@ -209,10 +207,9 @@ def open_device(
                 "slice": {"samples": about.slice, "rate_hz": about.rate, "memory_bytes": about.memory},
                 "span": "between two readings of the board's microsecond counter around its loop, nothing printed",
                 **more,
-                "warmups": warmups,
             },
         )
-        plan = QueryPlan(1, warmups, (about.command - len("db %")) // 2, timeout_s)
+        plan = QueryPlan(1, (about.command - len("db %")) // 2, timeout_s)
         own = TinyDevice(board, info, SliceCoding(about, whole.classes), plan, announced(board))
         return own if plant is None else SimulatedBoard(own, plant, end)
 

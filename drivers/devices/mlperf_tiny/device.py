@@ -130,11 +130,11 @@ def open_device(settings: MlperfTiny) -> Device:
     ``input_type`` is int8, uint8, int16 or float32 (little-endian). With ``input_scale`` a payload is quantised:
     round(x / scale) + zero point; without it, the payload must already be whole numbers that fit. ``labels`` are the
     model's outputs in order, separated by commas (default 0, 1, ...). With one output, the label is the second of two
-    if the output is at least ``threshold``. ``iterations`` inferences make one span, after ``warmups`` outside of any
-    span. Each inference may take ``timeout_s``, and the board ``boot_s`` to send its name. One command carries
-    ``chunk_bytes`` (at most 38). ``timer_bits`` is the width of its microsecond counter, ``clock_tolerance`` the limit
-    of its relative rate error. With ``prints_first`` a span begins when the line with the first time stamp has been
-    sent, as in the reference firmware, which prints before it infers; without, at that stamp, as in MLPerf Tiny.
+    if the output is at least ``threshold``. ``iterations`` inferences make one span. Each inference may take
+    ``timeout_s``, and the board ``boot_s`` to send its name. One command carries ``chunk_bytes`` (at most 38).
+    ``timer_bits`` is the width of its microsecond counter, ``clock_tolerance`` the limit of its relative rate error.
+    With ``prints_first`` a span begins when the line with the first time stamp has been sent, as in the reference
+    firmware, which prints before it infers; without, at that stamp, as in MLPerf Tiny.
     ``dtr=false`` keeps low a line that resets some boards. ``firmware`` names a file whose digest is recorded.
     ``network`` and ``tuning`` state for the report what the firmware runs, and how it was trained and tuned.
 
@@ -155,7 +155,7 @@ def open_device(settings: MlperfTiny) -> Device:
             clock=None if on_pin else ClockInfo(s.name, TICK_HZ, s.clock_tolerance),
             spans_on_pin=on_pin,
             phases=(PHASE,),
-            timeout_s=plan.timeout_s * (plan.iterations + plan.warmups),
+            timeout_s=plan.timeout_s * plan.iterations,
             versions={k: v for k, v in said.items() if k != "name"} | {"pyserial": version("pyserial")},
             artifacts=digest,
             algorithm={"model": said.get("model"), "network": s.network, "tuning": s.tuning},
@@ -165,7 +165,6 @@ def open_device(settings: MlperfTiny) -> Device:
                 "input": dict(zip(("type", "scale", "zero_point"), astuple(model), strict=False)),
                 "labels": list(labels),
                 "iterations": plan.iterations,
-                "warmups": plan.warmups,
                 "prints_first": plan.prints_first,
                 "mode": s.mode,
                 "span_begins": _begins(on_pin, plan.prints_first),

@@ -144,10 +144,13 @@ class Board:
                 what = "reported the end of the data too early" if done else f"did not report the end of {size} bytes"
                 raise self.line.failed(f"{what}: bytes were lost on the line", remedy="Lower the baud rate")
 
-    def infer(self, times: int, warmups: int) -> Inferred:
-        """``warmups`` inferences, then ``times`` between two laps. Raises ``DeviceError`` for any other answer."""
+    def infer(self, times: int) -> Inferred:
+        """``times`` inferences between two laps. Raises ``DeviceError`` for any other answer.
+
+        The board could warm up by the same command, but its stamps would not show that, and latencies would include it.
+        """
         began_ns = time.monotonic_ns()
-        lines = [line for line in self.ask(f"infer {times} {warmups}") if line.startswith(_KNOWN)]
+        lines = [line for line in self.ask(f"infer {times} 0") if line.startswith(_KNOWN)]
         stamps = [line for line in lines if line.startswith(_STAMP)]
         if len(stamps) != self._due:
             raise self._laps_missing(len(stamps))

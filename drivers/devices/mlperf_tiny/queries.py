@@ -41,12 +41,11 @@ Before = Callable[[str, bool], object]
 class QueryPlan:
     """How a query is issued, and how its span is stamped.
 
-    A span has ``iterations`` inferences, after ``warmups`` outside of it, each within ``timeout_s``; a command loads
-    ``chunk_bytes`` of a sample. With ``prints_first`` the board prints its first time stamp before it begins.
+    A span has ``iterations`` inferences, each within ``timeout_s``; a command loads ``chunk_bytes`` of a sample. With
+    ``prints_first`` the board prints its first time stamp before it begins.
     """
 
     iterations: Annotated[int, partial(within, 1, 10**9)] = 1
-    warmups: Annotated[int, partial(within, 0, 10**9)] = 0
     chunk_bytes: Annotated[int, partial(within, 1, CHUNK_MOST)] = 31
     timeout_s: Positive = 10.0
     prints_first: bool = False
@@ -113,7 +112,7 @@ class TinyDevice:
         data, times, phases = self._queries[0]
         loading_s = 0.0 if data == self._loaded else self._board.line.wire_s(4 * len(data))
         try:
-            with self._board.within(self._plan.timeout_s * (times + self._plan.warmups) * len(phases) + loading_s):
+            with self._board.within(self._plan.timeout_s * times * len(phases) + loading_s):
                 return self._run(sample, data, times, phases)
         finally:
             self._queries.popleft()
@@ -125,7 +124,7 @@ class TinyDevice:
             if self._before is not None:
                 self._before(phase, self._fresh)
             self._fresh = False
-            found = self._board.infer(times, self._plan.warmups)
+            found = self._board.infer(times)
             spans.append(self._span(phase, found, times))
         prepares = self._info.preprocessing.phases if self._info.preprocessing else ()
         output = {"label": None} if set(phases) <= set(prepares) else self._model.answer(found.scores)

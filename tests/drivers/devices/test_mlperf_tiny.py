@@ -12,12 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivers.devices.arduino.device import open_device as open_arduino
 from drivers.devices.mlperf_tiny.device import Model, open_device
 from drivers.devices.mlperf_tiny.protocol import BoardClock
 from fixtures.instruments.pty_wire import PtyWire
 from rig.conformance.device import check_device
-from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError, UsageError
+from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError, UnknownNameError, UsageError
+from rig.factories import Factory, split_options
 from rig.types import UNSTAMPED, Clocked, Device, Reply, Sample
+from scenarios.single_stream import single_stream
 from tests.support.raised import raised
 from tests.support.remote_workers import answer, answers
 from tests.support.tiny_board import Chip, Spoil, TinyBoardSim, scores
@@ -100,14 +103,21 @@ def test_an_inference_shorter_than_its_own_stamp_cannot_be_corrected_for_it() ->
         assert "prints_first=false" in raised(RigError, awaited, device).remedy
 
 
-@pytest.mark.parametrize(("iterations", "warmups", "times"), [(3, 2, 1), (1, 0, 1), (1, 0, 5)])
-def test_loops_are_executions_of_one_span_and_warm_ups_are_none(iterations: int, warmups: int, times: int) -> None:
+@pytest.mark.parametrize(("iterations", "times"), [(3, 1), (1, 1), (1, 5)])
+def test_loops_are_executions_of_one_span_and_there_are_no_warm_ups(iterations: int, times: int) -> None:
     """Firmware that is not told so warms up ten times by itself."""
-    with bench(Chip(inference_s=0.01), iterations=iterations, warmups=warmups) as (board, device):
+    with bench(Chip(inference_s=0.01), iterations=iterations) as (board, device):
         (span,) = answer(device, sample(), times=times).spans
         assert span.executions == board.counted == iterations * times
         assert span.off_tick - span.on_tick >= span.executions * 0.01e6
-        assert board.commands[-1] == f"infer {iterations * times} {warmups}"
+        assert board.commands[-1] == f"infer {iterations * times} 0"
+
+
+@pytest.mark.parametrize("opens", [open_device, open_arduino])
+def test_a_board_hides_no_warm_ups_in_a_query_and_the_scenario_issues_them_as_such(opens: Factory) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        split_options(["warmups=10"], {"device": opens, "scenario": single_stream})
+    assert "warmup" in caught.value.remedy and "warmups" not in caught.value.remedy
 
 
 def test_samples_handed_over_together_are_loaded_one_by_one_and_none_that_is_loaded_already() -> None:
@@ -299,7 +309,7 @@ def test_a_port_on_which_nobody_answers_or_that_is_not_there_or_in_use_is_a_setu
         ("port", {"port": ""}), ("baud", {"baud": 0}), ("input_type", {"input_type": "int7"}),
         ("input_scale", {"input_scale": 0.0}), ("labels", {"labels": "a,a"}),
         ("labels", {"labels": "a,b,c", "threshold": 0.5}), ("iterations", {"iterations": 0}),
-        ("warmups", {"warmups": -1}), ("chunk_bytes", {"chunk_bytes": 39}), ("timer_bits", {"timer_bits": 65}),
+        ("chunk_bytes", {"chunk_bytes": 39}), ("timer_bits", {"timer_bits": 65}),
         ("timeout_s", {"timeout_s": float("inf")}), ("firmware", {"firmware": "no/such/file"}),
     ],
 )  # fmt: skip
