@@ -192,7 +192,8 @@ def _repeats(run: Run) -> int:
 def cache(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         most = max((n or 1 for n in column(table(run, "replies"), "executions")), default=1)
-        if most > (declared := _repeats(run)) and not run.start.get("imported"):
+        own = (run.start["device"].get("details") or {}).get("iterations")  # of each span, as a board may loop
+        if most > (declared := _repeats(run) * (own if isinstance(own, int) else 1)) and not run.start.get("imported"):
             yield f"a span holds {most} executions, but {declared} are declared"
 
     faults = each(e, faults_of) + broken(e, OTHERWISE)
