@@ -82,9 +82,10 @@ class Machine:
         The host stamps both: the first ``run`` of a network also maps and loads it. The machine runs in real time, so
         the presentation takes its biological time there; the rest of ``inference`` is overhead.
         """
-        load_ns, sample = time.monotonic_ns(), self._staged[sample_id]
+        sample = self._staged[sample_id]
         tried: list[str] = []
         while True:
+            load_ns = time.monotonic_ns()  # of this try: a boot that failed is no part of a span
             fresh = self._network is None or self._turn[:1] != [sample_id]
             if fresh:
                 ids = list(self._staged)
