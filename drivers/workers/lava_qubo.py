@@ -157,6 +157,7 @@ class Solver:
             "processor": platform.processor() or platform.machine(),
             **{key: options[key] for key in PLACE},
         }
+        details |= {"times_of": "Lava's CPU backend on this computer"} if simulate else {}
         if simulate and options["neuron_model"] == "nebm":
             details["wiring"] = "Lava's NEBM process and CPU model, which lava-optimization 0.5 no longer connects"
         return {

@@ -53,6 +53,10 @@ def open_device(
         "name": SPINNAKER.name,
         "mode": "simulator",
         "description": f"spikes and times from NEST, placements from the {mapping.description}",
-        "details": {"mapping": mapping.details["mapping"], "mapping_versions": dict(mapping.versions)},
+        "details": {
+            "times_of": "NEST on this computer",
+            "mapping": mapping.details["mapping"],
+            "mapping_versions": dict(mapping.versions),
+        },
     }
     return opened(read, nest_interpreter, start_s, load_s, about)

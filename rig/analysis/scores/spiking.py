@@ -30,17 +30,20 @@ def spiking_figures(run: Run, answers: Sequence[Answer], known: Figures) -> Figu
     """Return the figures of a device that answers with spikes; none for other devices.
 
     ``known`` holds times and energies of the run. Speed and energy are those of the last phase, which simulates.
+    A simulator of a machine that runs in real time has no speed of its own to state.
     """
     counted = list(_counted(run, answers))
     if not counted:
         return Figures()
     ids, seconds, said = zip(*counted, strict=True)
     figures, biological_s = _latency(ids, said), sum(seconds) / len(seconds)
-    phase = run.start.device.phases[-1] if run.start.device.phases else ""
+    device = run.start.device
+    phase = device.phases[-1] if device.phases else ""
     for name, method in _COUNTS.items():
         counts = np.array([answer[name] for answer in said], np.float64)
         figures |= {FigureKey(f"{name}_hz"): _mean(counts / biological_s, ids, "Hz", method)}
-    if (wall_s := known.get(FigureKey("execution_time_s", phase))) is not None and wall_s.value > 0:
+    wall_s = None if "times_of" in device.details else known.get(FigureKey("execution_time_s", phase))
+    if wall_s is not None and wall_s.value > 0:
         method = f"biological time over the time of the phase {phase}"
         figures |= {FigureKey("real_time_factor"): _inverse(wall_s, biological_s, "1", method)}
     each = _mean(np.array([answer["synaptic_operations"] for answer in said], np.float64), ids, "1", "")

@@ -163,7 +163,7 @@ def test_the_virtual_board_maps_a_network_and_nest_spikes(tmp_path: Path, monkey
         assert mapping["neurons"] == sum(network().description.sizes.values())
         assert mapping["synapses"] == synapses(), "those that NEST and the mock of PyNN make"
         assert mapping["cores_by_kind"]["PopulationMachineVertex"] == 5
-        assert "from NEST" in info.description
+        assert "from NEST" in info.description and "NEST" in info.details["times_of"]
         check_device(device, [shown(k) for k in range(2)])
     assert not list(tmp_path.glob("spynnaker-*"))
 
