@@ -26,7 +26,7 @@ from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, seen_c
 from rig.analysis.scores.answers import Answer, answers_of
 from rig.analysis.scores.predictions import predictions_of
 from rig.analysis.scores.reference_methods import recorder_figures
-from rig.analysis.scores.spiking import spiking_figures
+from rig.analysis.scores.spiking import spiking_checks, spiking_figures
 from rig.analysis.service.change_detection import change_figures, stream_of
 from rig.analysis.service.queries import Queries, queries_of
 from rig.analysis.service.serving import deadline_figures, service_figures
@@ -199,7 +199,7 @@ def _findings(told: _Recorded, figures: Figures, found: Sequence[Finding]) -> It
     yield from set_findings(run)
     yield from sample_findings(run)
     yield from answer_checks(run, told.answers)
-    yield from _told((*span_checks(run), *seen_checks(run)))
+    yield from _told((*span_checks(run), *seen_checks(run), *spiking_checks(run, told.answers)))
     gap = gap_times_known(run), start.scenario.to_gap, start.workload.notes, asks_solutions(run)
     yield from solving_findings(told.solves, answer_count(run), *gap)
     yield from repeat_checks(run, told.answers)

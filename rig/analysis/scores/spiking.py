@@ -8,12 +8,14 @@ Neuromorphic Vision", model-level and hardware-level evaluation).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.finding import Finding
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity, product
 from rig.analysis.scores.answers import Answer
@@ -32,7 +34,8 @@ def spiking_figures(run: Run, answers: Sequence[Answer], known: Figures) -> Figu
     ``known`` holds times and energies of the run. Speed and energy are those of the last phase, which simulates.
     A simulator of a machine that runs in real time has no speed of its own to state.
     """
-    counted = list(_counted(run, answers))
+    fans = _fan_outs(run)
+    counted = [row for row in _counted(run, answers) if not _contradiction(row[2], fans)]
     if not counted:
         return Figures()
     ids, seconds, said = zip(*counted, strict=True)
@@ -57,6 +60,42 @@ def spiking_figures(run: Run, answers: Sequence[Answer], known: Figures) -> Figu
         method = "inverse of the energy of an operation, which is operations per second and watt"
         figures |= {FigureKey("synaptic_operations_per_j"): _inverse(per_operation, 1.0, "1/J", method)}
     return figures
+
+
+def spiking_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
+    """Yield a failed check if counts or times of some answers cannot be; such answers are in none of these figures."""
+    fans = _fan_outs(run)
+    odd = [f"{name}: {what}" for name, _, said in _counted(run, answers) if (what := _contradiction(said, fans))]
+    if odd:
+        yield Finding("answers of spikes that contradict themselves", f"{len(odd)}, such as {odd[0]}", "0")
+
+
+def _fan_outs(run: Run) -> dict[str, int]:
+    """Return the synapses that each spike of a population reaches; none unless stated, and alike in the population."""
+    device, fans = run.start.device, Counter[str]()
+    stated = device.algorithm.network if isinstance(device.algorithm.network, dict) else {}
+    sizes = neurons if isinstance(neurons := stated.get("neurons"), dict) else {}
+    for c in device.network.connections if device.network else ():
+        n, m = sizes.get(c.source), sizes.get(c.target)
+        if not (isinstance(n, int) and isinstance(m, int) and n > 0 and c.weights in (n, n * m)):
+            return {}
+        fans[c.source] += c.weights // n
+    return fans
+
+
+def _contradiction(said: Mapping[str, Any], fans: Mapping[str, int]) -> str:
+    """Return what cannot be in an answer, or "". ``events`` are the spikes of the one population that is not fired."""
+    first_ms, then_ms, fired = (said.get(what) for what in ("first_input_ms", "first_output_ms", "fired"))
+    if min(said[name] for name in _COUNTS) < 0:
+        return "a negative count"
+    if _is_number(first_ms) and _is_number(then_ms) and then_ms < first_ms:
+        return "an output spike before the first input spike"
+    fired = fired if isinstance(fired, dict) else {}
+    sent: dict[str, Any] = dict.fromkeys(fans, said.get("events")) | fired
+    if not fans or len(fans.keys() - fired) > 1 or not all(_is_number(sent[name]) for name in fans):
+        return ""
+    counted, reached = said["synaptic_operations"], sum(sent[name] * fan for name, fan in fans.items())
+    return "" if counted == reached else f"{counted} operations by spikes that reach {reached} synapses"
 
 
 def _counted(run: Run, answers: Sequence[Answer]) -> Iterator[tuple[str, float, Mapping[str, Any]]]:
@@ -97,5 +136,5 @@ def _inverse(quantity: Quantity, factor: float, unit: str, method: str) -> Quant
     return Quantity(factor / quantity.value, unit, scaled.components, scaled.bias, quantity.n, method)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and math.isfinite(value)

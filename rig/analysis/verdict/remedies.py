@@ -35,7 +35,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("answers that are no label|(predictions|forecasts) of", "Let the device answer as `rig check` asks"),
     ("phases that ran|answers without a span", "Return a span of every declared phase with each answer (`rig check`)"),
     ("pre-processing", "Declare it in the driver (phase, rail, or none), and measure with --per-phase"),
-    ("the declared network|counted activity|executions of a sample", _NETWORK),
+    ("the declared network|counted activity|executions of a sample|answers of spikes", _NETWORK),
     ("values that cannot be used|files that were written|readings of rail .* on disk",
      "The recording is damaged: check disk and driver, and measure again"),
     ("spans of one tick or less", "The clock is too coarse for the spans: give --repeat N or a finer clock"),
