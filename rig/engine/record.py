@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -50,6 +51,7 @@ def record(
     session: SessionLink | None = None,
     watch: Watch | None = None,
     workload_options: Mapping[str, Any] | None = None,
+    device_options: Mapping[str, Any] | None = None,
     local_code: Mapping[str, str] | None = None,
 ) -> Path:
     """Record one run into ``path``; ``scenario`` is its name and all its options.
@@ -65,8 +67,9 @@ def record(
     check_ids(workload)
     files = artifacts or {}
     start = start_document(
-        bench, workload, path.name, scenario, argv, keep_identity, workload_options, local_code, purpose=purpose,
-        rules=rules, configuration=configuration, session=session, **lab_of(files.get("bench.toml", b"")),
+        bench, workload, path.name, scenario, argv, keep_identity, workload_options, device_options, local_code,
+        purpose=purpose, rules=rules, configuration=configuration, session=session,
+        **lab_of(files.get("bench.toml", b"")),
     )  # fmt: skip
     check_descriptions(start, {})
     line_of(start, keep_identity)  # refuses what a reader would refuse, before anything is written
@@ -91,6 +94,7 @@ def start_document(
     argv: list[str] | None = None,
     keep_identity: bool = False,
     workload_options: Mapping[str, Any] | None = None,
+    device_options: Mapping[str, Any] | None = None,
     local_code: Mapping[str, str] | None = None,
     **said: Any,
 ) -> Start:
@@ -98,7 +102,7 @@ def start_document(
 
     Raises ``StoreError`` for a driver that declares a value that a line cannot hold.
     """
-    device = guard(bench.device.info, DeviceError, "the device failed to describe itself")
+    device: Any = guard(bench.device.info, DeviceError, "the device failed to describe itself")
     meters = [guard(meter.info, MeterError, "a meter failed to describe itself") for meter in bench.meters]
     clocks = [ClockInfo("host", 1e9, 0.0), *([device.clock] if device.clock else []), *(m.clock for m in meters)]
     given = list(sys.argv if argv is None else argv)
@@ -106,6 +110,8 @@ def start_document(
     def stated(options: Mapping[str, Any] | None) -> dict[str, Any]:
         return {k: v if keep_identity else without_place(v) for k, v in (options or {}).items()}
 
+    if device_options:
+        device = {f.name: getattr(device, f.name) for f in fields(device)} | {"options": stated(device_options)}
     names = ("name", "task", "version", "digest_sha256")
     described = {name: getattr(workload, name) for name in names} | {"samples": len(workload.samples)}
     described |= {"details": dict(workload.details or {}), "benchmark": getattr(workload, "benchmark", None)}

@@ -79,6 +79,8 @@ class DeviceRecord(Record, frozen=True):
     """The deployed network; null means not stated."""
     algorithm: Algorithm = Algorithm()
     """What the device runs. Older recordings have these fields in details."""
+    options: Object | UnsetType = UNSET
+    """Every option of the opened device, for a driver that is not the rig's own."""
 
     @property
     def holds_one(self) -> bool:

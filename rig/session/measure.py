@@ -154,7 +154,7 @@ def _record(
             argv=list(request.argv), artifacts=request.artifacts, progress=progress,
             keep_identity=request.keep_identity, configuration=request.configuration,
             session=None if link is None else link(), workload_options=setup.workload_options,
-            local_code=setup.local_code,
+            device_options=setup.device_options, local_code=setup.local_code,
         )  # fmt: skip
 
 

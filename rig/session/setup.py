@@ -104,6 +104,8 @@ class BenchSetup:
     """Opens the workload again, with some options changed."""
     workload_options: Mapping[str, Any] = field(default_factory=dict)
     """Every option with which the workload was opened."""
+    device_options: Mapping[str, Any] = field(default_factory=dict)
+    """Every option with which a device of the user's own was opened; drivers of the rig state theirs themselves."""
     local_code: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each file that was loaded by its path."""
 
@@ -201,7 +203,11 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         check_wiring(device.info(), [meter.info() for meter in ordered])
         bench = Bench(device, ordered, clock)
         opened_with = values_of(workload_factory, options["workload"])
-        yield BenchSetup(bench, workload, scenario, options["scenario"], rules, open_workload, opened_with, local_code)
+        shipped = getattr(device_factory, "__module__", "").startswith(("drivers.", "fixtures."))
+        own = {} if shipped else values_of(device_factory, options["device"])
+        yield BenchSetup(
+            bench, workload, scenario, options["scenario"], rules, open_workload, opened_with, own, local_code
+        )
 
 
 def feeds(factory: Factory, said: bool | None) -> bool:

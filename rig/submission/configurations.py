@@ -103,7 +103,7 @@ def _names(results: Sequence[Result]) -> list[str]:
 def _facts(result: Result) -> dict[str, str]:
     start = result.start
     given: dict[str, Any] = {"configuration": start.configuration, "mode": start.device.mode}
-    given |= _scalars(start.workload.details) | _scalars(start.scenario.options)
+    given |= _scalars(start.workload.details) | _scalars(start.scenario.options) | _scalars(start.device.options or {})
     given |= {"rules": start.rules.name if start.rules is not None else "", "recording": start.run_id}
     return {clean(key): clean(value) for key, value in given.items() if value not in (None, "")}
 

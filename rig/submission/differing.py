@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
 from rig.recording.events import Start
 
+_STATED = ("workload", "scenario", "device")
+"""Whose options are recorded with their defaults; of devices, those of the user's own."""
 _HOST = ("python", "platform", "processor", "cpus")
 _VERSION = ("packages", "commit", "dirty", "local_code")
 _BENCH = ("configuration", "lab", "operator", "ambient_temperature_c", "imported")
@@ -31,11 +32,10 @@ def _declared(start: Start) -> dict[str, Any]:
     line = start.as_recorded
     environment, argv = line.get("environment") or {}, line.get("argv") or ()
     options = (text.partition("=") for flag, text in pairwise(argv) if flag == "--option")
-    # these are recorded with their defaults
-    with_defaults = {key for who in ("workload", "scenario") for key in (line.get(who) or {}).get("options", ())}
-    typed = {key: value for key, _, value in options}
+    stated = [(who, key) for who in _STATED for key in (line.get(who) or {}).get("options", ())]
+    with_defaults = {name for who, key in stated for name in (key, f"{who}.{key}")}
     return {
-        "option": {k: v for k, v in typed.items() if re.sub("^(workload|scenario)[.]", "", k) not in with_defaults},
+        "option": {key: value for key, _, value in options if key not in with_defaults},
         "rules": (line.get("rules") or {}).get("name"),
         "version": {key: environment.get(key) for key in _VERSION},
         "bench": {key: line.get(key) for key in _BENCH},

@@ -25,6 +25,7 @@ from rig.recording.records import Algorithm, DeviceRecord, MeterRecord, Scenario
 from rig.recording.submission import About, missing, open_submission
 from rig.session.report import evaluated
 from rig.submission.about import FIELDS, read_about, write_template
+from rig.submission.compare import compare
 from rig.submission.folder import Submitted, submit
 from rig.types import Rail
 from tests.support.hardware_clothes import recorded
@@ -141,6 +142,25 @@ def test_sessions_of_one_configuration_are_trials_and_others_are_rows(made: Subm
     rows = made.document.configurations
     assert [row.sessions for row in rows] == [["sessions/a", "sessions/b"], ["sessions/slow"]]
     assert len({row.name for row in rows}) == 2
+
+
+OWN = """
+from fixtures.bench.mock_device import open_device as mock
+def open_device(bench, *, tuned: int = 1):
+    return mock(bench)
+"""
+
+
+def test_sessions_whose_own_device_had_other_options_are_rows_that_name_them(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    options = {"a": ("tuned=1",), "b": ("device.tuned=2", "meter_seed=7"), "c": ()}
+    own = [session(tmp_path / k, *v, device=f"{tmp_path / 'own.py'}:open_device") for k, v in options.items()]
+    rows = submitted(tmp_path / "made", *own).document.configurations
+    assert [row.sessions for row in rows] == [["sessions/a", "sessions/c"], ["sessions/b"]]
+    assert [row.name.rpartition(", ")[2] for row in rows] == ["tuned 1", "tuned 2"]
+    (found,) = compare(own[:2])
+    assert found.differs["device.options.tuned"] == (1, 2)
+    assert not any("tuned" in place for place in found.differs if place.startswith("option."))
 
 
 def test_the_claim_of_trials_is_their_mean_and_its_interval_holds_their_scatter(lab: Path, made: Submitted) -> None:
