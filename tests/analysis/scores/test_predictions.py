@@ -24,6 +24,7 @@ from rig.engine.acquisition import Bench
 from rig.engine.blocking_device import blocking
 from rig.engine.clock import HostClock
 from rig.engine.record import record
+from rig.network.description import Connection, Layer, NetworkInfo
 from rig.recording.reader import Run, open_run
 from rig.types import DeviceInfo, Issue, Sample
 from tests.support.drive import has
@@ -193,8 +194,8 @@ def spikes_of(first_output_ms: float | None, operations: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def spiking(path: Path, outputs: list[Any], rounds: int = 1) -> Run:
-    given, info = iter(outputs * rounds), DeviceInfo("toy", "hardware", phases=("inference",))
+def spiking(path: Path, outputs: list[Any], rounds: int = 1, **said: Any) -> Run:
+    given, info = iter(outputs * rounds), DeviceInfo("toy", "hardware", phases=("inference",), **said)
     samples = [Sample(f"s{k}", np.zeros(1), "3", duration_s=SECONDS) for k in range(len(outputs))]
     steps = [Issue([sample]) for sample in samples * rounds]
     bench = Bench(blocking(lambda sample: next(given), info), (), HostClock())
@@ -223,6 +224,44 @@ def test_every_figure_by_hand(tmp_path: Path) -> None:
     assert figures["synaptic_operations_ne15_hz"].value == pytest.approx(6000 / SECONDS)
     assert figures["real_time_factor"].value == pytest.approx(SECONDS / figures["execution_time_s"].value)
     assert "energy_per_synaptic_operation_j" not in figures
+
+
+def test_a_simulator_that_says_whose_times_it_has_is_not_compared_with_real_time(tmp_path: Path) -> None:
+    result = evaluate(spiking(tmp_path / "run", FOUR, details={"times_of": "NEST on this computer"}))
+    assert {"execution_time_s", "synaptic_operations_hz"} <= set(map(str, result.quantities))
+    assert "real_time_factor" not in result.quantities
+    assert "Times and energies are those of NEST on this computer, and say nothing of those of toy" in result.notes
+
+
+NETWORK: dict[str, Any] = {
+    "network": NetworkInfo(
+        layers=(Layer("input", 2), Layer("decision", 3)),
+        connections=(Connection("a", "pixels", "input", 2, 0, 2, 1), Connection("b", "input", "decision", 6, 1, 6, 3)),
+        memory=(),
+    ),
+    "algorithm": {"network": {"neurons": {"pixels": 2, "input": 2, "decision": 3}}},
+}
+SPIKES = {"events": 10, "fired": {"input": 4, "decision": 1}}
+"""Each of ten events reaches one neuron, and each of four spikes three: 22 operations."""
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (spikes_of(0.5, 22), "an output spike before the first input spike"),
+        (spikes_of(11.0, -22), "a negative count"),
+        (spikes_of(11.0, 11) | SPIKES, "11 operations by spikes that reach 22 synapses"),
+        (spikes_of(11.0, 22) | SPIKES, None),
+        (spikes_of(11.0, 11) | SPIKES | {"fired": {}}, None),
+    ],
+)
+def test_an_answer_of_spikes_that_contradicts_itself_is_in_no_figure_and_fails(
+    tmp_path: Path, output: Any, said: str | None
+) -> None:
+    result = evaluate(spiking(tmp_path / "run", [output], **NETWORK))
+    odd = [f.found for f in result.findings if f.rule == "answers of spikes that contradict themselves"]
+    assert odd == ([] if said is None else [f"1, such as s0: {said}"])
+    assert ("synaptic_operations_hz" in result.quantities) == (said is None)
 
 
 def figures_at(energy_j: float, run: Run) -> Figures:
