@@ -131,9 +131,12 @@ class BufferInTime:
     """A DMM6500's buffer that fills with time, after its manual: reading ``k`` is ``k`` microamperes, from 0."""
 
     ANSWERS = {  # noqa: RUF012
-        "*IDN?": "KEITHLEY INSTRUMENTS,MODEL DMM6500,SIM0000001,1.7.3c", "*LANG?": "SCPI", "ROUT:TERM?": "FRON",
-        "TRIG:STAT?": "RUNNING;RUNNING;1", "SYST:ERR?": '0,"No error;0;0 0"',
-    }  # fmt: skip
+        "*IDN?": "KEITHLEY INSTRUMENTS,MODEL DMM6500,SIM0000001,1.7.3c",
+        "*LANG?": "SCPI",
+        "ROUT:TERM?": "FRON",
+        "TRIG:STAT?": "RUNNING;RUNNING;1",
+        "SYST:ERR?": '0,"No error;0;0 0"',
+    }
 
     def execute(self, line: str) -> bytes:
         answer = self.ANSWERS.get(line)
