@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import pytest
 from reports.sweeps.table import print_sweep
 from rig.analysis.result.figure_key import FigureKey
 from rig.commands.shell.main import GROUPS, main, parser
-from rig.errors import Interrupted, MeterError, UsageError
-from rig.session import measure as module
+from rig.engine.record import record
+from rig.errors import Ended, Interrupted, MeterError
 from tests.support.processes import MAIN, python
 
 Capture = pytest.CaptureFixture[str]
@@ -81,53 +82,34 @@ def test_measure_alone_lists_what_goes_on_newest_first_and_the_devices(here: Pat
     assert "mock" in " ".join(devices) and "--device" in said
 
 
-def test_an_interrupted_session_says_how_it_goes_on(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
-    def stopped(*given: Any, **more: Any) -> Any:
-        played.append(given)
-        if len(played) == 2:
-            signal.raise_signal(signal.SIGINT)
-        return record(*given, **more)
-
-    played: list[object] = []
-    record = vars(module)["record"]
-    monkeypatch.setattr(module, "record", stopped)
-    out = tmp_path / "a run"
-    words = ["--option", "samples=4", "--option", "audio_hz=1000", "--quiet"]
-    assert main(["measure", "--device", "mock", "--out", str(out), *words]) == Interrupted.exit_code
-    *_, told = capsys.readouterr().err.partition("Go on with: ")
-    command, _, shows = told.partition(". What is recorded: ")
-    assert shlex.split(shows) == ["rig", "report", str(out)]
-    assert main([*shlex.split(shows)[1:], "--allow-invalid"]) == 0
-    assert shlex.split(command) == ["rig", "measure", "--resume", str(out)]
-    monkeypatch.setattr(module, "record", record)
-    assert main([*shlex.split(command)[1:], "--quiet", "--allow-invalid"]) == 0
+def unplugged() -> None:
+    raise MeterError("the meter is gone")
 
 
-def test_a_session_that_an_error_ended_says_how_it_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("ends", "error"), [
+    (lambda: signal.raise_signal(signal.SIGINT), Interrupted), (unplugged, MeterError),
+], ids=["interrupted", "unplugged"])  # fmt: skip
+def test_a_session_that_ended_early_says_how_it_goes_on(
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture, ends: Callable[[], object], error: type[Ended]
 ) -> None:
-    def unplugged(path: Path, *given: Any, **more: Any) -> Any:
+    def ended(path: Path, *given: Any, **more: Any) -> Any:
         if path.name == "power":
-            raise MeterError("the meter is gone")
+            ends()
         return record(path, *given, **more)
 
-    record = vars(module)["record"]
     out = tmp_path / "a run"
     words = ["--option", "samples=4", "--option", "audio_hz=1000", "--quiet"]
     with monkeypatch.context() as patched:
-        patched.setattr(module, "record", unplugged)
-        assert main(["measure", "--device", "mock", "--out", str(out), *words]) == MeterError.exit_code
-    *_, command = capsys.readouterr().err.partition("Go on with: ")
+        patched.setattr("rig.session.measure.record", ended)
+        assert main(["measure", "--device", "mock", "--out", str(out), *words]) == error.exit_code
+    *_, told = capsys.readouterr().err.partition("Go on with: ")
+    command, _, shows = told.partition(". What is recorded: ")
     assert shlex.split(command) == ["rig", "measure", "--resume", str(out)]
+    if shows:
+        assert shlex.split(shows) == ["rig", "report", str(out)]
+        assert main([*shlex.split(shows)[1:], "--allow-invalid"]) == 0
+    assert bool(shows) is (error is Interrupted)
     assert main([*shlex.split(command)[1:], "--quiet", "--allow-invalid"]) == 0
-
-
-@pytest.mark.parametrize("name", ["notes.txt", "notes.txt:open_device", "./folder", "folder:open_device"])
-def test_a_device_that_is_no_python_file_is_told_so(name: str, here: Path, capsys: Capture) -> None:
-    (here / "notes.txt").write_text("")
-    (here / "folder").mkdir()
-    assert main(["measure", "--device", name]) == UsageError.exit_code
-    assert "is no Python file. Write path/to/file.py:function" in capsys.readouterr().err
 
 
 def completed(line: str, folder: Path) -> set[str]:

@@ -1,69 +1,47 @@
-"""An interruption ends any search or repetition, and is no result."""
+"""An interruption ends any search or repetition, and is no result; a lack of memory ends a search with an answer."""
 
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import rig
+from fixtures.bench.mock_device import MockDevice
 from rig.commands.shell.main import main
 from rig.errors import Interrupted
 from rig.recording.session import open_session
 from rig.session.book import request_in
 from rig.session.report import GO_ON, report
-from tests.support.processes import options
+from rig.session.searches import memory_bound
+from tests.support.paths import SUPPORT
+from tests.support.processes import MAIN, options, python
+from tests.support.undrawn import UNDRAWN
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
-
-SOLVER = '''
-"""A solver that finds a node of any graph below 45 nodes; once, while it solves, this process is interrupted."""
-
-import os
-import pathlib
-import time
-
-import numpy as np
-
-from rig.engine.blocking_device import blocking
-from rig.types import DeviceInfo
-from scenarios.workloads.qubo_mis.graph import from_payload
-
-HERE = pathlib.Path(__file__).parent
+linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="limits of data are Linux's")
 
 
-def open_device():
-    def solve(sample):
-        nodes = from_payload(sample.payload).nodes
-        signals = HERE / "signal"
-        if nodes == 40 and signals.exists():
-            number = int(signals.read_text())
-            signals.unlink()
-            os.kill(os.getpid(), number)
-            time.sleep(20.0)
-        solution = np.zeros(nodes, dtype=np.uint8)
-        solution[0] = nodes < 45
-        return {"cost": -float(solution[0]), "solution": np.packbits(solution).tobytes().hex()}
-
-    return blocking(solve, DeviceInfo("own", "hardware", phases=("solve",)))
-'''
-ENDING = (signal.SIGINT, signal.SIGTERM)
+def search(solver: str, out: Path, *more: str) -> list[str]:
+    """Return the words of a search for a size that begins at 10 nodes."""
+    asked = ["measure", "--scenario", "optimization", "--workload", "qubo-mis", "--find-size", "--meter", "none"]
+    asked += ["--device", f"{SUPPORT / 'lazy_solver.py'}:{solver}", "--out", str(out)]
+    return [*asked, *options("nodes=10", "density=0.5", "idle_s=0", "seeds=0", *more)]
 
 
 def searched(folder: Path, number: int) -> int:
-    """Return the exit code of a search that begins at 10 nodes and is interrupted at 40."""
-    (folder / "own.py").write_text(SOLVER)
+    """Return the exit code of a search that is interrupted at 40 nodes."""
     (folder / "signal").write_text(str(int(number)))
-    asked = ["--scenario", "optimization", "--workload", "qubo-mis", "--find-size", "--meter", "none", "--json"]
-    asked += ["--device", f"{folder / 'own.py'}:open_device", "--out", str(folder / "run")]
-    return main(["measure", *asked, *options("nodes=10", "density=0.5", "idle_s=0", "seeds=0")])
+    return main([*search("interrupted", folder / "run", f"signal_file={folder / 'signal'}"), "--json"])
 
 
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_search_for_a_size_ends_and_states_none(tmp_path: Path, number: int, capsys: Capture) -> None:
     assert searched(tmp_path, number) == 130
     assert json.loads(capsys.readouterr().out)["error"] == "Interrupted"
@@ -90,8 +68,6 @@ def test_a_search_that_goes_on_tries_the_interrupted_size_again(tmp_path: Path) 
 
 def interrupt_at(number: int, monkeypatch: Patch) -> None:
     """Interrupt this process as the mock device gets its sample of this number."""
-    from fixtures.bench.mock_device import MockDevice
-
     submit, count = MockDevice.submit, iter(range(10**6))
 
     def interrupted(self: MockDevice, samples: Sequence[rig.Sample], budget: rig.Budget | None) -> None:
@@ -149,3 +125,40 @@ def test_an_interrupted_training_ends_at_once_with_no_network(tmp_path: Path, mo
     assert main(["network", "train", "asc", "--hidden", "8", "--epochs", "3", "--out", str(out), *given]) == 130
     assert len(told) == 1
     assert not out.exists()
+
+
+# ---- memory ---------------------------------------------------------------------------------
+
+
+@linux
+def test_more_than_its_share_of_memory_is_an_error_and_no_end_of_the_process() -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with memory_bound(0.01), pytest.raises(MemoryError):
+        np.empty(2**40, dtype=np.uint8)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    assert len(np.empty(2**26, dtype=np.uint8)) == 2**26
+
+
+@linux
+def test_a_limit_that_the_operator_set_is_not_widened() -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (2**40, before[1]))
+    try:
+        with memory_bound(1000.0):
+            assert resource.getrlimit(resource.RLIMIT_DATA)[0] == 2**40
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+@linux
+def test_a_solver_that_runs_out_of_memory_ends_the_search_with_the_size_before(tmp_path: Path) -> None:
+    done = python(UNDRAWN + MAIN, *search("hungry", tmp_path / "run"), timeout=120)
+    assert done.returncode in (0, 30), done.stderr
+    found = re.search(r"the largest is (\d+) nodes", done.stderr)
+    assert found is not None, done.stderr
+    assert int(found[1]) >= 20
+    results = json.loads((tmp_path / "run" / "derived" / "results.json").read_text())
+    assert results["quantities"]["largest_nodes"]["value"] == int(found[1])
+    assert "Memory" in " ".join(results["notes"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from rig.recording.session import FILE, REQUEST, bind, open_session
 from rig.session.book import go_on, request_in
 from tests.session.test_session_forgery import result_of
 
+Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
 
 OPTIONS = ("samples=12", "idle_s=2.0")
@@ -28,28 +30,37 @@ class Killed(BaseException):
     """Like a signal that nothing can catch: nothing below handles it."""
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A session that ended in the middle of its second run, with the files of a killed process."""
-    folder = tmp_path_factory.mktemp("killed") / "session"
-    request = rig.Request(device="mock", meters=("mock",), options=OPTIONS, out=folder)
-    kept: dict[str, Any] = {}
+@contextmanager
+def killed_before(name: str, then: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """End a measurement before its run of this name, as a kill does; ``then`` is called just before."""
 
-    def snapshot(path: Path, *args: Any, **more: Any) -> Path:
-        if path.name == "performance":
-            torn = shutil.copytree(folder / "accuracy", folder / "performance")
-            (torn / "events.jsonl.sha256").unlink()
-            lines = (torn / "events.jsonl").read_bytes().splitlines(keepends=True)
-            (torn / "events.jsonl").write_bytes(b"".join(lines[:3]))
-            kept["path"] = shutil.copytree(folder, folder.with_name("left"))
+    def killed(path: Path, *args: Any, **more: Any) -> Path:
+        if path.name == name:
+            then()
             raise Killed
         return record(path, *args, **more)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr("rig.session.measure.record", snapshot)
-        rig.measure(request, quiet=True)
-    found: Path = kept["path"]
-    return found
+        patch.setattr("rig.session.measure.record", killed)
+        yield
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A session that ended in the middle of its second run, with the files of a killed process."""
+    folder = tmp_path_factory.mktemp("killed") / "session"
+    left = folder.with_name("left")
+
+    def snapshot() -> None:
+        torn = shutil.copytree(folder / "accuracy", folder / "performance")
+        (torn / "events.jsonl.sha256").unlink()
+        lines = (torn / "events.jsonl").read_bytes().splitlines(keepends=True)
+        (torn / "events.jsonl").write_bytes(b"".join(lines[:3]))
+        shutil.copytree(folder, left)
+
+    with killed_before("performance", snapshot):
+        rig.measure(rig.Request(device="mock", meters=("mock",), options=OPTIONS, out=folder), quiet=True)
+    return left
 
 
 @pytest.fixture
@@ -64,7 +75,7 @@ def test_it_is_reported_as_far_as_it_came_and_invalid(session: Path) -> None:
     assert "Recordings that are no part of the session: 1 (performance, it was broken off)" in result.notes
 
 
-def test_the_report_says_how_to_go_on(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_says_how_to_go_on(session: Path, capsys: Capture) -> None:
     assert main(["report", str(session)]) == InvalidResultError.exit_code
     assert f"next    rig measure --resume {session}" in capsys.readouterr().out
 
@@ -90,12 +101,11 @@ def test_it_goes_on_with_what_is_missing_and_keeps_what_is_good(session: Path) -
     assert rig.open_run(session / "accuracy").digest == accuracy
     assert found.sealed
     assert found.repeated == ("broken/performance.1",)
-    aside = "Recordings that are no part of the session: 1 (broken/performance.1, its run was recorded again)"
-    assert aside in result_of(session).notes
     assert sorted(p.name for p in session.iterdir() if p.is_file()) == [FILE, f"{FILE}.sha256"]
     result = result_of(session)
     assert result.validity is not None and result.validity.verdict == "VALID"
-    assert any("broken/performance.1" in note for note in result.notes)
+    aside = "Recordings that are no part of the session: 1 (broken/performance.1, its run was recorded again)"
+    assert aside in result.notes
 
 
 def killed_again(session: Path, monkeypatch: Patch, at: str, after: Callable[..., Path] | None) -> Path:
@@ -140,72 +150,51 @@ def test_resuming_may_be_killed(session: Path, monkeypatch: Patch, at: str, afte
     assert found.repeated == ("broken/performance.1", "broken/performance.2")
 
 
-def test_a_session_that_is_whole_has_nothing_to_go_on_with(session: Path) -> None:
+def test_a_session_that_is_whole_has_nothing_to_go_on_with_and_a_folder_without_one_even_less(session: Path) -> None:
+    with pytest.raises(StoreError, match="not a session"):
+        request_in(session.parent, trust=False)
     (session / REQUEST).unlink()
     with pytest.raises(UsageError, match="nothing left"):
         request_in(session, trust=False)
 
 
-def test_a_directory_without_a_session_cannot_be_resumed(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="not a session"):
-        request_in(tmp_path, trust=False)
-
-
-def test_the_command_that_goes_on_says_that_code_of_ones_own_needs_trust(session: Path) -> None:
-    assert go_on(session) == f"rig measure --resume {session}"
-    content = json.loads((session / REQUEST).read_bytes())
-    (session / REQUEST).write_text(json.dumps({**content, "workload": "mine.py:open_workload"}))
-
-    assert go_on(session) == f"rig measure --resume {session} --trust"
-
-
 def test_a_session_that_names_code_by_its_path_goes_on_only_with_trust(session: Path) -> None:
+    assert go_on(session) == f"rig measure --resume {session}"
     document = json.loads((session / REQUEST).read_text())
     (session / REQUEST).write_text(json.dumps(document | {"device": "/tmp/evil.py:open_device"}))
+
+    assert go_on(session) == f"rig measure --resume {session} --trust"
     with pytest.raises(UsageError, match="names the code"):
         request_in(session, trust=False)
     assert request_in(session, trust=True).device == "/tmp/evil.py:open_device"
 
 
-def test_ones_own_session_goes_on_with_its_code_without_trust(here: Path, monkeypatch: Patch) -> None:
-    (here / "mine.py").write_text("from fixtures.bench.mock_device import open_device\n")
+MINE = "from fixtures.bench.mock_device import open_device\n"
 
-    def killed(path: Path, *args: Any, **more: Any) -> Path:
-        if path.name == "performance":
-            raise Killed
-        return record(path, *args, **more)
 
-    monkeypatch.setattr("rig.session.measure.record", killed)
-    with pytest.raises(Killed):
-        rig.measure(
-            rig.Request(device="mine.py:open_device", meters=("mock",), options=OPTIONS, out=Path("run")), quiet=True
-        )
-    assert go_on(Path("run")) == "rig measure --resume run"
-    assert request_in(Path("run"), trust=False).device == "mine.py:open_device"
-    shutil.copytree("run", "copy")
+@pytest.fixture
+def own(here: Path) -> Path:
+    """A session of a driver of one's own that was killed before its second run."""
+    (here / "mine.py").write_text(MINE)
+    with killed_before("performance"):
+        rig.measure(rig.Request("mine.py:open_device", ("mock",), options=OPTIONS, out=Path("run")), quiet=True)
+    return Path("run")
+
+
+def test_ones_own_session_goes_on_with_its_code_without_trust_and_a_copy_does_not(own: Path) -> None:
+    assert go_on(own) == "rig measure --resume run"
+    assert request_in(own, trust=False).device == "mine.py:open_device"
+    shutil.copytree(own, "copy")
     assert go_on(Path("copy")) == "rig measure --resume copy --trust"
     with pytest.raises(UsageError, match="no one asked for this here"):
         request_in(Path("copy"), trust=False)
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_code_that_changed_between_the_runs_of_a_session_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], changed: bool
-) -> None:
-    def killed(path: Path, *args: Any, **more: Any) -> Path:
-        if path.name == "performance":
-            raise Killed
-        return record(path, *args, **more)
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text("from fixtures.bench.mock_device import open_device\n")
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr("rig.session.measure.record", killed)
-        asked = rig.Request(device="mine.py:open_device", meters=("mock",), options=OPTIONS, out=Path("run"))
-        rig.measure(asked, quiet=True)
+def test_code_that_changed_between_the_runs_of_a_session_is_told(own: Path, capsys: Capture, changed: bool) -> None:
     if changed:
-        (tmp_path / "mine.py").write_text("from fixtures.bench.mock_device import open_device  # new\n")
-    rig.measure(request_in(Path("run"), trust=False), quiet=True, resume=True)
+        Path("mine.py").write_text(f"{MINE}# new\n")
+    rig.measure(request_in(own, trust=False), quiet=True, resume=True)
     assert ("mine.py changed since run accuracy" in capsys.readouterr().err) == changed
 
 

@@ -1,15 +1,55 @@
-"""A solver for tests of grids; it opens but solves nothing."""
+"""Solvers for tests of grids and searches: each names one node at most, whatever its graph is."""
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
 from rig.engine.blocking_device import blocking
-from rig.types import Device, Sample
+from rig.types import Device, DeviceInfo, Sample
+from scenarios.workloads.qubo_mis.graph import from_payload
 
 
-def _nothing(sample: Sample) -> dict[str, object]:
-    return {"cost": 0, "solution": ""}
+def _naming_one(found: Callable[[int], bool]) -> Device:
+    """Return a solver that finds the first node of a graph of so many nodes, or none."""
+
+    def solve(sample: Sample) -> dict[str, object]:
+        solution = np.zeros(from_payload(sample.payload).nodes, np.uint8)
+        solution[0] = found(len(solution))
+        return {"cost": -float(solution[0]), "solution": np.packbits(solution).tobytes().hex()}
+
+    return blocking(solve, DeviceInfo("own", "hardware", phases=("solve",)))
 
 
 def solver() -> Device:
-    """Open it."""
-    return blocking(_nothing)
+    """Solve nothing."""
+    return _naming_one(lambda nodes: False)
+
+
+def interrupted(*, signal_file: str) -> Device:
+    """Find a node of any graph below 45 nodes; at 40 nodes, the signal in the file comes once, as it solves."""
+
+    def found(nodes: int) -> bool:
+        if nodes == 40 and Path(signal_file).exists():
+            number = int(Path(signal_file).read_text())
+            Path(signal_file).unlink()
+            os.kill(os.getpid(), number)
+            time.sleep(20.0)
+        return nodes < 45
+
+    return _naming_one(found)
+
+
+def hungry() -> Device:
+    """Find a node of any graph, and take a gibibyte of memory for each node beyond 20."""
+    held = []
+
+    def found(nodes: int) -> bool:
+        held[:] = [np.empty(max(0, nodes - 20) << 30, dtype=np.uint8)]
+        return True
+
+    return _naming_one(found)
