@@ -105,7 +105,7 @@ def scenes() -> Iterator[None]:
 def results() -> Iterator[None]:
     """What a report evaluates is a function of a sealed recording: a worker evaluates each of the last 100 once.
 
-    ``tests/commands/test_report_bytes.py`` shows that it is, in processes of their own.
+    ``tests/commands/test_startup.py`` shows that it is, in processes of their own.
     """
     made: dict[Any, Any] = {}
 

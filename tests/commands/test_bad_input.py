@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import shlex
+import signal
 import wave
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 from drivers.devices.xylo import rockpool_import
 from rig.commands.shell.main import main
 from rig.recording.reader import open_run
+from tests.support.processes import python
 
+Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
 
-USAGE, SETUP, EXTRA, STORE = 3, 4, 5, 7
+USAGE, SETUP, STORE = 3, 4, 7
 MOCK = ("measure", "--device", "mock", "--quiet")
 Rig = Callable[..., tuple[int, str]]
 
@@ -49,15 +52,6 @@ def test_xylo_without_a_board_names_the_simulator(rig: Rig, monkeypatch: Patch) 
     assert code == SETUP
     assert "no Xylo board found" in line
     assert "--simulate" in line
-
-
-def test_a_vendor_stack_that_is_missing_names_its_extra(rig: Rig, monkeypatch: Patch) -> None:
-    monkeypatch.setitem(sys.modules, "rockpool", None)
-    code, line = rig("measure", "--device", "xylo", "--simulate")
-
-    assert code == EXTRA
-    assert "rockpool" in line
-    assert "pip install 'neurorig[xylo]'" in line
 
 
 def test_a_report_that_cannot_be_written_names_the_directory(rig: Rig) -> None:
@@ -94,3 +88,59 @@ def test_what_the_system_refuses_is_one_line(rig: Rig, monkeypatch: Patch, error
     code, line = rig("report", "anything")
     assert code == SETUP
     assert says in line
+
+
+def test_a_device_that_answers_no_solution_of_a_problem_is_not_valid(here: Path, capsys: Capture) -> None:
+    pytest.importorskip("dimod")
+    (here / "p.txt").write_text("0 0 -1\n0 1 2\n1 1 -1\n")
+    main(shlex.split("measure --device mock --workload qubo --data p.txt --option scenario.timeout_s=0.1"))
+    out = capsys.readouterr().out
+    assert "INVALID" in out
+    assert "solutions that could be checked" in out
+    assert "as a device of rig.solver does" in " ".join(out.split())
+
+
+def test_recordings_of_two_workloads_are_not_compared(rig: Rig) -> None:
+    for name, more in (("audio", ""), ("chaos", "--workload mackey-glass --meter none")):
+        rig(*shlex.split(f"measure --device mock --simulate --quiet --mode accuracy --out {name} {more}"))
+    code, line = rig("compare", "audio", "chaos")
+    assert code == USAGE
+    assert "audio and chaos cannot be compared: workload: asc and mackey-glass" in line
+
+
+IMPORTS = """
+import sys; from rig.commands.start import main
+class Finder:
+    def find_spec(self, name, *_):
+        if name == 'rig.commands.shell.main': raise KeyboardInterrupt
+sys.meta_path.insert(0, Finder()); sys.exit(main())
+"""
+CALLBACK = """
+import sys, time; from rig.engine.interrupts import again
+class Falls:
+    def __del__(self): raise KeyboardInterrupt
+sys.unraisablehook = again
+try:
+    Falls()
+    for _ in range(900): time.sleep(0.01)
+except KeyboardInterrupt: sys.exit(130)
+"""
+CHILD = """
+import os, signal, sys, time; from rig.supervision import supervised
+parent = os.getpid()
+def work():
+    try:
+        os.kill(parent, signal.SIGINT); time.sleep(9)
+    except KeyboardInterrupt: os._exit(130)
+sys.exit(supervised(work, None, parent=True))
+"""
+"""The second signal of a terminal may come at any point; a child that it ends is no fault of a driver."""
+no_parent = pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="there is no parent here")
+
+
+@pytest.mark.parametrize(("code", "says"), [
+    (IMPORTS, "rig: interrupted\n"), (CALLBACK, ""), pytest.param(CHILD, "", marks=no_parent),
+], ids=["of the imports", "in a callback", "of a child"])  # fmt: skip
+def test_an_interruption_anywhere_is_one_line_at_most(code: str, says: str) -> None:
+    done = python(code)
+    assert (done.returncode, done.stderr) == (130, says)

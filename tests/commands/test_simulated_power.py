@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import rig
 from rig.analysis.result.quantity import from_json
 from rig.commands.shell.main import main
 from rig.errors import UsageError
-from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.real_time
 
@@ -78,16 +76,3 @@ def test_without_watts_the_error_leads_on(own: Path, capsys: pytest.CaptureFixtu
 def test_watts_that_are_none_are_refused_when_the_device_is_made(power: Any, says: str) -> None:
     with pytest.raises(UsageError, match=re.escape(says)):
         rig.blocking(lambda sample: None, power=power)
-
-
-def test_no_user_meets_the_word_of_the_inside(capsys: pytest.CaptureFixture[str]) -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.py")]
-    inside = ("architecture.md", "truth.md", "contributing.md")  # for those who work on the rig itself
-    shown = {str(page): page.read_text(encoding="utf-8") for page in pages if page.name not in inside}
-    for words in (["measure", "--help"], ["list"], ["list", "mock"], ["check", "--help"], ["sweep", "--help"]):
-        with suppress(SystemExit):
-            main(words)
-        shown[" ".join(words)] = capsys.readouterr().out
-    shown |= {name: str(getattr(rig, name).__doc__) + name for name in rig.__all__}
-
-    assert [name for name, text in shown.items() if re.search(r"\bplants?\b", text, re.IGNORECASE)] == []

@@ -10,17 +10,11 @@ import pytest
 
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
-from rig.session.measure import measure
 from rig.session.report import evaluated
-from rig.session.setup import Request
+from tests.support.submissions import session
 
-SMALL = ("samples=8", "audio_hz=1000", "idle_s=0.5", "span_spread=0.2")
-TWO = "preprocess_s=0.05"
+SPREAD, TWO = "span_spread=0.2", "preprocess_s=0.05"
 TWO_PHASES = ("", "preprocess", "inference")
-
-
-def recorded(folder: Path, *options: str, **more: Any) -> Path:
-    return measure(Request(device="mock", meters=("mock",), options=(*SMALL, *options), out=folder, **more), quiet=True)
 
 
 def agree(figures: Mapping[FigureKey, Quantity], method: str = "") -> list[float]:
@@ -33,19 +27,19 @@ def agree(figures: Mapping[FigureKey, Quantity], method: str = "") -> list[float
 
 @pytest.mark.parametrize(("options", "more"), [((), {"trials": 2}), ((), {"amortise_s": 2.0}), (("apart=true",), {})])
 def test_energy_is_power_times_time_beside_it(tmp_path: Path, options: tuple[str, ...], more: dict[str, Any]) -> None:
-    whole = evaluated(recorded(tmp_path / "out", TWO, *options, **more)).result.quantities
+    whole = evaluated(session(tmp_path / "out", SPREAD, TWO, *options, **more)).result.quantities
     assert agree(whole) == pytest.approx([1.0] * 3, rel=1e-12)
 
 
 def test_an_error_of_the_stamps_of_one_run_does_not_cancel_in_another(tmp_path: Path) -> None:
-    found = evaluated(recorded(tmp_path / "out", "stamp_jitter_s=1e-4"))
+    found = evaluated(session(tmp_path / "out", SPREAD, "stamp_jitter_s=1e-4"))
     (power,) = [part for part in found.parts if part.purpose == "power"]
     key = FigureKey("energy_per_inference_j")
     assert found.result.quantities[key].u > power.result.quantities[key].u
 
 
 def test_amortised_time_is_that_of_the_sequences_and_a_single_sample_stands_beside(tmp_path: Path) -> None:
-    found = evaluated(recorded(tmp_path / "out", TWO, amortise_s=2.0))
+    found = evaluated(session(tmp_path / "out", SPREAD, TWO, amortise_s=2.0))
     by = {part.purpose: part.result.quantities for part in found.parts}
     whole = found.result
     for phase in TWO_PHASES:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.session.test_energy_of_session import recorded
 from tests.support.processes import python
+from tests.support.submissions import session as recorded
 
 TWO_CORES = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
 pytestmark = pytest.mark.skipif(not TWO_CORES, reason="a second process starts only where there are two cores")

@@ -26,9 +26,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A single run."""
-    request = rig.Request(device="mock", mode="together", options=("samples=4", "audio_hz=1000", "idle_s=0.2"), argv=())
-    out = tmp_path_factory.mktemp("lone") / "run"
-    return rig.measure(rig.Request(**{**vars(request), "out": out}), quiet=True)
+    return session(tmp_path_factory.mktemp("lone") / "run", "samples=4", mode="together")
 
 
 def edited(run: Path, folder: Path, **values: Any) -> Path:

@@ -14,14 +14,14 @@ import rig
 from rig.commands.shell.main import main
 from rig.errors import DeviceTimeoutError, SetupError
 from rig.recording.session import is_session, runs_in
-from rig.session.measure import REPEATS_LEAST, measure
+from rig.session.measure import REPEATS_LEAST
 from tests.support.paths import SUPPORT
+from tests.support.submissions import session as recorded
 
 Capture = pytest.CaptureFixture[str]
 
 DEVICES = SUPPORT / "serving.py"
 HONEST, CACHING, HURRIED = (f"{DEVICES}:{name}" for name in ("honest", "caching", "hurried"))
-SMALL = ("samples=8", "audio_hz=1000", "idle_s=0.5")
 Measure = Callable[..., Path]
 
 
@@ -29,11 +29,7 @@ Measure = Callable[..., Path]
 def session(tmp_path: Path) -> Measure:
     """Record a session or run in virtual time; return its directory."""
 
-    def run(*options: str, device: str = HONEST, scenario: str = "single-stream", **more: Any) -> Path:
-        given: dict[str, Any] = {"meters": ("mock",), "out": tmp_path / "out"} | more
-        return measure(rig.Request(device, scenario=scenario, options=(*SMALL, *options), **given), quiet=True)
-
-    return run
+    return lambda *options, **more: recorded(tmp_path / "out", "samples=8", *options, **({"device": HONEST} | more))
 
 
 def summary(folder: Path) -> rig.Result:
@@ -52,7 +48,7 @@ def ids(run: rig.Run) -> list[str]:
 
 def test_two_meters_with_rails_of_one_name_are_refused_before_anything_is_recorded(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"core\.arrows"):
-        measure(rig.Request("mock", meters=("mock", "mock"), options=SMALL, out=tmp_path / "out"), quiet=True)
+        recorded(tmp_path / "out", meters=("mock", "mock"))
     assert not (tmp_path / "out").exists()
 
 
@@ -196,9 +192,7 @@ def test_a_verdict_that_a_simulator_makes_invalid_is_told_before_anything_is_rec
 ) -> None:
     monkeypatch.setattr("rig.session.measure._record", lambda *_: (_ for _ in ()).throw(DeviceTimeoutError("begun")))
     with pytest.raises(DeviceTimeoutError, match="begun"):
-        measure(
-            rig.Request(HONEST, meters=("mock",), mode="together", rules=rules, options=SMALL, out=tmp_path / "out")
-        )
+        rig.measure(rig.Request(HONEST, meters=("mock",), mode="together", rules=rules, out=tmp_path / "out"))
 
     warning = f"The verdict will be INVALID: rules {rules} allow only hardware, and here are simulators ("
     assert capsys.readouterr().err.count(warning) == told

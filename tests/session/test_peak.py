@@ -18,7 +18,7 @@ from fixtures.bench.mock_device import SETTLE_S
 from reports.render import render
 from reports.result_tables import cards, key_figures
 from rig.analysis.sessions.rate_probes import PEAK, peak_rate
-from rig.errors import MeasurementRefusedError, UsageError
+from rig.errors import MeasurementRefusedError
 from rig.recording.records import DeviceRecord
 from rig.recording.session import runs_in
 from rig.session.searches import CLOSE, find_largest, find_peak
@@ -90,8 +90,8 @@ DETERMINISTIC = (
 )  # fmt: skip
 
 
-def request(out: Path, *options: str, scenario: str = "server") -> rig.Request:
-    return rig.Request(device="mock", meters=("none",), scenario=scenario, options=options, out=out, find_peak=True)
+def request(out: Path, *options: str) -> rig.Request:
+    return rig.Request(device="mock", meters=("none",), scenario="server", options=options, out=out, find_peak=True)
 
 
 def p99_s(rate_hz: float, seed: int = 1) -> float:
@@ -166,9 +166,3 @@ def test_a_bound_below_the_service_time_is_refused_with_its_probes_bound(tmp_pat
     assert {purpose for _, purpose in runs} == {"probe"}
     assert [path.name for path, _ in runs] == [f"probe-{k:02d}" for k in range(1, len(runs) + 1)]
     assert len(json.loads((tmp_path / "peak" / "session.json").read_text())["runs"]) == len(runs) >= 5
-
-
-def test_a_scenario_without_a_rate_has_none_to_search(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no rate to search"):
-        rig.measure(request(tmp_path / "peak", "samples=2", scenario="single-stream"), quiet=True)
-    assert not (tmp_path / "peak").exists()

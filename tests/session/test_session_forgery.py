@@ -15,20 +15,14 @@ from benchmarks.faults.forge import bind_again, hash_again, lines_of, read, stor
 from rig.commands.shell.main import main
 from rig.errors import IntegrityError, InvalidResultError, StoreError
 from rig.recording.session import FILE, SEAL, open_session
-
-SMALL = ("samples=12", "idle_s=2.0")
-
-
-def recorded(out: Path, seed: int = 0) -> Path:
-    return rig.measure(
-        rig.Request(device="mock", meters=("mock",), options=(*SMALL, f"device_seed={seed}"), out=out), True
-    )
+from tests.support.submissions import session as recorded
 
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("sessions")
-    return recorded(folder / "one"), recorded(folder / "other", seed=1)
+    valid = ("samples=12", "idle_s=2")
+    return recorded(folder / "one", *valid), recorded(folder / "other", *valid, "device_seed=1")
 
 
 @pytest.fixture

@@ -22,13 +22,10 @@ WHOLE = "\n".join(
 """A ``submission.toml`` with everything filled in."""
 
 
-def session(folder: Path, *options: str, device: str = "mock", **more: Any) -> Path:
-    """Return a session of the mock in ``folder``, in virtual time."""
-    request = Request(
-        device=device, meters=("mock",), scenario="single-stream", workload="asc", options=(*SMALL, *options),
-        out=folder, argv=(), **more,
-    )  # fmt: skip
-    return measure(request, quiet=True)
+def session(folder: Path, *options: str, **more: Any) -> Path:
+    """Return a session of the mock in ``folder``, in virtual time; later options replace earlier ones."""
+    given = {"device": "mock", "meters": ("mock",), "scenario": "single-stream", "argv": ()} | more
+    return measure(Request(options=(*SMALL, *options), out=folder, **given), quiet=True)
 
 
 def submitted(folder: Path, *sessions: Path, about: str = WHOLE, **more: Any) -> Submitted:
