@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -26,40 +25,26 @@ BRIEF = ("--meter", "none", "--mode", "together", "--option", "samples=4", "--op
 needs_a_parent = pytest.mark.skipif(not HAS_PARENT, reason="this system has no parent for a measurement")
 
 
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-    path: Path
-
-
-def started(path: Path, *words: str, umask: int = -1) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return begun(UNDRAWN + MAIN, "measure", "--out", path, "--json", *words, env=environment, umask=umask)
-
-
-def measured(path: Path, device: str, *words: str, umask: int = -1) -> Ended:
-    running = started(path, "--device", device, *(words or BRIEF), umask=umask)
-    out, err = running.communicate(timeout=100)
-    return Ended(running.returncode, out, err, path)
+def measured(path: Path, device: str, *words: str, umask: int = -1) -> subprocess.CompletedProcess[str]:
+    given = ("measure", "--out", path, "--json", "--device", device, *(words or BRIEF))
+    return python(UNDRAWN + MAIN, *given, umask=umask, timeout=100)
 
 
 def test_what_a_driver_prints_goes_to_a_log_and_to_standard_error_and_not_into_the_document(tmp_path: Path) -> None:
     ended = measured(tmp_path / "run", f"{DRIVERS}:prints")
 
-    assert json.loads(ended.out)["run"] == str(tmp_path / "run")
-    assert VERDICT not in ended.out
+    assert json.loads(ended.stdout)["run"] == str(tmp_path / "run")
+    assert VERDICT not in ended.stdout
     said = (tmp_path / "run.log").read_text().splitlines()
     assert said[0] == "a file that is loaded prints"
     assert said.count(VERDICT) == said.count("by the descriptor") == 4 + 1
     assert said[-1] == "at the end"
-    assert [line.removeprefix("driver: ") for line in ended.err.splitlines()] == said
+    assert [line.removeprefix("driver: ") for line in ended.stderr.splitlines()] == said
     assert open_run(tmp_path / "run").error is None
 
 
 def test_a_driver_that_prints_nothing_leaves_no_log(tmp_path: Path) -> None:
-    assert measured(tmp_path / "run", "mock", *BRIEF[2:], "--allow-invalid").code == 0
+    assert measured(tmp_path / "run", "mock", *BRIEF[2:], "--allow-invalid").returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -68,8 +53,8 @@ def test_a_driver_that_prints_nothing_leaves_no_log(tmp_path: Path) -> None:
 def test_a_driver_that_ends_the_process_is_told_of_by_the_exit_code(tmp_path: Path, how: str, says: str) -> None:
     ended = measured(tmp_path / "run", f"{DRIVERS}:{how}")
 
-    assert ended.code == json.loads(ended.out)["exit_code"] == DriverLeftError.exit_code
-    *_, last = ended.err.splitlines()
+    assert ended.returncode == json.loads(ended.stdout)["exit_code"] == DriverLeftError.exit_code
+    *_, last = ended.stderr.splitlines()
     assert last.startswith(f"rig: the process ended {says} and without the rig")
     assert open_run(tmp_path / "run").stop is None
 
@@ -77,8 +62,7 @@ def test_a_driver_that_ends_the_process_is_told_of_by_the_exit_code(tmp_path: Pa
 @needs_a_parent
 def test_a_mistake_in_the_rig_is_not_told_as_one_of_a_driver(tmp_path: Path) -> None:
     broken = "import rig.session.measure as m; m.measure = lambda *a, **k: 1 / 0; "
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = python(broken + MAIN, "measure", "--device", "mock", "--out", tmp_path / "run", env=environment)
+    ended = python(broken + MAIN, "measure", "--device", "mock", "--out", tmp_path / "run")
 
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
@@ -88,23 +72,24 @@ def test_a_mistake_in_the_rig_is_not_told_as_one_of_a_driver(tmp_path: Path) -> 
 def test_a_driver_that_changes_the_interpreter_costs_one_line_at_most(tmp_path: Path, how: str) -> None:
     ended = measured(tmp_path / "run", f"{DRIVERS}:{how}", *BRIEF, "--allow-invalid")
 
-    assert "Traceback" not in ended.err
-    assert ended.code in (0, SetupError.exit_code, DeviceError.exit_code)
-    assert json.loads(ended.out).get("exit_code", 0) == ended.code
+    assert "Traceback" not in ended.stderr
+    assert ended.returncode in (0, SetupError.exit_code, DeviceError.exit_code)
+    assert json.loads(ended.stdout).get("exit_code", 0) == ended.returncode
 
 
 def test_readings_that_are_no_column_are_refused_before_they_are_shown(tmp_path: Path) -> None:
     ended = measured(tmp_path / "run", "mock", "--meter", f"{DRIVERS}:flat_meter", *BRIEF[2:])
 
-    assert ended.code == MeterError.exit_code
-    assert "not a column of numbers" in json.loads(ended.out)["message"]
-    assert "Traceback" not in ended.err
+    assert ended.returncode == MeterError.exit_code
+    assert "not a column of numbers" in json.loads(ended.stdout)["message"]
+    assert "Traceback" not in ended.stderr
 
 
 @needs_a_parent
 def test_a_measurement_dies_with_its_parent(tmp_path: Path) -> None:
     many = ("--option", "workload.samples=5000", "--speed", "1")
-    running = started(tmp_path / "run", "--device", "mock", *BRIEF[2:4], *many)
+    words = ("--device", "mock", *BRIEF[2:4], *many)
+    running = begun(UNDRAWN + MAIN, "measure", "--out", tmp_path / "run", "--json", *words)
     lines, deadline = tmp_path / "run" / "events.jsonl", time.monotonic() + 60.0
     while not lines.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -123,7 +108,7 @@ def test_what_is_written_follows_the_umask(tmp_path: Path, umask: int, files: in
     out = tmp_path / "of" / "mine" / "session"
     ended = measured(out, f"{DRIVERS}:prints", *BRIEF, "--allow-invalid", umask=umask)
 
-    assert ended.code == 0, ended.err
+    assert ended.returncode == 0, ended.stderr
     found = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "of").rglob("*")}
     assert {mode for path, mode in found.items() if path.is_file()} == {files}
     assert {mode for path, mode in found.items() if path.is_dir()} == {folders}

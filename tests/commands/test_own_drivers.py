@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from reports.audit.audit import audit
 from rig.commands.shell.main import main
 from rig.recording.disk.atomic_write import not_stored
 from rig.recording.reader import open_run
-from tests.support.paths import ROOT
 from tests.support.processes import MAIN, python
 from tests.support.undrawn import UNDRAWN
 
@@ -225,8 +223,7 @@ def test_a_driver_that_closes_standard_output_leaves_a_recording_that_is_told_of
     source = GOOD.replace("        return", "        once()\n        return") + once
     (elsewhere / "board.py").write_text(source)
     words = ["measure", "--device", "board.py:open_board", "--meter", "none", "--mode", "together", "--out", "run"]
-    env = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "nope"}
-    done = python(UNDRAWN + MAIN, *words, *BRIEF, "--allow-invalid", env=env)
+    done = python(UNDRAWN + MAIN, *words, *BRIEF, "--allow-invalid", env={"MPLBACKEND": "nope"})
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
     assert "rig report run" in done.stderr

@@ -114,7 +114,7 @@ def test_a_session_that_ended_early_says_how_it_goes_on(
 
 def completed(line: str, folder: Path) -> set[str]:
     """Return what completion offers a shell for a command line."""
-    env = os.environ | {
+    env = {
         "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_LINE": line, "COMP_POINT": str(len(line)),
         "_ARGCOMPLETE_STDOUT_FILENAME": str(folder / "out"),
     }  # fmt: skip

@@ -13,7 +13,6 @@ import pytest
 import rig
 from benchmarks.fuzz_importers import attempt, lay_out
 from benchmarks.import_cases import cases
-from drivers.importers.mlperf_power import importer as mlperf_power
 from rig.analysis.scores.reference_methods import recorder_figures
 from rig.errors import DataError, StoreError, UnknownNameError, UsageError
 from rig.importing.imported import ImportedRun, ImportedSpan, ImportedTrace
@@ -42,14 +41,6 @@ def small(**more: object) -> ImportedRun:
 def plain(folder: Path) -> tuple[Path, list[str]]:
     options = lay_out(CASES["plain-csv"], folder, None)
     return folder / "a.csv", [f"{k}={v}" for k, v in options.items()]
-
-
-def test_a_run_is_what_was_imported(tmp_path: Path) -> None:
-    recording = rig.open_run(write(small(), tmp_path / "run"))
-    assert recording.sealed
-    assert recording.start.run_id == "run"
-    assert recording.traces["core"].value.tolist() == [2.0] * 100
-    assert rig.evaluate(recording).quantities["execution_time_s"].value == pytest.approx(0.05)
 
 
 def test_the_rate_of_a_clock_is_no_better_than_stated(tmp_path: Path) -> None:
@@ -167,15 +158,6 @@ def test_a_peer_line_that_lacks_what_it_needs_is_refused(peer: dict[str, object]
 def test_a_peer_without_windows_has_no_figures(tmp_path: Path) -> None:
     peer = {"method": "energyrunner", "rail": "core", "stamps": [5], "inferences": []}
     assert recorder_figures(rig.open_run(write(small(peers=(peer,)), tmp_path / "run"))) == {}
-
-
-def test_a_peer_line_is_plain_json(tmp_path: Path) -> None:
-    lay_out(CASES["mlperf-power"], tmp_path / "in", None)
-    (imported,) = mlperf_power.open_import(tmp_path / "in")
-    lines = (write(imported, tmp_path / "run") / "events.jsonl").read_text().splitlines()
-    (peer,) = [e for e in map(json.loads, lines) if e["type"] == "peer"]
-    assert peer["method"] == "mlperf-power"
-    assert peer["testing"][1] - peer["testing"][0] == 60_000
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from msgspec import structs
 
 from reports.render import render
 from reports.result_tables import key_figures
-from reports.sections import algorithm
+from reports.sections import algorithm, timing
+from reports.session import members
+from reports.workflow import box_of, workflow
 from rig.analysis.power.findings import BELOW_IDLE, NO_STEP, ON_FIGURE
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import note
@@ -22,7 +25,11 @@ from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve
 from rig.analysis.solving.solves import RUNTIME
 from rig.recording.records import Algorithm, ImportRecord
+from rig.recording.session import bind
+from rig.recording.writer import Recorder
+from scenarios.workloads.qubo_mis.workload import open_workload
 from tests.support.made_up import made_up, made_up_stream, q, with_checks, without_pictures
+from tests.support.start_lines import start
 
 pytestmark = pytest.mark.pictures
 
@@ -131,9 +138,7 @@ def picture(result: Result, name: str) -> str:
 def test_what_is_not_stated_of_the_algorithm_is_what_the_rules_miss(
     declared: dict[str, Any], missing: set[str]
 ) -> None:
-    start = made_up().start
-    device = structs.replace(start.device, algorithm=Algorithm(**declared))
-    said = algorithm(structs.replace(start, device=device))
+    said = algorithm(declaring(made_up(), algorithm=Algorithm(**declared)).start)
     assert {title for title, text in said if text == "not stated"} == missing
 
 
@@ -207,12 +212,6 @@ def test_an_import_says_when_it_was_imported_and_not_when_it_was_recorded() -> N
     assert "Imported (UTC)" in page and "Recorded (UTC)" not in page
 
 
-def test_what_is_folded_on_the_screen_is_not_printed_and_the_print_says_so(page: str) -> None:
-    style = page[page.index("<style>") : page.index("</style>")]
-    assert re.search(r"@media print {[^@]*details:not\(\[open\]\)[^}]*display: none", style)
-    assert "not printed" in page
-
-
 def test_a_cell_names_its_column_where_a_telephone_shows_no_heads(page: str) -> None:
     for table in re.findall(r"<table.*?</table>", page, re.S):
         heads = [head for head in re.findall(r'<th scope="col"[^>]*>([^<]*)<', table) if head]
@@ -220,6 +219,71 @@ def test_a_cell_names_its_column_where_a_telephone_shows_no_heads(page: str) -> 
         assert len(heads) == 0 or len(cells) >= len(heads) - 1
 
 
-def test_each_picture_stands_once(page: str) -> None:
-    labels = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
-    assert len(labels) == len(set(labels))
+# ---- the workflow, the baselines' versions, and the configuration
+
+
+def test_of_an_import_nobody_recorded_where_its_data_came_from() -> None:
+    found = made_up()
+    imported = structs.replace(found.start, imported=ImportRecord(format="plain-csv"))
+    assert "Data initialization" not in [box.title for box in workflow(replace(found, start=imported))]
+
+
+def test_a_box_stands_for_what_was_recorded_and_says_where_it_ran_and_whether_it_was_timed_and_powered() -> None:
+    found = declaring(made_up(), phases=["inference", "preprocess"])
+    power = {FigureKey("active_power_w", "inference"): q(1e-3, "W")}
+    boxes = workflow(replace(found, quantities=found.quantities | power))
+    assert [(box.title, box.where, box.timed, box.powered) for box in boxes] == [
+        ("Data initialization", "host", False, False),
+        ("On-device preprocessing", "device", True, False),
+        ("Inference", "device", True, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("phase", "box"),
+    [
+        ("preprocess", "On-device preprocessing"), ("encode", "On-device preprocessing"),
+        ("host_features", "Host pre-processing"), ("inference", "Inference"), ("solve", "Inference"),
+        ("postprocess", "Post-processing"), ("classify", "Post-processing"),
+    ],
+)  # fmt: skip
+def test_a_phase_stands_in_the_box_that_its_name_begins_with(phase: str, box: str) -> None:
+    assert box_of(phase) == box
+
+
+def declaring(found: Result, **device: object) -> Result:
+    return replace(found, start=structs.replace(found.start, device=structs.replace(found.start.device, **device)))
+
+
+def test_what_the_device_declares_of_a_box_and_a_phase_that_never_ran_are_told() -> None:
+    found = declaring(
+        made_up(), details={"workflow": {"Host pre-processing": "events are encoded"}}, phases=["inference", "decode"]
+    )
+    lines = {box.title: box.lines for box in workflow(found)}
+    assert lines["Host pre-processing"] == ("events are encoded",)
+    assert lines["Post-processing"] == ("decode: declared, none recorded",)
+
+
+def test_the_versions_of_the_published_baselines_stand_beside_those_of_the_device() -> None:
+    found = declaring(made_up(), versions={"dwave-samplers": "1.7.0"}).start
+    qubo = structs.replace(found, workload=structs.replace(found.workload, benchmark=open_workload(nodes=10).benchmark))
+    pairs = dict(algorithm(qubo))
+    assert pairs["Version of dwave-samplers"] == "1.7.0; the published baseline used 1.1.0"
+    assert pairs["Version of lava-nc"] == "not used; the published baseline used 0.8.0"
+    assert pairs["Benchmark"].startswith("NeuroBench 1.0, QUBO")
+    assert not [key for key in dict(algorithm(found)) if key.startswith("Version of")]
+
+
+def test_the_configuration_stands_with_its_run_and_in_the_section_on_timing(tmp_path: Path) -> None:
+    for name, configuration in (("performance", "efficiency"), ("power", "")):
+        with Recorder(tmp_path / name) as recorder:
+            recorder.event(start(run_id=name, purpose=name, configuration=configuration))
+            recorder.stop()
+    bind(tmp_path, [("performance", "performance"), ("power", "power")])
+    gave = {m.name: m.gave for m in members(tmp_path, None)}
+    assert gave["performance"].endswith("; configuration efficiency")
+    assert "configuration" not in gave["power"]
+    told = {title: dict(timing(replace(made_up(), start=start(configuration=name)))) for title, name in
+            (("named", "efficiency"), ("not", ""))}  # fmt: skip
+    assert told["named"]["Configuration of the system"] == "efficiency"
+    assert told["not"]["Configuration of the system"] == "not stated"

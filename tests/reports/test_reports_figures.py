@@ -231,15 +231,6 @@ def test_nothing_to_draw_is_no_picture() -> None:
 # ---- all of them --------------------------------------------------------------------------
 
 
-def test_every_figure_is_the_same_bytes_twice() -> None:
-    result = made_up()
-    solves = (solve([0.1], [-39.0], best=-40.0),)
-    result = replace(result, series=replace(result.series, stream=made_up_stream(), solves=solves))
-    first = draw(result)
-    assert set(first) == {"stream", "power", "latency", "service", "solver", "budget"}
-    assert draw(result) == first
-
-
 # ---- what the network did -----------------------------------------------------------------
 
 
@@ -277,24 +268,10 @@ def test_a_figure_of_one_source_is_a_line_and_no_bar() -> None:
     assert svg.count(b"<rect") == 4  # two parts of one bar, and their legend
 
 
-def test_pictures_of_a_fixed_form_have_real_text_and_fit_a_telephone() -> None:
-    for name in ("latency", "budget"):
-        root = ET.fromstring(draw(made_up())[name])
-        sizes = [float(e.get("x", 0)) for e in root.iter() if e.tag.endswith("text")]
-        assert float(root.get("width", 0)) <= 360.0 and max(sizes) <= 360.0
-        assert not any(e.tag.endswith("path") for e in root.iter())
-
-
 def test_a_line_breaks_where_a_point_is_not_a_number() -> None:
     sheet = Sheet("two stretches")
     sheet.path(np.arange(6.0), np.array([1.0, 2.0, np.nan, 3.0, np.nan, np.nan]), "#000000")
     assert 'd="M0.0 1.0L1.0 2.0M3.0 3.0"' in sheet.svg({False}).decode()
-
-
-def test_power_in_time_shows_readings_spans_and_their_names() -> None:
-    svg = draw(made_up())["power"]
-    assert {"power over time", "inference", "idle"} <= {e.text for e in ET.fromstring(svg).iter()}
-    assert any(e.tag.endswith("path") for e in ET.fromstring(svg).iter())
 
 
 @pytest.mark.parametrize(

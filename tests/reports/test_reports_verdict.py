@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reports.render import render
 from reports.rule_by_rule import verdict_of
-from rig.analysis.result.finding import Finding
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.result import Result
-from tests.support.made_up import HOSTILE, made_up, printed, with_checks, without_pictures
+from tests.support.made_up import made_up, printed, with_checks, without_pictures
 
 LATE = Finding("performance: p99 of latency", "0.2 s", "at most 0.1 s", False)
 IDLE = Finding("power: shortest idle window", "1 s", "at least 2 s", False)
@@ -27,14 +28,6 @@ def judged(*checks: Finding, submittable: bool = False, **more: Any) -> Result:
 def failing() -> dict[str, str]:
     files = render(None, judged(LATE, KEPT, IDLE, WHOLE))
     return {name: files[name].decode() for name in ("report.html", "report.md")}
-
-
-@pytest.mark.parametrize("name", ["report.html", "report.md"])
-def test_a_file_gives_the_verdict_before_any_figure(failing: dict[str, str], name: str) -> None:
-    text = failing[name]
-    assert text.index("✗ INVALID") < text.index("Refused") < text.index("System architecture")
-    assert "never for submission" in text
-    assert "Never submittable" in text
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
@@ -101,11 +94,23 @@ def test_without_rules_there_is_no_verdict() -> None:
     assert "VALID" not in printed(made_up())
 
 
-def test_hostile_rules_inject_nothing() -> None:
-    result = judged(Finding(HOSTILE, HOSTILE, HOSTILE, False), Finding(HOSTILE, HOSTILE, HOSTILE, True))
-    files = render(None, result)
-    assert b"<script" not in files["report.html"]
-    assert b"\x1b" not in files["report.html"] + files["report.md"]
-    rows = [line for line in files["report.md"].decode().split("\n") if "alert" in line and line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows if row.endswith("| ✓ pass |")} == {5}
-    assert "\x1b" not in printed(result)
+# ---- the first screen: at most fifteen lines, each figure once
+
+NOTED = replace(made_up(), findings=tuple(note(f"something to know, number {k}") for k in range(20)))
+
+
+def test_the_first_screen_is_short_and_has_the_figures_with_their_intervals() -> None:
+    lines = printed(NOTED).splitlines()
+
+    assert len(lines) <= 15
+    assert "17 more notes are in the report (or --verbose)" in lines
+    assert any(line.startswith("Execution time, mean") and "±" in line for line in lines)
+    assert sum(line.startswith("Active power") for line in lines) == 1
+    assert lines == [line.rstrip() for line in lines]
+
+
+def test_verbose_prints_every_note() -> None:
+    lines = printed(NOTED, verbose=True).splitlines()
+
+    assert sum(line.startswith("note: something to know") for line in lines) == 20
+    assert lines == [line.rstrip() for line in lines]

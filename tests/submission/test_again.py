@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -21,9 +20,7 @@ from rig.errors import RigError
 from rig.recording.submission import Submission, manifest_of
 from rig.submission.again import differences, made_again, margin
 from rig.submission.made import Made, made_of
-from tests.support.processes import python
 from tests.support.submissions import session, submitted
-from tests.support.undrawn import UNDRAWN
 
 Edit = Callable[[Path], None]
 CHECK = 32
@@ -66,16 +63,6 @@ def test_an_honest_submission_moved_or_packed_is_made_again_byte_for_byte(made: 
         found = checked(path, tmp_path / "out")
         assert (found["again"]["outcome"], found["remade"]) == ("passed", "pages made again and equal")
         assert "by the rig's own code" in found["again"]["name"]
-
-
-def test_the_number_of_threads_changes_nothing(made: Path, tmp_path: Path) -> None:
-    """Another process, with two threads for linear algebra, makes the same bytes."""
-    program = f"{UNDRAWN}import sys; from pathlib import Path; "
-    program += "from rig.submission.again import made_again; "
-    program += "found = made_again(Path(sys.argv[1])); assert not found.documents + found.pages, found"
-    surroundings = os.environ | {"OPENBLAS_NUM_THREADS": "2", "TZ": "Asia/Tokyo", "LC_ALL": "C"}
-    done = python(program, made, env=surroundings)
-    assert done.returncode == 0, done.stderr
 
 
 def test_quick_leaves_it_out_and_says_so(made: Path, tmp_path: Path) -> None:

@@ -175,17 +175,3 @@ def test_what_both_declare_differently_is_named_in_its_place(pair: Path, capsys:
     assert not [place for place in found["differs"] if place.startswith(("host.", "version.", "workload."))]
     run(pair, "a", "b")
     assert "differs: device.details.power_profile.phase_w.inference.core: 0.003 and 0.0033" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("columns", [72, 160])
-def test_a_comparison_keeps_to_the_width_of_the_terminal_and_breaks_no_word(
-    pair: Path, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    for words in ((), ("--verbose",)):
-        monkeypatch.chdir(pair)
-        main(["compare", "a", "b", *words, "--fail-if", "active_power_w > +9.8%"])
-        said = capsys.readouterr().out
-        assert max(map(len, said.splitlines())) <= columns
-        assert "energy_per_inference_j" in said if words else "Dynamic energy per inference" in said
-        assert "worse" in said.split() and "better" not in said.split()

@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,11 +94,6 @@ def test_the_manifest_covers_every_file_and_is_read_by_sha256sum(made: Submitted
         subprocess.run(["sha256sum", "-c", "--quiet", "MANIFEST.sha256"], cwd=made.path, check=True)
 
 
-def test_it_is_read_again_as_it_was_written(made: Submitted) -> None:
-    opened = open_submission(made.path)
-    assert (opened.document, opened.root) == (made.document, made.root)
-
-
 def test_the_description_fits_its_schema(made: Submitted) -> None:
     document = json.loads((made.path / "submission.json").read_text())
     jsonschema.Draft202012Validator(schemas()["submission"]).validate(document)
@@ -121,12 +115,6 @@ def test_the_archive_has_the_same_bytes_again(lab: Path, tmp_path: Path) -> None
     found = [submitted(tmp_path / name, lab / "slow", archive=tmp_path / f"{name}.tar.gz") for name in "ab"]
     assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
     assert found[0].root == found[1].root
-
-
-def test_the_archive_is_the_folder(made: Submitted, tmp_path: Path) -> None:
-    with tarfile.open(made.path.parent / "sub.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    assert open_submission(tmp_path / "sub").root == made.root
 
 
 def test_a_folder_of_two_sessions_of_one_name_has_both(lab: Path, tmp_path: Path) -> None:

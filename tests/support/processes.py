@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
+
+from tests.support.paths import ROOT
 
 MAIN = "import sys; from rig.commands.shell.main import main; sys.exit(main())"
 """The program of the command line, which takes its words from ``sys.argv``."""
 
 
-def begun(program: str, *words: object, **more: Any) -> subprocess.Popen[str]:
-    """Start a program; what it prints is kept as text."""
+def begun(program: str, *words: object, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
+    """Start a program on this repository, with more in its environment; what it prints is kept as text."""
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | more
-    return subprocess.Popen([sys.executable, "-c", program, *map(str, words)], **given)
+    around = os.environ | {"PYTHONPATH": str(ROOT)} | (env or {})
+    return subprocess.Popen([sys.executable, "-c", program, *map(str, words)], env=around, **given)
 
 
 def python(program: str, *words: object, timeout: float = 300.0, **more: Any) -> subprocess.CompletedProcess[str]:

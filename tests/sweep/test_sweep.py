@@ -20,24 +20,13 @@ from rig.recording.reader import open_run
 from rig.session.measure import measure
 from rig.session.setup import Request
 from rig.sweep.cells import Outcome, Task, perform
-from rig.sweep.progress import Progress, span
+from rig.sweep.progress import Progress
 from rig.sweep.rows import content_digest, estimator_sources, figures_by, row_path
 from rig.sweep.store import frozen, place_of
 from tests.support import sweep_bench as bench
 from tests.support.paths import ROOT
 
 Capture = pytest.CaptureFixture[str]
-
-
-def test_the_table_says_what_varies_the_verdict_and_main_figures(whole: Path, tmp_path: Path, capsys: Capture) -> None:
-    copy = shutil.copytree(whole, tmp_path / "sweep")
-    capsys.readouterr()
-    assert bench.sweep(str(copy), "--table") == 0
-    printed = capsys.readouterr().out
-    assert "inference_s" in printed and "Energy per inference" in printed
-    lines = [line.split() for line in printed.splitlines() if " VALID " in line or " INVALID " in line]
-    assert sorted(line[0] for line in lines) == ["0.01", "0.01", "0.02", "0.02"]
-    assert all("±" in line for line in lines)
 
 
 # ---- what is there at the end ---------------------------------------------------------------
@@ -328,11 +317,6 @@ def test_what_is_left_is_reckoned_from_what_has_ended(monkeypatch: pytest.Monkey
     progress.note(Outcome("a", "done"))
     progress.note(Outcome("b", "failed"))
     assert progress.left_s() == pytest.approx(6.0)
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(4.2, "4 s"), (600, "10 min"), (9000, "2.5 h")])
-def test_times_are_said_as_people_do(seconds: float, text: str) -> None:
-    assert span(seconds) == text
 
 
 # ---- a cluster that is not there ------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rig.errors import StoreError, UnknownNameError, UsageError
 from rig.sweep.check import checked
-from rig.sweep.grid import Cell, Facts, Grid, GridSpec, cells_of, plain, with_workload
+from rig.sweep.grid import Facts, Grid, GridSpec, cells_of, plain, with_workload
 from tests.support.paths import SUPPORT
 from tests.support.sweep_bench import QUICK, quick, sweep
 
@@ -54,12 +54,6 @@ def test_the_key_of_a_cell_never_changes_for_sweeps_that_are_there_are_found_by_
     assert cell.key == "mock-inference_s=0.01-r0-b97a8c31eea1"
 
 
-def test_the_same_cell_in_two_grids_is_one_cell() -> None:
-    small, large = grid(rate_hz=("1000",)), grid(rate_hz=("1000", "2000"))
-    assert [cell.options["rate_hz"] for cell in cells_of([small, large])] == ["1000", "2000"]
-    assert cells_of([small, large])[0] == cells_of([small])[0]
-
-
 @given(st.one_of(st.integers(-(10**15), 10**15), st.floats(allow_nan=False, allow_infinity=False)))
 def test_a_number_is_written_so_that_it_is_read_back(value: float) -> None:
     assert type(value)(plain(value)) == value
@@ -83,11 +77,6 @@ def test_a_given_seed_is_counted_from_and_a_varied_or_excepted_one_is_left_alone
     assert [one["device_seed"] for one in given] == ["70", "71"]
     assert {one["device_seed"] for one in seeds(asked(repetitions=3, vary={"device_seed": ["5"]}))} == {"5"}
     assert seeds(asked(repetitions=2, repetition_seeds=["none"])) == [{}, {}]
-
-
-def test_more_repetitions_leave_the_first_as_they_were() -> None:
-    few, many = (cells_of([checked(asked(repetitions=n))]) for n in (1, 3))
-    assert many[:1] == few
 
 
 def test_a_repetition_seed_is_a_whole_number() -> None:
@@ -151,12 +140,6 @@ def test_a_directory_that_is_something_else_is_left_alone(tmp_path: Path) -> Non
     with pytest.raises(StoreError, match="is not a sweep"):
         sweep(str(tmp_path), "--table")
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_a_cell_is_measured_alone_by_its_command() -> None:
-    cell = Cell("k", "mock", "server", "asc", "quick", "together", True, ("mock",), {"a": "1"}, 0, False)
-    words = "rig measure --device mock --scenario server --workload asc --rules quick --mode together --simulate"
-    assert " ".join(cell.command()) == f"{words} --meter mock --option a=1 --out cells/k"
 
 
 # ---- problems -------------------------------------------------------------------------------

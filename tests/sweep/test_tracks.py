@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import counting_device
 from reports.sweeps.tracks_page import page
-from reports.sweeps.tracks_picture import front_figure, line_figure
+from reports.sweeps.tracks_picture import line_figure
 from rig.analysis.complexity.energy_line import EnergyLine, Point
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.quantity import Quantity
@@ -123,14 +123,6 @@ def test_a_page_of_failures_says_why_and_how_to_go_on() -> None:
     failed = replace(track("chip", False, 0.9, 1.0, 1.0), state="failed", figures=Figures(), error="no room. Prune it")
     text = page(Tracks((failed,), {}, {}, {})).decode()
     assert "<li>n on chip: no room. Prune it</li>" in text and "<table" not in text
-
-
-def test_without_energy_the_picture_has_one_panel_and_its_key_names_only_what_is_drawn() -> None:
-    timed = track("chip", False, 0.9, 1.0, 1.0)
-    without = {key: q for key, q in timed.figures.items() if key != FigureKey("energy_per_inference_j")}
-    bare = replace(timed, figures=Figures(without))
-    text = (front_figure(Tracks((bare,), {}, {}, {})) or b"").decode()
-    assert "Execution time" in text and "Energy" not in text and "SIMULATED" not in text and "ring" not in text
 
 
 def test_simulated_energies_are_hollow_and_no_mark_of_the_key_lies_among_them() -> None:

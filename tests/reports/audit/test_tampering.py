@@ -333,12 +333,6 @@ def test_readings_that_were_lost_twice_or_late_are_no_moved_trace(tmp_path: Path
     assert not [c.found for c in audit(tmp_path / "run").failed if "shows the spans" in c.found]
 
 
-def test_inferences_that_were_written_into_a_recording_fail(tmp_path: Path) -> None:
-    """The recording states one to four inferences for scenes of one second, written by hand, not by the rig."""
-    found = told(audit(unpacked("multi-inference", tmp_path)), 8).found
-    assert "an inference takes 0.25, 0.333333333, 0.5 s of a sample, and not 1.0 s" in found
-
-
 def test_volts_of_the_conversion_are_those_of_the_command_line(tmp_path: Path) -> None:
     """The gain of every reading, in the start line and in the trace alike."""
     run = unpacked("current-burden", tmp_path)

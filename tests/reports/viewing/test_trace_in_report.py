@@ -198,14 +198,6 @@ def test_no_name_becomes_script(name: str) -> None:
     assert "<" not in bodies[0][1]
 
 
-def test_the_static_picture_stays_for_print_and_without_scripts(page: bytes) -> None:
-    text = page.decode()
-
-    figure = re.findall(r"<figure[^>]*>(?:(?!</figure>).)*trace-model.*?</figure>", text, re.S)[0]
-    assert "<svg " in figure
-    assert "@media screen { .live > .picture { display: none; } } @media print { .trace { display: none; } }" in text
-
-
 def test_without_a_trace_there_is_no_script() -> None:
     page = render(None, without_pictures(made_up()))["report.html"].decode()
 

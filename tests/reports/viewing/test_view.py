@@ -227,16 +227,6 @@ def test_a_recording_without_a_trace_of_power_is_refused(recording: Path, tmp_pa
     assert main(["view", str(bare)]) == StoreError.exit_code
 
 
-def test_a_recording_that_was_altered_is_not_shown(recording: Path, tmp_path: Path) -> None:
-    copy = rewritten(recording, tmp_path / "run", lambda events, tables: None)
-    file = copy / "traces" / "core.arrows"
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-
-    assert main(["view", str(copy)]) == 8
-
-
 def test_the_command_prints_the_address_and_ends_with_ctrl_c(recording: Path) -> None:
     """One start of the interpreter, so that the signal is real."""
     with begun(MAIN, "view", recording, "--json", cwd=ROOT) as process:
