@@ -117,10 +117,8 @@ EARLY = FigureKey("latency_p{percentile}_early_stopping_s", percentile=99)
     [
         (FigureKey("execution_time_p{percentile}_s", percentile=50), "execution_time_p50_s", "overall",
          "Execution time, median"),
-        (FigureKey("duration_s"), "duration_s", "service", "Duration"),
         (latency(99.9), "latency_p99_9_s", "service", "Latency, 99.9th percentile"),
         (EARLY, "latency_p99_early_stopping_s", "service", "Latency, 99th percentile, early stopping"),
-        (FigureKey("slip_max_s"), "slip_max_s", "arrivals", "Scheduling delay of the host, greatest"),
         (FigureKey("onset_latency_p{percentile}_s", percentile=90), "onset_latency_p90_s", "scene changes",
          "Time to recognise a new scene, 90th percentile"),
         (FigureKey("average_power_w", rail="vdd.core"), "rail.vdd.core.average_power_w", "average",
@@ -131,12 +129,8 @@ EARLY = FigureKey("latency_p{percentile}_early_stopping_s", percentile=99)
          "Energy per inference, window 1"),
         (gap("gap_{target}_mean", "best_known"), "gap_best_known_mean", "solver",
          "Gap to the best known target, mean"),
-        (gap("time_to_gap_{target}_{threshold}_s", "official", 0.05), "time_to_gap_official_0_05_s", "solver",
-         "Time to a gap of 5 % (official target), where reached"),
         (gap("energy_to_gap_{target}_{threshold}_official_j", "official", 0.1), "energy_to_gap_official_0_1_official_j",
          "solver", "Energy to a gap of 10 % (official target), reached by all"),
-        (gap("reached_gap_{target}_{threshold}_share", "official", 0.01), "reached_gap_official_0_01_share", "solver",
-         "Reached a gap of 1 % (official target)"),
     ],
 )  # fmt: skip
 def test_a_figure_has_a_name_for_programs_and_a_title_for_people(

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.audit import BUGS, shortened
 from fixtures.worlds.random_draw import draw, measured
 from reports.audit.audit import audit
-from reports.audit.evidence import compared
+from reports.audit.clocks import line
+from reports.audit.evidence import Compared, compared
 from reports.audit.figures import Plain, spans
+from reports.audit.folder.reading import Run, read_run
 from reports.audit.power.estimate import idle_windows, power_rails
 from reports.audit.power.placing import clearest, open_s
 from reports.audit.power.windows import facts_of
+from reports.audit.scores import predictions
 from reports.audit.subject import Claim, open_subject
+from rig.analysis.evaluate import evaluate
 from rig.commands.shell.main import main
+from rig.errors import StoreError
+from rig.recording.events import Stop
+from rig.recording.layout import payload_path
+from rig.recording.reader import open_run
+from rig.types import Indices
 from tests.support.asleep import BUSY_W, RATE_HZ, recording
 from tests.support.paths import ROOT
-from tests.support.submission_folder import unpacked
+from tests.support.predicted import recorded
+from tests.support.submission_folder import altered, unpacked
 from tests.support.submissions import session
 
 EVERY_KIND = (
@@ -43,21 +56,19 @@ def test_spans_of_many_readings_are_known_within_two_thousandths(tmp_path: Path)
         assert found[key].bound <= 2e-3 * found[key].plain
 
 
-def test_two_right_methods_may_differ_by_the_noise_at_the_ends_of_spans(tmp_path: Path) -> None:
-    """On this bench, edges are farther apart than the readings between them show."""
-    measured(draw(1142), tmp_path / "run")
-    assert main(["report", str(tmp_path / "run"), "--json"]) == 0
-    found = audit(tmp_path / "run").compared
-    assert len(found) >= 10
+def reported(run: Path) -> dict[str, Compared]:
+    """Return what the audit compares of a run with a report, in which all agrees."""
+    assert main(["report", str(run), "--json"]) == 0
+    found = audit(run).compared
     assert [c for c in found if not c.ok] == []
+    return {c.key: c for c in found}
 
 
-@pytest.mark.parametrize("seed", [1096, 1098])
-def test_few_spans_and_readings_leave_the_plain_method_itself_unsure(tmp_path: Path, seed: int) -> None:
-    """Clocks that place a span only to more than a reading, and readings that cover part of their time."""
-    measured(shortened(draw(seed), seed), tmp_path / "run")
-    assert main(["report", str(tmp_path / "run"), "--json"]) == 0
-    assert [c for c in audit(tmp_path / "run").compared if not c.ok] == []
+@pytest.mark.parametrize(("seed", "few"), [(1142, False), (1096, True), (1098, True)])
+def test_two_right_methods_may_differ_by_what_leaves_the_plain_one_unsure(tmp_path: Path, seed: int, few: bool) -> None:
+    """Edges farther apart than the readings between them show, clocks that place a span only to more than a reading."""
+    measured(shortened(draw(seed), seed) if few else draw(seed), tmp_path / "run")
+    assert len(reported(tmp_path / "run")) >= 10 or few
 
 
 @pytest.mark.parametrize(
@@ -72,10 +83,7 @@ def test_what_short_gaps_draw_is_not_drawn_by_the_spans(
 ) -> None:
     """The gaps are at idle, below or above it; for some no reading shows the level."""
     run = recording(tmp_path / "run", 1e-3, gap_w, gap_s=readings / RATE_HZ, counter=counter)
-    assert main(["report", str(run), "--json"]) == 0
-    found = {c.key: c for c in audit(run).compared}
-    assert [c for c in found.values() if not c.ok] == []
-    active = found["active_power_w"]
+    active = reported(run)["active_power_w"]
     assert abs(active.plain - BUSY_W) <= active.bound <= 0.03 * BUSY_W
 
 
@@ -83,10 +91,8 @@ def test_what_short_gaps_draw_is_not_drawn_by_the_spans(
 def test_what_spans_draw_at_their_begin_is_theirs_whatever_gaps_draw(tmp_path: Path, gap_w: float) -> None:
     """Readings completely inside spans leave out a part of the spans."""
     run = recording(tmp_path / "run", 1e-3, gap_w, gap_s=0.0105, first_w=3 * BUSY_W)
-    assert main(["report", str(run), "--json"]) == 0
-    found = {c.key: c for c in audit(run).compared}
-    assert [c for c in found.values() if not c.ok] == []
-    assert abs(found["active_power_w"].plain - 1.2 * BUSY_W) <= found["active_power_w"].bound
+    active = reported(run)["active_power_w"]
+    assert abs(active.plain - 1.2 * BUSY_W) <= active.bound
 
 
 def test_each_planted_bug_has_its_line() -> None:
@@ -111,3 +117,82 @@ def test_spans_that_end_at_idle_level_are_laid_where_the_clocks_have_them(tmp_pa
     (trace,) = power_rails(run).values()
     late_s = clearest(run, trace, spans(run), idle_windows(run), facts_of(run, trace))[1]
     assert abs(late_s) < 0.8 * open_s(run, trace.clock)
+
+
+# ---- predictions: its scores exist even where the estimators refuse
+
+RNG = np.random.default_rng(0)
+SERIES = RNG.normal(size=9)
+VELOCITY = np.zeros(9, [("spikes", "u1", 2), ("velocity", "<f4", 2)])
+VELOCITY["velocity"] = RNG.normal(size=(9, 2))
+FORECAST: tuple[Any, Any, str] = (SERIES, {"forecast_from": 4}, "forecast")
+REGRESSION: tuple[Any, Any, str] = (
+    VELOCITY, {"regress": "velocity", "regress_from": dict.fromkeys("abc", 4)}, "prediction",
+)  # fmt: skip
+
+
+def rows(key: str, scale: float) -> Any:
+    return (scale * RNG.normal(size=5 if key == "forecast" else (5, 2))).tolist()
+
+
+@pytest.mark.parametrize("kind", [FORECAST, REGRESSION], ids=["forecast", "regression"])
+def test_both_give_the_same_scores(kind: tuple[Any, Any, str], tmp_path: Path) -> None:
+    kept, details, key = kind
+    answers = [(name, rows(key, scale)) for name, scale in zip("abcc", (0.1, 1.0, 1e3, 0.5), strict=True)]
+    odd = [None, *answers[0][1][1:]]
+    run = recorded(tmp_path, [*answers, ("b", odd), ("a", answers[0][1][:2]), ("a", "none")], kept, details, key)
+    derived = predictions(read_run(run))
+    claimed = {str(k): q.value for k, q in evaluate(open_run(run)).quantities.items()}
+    claimed = {k: v for k, v in claimed.items() if "smape" in k or k.endswith("r2")}
+    assert {k: plain.value for k, plain in derived.items()} == pytest.approx(claimed, rel=1e-9)
+    assert len(derived) == 4
+
+
+def test_a_payload_of_another_kind_is_refused(tmp_path: Path) -> None:
+    kept, details, key = REGRESSION
+    run = recorded(tmp_path, [("a", rows(key, 1.0))], kept, details, key)
+    np.save(run / payload_path("a"), SERIES)
+    altered(run, lambda lines: None)
+    with pytest.raises(StoreError, match="payload of 'a'"):
+        predictions(read_run(run))
+
+
+# ---- clocks are straight lines through the quickest readings
+
+TICK_HZ, COUNT = 1e6, 40
+
+
+def run_of(late_ns: Indices) -> Run:
+    """Return a clock that is read each second; ``late_ns`` passes after the tick, and 1000 ns before it."""
+    tick = np.arange(COUNT, dtype=np.int64) * 1_000_000
+    brackets = {"device": np.column_stack([tick * 1000 - 1000, tick, tick * 1000 + late_ns])}
+    start = {"t0_ns": 0, "clocks": [{"name": "device", "tick_hz": TICK_HZ, "tolerance": 1e-3}]}
+    return Run(Path("run"), start, brackets)
+
+
+def test_slow_readings_do_not_move_the_line() -> None:
+    late = np.full(COUNT, 1000)
+    late[1::2] = 10_000_000
+    found = line(run_of(late), "device")
+
+    assert found.seconds(np.array([20_000_000]))[0] == pytest.approx(20.0, abs=1e-8)
+    assert found.bound_s == pytest.approx(1e-6, rel=0.01)
+
+
+def test_a_rate_that_the_readings_cannot_tell_is_the_declared_one() -> None:
+    found = line(run_of(np.full(COUNT, 200_000_000)), "device")
+
+    assert found.s_per_tick == 1.0 / TICK_HZ
+    assert found.rate_bound == 1e-3
+
+
+def test_a_clock_that_was_never_read_is_refused() -> None:
+    run = run_of(np.full(COUNT, 1000))
+    run.start["clocks"].append({**run.start["clocks"][0], "name": "meter"})
+
+    with pytest.raises(StoreError, match=r"never read\. The run was broken off before"):
+        line(run, "meter")
+    with pytest.raises(StoreError, match=r"never read\. No recording of the rig is like this"):
+        line(replace(run, stop=Stop(files={})), "meter")
+    with pytest.raises(StoreError, match=r"not declared\. No recording of the rig is like this"):
+        line(run, "chip")

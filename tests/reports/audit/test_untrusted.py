@@ -7,7 +7,6 @@ import json
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,42 +62,55 @@ def test_control_characters_are_not_shown() -> None:
     assert clean("a\x1b[31m\u202eb\nc") == "a [31m b c"
 
 
-def test_members_of_archives_that_lead_out_are_refused(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
-        entry = tarfile.TarInfo("../out")
-        entry.size = 1
-        archive.addfile(entry, io.BytesIO(b"x"))
-    with tarfile.open(tmp_path / "link.tar.gz", "w:gz") as archive:
-        entry = tarfile.TarInfo("link")
-        entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        archive.addfile(entry)
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
-        packed.writestr("../out", "x")
-    for name in ("a.tar.gz", "link.tar.gz", "a.zip"):
-        with pytest.raises(StoreError, match=f"^{name}.* (leads outside|is a link)"):
-            unpack(tmp_path / name, tmp_path / f"into-{name}")
+Member = tuple[str | tarfile.TarInfo | zipfile.ZipInfo, str]
+
+
+def packed(path: Path, *members: Member, method: int = zipfile.ZIP_STORED) -> Path:
+    """Write an archive of members by their names, or with heads of their own."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", method) as archive:
+            for head, content in members:
+                archive.writestr(head, content)  # type: ignore[arg-type]
+        return path
+    with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT) as archive:
+        for head, content in members:
+            entry = head if isinstance(head, tarfile.TarInfo) else tarfile.TarInfo(str(head))
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content.encode()))
+    return path
+
+
+def linked(name: str) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    return entry
+
+
+@pytest.mark.parametrize("name", ["a.tar.gz", "link.tar.gz", "a.zip", "win.zip"])
+def test_members_of_archives_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
+    outward: dict[str, Member] = {"link.tar.gz": (linked("link"), ""), "win.zip": ("..\\out", "x")}
+    packed(tmp_path / name, outward.get(name, ("../out", "x")))
+    with pytest.raises(StoreError, match=f"^{name}.* (leads outside|is a link)"):
+        unpack(tmp_path / name, tmp_path / "into")
     assert not (tmp_path / "out").exists()
 
 
-def test_an_archive_of_finder_or_with_backslashes_is_read(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "mac.zip", "w") as packed:
-        packed.writestr("sub/a.txt", "a")
-        packed.writestr("__MACOSX/sub/._a.txt", "x")
-    with zipfile.ZipFile(tmp_path / "win.zip", "w") as packed:
-        packed.writestr("sub\\", "")
-        packed.writestr("sub\\b\\a.txt", "a")
-    assert [one.name for one in unpack(tmp_path / "mac.zip", tmp_path / "mac").iterdir()] == ["a.txt"]
-    assert (unpack(tmp_path / "win.zip", tmp_path / "win") / "b" / "a.txt").read_text() == "a"
-    with zipfile.ZipFile(tmp_path / "out.zip", "w") as packed:
-        packed.writestr("..\\out", "x")
-    with pytest.raises(StoreError, match="leads outside"):
-        unpack(tmp_path / "out.zip", tmp_path / "into")
+@pytest.mark.parametrize(
+    ("members", "place"),
+    [
+        ([("sub/a.txt", "a"), ("__MACOSX/sub/._a.txt", "x")], "a.txt"),
+        ([("sub\\", ""), ("sub\\b\\a.txt", "a")], "b/a.txt"),
+    ],
+    ids=["of Finder", "with backslashes"],
+)
+def test_an_archive_of_another_system_is_read(tmp_path: Path, members: list[Member], place: str) -> None:
+    held = unpack(packed(tmp_path / "a.zip", *members), tmp_path / "into")
+    assert [path.relative_to(held).as_posix() for path in held.rglob("*") if path.is_file()] == [place]
 
 
 def test_an_archive_that_is_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reports.submission.archive.SMALL", 1 << 20)
-    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as packed:
-        packed.writestr("zeros", bytes(8 << 20))
+    packed(tmp_path / "a.zip", ("zeros", "\0" * (8 << 20)), method=zipfile.ZIP_DEFLATED)
     with pytest.raises(StoreError, match="is a bomb"):
         unpack(tmp_path / "a.zip", tmp_path / "into")
 
@@ -116,52 +128,33 @@ def test_an_archive_that_is_cut_or_flipped_is_called_damaged(tmp_path: Path, sha
             unpack(tmp_path / name, tmp_path / f"into-{name}")
 
 
-def lzma_zip(path: Path) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as packed:
-        packed.writestr("sub/x", b"abc" * 4000)
+def test_a_zip_with_a_damaged_head_is_called_damaged(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", ("sub/x", "abc" * 4000), method=zipfile.ZIP_LZMA)
     whole = bytearray(path.read_bytes())
     at = whole.find(b"sub/x") + 5
     whole[at : at + 9] = b"\xff" * 9
     path.write_bytes(whole)
+    with pytest.raises(StoreError, match=r"^a.zip is damaged"):
+        unpack(path, tmp_path / "into")
 
 
-def pax(**headers: str) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT) as archive:
-            entry = tarfile.TarInfo("sub/x")
-            entry.pax_headers, entry.size = {f"GNU.sparse.{key}": value for key, value in headers.items()}, 1
-            archive.addfile(entry, io.BytesIO(b"x"))
-
-    return write
+@pytest.mark.parametrize("headers", [{"map": "a,b"}, {"major": "1", "minor": "0"}, {"size": "zz", "numblocks": "1"}])
+def test_a_head_of_a_sparse_file_that_means_nothing_is_called_damaged(tmp_path: Path, headers: dict[str, str]) -> None:
+    entry = tarfile.TarInfo("sub/x")
+    entry.pax_headers = {f"GNU.sparse.{key}": value for key, value in headers.items()}
+    with pytest.raises(StoreError, match=r"^a.tar.gz:? .*(damaged|no regular file)"):
+        unpack(packed(tmp_path / "a.tar.gz", (entry, "x")), tmp_path / "into")
 
 
-@pytest.mark.parametrize(
-    ("name", "write"),
-    [
-        ("a.zip", lzma_zip), ("b.tar.gz", pax(map="a,b")), ("c.tar.gz", pax(major="1", minor="0")),
-        ("d.tar.gz", pax(size="zz", numblocks="1")),
-    ],
-)  # fmt: skip
-def test_an_archive_with_a_head_that_means_nothing_is_called_damaged(
-    tmp_path: Path, name: str, write: Callable[[Path], None]
-) -> None:
-    write(tmp_path / name)
-    with pytest.raises(StoreError, match=f"^{name}:? .*(damaged|no regular file)"):
-        unpack(tmp_path / name, tmp_path / "into")
-
-
+@pytest.mark.parametrize("name", ["a.tar.gz", "a.zip"])
 def test_an_archive_of_too_many_files_is_refused_before_any_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr("reports.submission.archive.FILES_MOST", 3)
-    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive, zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
-        for number in range(4):
-            archive.addfile(tarfile.TarInfo(f"sub/{number}"))
-            packed.writestr(f"sub/{number}", "")
-    for name in ("a.tar.gz", "a.zip"):
-        with pytest.raises(StoreError, match="holds more than 3 files"):
-            unpack(tmp_path / name, tmp_path / f"into-{name}")
-        assert not list((tmp_path / f"into-{name}").iterdir())
+    packed(tmp_path / name, *((f"sub/{number}", "") for number in range(4)))
+    with pytest.raises(StoreError, match="holds more than 3 files"):
+        unpack(tmp_path / name, tmp_path / "into")
+    assert not list((tmp_path / "into").iterdir())
 
 
 def test_a_file_that_is_a_hole_is_not_read(tmp_path: Path) -> None:
@@ -180,21 +173,15 @@ def test_the_name_of_a_path_cannot_write_over_the_terminal(tmp_path: Path, capsy
 
 
 def test_an_archive_that_holds_a_path_twice_is_refused(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
-        for content in (b"x", b"y"):
-            entry = tarfile.TarInfo("same")
-            entry.size = 1
-            archive.addfile(entry, io.BytesIO(content))
     with pytest.raises(StoreError, match=r"^a\.tar\.gz is damaged"):
-        unpack(tmp_path / "a.tar.gz", tmp_path / "into")
+        unpack(packed(tmp_path / "a.tar.gz", ("same", "x"), ("same", "y")), tmp_path / "into")
 
 
 def test_a_link_in_a_zip_becomes_no_link(tmp_path: Path) -> None:
     link = zipfile.ZipInfo("link")
     link.external_attr = 0o120777 << 16
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
-        packed.writestr(link, "/etc/passwd")
-    assert (unpack(tmp_path / "a.zip", tmp_path / "into") / "link").read_text() == "/etc/passwd"
+    into = unpack(packed(tmp_path / "a.zip", (link, "/etc/passwd")), tmp_path / "into")
+    assert (into / "link").read_text() == "/etc/passwd"
 
 
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fixtures.bench.true_power import ORIGIN_NS
 from reports.viewing import browse
 from reports.viewing.browse import LongTrace, long_trace
-from reports.viewing.pyramid import FACTOR, FINEST
+from reports.viewing.pyramid import FACTOR, FINEST, Level, PyramidBuilder
 from reports.watch.watching import batches_at
 from rig.analysis.timing.timeline import timebase_of
 from rig.recording.reader import open_run
@@ -181,3 +183,62 @@ def test_the_energy_of_a_window_counts_readings_at_its_ends_in_part(
 
     sums = [p[1000:3500].sum() / HZ, 0.0003 * p[2000], np.nan, np.nan, 0.0]
     np.testing.assert_allclose(found, sums, rtol=1e-9, atol=1e-15)
+
+
+# ---- the pyramid of a trace
+
+LENGTHS = st.sampled_from([0, 1, FINEST - 1, FINEST, FINEST + 1, 3 * FINEST + 7, FACTOR * FINEST + 1])
+
+
+def pyramid_of(blocks: Iterable[NDArray[Any]]) -> tuple[Level, ...]:
+    builder = PyramidBuilder()
+    for block in blocks:
+        builder.add(block)
+    return builder.levels()
+
+
+def drawn(length: int, seed: int, lost: float = 0.0, kind: str = "f4") -> NDArray[Any]:
+    rng = np.random.default_rng(seed)
+    values = rng.normal(1e3, 1e2, length)
+    values[rng.random(length) < lost] = np.nan if kind != "i2" else 0
+    return values.astype(kind)
+
+
+def cut(values: NDArray[Any], sizes: list[int]) -> list[NDArray[Any]]:
+    """Blocks of these lengths, repeatedly."""
+    ends = np.cumsum(np.resize(sizes, len(values) + 1)) if sizes else np.array([len(values)])
+    return np.split(values, ends[ends < len(values)])
+
+
+def same(a: tuple[Level, ...], b: tuple[Level, ...]) -> bool:
+    columns = ("least", "mean", "most", "count")
+    return len(a) == len(b) and all(
+        x.step == y.step and all(np.array_equal(getattr(x, c), getattr(y, c), equal_nan=True) for c in columns)
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+@given(
+    LENGTHS,
+    st.lists(st.sampled_from([1, 100, FINEST - 1, FINEST, FINEST + 1, 5 * FINEST]), max_size=3),
+    st.sampled_from(["f4", "f8", "i2"]),
+)
+def test_any_blocks_give_the_same_bits(length: int, sizes: list[int], kind: str) -> None:
+    values = drawn(length, length, 1e-3, kind)
+    sizes = [s if s > 1 or length < 2 * FINEST else 100 for s in sizes]
+
+    assert same(pyramid_of(cut(values, sizes)), pyramid_of([values]))
+
+
+def test_what_is_no_number_counts_for_nothing() -> None:
+    values = drawn(3 * FINEST, 2, kind="f8")
+    values[:FINEST] = np.nan
+    values[FINEST], values[FINEST + 1] = np.inf, -np.inf
+    good = values[FINEST + 2 : 2 * FINEST]
+
+    levels = pyramid_of([values])
+
+    assert levels[0].count.tolist() == [0, FINEST - 2, FINEST]
+    assert np.isnan([levels[0].least[0], levels[0].mean[0], levels[0].most[0]]).all()
+    assert (levels[0].least[1], levels[0].most[1]) == (good.min(), good.max())
+    assert levels[1].mean[0] == pytest.approx(values[FINEST + 2 :].mean(), rel=1e-12)
