@@ -1,26 +1,32 @@
-"""An import's notes on its files: missing readings, impossible windows, limits for short readings."""
+"""An import's notes on its files: missing readings, impossible windows, limits for short readings; its remedies."""
 
 from __future__ import annotations
 
+import ast
 import json
-import sys
+import re
+from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import drivers.importers
+import rig.importing
 from benchmarks.fuzz_importers import lay_out
 from benchmarks.import_cases import cases
 from rig.analysis.evaluate import evaluate
-from rig.commands.shell.main import main
+from rig.commands.shell.main import main, parser
 from rig.errors import DataError
+from rig.factories import values_of
 from rig.importing.imported import ImportedRun
-from rig.importing.write import write
+from rig.importing.write import run_import, write
 from rig.plugins import load
 from rig.recording.events import IdleWindow, Note
 from rig.recording.reader import open_run
 from tests.support.import_traces import BUSY_W, SUPPLY_V, check, plain, recorded, table, trace, windows
-from tests.support.paths import ROOT
+from tests.support.processes import options
 
 CALIBRATION = """
 instrument = "made up"
@@ -60,8 +66,8 @@ def test_every_importer_adds_the_term_of_short_readings(name: str, tmp_path: Pat
     if case is None:
         pytest.skip("pyjls is not installed")
     (tmp_path / "c.toml").write_text(CALIBRATION + RANGE.format(unit="W") + RANGE.format(unit="A"))
-    options = lay_out(case, tmp_path, None)
-    run = load("importers", name)(tmp_path / case.source, calibration=str(tmp_path / "c.toml"), **options)
+    laid = lay_out(case, tmp_path, None)
+    run = load("importers", name)(tmp_path / case.source, calibration=str(tmp_path / "c.toml"), **laid)
     accuracy = run.meters[0].rails[0].accuracy
     assert accuracy is not None and accuracy.offset == pytest.approx(3e-6)
 
@@ -213,19 +219,60 @@ def test_amperes_that_are_no_number_stay_so_times_volts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_prints_the_notes(
-    as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_the_notes(as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     t, watts, _ = trace()
     watts[3] = np.nan
-    table(tmp_path / "a.csv", "t,p", t, watts)
-    module = f"{ROOT / 'drivers' / 'importers' / 'plain_csv.py'}:open_import"
-    words = ["import", "--format", module, str(tmp_path / "a.csv"), "--out", str(tmp_path / "run")]
     told = ("device_description=a board", "meter_description=a meter")
-    words += [w for o in ("time=t:s", "power=p:W", f"windows={windows(tmp_path)}", *told) for w in ("--option", o)]
-    words += ["--json"] if as_json else []
-    monkeypatch.setattr(sys, "argv", ["rig", *words])
-    assert main(words) == 0
+    given = options("time=t:s", "power=p:W", f"windows={windows(tmp_path)}", *told)
+    words = ["import", "--format", "plain-csv", str(table(tmp_path / "a.csv", "t,p", t, watts)), *given]
+    assert main([*words, "--out", str(tmp_path / "run"), *(["--json"] if as_json else [])]) == 0
     out = capsys.readouterr().out
     note = "Rail p: 1 of 4800 readings are not numbers; they are left out"
     assert json.loads(out)["notes"] == [note] if as_json else f"note    {note}\n" in out
+
+
+# ---- remedies name options of the importer or of the command
+
+FOLDERS = [Path(str(package.__file__)).parent for package in (drivers.importers, rig.importing)]
+FILES = [path for folder in FOLDERS for path in sorted(folder.rglob("*.py"))]
+OPTIONS = {e.name: set(values_of(load("importers", e.name), {})) for e in entry_points(group="rig.importers")}
+
+
+def texts(path: Path) -> Iterator[str]:
+    """Return every text in a file, including docstrings."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def named(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w.=-])([a-z][a-z0-9_]*)=(?=[A-Za-z0-9.,;#])", text))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_remedies_name_options_that_exist(path: Path) -> None:
+    own = [names for name, names in OPTIONS.items() if name.replace("-", "_") in (path.stem, path.parent.name)]
+    known = own[0] if own else set().union(*OPTIONS.values())
+    found = set().union(*(named(text) for text in texts(path)))
+    assert found - {"key"} <= known
+
+
+@pytest.mark.parametrize("asked", [[], ["idle=0:0.001"]])
+def test_a_report_of_an_import_names_no_option_of_a_measurement(asked: list[str], tmp_path: Path) -> None:
+    rows = "".join(f"{k * 0.01},{2.0 if 100 <= k < 200 else 1.0}\n" for k in range(300))
+    (tmp_path / "trace.csv").write_text(f"t,p\n{rows}")
+    (tmp_path / "windows.csv").write_text("start,end\n1.0,2.0\n")
+    asked_for = [f"windows={tmp_path / 'windows.csv'}", "time=t:s", "power=p:W", "stamp=start", *asked]
+    (folder,) = run_import("plain-csv", tmp_path / "trace.csv", tmp_path / "run", asked_for)
+    (refusal,) = evaluate(open_run(folder)).refusals
+    assert "--option idle=START:END" in refusal.remedy
+    assert "idle_s" not in refusal.remedy
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_remedies_name_arguments_of_the_command(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser("import").parse_args(["import", "--help"])
+    help_text = capsys.readouterr().out
+    found = set().union(*(set(re.findall(r"--[a-z][a-z-]+", text)) for text in texts(path)))
+    assert {name for name in found if name not in help_text} <= {"--max-detail"}, "an option of SoC Watch itself"
