@@ -16,7 +16,7 @@ import pytest
 
 import rig
 from fixtures.bench.mock_device import open_device as open_mock_device
-from fixtures.bench.true_power import VirtualClock, open_plant
+from fixtures.bench.true_power import open_plant
 from rig.analysis.result.quantity import from_json
 from rig.commands.shell.main import main
 from rig.conformance.device import check_device, check_meter
@@ -204,23 +204,6 @@ def test_a_known_load_is_measured_as_what_it_draws(ohms: float, supply_v: float,
     for name, value in truth.items():
         low, high = found.quantities[name].interval(0.999)
         assert low <= value <= high, name
-
-
-def test_a_known_load_is_switched_on_for_its_sample_alone_and_left_off() -> None:
-    clock, switched = VirtualClock(), list[tuple[bool, int]]()
-    info = rig.DeviceInfo("load", "hardware", timeout_s=1.0)
-    load_class = sys.modules[load("devices", f"{LOAD}:open_device").__module__].Load
-    device = load_class(clock, info, lambda on: switched.append((on, clock.now_ns())), None)
-
-    device.submit([Sample("on", np.zeros(1), duration_s=0.5)], None)
-    assert not device.poll(0.2)
-    (reply,) = device.poll(1.0)
-    device.close()
-
-    (on, on_ns), (off, off_ns), last = switched
-    assert (on, off, last[0]) == (True, False, False)
-    assert off_ns - on_ns == 500_000_000
-    assert (reply.spans[0].on_tick, reply.spans[0].off_tick) == (on_ns, off_ns)
 
 
 def test_a_known_load_without_a_port_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

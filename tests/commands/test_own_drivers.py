@@ -111,26 +111,18 @@ class Board(BlockingDevice):
 
 def test_a_device_and_a_meter_of_one_file_share_its_module(elsewhere: Path) -> None:
     source = """
-import time
-import numpy as np
-from rig import blocking
-from rig.types import Bracket, Chunk, ClockInfo, MeterInfo, Rail
+from dataclasses import replace
+from fixtures.bench.mock_device import open_device
+from fixtures.bench.mock_meter import open_meter
 opened = []
-def f():
+def f(bench):
     opened.append("device")
-    return blocking(lambda s: 1)
-class Meter:
-    def info(self):
-        return MeterInfo("mine", "hardware", ClockInfo("host", 1e9), (Rail("core", rate_hz=1e3),), tuple(opened))
-    def start(self):
-        now = time.monotonic_ns()
-        return Bracket(now, now, now)
-    def read(self):
-        return [Chunk("core", np.ones(2))]
-    stop = read
-    def close(self): ...
-def m():
-    return Meter()
+    return open_device(bench)
+def m(bench):
+    meter = open_meter(bench)
+    info = replace(meter.info(), omitted=tuple(opened))
+    meter.info = lambda: info
+    return meter
 """
     Path("mine.py").write_text(source)
 

@@ -18,12 +18,14 @@ from reports.watch.watching import Growing, Room, RoomLeft, room_text, waiting_s
 from rig.commands.shell.main import main
 from rig.errors import StoreError
 from rig.recording.writer import Recorder
+from rig.session.live_line import LiveLine
 from rig.session.measure import measure
 from rig.session.setup import Request
 from rig.types import Chunk, ClockInfo, MeterInfo, Rail, Reply, Span
 from tests.support.made_up import HOSTILE
 from tests.support.start_lines import start
 
+Capture = pytest.CaptureFixture[str]
 METER = MeterInfo("smu", "simulator", ClockInfo("meter", 1e6), (Rail("core", rate_hz=1e3),))
 
 
@@ -34,9 +36,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_without_a_terminal_a_run_says_its_begin_its_tenths_and_its_end(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_without_a_terminal_a_run_says_its_begin_its_tenths_and_its_end(capsys: Capture, tmp_path: Path) -> None:
     with live(40, tmp_path / "power", lambda: 0.0) as show:
         for done in range(41):
             show(done, {"core": 1.5e-3})
@@ -47,7 +47,7 @@ def test_without_a_terminal_a_run_says_its_begin_its_tenths_and_its_end(
 
 
 def test_without_a_terminal_a_run_that_goes_on_after_its_set_says_so_once_a_minute(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capture,
 ) -> None:
     clock_s = iter(range(1000))
     with live(1, None, lambda: float(next(clock_s))) as show:
@@ -59,7 +59,7 @@ def test_without_a_terminal_a_run_that_goes_on_after_its_set_says_so_once_a_minu
     ]
 
 
-def test_a_run_without_a_known_total_names_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_a_known_total_names_none(capsys: Capture) -> None:
     with live(0, None, lambda: 0.0) as show:
         for done in range(42):
             show(done, {})
@@ -67,9 +67,7 @@ def test_a_run_without_a_known_total_names_none(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(("scenario", "option"), [("server", "arrival_hz=50"), ("real-time", "stream_s=10")])
-def test_a_run_that_ends_by_time_tells_no_total(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], scenario: str, option: str
-) -> None:
+def test_a_run_that_ends_by_time_tells_no_total(tmp_path: Path, capsys: Capture, scenario: str, option: str) -> None:
     options = ("samples=200", "audio_hz=1000", "idle_s=0.5", option)
     measure(Request("mock", scenario=scenario, mode="together", options=options, out=tmp_path / "run"))
 
@@ -77,7 +75,7 @@ def test_a_run_that_ends_by_time_tells_no_total(
     assert "/" not in Growing(tmp_path / "run").look().text().split("  ")[1]
 
 
-def test_a_run_that_is_broken_off_says_after_how_many_samples(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_is_broken_off_says_after_how_many_samples(capsys: Capture) -> None:
     with pytest.raises(KeyboardInterrupt), live(5) as show:
         show(2, {})
         raise KeyboardInterrupt
@@ -210,7 +208,7 @@ def test_the_newest_run_of_a_session_is_followed(tmp_path: Path) -> None:
     assert (last.run.name, last.ended) == ("power", True)
 
 
-def test_the_command_says_once_how_a_run_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_once_how_a_run_stands(tmp_path: Path, capsys: Capture) -> None:
     recorder, more = recorded(tmp_path / "run", HOSTILE)
     more(1)
     recorder.stop()
@@ -225,7 +223,7 @@ def test_the_command_says_once_how_a_run_stands(tmp_path: Path, capsys: pytest.C
     assert "\x1b" not in said.out + said.err
 
 
-def test_where_nothing_is_recorded_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_nothing_is_recorded_it_says_so(tmp_path: Path, capsys: Capture) -> None:
     assert main(["tail", str(tmp_path)]) == StoreError.exit_code
     assert "nothing is recorded" in capsys.readouterr().err
 
@@ -236,3 +234,22 @@ def test_an_error_that_ended_the_run_is_said(tmp_path: Path) -> None:
     recorder.stop(StoreError("the disk is full", field="out"))
 
     assert Growing(tmp_path / "run").look().text().endswith("ended: the disk is full")
+
+
+# ---- the line of what is done before a run
+
+
+def test_without_a_terminal_nothing_is_shown(capsys: Capture) -> None:
+    line = LiveLine()
+    line.show("reading its clock")
+    line.clear()
+    assert not line.shown
+    assert capsys.readouterr() == ("", "")
+
+
+def test_without_a_terminal_progress_is_told_now_and_then(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    line, at = LiveLine(), [0.0]
+    monkeypatch.setattr("rig.session.live_line.time.monotonic", lambda: at[0])
+    for at[0] in (0.0, 1.0, 4.9, 5.1):
+        line.pace(f"{at[0]} s")
+    assert capsys.readouterr().err == "0.0 s\n5.1 s\n"

@@ -46,7 +46,7 @@ def interrupted(*, signal_file: str) -> Device:
 
 def hungry() -> Device:
     """Find a node of any graph, and take a gibibyte of memory for each node beyond 20."""
-    held = []
+    held: list[np.ndarray] = []
 
     def found(nodes: int) -> bool:
         held[:] = [np.empty(max(0, nodes - 20) << 30, dtype=np.uint8)]

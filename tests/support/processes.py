@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 from tests.support.paths import ROOT
@@ -14,7 +13,7 @@ MAIN = "import sys; from rig.commands.shell.main import main; sys.exit(main())"
 """The program of the command line, which takes its words from ``sys.argv``."""
 
 
-def begun(program: str, *words: object, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
+def begun(program: str, *words: object, env: dict[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
     """Start a program on this repository, with more in its environment; what it prints is kept as text."""
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | more
     around = os.environ | {"PYTHONPATH": str(ROOT)} | (env or {})

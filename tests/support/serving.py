@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -226,15 +226,5 @@ def caching(bench: SimPlant, *, kept: int = 1) -> Any:
         device._phase_s["inference"] = 0.01 if sample.id in seen else 0.05
         seen.append(sample.id)
         return sample
-
-    return Wrapped(bench, before)
-
-
-def hurried(bench: SimPlant, *, honest_for: int = 9) -> Any:
-    """Answers rightly for the samples of an accuracy run, and then at random."""
-    count = iter(range(10**6))
-
-    def before(device: MockDevice, sample: Sample) -> Sample:
-        return sample if next(count) < honest_for else replace(sample, label="street_traffic")
 
     return Wrapped(bench, before)

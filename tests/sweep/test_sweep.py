@@ -32,16 +32,6 @@ Capture = pytest.CaptureFixture[str]
 # ---- what is there at the end ---------------------------------------------------------------
 
 
-def test_each_cell_is_a_run_directory_that_the_rig_reads(whole: Path) -> None:
-    found = [open_run(place_of(whole, cell)) for cell in bench.cells(whole)]
-    assert [run.start.run_id for run in found] == [cell.key for cell in bench.cells(whole)]
-    assert all(run.sealed and run.error is None for run in found)
-    assert sorted(p.name for p in whole.iterdir() if not p.name.startswith(".")) == [
-        "cells", "pending", "runs.csv", "sweep.json", *(["sweep.svg"] if (whole / "sweep.svg").exists() else []),
-        "table.csv",
-    ]  # fmt: skip
-
-
 def test_the_table_says_what_evaluate_says(whole: Path) -> None:
     for cell, row in zip(bench.cells(whole), bench.rows(whole), strict=True):
         result = evaluate(open_run(place_of(whole, cell)))
