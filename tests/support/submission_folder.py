@@ -73,6 +73,19 @@ def listed(folder: Path) -> None:
     (folder / "MANIFEST.sha256").write_text("".join(rows))
 
 
+def edited(folder: Path, change: Callable[[Json], object]) -> None:
+    """Change the description of a submission, and hash its files again."""
+    document = json.loads((folder / "submission.json").read_text())
+    change(document)
+    (folder / "submission.json").write_text(json.dumps(document, indent=1) + "\n")
+    listed(folder)
+
+
+def row_edited(folder: Path, change: Callable[[Json], object]) -> None:
+    """Change the first configuration of a submission, and hash its files again."""
+    edited(folder, lambda document: change(document["configurations"][0]))
+
+
 def altered(run: Path, change: Callable[[list[Json]], None], session: Path | None = None) -> None:
     """Change the lines of a run, and hash all of it again: chain, files, seal and session."""
     lines = lines_of(run)

@@ -41,7 +41,7 @@ from tests.support.forgery import (
 )
 from tests.support.hardware_clothes import recorded
 from tests.support.run_by_hand import read_plainly
-from tests.support.submission_folder import altered, forged, listed
+from tests.support.submission_folder import altered, forged, row_edited
 from tests.support.submissions import session as simulated
 from tests.support.submissions import submitted
 
@@ -247,10 +247,7 @@ def handed_in(session: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def claimed(handed_in: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> dict[str, str]:
     """Return a quick audit's findings after a change of the only row's claims."""
     shutil.copytree(handed_in, folder / "sub")
-    document = json.loads((folder / "sub" / "submission.json").read_text())
-    change(document["configurations"][0]["claims"])
-    (folder / "sub" / "submission.json").write_text(json.dumps(document))
-    listed(folder / "sub")
+    row_edited(folder / "sub", lambda row: change(row["claims"]))
     return faults(audit(folder / "sub", quick=True))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import subprocess
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from reports.audit.evidence import Check
 from reports.submission.audit_page import worst
 from rig.errors import StoreError
 from tests.support.asleep import recording
-from tests.support.submission_folder import altered, chained, listed, submission, unpacked
+from tests.support.submission_folder import altered, chained, edited, listed, row_edited, submission, unpacked
 
 
 @pytest.fixture(scope="module")
@@ -117,26 +116,15 @@ def test_a_row_that_calls_itself_invalid_is_called_so(original: Path) -> None:
 
 def test_a_broken_rule_makes_a_claimed_verdict_fail(folder: Path) -> None:
     assert "one is called VALID, and power-1: shortest idle window" in told(audit(folder, quick=True), 4).found
-    claim(folder, lambda row: row.update(verdict="INVALID"))
+    row_edited(folder, lambda row: row.update(verdict="INVALID"))
     assert 4 not in failed(audit(folder, quick=True))
 
 
 def test_what_the_submitter_left_empty_has_a_check_of_its_own(folder: Path) -> None:
-    told_of(folder, lambda document: document["about"].update(contact="", tuning=" ", date="tomorrow"))
+    edited(folder, lambda document: document["about"].update(contact="", tuning=" ", date="tomorrow"))
     found = {c.number: c for c in audit(folder, quick=True).failed}
     assert 1 not in found
     assert found[31].found.startswith("contact, tuning: empty; about.date: Expected `str` matching regex")
-
-
-def told_of(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    document = json.loads((folder / "submission.json").read_text())
-    change(document)
-    (folder / "submission.json").write_text(json.dumps(document, indent=1))
-    listed(folder)
-
-
-def claim(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    told_of(folder, lambda document: change(document["configurations"][0]))
 
 
 @pytest.mark.parametrize("key", ["active_power_w", "energy_per_inference_j", "execution_time_s", "latency_mean_s"])
@@ -146,7 +134,7 @@ def test_a_figure_that_is_half_a_percent_off(folder: Path, key: str) -> None:
         one["value"] *= 1.005
         one["trials"] = [one["value"]]
 
-    claim(folder, change)
+    row_edited(folder, change)
     off = [c for c in audit(folder).compared if not c.ok]
     assert [c.key for c in off] == [key]
     assert off[0].bound <= 2e-3 * abs(off[0].plain) or key.startswith("energy")
@@ -172,14 +160,14 @@ def integrated(row: dict[str, Any]) -> None:
 def test_a_claim_that_was_changed(
     folder: Path, change: Callable[[dict[str, Any]], None], number: int, said: str
 ) -> None:
-    claim(folder, change)
+    row_edited(folder, change)
     found = told(audit(folder, quick=True), number)
     assert found.outcome == "failed" and said in found.found
 
 
 def test_a_name_that_a_spreadsheet_would_run_is_no_fault(folder: Path) -> None:
     """``rig submit`` writes an apostrophe before it."""
-    claim(folder, lambda row: row.update(name="@home", device="=chip"))
+    row_edited(folder, lambda row: row.update(name="@home", device="=chip"))
     text = (folder / "results.csv").read_text()
     (folder / "results.csv").write_text(text.replace("one,", "'@home,").replace("mock", "'=chip"))
     listed(folder)
