@@ -103,17 +103,12 @@ def test_a_stream_draws_its_scenes_its_answers_and_its_power() -> None:
     assert "power" not in texts(draw(streamed(made_up_stream()))["stream"])
 
 
-@pytest.mark.parametrize(("classes", "scenes", "answers"), [(1, 1, 1), (10, 60, 600), (35, 30, 300)])
+@pytest.mark.parametrize(("classes", "scenes", "answers"), [(1, 1, 1), (10, 60, 600), (35, 30, 300), (4, 2000, 20_000)])
 def test_streams_of_any_shape_draw(classes: int, scenes: int, answers: int) -> None:
     svg = draw(streamed(made_up_stream(classes=classes, scenes=scenes, answers=answers)))["stream"]
     assert len(svg) < 500_000
     assert (f"{MAX_CLASSES} of {classes} classes" in texts(svg)) == (classes > MAX_CLASSES)
-
-
-def test_of_very_many_scenes_the_first_are_drawn_and_the_rest_is_summed_up() -> None:
-    svg = draw(streamed(made_up_stream(scenes=2000, answers=20_000, total_s=10_000.0)))["stream"]
-    assert "all 2000 scenes" in texts(svg)
-    assert len(svg) < 500_000
+    assert (f"all {scenes} scenes" in texts(svg)) == (scenes > 1000)
 
 
 def test_odd_streams_draw_or_are_left_out() -> None:
@@ -176,20 +171,12 @@ def test_a_deadline_is_the_stride_unless_one_is_given(options: dict[str, float],
 @pytest.mark.parametrize(
     ("took", "bound_s"),
     [([0.1], 0.1), ([0.0, 0.0], 0.1), ([1e-6, 1e-3, 30.0], 1e6), ([0.0, 0.0], None), ([np.nan, 0.1], None),
-     (np.geomspace(1e-6, 10, 5000), 0.1)],
+     (np.geomspace(1e-6, 10, 1_000_000), 0.1)],
 )  # fmt: skip
 def test_latencies_of_any_kind_draw(took: Any, bound_s: float | None) -> None:
     svg = draw(served(np.ones(len(took)), took, **({"latency_bound_s": bound_s} if bound_s else {})))["service"]
     ET.fromstring(svg)
     assert len(svg) < 300_000
-
-
-def test_a_million_latencies_are_drawn_by_columns() -> None:
-    rng = np.random.default_rng(1)
-    asked = np.sort(rng.uniform(0, 600, 1_000_000))
-    svg = draw(served(asked, rng.exponential(0.01, 1_000_000), latency_bound_s=0.1))["service"]
-    assert len(svg) < 300_000
-    assert "median of a column" in texts(svg)
 
 
 # ---- solves -------------------------------------------------------------------------------

@@ -149,15 +149,6 @@ def test_of_solvers_the_gap_comes_first_then_the_cost() -> None:
     assert any(text.startswith("Cost, mean against") for text in texts(rows, figures, ("device", "timeout_s")))
 
 
-def test_axes_and_lines_are_named_with_units_and_a_device_by_its_name() -> None:
-    figures = {"gap_best_known_mean": GAP}
-    found = texts(solved(gap_best_known_mean=0.1), figures, ("device", "timeout_s"))
-    assert {"timeout (s)", "Gap to the best known target, mean (%)", *DEVICES} <= set(found)
-    rows = [row | {"timeout_s": 1.0, "nodes": row["timeout_s"]} for row in solved(gap_best_known_mean=0.1)]
-    rows = [row | {"timeout_s": k} for row in rows for k in (1.0, 10.0)]
-    assert {"timeout = 1 s", "timeout = 10 s"} <= set(texts(rows, figures, ("timeout_s", "nodes")))
-
-
 def test_each_device_has_a_colour_and_each_other_value_a_mark_so_that_all_are_named() -> None:
     rows = [row | {"density": d} for row in solved(cost_mean=-5.0) for d in range(7)]
     found = texts(rows, COST, ("device", "density", "timeout_s"), "cost_mean")

@@ -6,20 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rig.types import Floats
 from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write
 
 SPANS, SPAN_S, RATE_HZ, BUSY_W = 20, 0.1, 1000.0, 3e-3
 
 
-def _joules(
-    at_s: NDArray[np.floating[Any]],
-    on_s: NDArray[np.floating[Any]],
-    off_s: NDArray[np.floating[Any]],
-    level_w: tuple[float, float, float],
-    host_s: float,
-) -> NDArray[np.floating[Any]]:
+def _joules(at_s: Floats, on_s: Floats, off_s: Floats, level_w: tuple[float, float, float], host_s: float) -> Floats:
     """Return the energy since the begin, in joules, at each time."""
     idle_w, gap_w, first_w = level_w
     step_s = np.concatenate([[0.0], on_s, on_s + SPAN_S / 10, off_s, off_s + host_s, on_s - host_s])
@@ -30,8 +24,7 @@ def _joules(
     order = np.argsort(step_s, kind="stable")
     step_s, levels = np.append(step_s[order], at_s[-1] + 1.0), levels[order]
     counted = np.concatenate([[0.0], np.cumsum(levels * np.diff(step_s))])
-    found: NDArray[np.floating[Any]] = np.interp(at_s, step_s, counted)
-    return found
+    return np.asarray(np.interp(at_s, step_s, counted))
 
 
 def recording(

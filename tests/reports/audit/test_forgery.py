@@ -22,23 +22,8 @@ from rig.errors import StoreError
 from scenarios.workloads.asc.benchmark import benchmark_of
 from scenarios.workloads.asc.catalogue import TAU
 from scenarios.workloads.asc.scenes import CLASSES
-from tests.support.forgery import (
-    CORE,
-    Edit,
-    Lines,
-    Tables,
-    both,
-    column,
-    faults,
-    of,
-    only,
-    rail,
-    read_as,
-    replaced,
-    shorter,
-    start,
-    table,
-)
+from tests.support import forgery
+from tests.support.forgery import CORE, Edit, Lines, Tables, both, column, faults, of, read_as, replaced, start
 from tests.support.hardware_clothes import recorded
 from tests.support.run_by_hand import read_plainly
 from tests.support.submission_folder import altered, forged, row_edited
@@ -127,7 +112,7 @@ def quicker(share: float, *trials: str) -> Edit:
     def edit(name: str, lines: Lines, tables: Tables) -> None:
         replies = tables["replies.arrows"]
         if name in trials or (not trials and name.startswith("performance")):
-            tables["replies.arrows"] = shorter(replies, [share] * replies.num_rows)
+            tables["replies.arrows"] = forgery.shorter(replies, [share] * replies.num_rows)
 
     return edit
 
@@ -150,7 +135,7 @@ def unlike_each_other(run: str, lines: Lines, tables: Tables) -> None:
     asked = tables["replies.arrows"]["sample_id"].to_pylist()
     names = sorted(set(asked))
     share = [0.9 * names.index(name) / len(names) for name in asked]
-    tables["replies.arrows"] = shorter(tables["replies.arrows"], share)
+    tables["replies.arrows"] = forgery.shorter(tables["replies.arrows"], share)
 
 
 @pytest.mark.parametrize("purpose", ["power", "accuracy"])
@@ -192,7 +177,7 @@ def test_energy_by_integration_is_of_the_time_of_its_own_runs(session: Path, tmp
 @pytest.mark.parametrize("answer", ['{"label": "bus"}', "null", None])
 def test_a_run_that_answers_otherwise_than_for_accuracy(session: Path, tmp_path: Path, answer: str | None) -> None:
     skipped = column("replies.arrows", "output", lambda said: [answer] * len(said))
-    found = faults(of(session, tmp_path, only(("performance-2", "power-3"), skipped)))
+    found = faults(of(session, tmp_path, forgery.only(("performance-2", "power-3"), skipped)))
     for what in ("speed", "power"):
         assert f"samples answered otherwise for {what} than for accuracy" in found
 
@@ -204,7 +189,7 @@ def test_one_answer_that_noise_changes_is_excused(session: Path, tmp_path: Path)
         last = max(k for k, said in enumerate(outputs) if said is not None)
         return [*outputs[:last], '{"label": "none"}', *outputs[last + 1 :]]
 
-    found = of(session, tmp_path, only(("power-3",), column("replies.arrows", "output", noisy)))
+    found = of(session, tmp_path, forgery.only(("power-3",), column("replies.arrows", "output", noisy)))
     assert "samples answered otherwise for power than for accuracy" not in faults(found)
 
 
@@ -281,18 +266,14 @@ def test_sessions_of_a_row_that_lie_apart(handed_in: Path, tmp_path: Path) -> No
 
 # ---- recordings that contradict themselves, or hold another one again
 
-BARE = rail(lambda own: {key: value for key, value in own.items() if key != "kind"})
+BARE = forgery.rail(lambda own: {key: value for key, value in own.items() if key != "kind"})
 """A trace that states only what is required about its rail."""
 
 
 CONTRADICTIONS = {
     "another unit in the trace": (
-        rail(lambda own: own | {"conversion": {"unit": "A", "supply_v": 0.1, "burden_ohm": 0.0, "supply_rail": None}}),
+        forgery.rail(lambda own: own | {"conversion": {"unit": "A", "supply_v": 0.1, "burden_ohm": 0.0}}),
         "1", "conversion of rail core is Conversion(unit='A', supply_v=0.1",
-    ),
-    "another accuracy in the trace": (
-        rail(lambda own: own | {"accuracy": {"of_reading": 1e-9, "offset": 0.0, "source": "", "linearity": 0.0}}),
-        "1", "accuracy of rail core is Accuracy(of_reading=1e-09",
     ),
     "a kind that the trace leaves out": (
         both(BARE, start(lambda run, line: [one.update(kind="point") for m in line["meters"] for one in m["rails"]])),
@@ -306,7 +287,7 @@ CONTRADICTIONS = {
         start(lambda run, line: [meter.update(serial_number=run) for meter in line["meters"]]),
         "24", "power runs have 2 sets of meters",
     ),
-    "readings that were taken away": (table(CORE, lambda core: core.slice(7)), "21", "readings, but"),
+    "readings that were taken away": (forgery.table(CORE, lambda core: core.slice(7)), "21", "readings, but"),
     "labels of half of the samples": (
         column("samples.arrows", "label", lambda labels: [None, *labels[1:]]), "15", "1 of 12 samples have no label"
     ),
@@ -413,7 +394,7 @@ def test_one_recording_in_other_batches_at_another_time(session: Path, tmp_path:
 
 def test_readings_of_a_coarse_meter_may_repeat(session: Path, tmp_path: Path) -> None:
     steps = [1e-3 * (k % 50) for k in range(1000)]
-    coarse = table(CORE, lambda core: replaced(core.slice(0, 1000), "value", steps))
+    coarse = forgery.table(CORE, lambda core: replaced(core.slice(0, 1000), "value", steps))
     assert "2" not in faults(audit(forged(session, tmp_path / "session", coarse), quick=True))
 
 
