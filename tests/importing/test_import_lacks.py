@@ -155,13 +155,17 @@ def test_a_hole_in_the_trace_is_counted_and_placed(tmp_path: Path) -> None:
     assert "the longest, 0.1 s, begins at 1.9 s" in note
 
 
+def lines(head: str, t: np.ndarray, values: np.ndarray, word: str) -> str:
+    """Return a file with a word in the place of three of its values."""
+    cells = [repr(value) for value in values.tolist()]
+    cells[1300:1303] = [word] * 3
+    return "\n".join([head, *(f"{at!r},{cell}" for at, cell in zip(t.tolist(), cells, strict=True))])
+
+
 @pytest.mark.parametrize("word", ["nan", "NaN", ""])
 def test_readings_that_are_no_number_are_counted(word: str, tmp_path: Path) -> None:
     t, watts, _ = trace()
-    cells = [repr(w) for w in watts.tolist()]
-    cells[1300:1303] = [word] * 3
-    lines = ["t,p", *(f"{a!r},{c}" for a, c in zip(t.tolist(), cells, strict=True))]
-    run = plain(tmp_path, text="\n".join(lines))
+    run = plain(tmp_path, text=lines("t,p", t, watts, word))
     assert said(run, tmp_path / "run") == [f"Rail p: 3 of {len(t)} readings are not numbers; they are left out"]
     figures = evaluate(open_run(tmp_path / "run")).quantities
     assert figures["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
@@ -170,10 +174,8 @@ def test_readings_that_are_no_number_are_counted(word: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("word", ["9.9E37", "+9.91000000E+37", "inf"])
 def test_an_overload_is_flagged_and_at_least_the_largest_reading_before_it(word: str, tmp_path: Path) -> None:
     t, watts, _ = trace()
-    cells = [repr(a) for a in (watts / SUPPLY_V * 1e3).tolist()]
-    cells[1300:1303] = [word] * 3
-    lines = ["t,i", *(f"{a!r},{c}" for a, c in zip(t.tolist(), cells, strict=True))]
-    run = plain(tmp_path, text="\n".join(lines), power=None, current="i:mA", supply_v=SUPPLY_V)
+    text = lines("t,i", t, watts / SUPPLY_V * 1e3, word)
+    run = plain(tmp_path, text=text, power=None, current="i:mA", supply_v=SUPPLY_V)
     (note,) = said(run, tmp_path / "run")
     assert f"3 of {len(t)} readings are overloads" in note
     found = open_run(tmp_path / "run")
@@ -194,9 +196,9 @@ def test_each_place_without_a_reading_is_counted_whatever_part_is_stamped(stamp:
 
 def test_lines_that_end_before_their_reading_are_counted(tmp_path: Path) -> None:
     t, watts, _ = trace()
-    lines = ["t,p,note", *(f"{a!r},{w!r},x" for a, w in zip(t.tolist(), watts.tolist(), strict=True))]
-    lines[10], lines[20] = lines[10].removesuffix(",x"), lines[20].split(",")[0]
-    run = plain(tmp_path, text="\n".join(["made by hand", *lines]))
+    rows = ["t,p,note", *(f"{a!r},{w!r},x" for a, w in zip(t.tolist(), watts.tolist(), strict=True))]
+    rows[10], rows[20] = rows[10].removesuffix(",x"), rows[20].split(",")[0]
+    run = plain(tmp_path, text="\n".join(["made by hand", *rows]))
     _, missing = said(run, tmp_path / "run")
     assert f"1 of {len(t)} readings are not numbers" in missing
 

@@ -78,25 +78,26 @@ def test_hardware_does_not_claim_simulation() -> None:
     assert "SIMULATED" not in printed(result)
 
 
-@pytest.mark.parametrize(
-    ("run", "said"),
-    [
-        (None, "did not end as planned"),
-        (SimpleNamespace(stop=None, error=None, truncated=(), path=None), "no stop line"),
-        (ErrorRecord(error="MeterSilentError", message="no reading for 5 s", remedy="Check the cable"), "no reading"),
-        (ErrorRecord(message="power <lost>"), "power &lt;lost&gt;"),
-    ],
+ENDED = (
+    (None, None, "no stop line"),
+    (Stop(files={}), ErrorRecord(message="no reading for 5 s", remedy="Check the cable"), "no reading for 5 s"),
+    (Stop(files={}), ErrorRecord(message="power <lost>"), "power &lt;lost&gt;"),
 )
-def test_incomplete_recording_says_why(run: Any, said: str, tmp_path: Any) -> None:
-    if isinstance(run, ErrorRecord):
-        run = SimpleNamespace(stop=Stop(files={}, error=run), error=run, truncated=())
-    if run is not None:
-        run.path = tmp_path
+
+
+@pytest.mark.parametrize(("stop", "error", "said"), ENDED)
+def test_incomplete_recording_says_why(stop: Any, error: Any, said: str, tmp_path: Any) -> None:
+    run = SimpleNamespace(stop=stop, error=error, truncated=(), path=tmp_path)
     files = render(cast(Any, run), without_pictures(made_up(complete=False)))
     for name in ("report.html", "report.md"):
         assert "INCOMPLETE RECORDING" in files[name].decode()
         assert said in files[name].decode()
-    assert "INCOMPLETE RECORDING" in printed(made_up(complete=False))
+
+
+def test_an_incomplete_result_says_so_without_its_recording() -> None:
+    result = without_pictures(made_up(complete=False))
+    assert b"did not end as planned" in render(None, result)["report.html"]
+    assert "INCOMPLETE RECORDING" in printed(result)
 
 
 def test_refusals_come_with_their_remedy(simulated: dict[str, bytes]) -> None:

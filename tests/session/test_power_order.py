@@ -13,39 +13,33 @@ from rig.session.setup import BOOT_S, Request, set_up_bench
 
 DRIVER = """
 from dataclasses import replace
-from pathlib import Path
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import open_meter as mock_meter
 
 FEEDS = {feeds}
 
-class Noted:
-    def __init__(self, driver, log, who):
-        self._driver, self._log, self._who = driver, Path(log), who
-        self.note("open")
-
-    def note(self, what):
-        with self._log.open("a") as log:
-            log.write(f"{{what}} {{self._who}}\\n")
-
-    def __getattr__(self, name):
-        return getattr(self._driver, name)
-
-    def close(self):
-        self.note("close")
-        self._driver.close()
+def noted(driver, log, who):
+    def note(what):
+        with open(log, "a") as text:
+            text.write(f"{{what}} {{who}}\\n")
+    def close():
+        note("close")
+        inner()
+    inner, driver.close = driver.close, close
+    note("open")
+    return driver
 
 def open_board(bench, *, log: str):
-    with Path(log).open("a") as text:
+    with open(log, "a") as text:
         text.write(f"{{bench.clock.now_ns()}}\\n")
-    return Noted(open_device(bench), log, "board")
+    return noted(open_device(bench), log, "board")
 
 def open_meter(bench, *, log: str, name: str = "meter"):
     meter = mock_meter(bench, name=name, rate_hz=1000.0)
-    plain = meter.info
-    own = lambda rails: tuple(replace(rail, name=f"{{rail.name}}-{{name}}") for rail in rails)
-    meter.info = lambda: replace(plain(), rails=own(plain().rails))
-    return Noted(meter, log, name)
+    info = meter.info()
+    rails = tuple(replace(rail, name=f"{{rail.name}}-{{name}}") for rail in info.rails)
+    meter.info = lambda: replace(info, rails=rails)
+    return noted(meter, log, name)
 """
 BENCH = """
 [devices.board]

@@ -194,13 +194,6 @@ def test_the_page_has_the_rows_and_the_six_sections(made: Submitted) -> None:
     assert (made.path / made.document.configurations[1].page).is_file()
 
 
-def test_what_names_of_rows_have_in_common_is_said_once(made: Submitted) -> None:
-    page, (first, second) = (made.path / "report.html").read_text(), made.document.configurations
-    shared, own = first.name.rsplit(", ", 1)
-    assert f"Configurations of {shared}, one row each" in page
-    assert f">{own}</a>" in page and f">{second.name.removeprefix(f'{shared}, ')}</a>" in page
-
-
 # ---- what only the submitter knows --------------------------------------------------------
 
 

@@ -182,16 +182,11 @@ def open_device(*, level: int = 1):
     shutil.rmtree({removed!r}, ignore_errors=True)
     return blocking(lambda sample: level)
 """
-EXCLUSIVE = """
-from rig.engine.blocking_device import blocking
-def open_device(*, level: int = 1):
-    return blocking(lambda sample: level)
-"""
 
 
 def test_a_device_without_a_plant_is_locked_while_it_is_measured(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
-    file.write_text(EXCLUSIVE)
+    file.write_text(REMOVING.format(removed=""))
     words = ["--device", f"{file}:open_device", "--meter", "none", "--option", "samples=1", "--option", "idle_s=0"]
     words += ["--vary", "level=1,2", "--out", str(tmp_path / "s"), "--jobs", "0", "--no-wait"]
     for _ in range(2):
