@@ -78,11 +78,7 @@ def test_a_network_that_depends_on_a_workload_states_what_it_costs_with_one(caps
 
 @needs_xylo
 @pytest.mark.parametrize(("argv", "code", "text"), [
-    (("complexity", "--device", "mock"), 4, "device mock declares no network"),
-    (("complexity", "--device", "mock"), 4,
-     "a run has the figures, in the group Complexity: rig measure --device mock"),
     (("complexity", "--device", f"{__file__}:open_solver"), 4, "test_complexity.py:open_solver --simulate, with"),
-    (("complexity", "--device", "numpy-reaching"), 4, "needs a workload, but there is none. Add --workload NAME"),
     (("complexity", "--device", "xylo", "--network", "absent.json"), 6, "cannot read the network file"),
     (("complexity", "--device", "xylo", "--network", "absent.nir"), 4, "dt_s"),
     (("network", "export", "--out", "a.json"), 3, "does not end in .nir"),

@@ -17,7 +17,6 @@ from fixtures.instruments.scpi_server import ScpiServer
 from rig.bench.bench_file import examine
 from rig.bench.connected import Connected, Found, bench_text, find
 from rig.commands.shell.main import main
-from rig.errors import StoreError
 from tests.support.powercap_zones import DESKTOP
 
 
@@ -42,14 +41,6 @@ def test_the_file_that_is_written_is_read_by_the_rig(here: Path, capsys: pytest.
 
     assert said["file"] == "bench.toml"
     assert not examine(here / "bench.toml")[1]
-
-
-def test_a_bench_file_that_is_there_is_left_as_it_is(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("bench.toml").write_text("lab = 'mine'\n")
-
-    assert main(("init",)) == StoreError.exit_code
-    assert "never overwritten" in capsys.readouterr().err
-    assert Path("bench.toml").read_text() == "lab = 'mine'\n"
 
 
 def test_an_instrument_at_an_address_is_found_by_the_driver_of_its_model_alone() -> None:

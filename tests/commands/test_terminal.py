@@ -30,14 +30,6 @@ def test_control_and_direction_characters_are_replaced(capsys: Capture) -> None:
     assert shown.count("\n") == 2
 
 
-@pytest.mark.parametrize("words", [["--out", ""], ["--out="]])
-def test_a_directory_without_a_name_is_refused(capsys: Capture, words: list[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["report", "run", *words])
-    assert ended.value.code == 2
-    assert "--out is empty" in capsys.readouterr().err
-
-
 def test_plain_text_of_any_language_stays(capsys: Capture) -> None:
     say("Größe µW ± 3 % ✓ 測定")
     assert capsys.readouterr().out == "Größe µW ± 3 % ✓ 測定\n"

@@ -73,6 +73,8 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("--json report runs/good", ARGPARSE, ("--json must follow the command",)),
     (f"{MOCK} --device xylo", ARGPARSE, ("--device is given twice",)),
     ("frobnicate", ARGPARSE, ("unknown COMMAND 'frobnicate'. `rig --help` shows",)),
+    ("report run --out ''", ARGPARSE, ("--out is empty",)),
+    ("report run --out=", ARGPARSE, ("--out is empty",)),
     ("list mock xylo", ARGPARSE, ("xylo is no argument of rig list",)),
     # ---- names
     ("measure --device xilo", USAGE, ("device 'xilo'", "Did you mean xylo?", "no bench file here", "`rig init`")),
@@ -151,6 +153,8 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     (f"{LIVE} queue=0", USAGE, ("option queue is 0. Give 1 or more",)),
     (f"{LIVE} stride_s=1e-9", USAGE, ("stride_s 1e-09 is less than one sample of audio",)),
     (f"{LIVE} workload.samples=1", USAGE, ("workload 1 label(s): too few for scenes to change",)),
+    ("complexity --device mock", SETUP, ("device mock declares no network", "Complexity: rig measure --device mock")),
+    ("complexity --device numpy-reaching", SETUP, ("needs a workload, but there is none", "Add --workload NAME")),
     ("measure --device cpu-sa --scenario optimization --meter none --option idle_s=1e16", USAGE, ("Give 0 to 86400",)),
     # ---- workloads
     (f"{MOCK} --workload listed.py:open_workload", SETUP, ("is a list", "rig.workload(samples, name=...)")),
@@ -168,6 +172,9 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     (f"{MOCK} --workload qubo --data head.csv", DATA, ("head.csv:1: 'i j value' has no number. Leave a header out",)),
     (f"{MOCK} --workload qubo --data comma.txt", DATA, ("comma.txt:1: '0,0,-1' has no number", "with blanks")),
     ("measure --device xylo --simulate --option network=newer", DATA, ("it is a folder; name a file in it",)),
+    ("import --format plain-csv --out i gone.csv", USAGE, ("gone.csv", "does not exist")),
+    ("import --format plain-csv --out i --option colour=blue ok.txt", USAGE, ("'colour'", "`rig list plain-csv`")),
+    ("import --format nothing --out i ok.txt", USAGE, ("'nothing'",)),
     ("import --format plain-csv --out i --option windows=newer ok.txt", DATA, ("a folder; name a file in it",)),
     ("workload export asc 10 0.1 1 --out f.npz", USAGE, ("asc", "such as qubo-mis")),
     ("workload export qubo-mis ten 0.1 1 --out f.npz", USAGE, ("'ten'", "NODES DENSITY SEED")),
@@ -189,10 +196,18 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("compare gone gone", STORE, ("gone does not exist", "Name the directory")),
     ("audit gone", STORE, ("gone does not exist", "Name a run, a session or a submission")),
     ("audit headless", STORE, ("headless is not a run directory", "Name a run, a session or a submission")),
+    ("compare gone", USAGE, ("nothing to compare",)),
+    ("tail headless", STORE, ("nothing is recorded",)),
+    ("measure --resume headless", STORE, ("not a session",)),
     ("submit gone --init", STORE, ("gone does not exist", "Name the directory")),
     ("submit headless --about about.toml --out new", DATA, ("'soon'", "available, preview or research")),
     ("reduce trace.f32 --windows spans.csv --rate 1e6", USAGE, ("`rig reduce` is gone", "rig import", "rig report")),
     ("sweep --device mock", USAGE, ("needs a directory", "a new one with --out", "`rig sweep DIR`")),
+    ("sweep --vary inference_s=1 --out new", USAGE, ("needs a device",)),
+    ("sweep gone.toml --out new", USAGE, ("gone.toml is not a directory",)),
+    ("sweep headless --vary rate_hz=1", USAGE, ("--vary beside",)),
+    ("sweep headless --table", STORE, ("headless is not a sweep",)),
+    ("sweep --device mock --out headless", STORE, ("headless is not a sweep",)),
     ("sweep --device mock --vary noise --out new", USAGE, ("--vary 'noise'", "Write --vary KEY=VALUE")),
 ]
 ASTRAY = ("Traceback", "ulimit", "cable", "ask for the original", "examples/", "what was recorded")
@@ -229,5 +244,6 @@ def test_a_wrong_invocation_is_told_what_is_wrong_and_what_to_do(
     assert said["exit_code"] == code
     if code != ARGPARSE:
         assert said["field"], said
-        assert said["value"] is not None or "--option" in said["remedy"], said  # a missing option has no value
+        named = said["remedy"].startswith(("Add --", "Name ")) or "--option" in said["remedy"]
+        assert said["value"] is not None or named, said  # what is missing has no value
         assert said["remedy"] or "required is" in said["message"], said

@@ -25,7 +25,7 @@ from rig.doctor.examination import Settings, diagnose
 from rig.doctor.findings import Finding, exit_code, summary
 from rig.doctor.host import host_findings, permission_findings
 from rig.doctor.meter import Taken, noise_finding, reading_findings
-from rig.errors import DeviceError, MeterError, RigError, SetupError, UnknownNameError, UsageError
+from rig.errors import DeviceError, MeterError, RigError, SetupError, UsageError
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
 
 pytestmark = pytest.mark.real_time
@@ -260,14 +260,6 @@ def test_a_meter_that_needs_its_device_waits_for_it_to_be_mended(tmp_path: Path,
 
     assert of(found, "board", "open").level == "broken"
     assert of(found, "own", "open").text.endswith("board is not open")
-
-
-def test_an_unknown_name_is_answered_with_the_known_ones(visit: Doctor) -> None:
-    with pytest.raises(UnknownNameError) as caught:
-        visit("bord", text=WATCHED.format("", ""))
-
-    assert {"sim", "watch", "mock", "scpi-dmm"} <= set(caught.value.known)
-    assert "bench.toml" in str(caught.value)
 
 
 def test_an_entry_that_is_wrong_is_said_by_its_line_and_the_others_are_visited(visit: Doctor) -> None:

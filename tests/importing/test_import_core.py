@@ -14,7 +14,7 @@ import rig
 from benchmarks.fuzz_importers import attempt, lay_out
 from benchmarks.import_cases import cases
 from rig.analysis.scores.reference_methods import recorder_figures
-from rig.errors import DataError, StoreError, UnknownNameError, UsageError
+from rig.errors import DataError, StoreError
 from rig.importing.imported import ImportedRun, ImportedSpan, ImportedTrace
 from rig.importing.write import run_import, write
 
@@ -38,11 +38,6 @@ def small(**more: object) -> ImportedRun:
     return replace(imported, **more)  # type: ignore[arg-type]
 
 
-def plain(folder: Path) -> tuple[Path, list[str]]:
-    options = lay_out(CASES["plain-csv"], folder, None)
-    return folder / "a.csv", [f"{k}={v}" for k, v in options.items()]
-
-
 def test_the_rate_of_a_clock_is_no_better_than_stated(tmp_path: Path) -> None:
     many = tuple(rig.Chunk("core", np.full(10, 2.0)) for _ in range(10))
     recording = rig.open_run(write(small(traces=(ImportedTrace("core", many),)), tmp_path / "run"))
@@ -62,7 +57,8 @@ def test_readings_of_every_format_stand_where_the_device_worked(name: str, tmp_p
 
 
 def test_originals_are_kept_with_their_digests(tmp_path: Path) -> None:
-    source, options = plain(tmp_path / "in")
+    source = tmp_path / "in" / "a.csv"
+    options = [f"{k}={v}" for k, v in lay_out(CASES["plain-csv"], tmp_path / "in", None).items()]
     (path,) = run_import("plain-csv", source, tmp_path / "run", options)
     imported = rig.open_run(path).start.imported
     assert imported is not None
@@ -121,17 +117,6 @@ def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="not an empty directory"):
         write(small(), tmp_path / "run")
     assert (tmp_path / "run" / "mine").read_text() == "mine"
-
-
-def test_the_command_names_what_is_wrong(tmp_path: Path) -> None:
-    source, options = plain(tmp_path / "in")
-    with pytest.raises(UsageError, match="does not exist"):
-        run_import("plain-csv", tmp_path / "absent", tmp_path / "run", options)
-    with pytest.raises(UnknownNameError, match="unknown option 'colour' of plain-csv") as caught:
-        run_import("plain-csv", source, tmp_path / "run", ["colour=blue"])
-    assert "`rig list plain-csv`" in caught.value.remedy
-    with pytest.raises(UnknownNameError):
-        run_import("no-such-format", source, tmp_path / "run", [])
 
 
 def test_lines_of_other_peers_are_passed_over(tmp_path: Path) -> None:

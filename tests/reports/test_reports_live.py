@@ -223,11 +223,6 @@ def test_the_command_says_once_how_a_run_stands(tmp_path: Path, capsys: Capture)
     assert "\x1b" not in said.out + said.err
 
 
-def test_where_nothing_is_recorded_it_says_so(tmp_path: Path, capsys: Capture) -> None:
-    assert main(["tail", str(tmp_path)]) == StoreError.exit_code
-    assert "nothing is recorded" in capsys.readouterr().err
-
-
 def test_an_error_that_ended_the_run_is_said(tmp_path: Path) -> None:
     recorder, more = recorded(tmp_path / "run")
     more(1)

@@ -167,11 +167,6 @@ def test_figures_that_one_of_them_lacks_are_named() -> None:
     assert (found.differences, found.alone) == ((), (POWER, ACCURACY))
 
 
-def test_one_thing_is_not_compared() -> None:
-    with pytest.raises(UsageError, match="nothing to compare"):
-        compare([Path("a")])
-
-
 # ---- of recordings ------------------------------------------------------------------------
 
 

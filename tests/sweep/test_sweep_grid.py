@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.errors import StoreError, UnknownNameError, UsageError
+from rig.errors import UnknownNameError, UsageError
 from rig.sweep.check import checked
 from rig.sweep.grid import Facts, Grid, GridSpec, cells_of, plain, with_workload
 from tests.support.paths import SUPPORT
-from tests.support.sweep_bench import QUICK, quick, sweep
+from tests.support.sweep_bench import QUICK, sweep
 
 KEYS = st.text("abcdefgh_.", min_size=1, max_size=12)
 VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1, max_size=30)
@@ -117,29 +117,6 @@ def test_an_option_must_be_known_to_every_device(tmp_path: Path) -> None:
 def test_a_million_cells_are_enough() -> None:
     with pytest.raises(UsageError, match="10000000 cells"):
         checked(asked(repetitions=10_000_000))
-
-
-def test_a_grid_needs_a_device_and_a_directory(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="needs a device"):
-        sweep("--vary", "inference_s=1", "--out", str(tmp_path / "s"))
-    with pytest.raises(UsageError, match="needs a directory"):
-        sweep("--device", "mock")
-
-
-def test_a_sweep_to_continue_is_a_directory_and_has_its_own_grid(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"none\.toml is not a directory"):
-        sweep(str(tmp_path / "none.toml"), "--out", str(tmp_path / "s"))
-    with pytest.raises(UsageError, match="--vary beside"):
-        sweep(str(tmp_path), "--vary", "rate_hz=1")
-
-
-def test_a_directory_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(StoreError, match="is not a sweep"):
-        quick(tmp_path)
-    with pytest.raises(StoreError, match="is not a sweep"):
-        sweep(str(tmp_path), "--table")
-    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 # ---- problems -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from reports.viewing.embedded import embedded, series_look
 from reports.viewing.jumps import jumps_of
 from reports.viewing.page import as_json
 from rig.analysis.result.series import RailSeries, Series
-from rig.recording.reader import open_run
+from rig.recording.reader import Run, open_run
 from rig.types import Floats
 from tests.support.made_up import HOSTILE, made_up, made_up_series, without_pictures
 from tests.support.paths import ROOT
@@ -59,6 +59,12 @@ def one_rail(watts: Floats, rate_hz: float, windows: Floats | None = None) -> Se
     return replace(series, rails=(RailSeries("core", at[:-1], at[1:], watts),), phase_windows_s=phases)
 
 
+def model_in(series: Series, run: Run | None = None) -> dict[str, Any]:
+    model = embedded(series, simulated=True, run=run)
+    assert model is not None
+    return model
+
+
 @pytest.fixture(scope="module")
 def page() -> bytes:
     return render(None, made_up())["report.html"]
@@ -83,9 +89,7 @@ def test_of_a_short_trace_every_reading_is_in_the_page(page: bytes) -> None:
 def test_of_a_long_trace_the_columns_hold_its_least_and_greatest() -> None:
     watts = np.full(1_000_000, 1e-3)
     watts[[123_456, 654_321]] = 5e-3, 1e-5
-    model = embedded(one_rail(watts, 1e4), simulated=False)
-    assert model is not None
-    whole = model["rails"][0]["layers"][-1]
+    whole = model_in(one_rail(watts, 1e4))["rails"][0]["layers"][-1]
 
     assert (column(whole, "most").max(), column(whole, "least").min()) == pytest.approx((5e-3, 1e-5), rel=1e-6)
     assert edges(whole)[int(np.argmax(column(whole, "most")))] == pytest.approx(12.3456, abs=0.01)
@@ -97,8 +101,7 @@ def test_around_chosen_spans_single_readings_are_in_the_page() -> None:
     begin = np.arange(1.0, 90.0, 0.5)
     windows = np.column_stack([begin, begin + 0.002])
     windows[100] = begin[100], begin[100] + 0.4
-    model = embedded(one_rail(watts, rate_hz, windows), simulated=False)
-    assert model is not None
+    model = model_in(one_rail(watts, rate_hz, windows))
     layers = model["rails"][0]["layers"]
 
     slowest = next(jump for jump in model["jumps"] if jump["title"] == "slowest")
@@ -120,10 +123,8 @@ def test_a_long_trace_is_read_from_its_file_where_the_series_holds_means(tmp_pat
     means = watts.astype(np.float64).reshape(-1, 100).mean(axis=1)
     series = one_rail(means, rate_hz / 100, np.array([[7.7, 7.9], [8.0, 8.001]]))
 
-    model = embedded(series, simulated=True, run=run)
+    layers = model_in(series, run)["rails"][0]["layers"]
 
-    assert model is not None
-    layers = model["rails"][0]["layers"]
     assert column(layers[-1], "most").max() == pytest.approx(9e-3, rel=1e-6)
     assert np.nanmax(means) < 2e-3
     short = next(x for x in layers if x["single"] and x["low"] < 8.0 and x["high"] > 8.001)
@@ -138,9 +139,9 @@ def test_the_page_stays_small_whatever_the_trace_and_its_spans_are() -> None:
     rails = tuple(replace(series.rails[0], rail=f"r{k}", start_s=series.rails[0].start_s + jitter) for k in range(4))
     phases = {f"phase {k}": series.phase_windows_s["inference"] for k in range(8)}
 
-    model = embedded(replace(series, rails=rails, phase_windows_s=phases), simulated=False)
+    model = model_in(replace(series, rails=rails, phase_windows_s=phases))
 
-    assert model is not None and len(model["rails"]) == 5
+    assert len(model["rails"]) == 5
     assert len(as_json(model)) < 4_000_000
 
 
@@ -150,13 +151,12 @@ def test_missing_readings_are_columns_without_a_number() -> None:
     series = one_rail(watts, 1e4, np.array([[1.0, 2.0], [6.0, 7.0]]))
 
     look = series_look(series.rails[0], 0.0, 10.0, 10)
-    model = embedded(series, simulated=False)
+    jumps = model_in(series)["jumps"]
 
     assert np.isnan(look.mean[:5]).all()
     assert look.mean[5:] == pytest.approx(np.full(5, 1e-3))
     assert look.missing == 50_000
-    assert model is not None
-    assert [j["text"] for j in model["jumps"] if j["title"] == "most energetic"] == ["inference 2: 1 mJ"]
+    assert [j["text"] for j in jumps if j["title"] == "most energetic"] == ["inference 2: 1 mJ"]
 
 
 # ---- spans worth a look -------------------------------------------------------------------
@@ -246,8 +246,7 @@ def test_the_statistics_of_a_view_cut_the_columns_at_its_ends() -> None:
 @needs_node
 def test_the_finest_layer_that_holds_the_view_is_drawn() -> None:
     watts = np.random.default_rng(2).normal(1e-3, 1e-4, 400_000)
-    model = embedded(one_rail(watts, 1e4, np.array([[10.0, 10.01], [20.0, 20.02]])), simulated=False)
-    assert model is not None
+    model = model_in(one_rail(watts, 1e4, np.array([[10.0, 10.01], [20.0, 20.02]])))
     layers = json.dumps(model["rails"][0]["layers"])
 
     whole, near, beside = in_node(
