@@ -67,14 +67,6 @@ def test_no_two_errors_have_an_exit_code_of_their_own_in_common() -> None:
     assert set(codes).isdisjoint({0, 1, 2, errors.Ended.exit_code})
 
 
-def test_every_make_target_is_listed() -> None:
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
-
-    assert targets is not None
-    assert set(re.findall(r"^\| `make ([\w-]+)` \|", page, flags=re.MULTILINE)) == set(targets[1].split())
-
-
 def test_the_picture_of_the_terminal_is_what_its_commands_print() -> None:
     """This measures on the simulated bench, which takes seconds."""
     known = terminal_picture.PICTURE.read_text(encoding="utf-8")

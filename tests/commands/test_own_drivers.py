@@ -190,21 +190,6 @@ def test_a_simulated_device_that_lives_by_no_plant_is_timed_by_the_hosts_clock(e
         assert row["issued_ns"] <= row["on_tick"] <= row["off_tick"] <= row["completed_ns"]
 
 
-@pytest.mark.parametrize(("body", "says"), [
-    ("raise OSError('gone')", "the device failed on sample airport-02000: OSError: gone"), ("return {1, 2}", "set"),
-    ("return Reply('other', 1)", "replied to 'other' when given"),
-    ("return Reply(s.id, 1, (Span('inference', 'a', 'b'),))", "sample airport-02000 cannot be recorded"),
-])  # fmt: skip
-def test_a_reply_that_cannot_be_kept_ends_the_run(elsewhere: Path, capsys: Capture, body: str, says: str) -> None:
-    source = "from rig import blocking\nfrom rig.types import Reply, Span\n"
-    source += f"def g(s):\n    {body}\ndef f():\n    return blocking(g)\n"
-    code, line = failed(capsys, source)
-
-    assert code == 20
-    assert says in line
-    assert open_run(elsewhere / "run").stop is not None
-
-
 @pytest.mark.parametrize("error", ["OwnExit('cable')", "Mute()"])
 @pytest.mark.parametrize("command", ["measure", "check"])
 def test_an_error_of_a_drivers_own_fails_the_command(tmp_path: Path, capsys: Capture, command: str, error: str) -> None:
@@ -263,14 +248,11 @@ def own(here: Path) -> Path:
     return here
 
 
-def figures(capsys: Capture, *arguments: str) -> dict[str, Any]:
-    assert main(["measure", "--quiet", "--json", "--allow-invalid", *arguments, *SHORT, "--out", "run"]) == 0
-    return dict(json.loads(capsys.readouterr().out)["results"]["quantities"])
-
-
 @pytest.mark.real_time
 def test_the_watts_that_it_states_are_what_the_meter_measures(own: Path, capsys: Capture) -> None:
-    found = figures(capsys, "--device", "mine.py:open_device", "--meter", "mock")
+    words = ["measure", "--device", "mine.py:open_device", "--meter", "mock", "--quiet", "--json", "--allow-invalid"]
+    assert main([*words, *SHORT, "--out", "run"]) == 0
+    found = json.loads(capsys.readouterr().out)["results"]["quantities"]
 
     for name, true in (("idle_power_w", IDLE_W + 1e-3), ("active_power_w", BUSY_W + 1e-3)):
         low, high = from_json(found[name]).interval(0.95)

@@ -20,7 +20,6 @@ from reports.render import render, write
 from reports.rule_by_rule import verdict_of
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding, note
-from rig.analysis.result.quantity import from_json
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import RailSeries
 from rig.recording.events import Stop
@@ -195,18 +194,6 @@ def test_odd_execution_times_draw(times: list[float]) -> None:
 
 
 # ---- files --------------------------------------------------------------------------------
-
-
-def test_json_gives_every_quantity_back(tmp_path: Any) -> None:
-    result = without_pictures(made_up(name=HOSTILE))
-    paths = write(result, tmp_path / "derived")
-    assert all(p.is_file() for p in paths)
-    data = json.loads((tmp_path / "derived" / "results.json").read_text())
-    assert {name: from_json(d) for name, d in data["quantities"].items()} == {
-        str(key): q for key, q in result.quantities.items()
-    }
-    assert data["refusals"][0]["remedy"] == "Measure at least 662"
-    assert not list((tmp_path / "derived").rglob(".*"))
 
 
 def test_not_a_number_stays_out_of_sight_and_json_strict() -> None:

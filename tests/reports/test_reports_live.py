@@ -36,34 +36,32 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_without_a_terminal_a_run_says_its_begin_its_tenths_and_its_end(capsys: Capture, tmp_path: Path) -> None:
-    with live(40, tmp_path / "power", lambda: 0.0) as show:
-        for done in range(41):
+def told(
+    capsys: Capture, total: int, path: Path | None, steps: int, clock: Callable[[], float] = lambda: 0.0
+) -> list[str]:
+    """Return the lines of a run of so many steps without a terminal."""
+    with live(total, path, clock) as show:
+        for done in range(steps):
             show(done, {"core": 1.5e-3})
     said = capsys.readouterr()
-    tenths = [f"power: {done}/40 samples, {40 - done} left, after 0 s" for done in range(4, 40, 4)]
-    assert said.err.splitlines() == ["power: begins, 40 samples", *tenths, "power: ended, 40 samples in 0.0 s"]
     assert said.out == ""
+    return said.err.splitlines()
 
 
-def test_without_a_terminal_a_run_that_goes_on_after_its_set_says_so_once_a_minute(
-    capsys: Capture,
-) -> None:
+def test_without_a_terminal_a_run_says_its_begin_its_tenths_and_its_end(capsys: Capture, tmp_path: Path) -> None:
+    tenths = [f"power: {done}/40 samples, {40 - done} left, after 0 s" for done in range(4, 40, 4)]
+    whole = ["power: begins, 40 samples", *tenths, "power: ended, 40 samples in 0.0 s"]
+    assert told(capsys, 40, tmp_path / "power", 41) == whole
+
+
+def test_without_a_terminal_a_run_that_goes_on_after_its_set_says_so_once_a_minute(capsys: Capture) -> None:
     clock_s = iter(range(1000))
-    with live(1, None, lambda: float(next(clock_s))) as show:
-        for done in range(130):
-            show(done, {})
-    assert capsys.readouterr().err.splitlines()[1:-1] == [
-        "run: 59 samples, after 60 s",
-        "run: 119 samples, after 120 s",
-    ]
+    _, *lines, _ = told(capsys, 1, None, 130, lambda: float(next(clock_s)))
+    assert lines == ["run: 59 samples, after 60 s", "run: 119 samples, after 120 s"]
 
 
 def test_a_run_without_a_known_total_names_none(capsys: Capture) -> None:
-    with live(0, None, lambda: 0.0) as show:
-        for done in range(42):
-            show(done, {})
-    assert capsys.readouterr().err.splitlines() == ["run: begins", "run: ended, 41 samples in 0.0 s"]
+    assert told(capsys, 0, None, 42) == ["run: begins", "run: ended, 41 samples in 0.0 s"]
 
 
 @pytest.mark.parametrize(("scenario", "option"), [("server", "arrival_hz=50"), ("real-time", "stream_s=10")])
