@@ -1,4 +1,4 @@
-"""Hand-made submission folders, and recordings that are altered and hashed again, for the tests of the auditor."""
+"""Submission folders and recordings that are altered and hashed again, for the tests of the auditor."""
 
 from __future__ import annotations
 
@@ -31,39 +31,6 @@ def unpacked(name: str, folder: Path) -> Path:
             (folder / name / place / "derived").mkdir(exist_ok=True)
             (folder / name / place / "derived" / "results.json").write_text(json.dumps(results))
     return folder / name
-
-
-def submission(folder: Path, session: Path, class_: str = "simulated") -> Path:
-    """Return a submission of one session; its claims are those of the results."""
-    held = folder / "sessions" / session.name
-    results = json.loads((session / "derived" / "results.json").read_text())
-    for place in sorted(p for p in session.rglob("*") if p.is_file() and "derived" not in p.parts):
-        target = held / place.relative_to(session)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(place.read_bytes())
-    claims = {}
-    for key, one in results["quantities"].items():
-        if one["value"] is not None:
-            low, high = one["interval_95"] or (None, None)
-            claims[key] = {key: one[key] for key in ("value", "unit")} | {"low": low, "high": high}
-            claims[key] |= {"trials": [one["value"]], "runs": 1}
-    fields = ("title", "organization", "contact", "date", "availability", "system", "model", "tuning", "split")
-    about = dict.fromkeys((*fields, "components", "host", "software", "licence"), "told") | {"notes": ""}
-    about |= {"date": "2026-11-22", "availability": "research"}
-    row: Json = {"name": "one", "scenario": "single-stream", "workload": "asc", "rules": "quick", "device": "mock"}
-    row |= {"class": class_, "verdict": "VALID", "page": "report.html", "sessions": [f"sessions/{session.name}"]}
-    document = {"format": 1, "rig_version": "0.1.0", "name": folder.name, "about": about}
-    document["configurations"] = [row | {"claims": claims}]
-    (folder / "submission.json").write_text(json.dumps(document, indent=1))
-    shown = {k: row[k] for k in ("name", "class", "device")} | {"trials": 1}
-    shown |= {k: repr(claims[k]["value"]) for k in ("execution_time_s", "active_power_w")}
-    (folder / "results.csv").write_text(",".join(shown) + "\n" + ",".join(map(str, shown.values())) + "\n")
-    sections = ("architecture", "algorithm", "workflow", "timing", "power", "results")
-    (folder / "report.md").write_text("\n".join(f"## {s}\ntold\n" for s in sections))
-    for name in ("report.html", "submission.toml", "ro-crate-metadata.json"):
-        (folder / name).write_text("told\n")
-    listed(folder)
-    return folder
 
 
 def listed(folder: Path) -> None:

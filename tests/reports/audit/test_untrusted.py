@@ -19,7 +19,8 @@ from rig.commands.shell.main import main
 from rig.errors import StoreError
 from scenarios.rules import SETS, rules
 from tests.support.processes import MAIN, python
-from tests.support.submission_folder import submission, unpacked
+from tests.support.submission_folder import unpacked
+from tests.support.submissions import submitted
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a//b", "", ".", "a\0b", "c:x", "a\\b"])
@@ -207,7 +208,7 @@ def test_the_command_prints_writes_and_exits(tmp_path: Path, capsys: pytest.Capt
 
 def test_what_no_hash_covers_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A submitter can put an own audit beside the folder."""
-    folder = submission(tmp_path / "sub", unpacked("single-session", tmp_path / "lab"))
+    folder = submitted(tmp_path / "made", unpacked("single-session", tmp_path / "lab")).path
     (folder / "derived").mkdir()
     (folder / "derived" / "audit.html").write_text("no check failed")
     main(["audit", str(folder), "--quick", "--out", str(tmp_path / "out")])
