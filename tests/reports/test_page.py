@@ -26,7 +26,6 @@ from rig.analysis.result.series import Solve
 from rig.analysis.solving.solves import RUNTIME
 from rig.recording.records import Algorithm, ImportRecord
 from rig.recording.session import bind
-from rig.recording.writer import Recorder
 from scenarios.workloads.qubo_mis.workload import open_workload
 from tests.support.made_up import made_up, made_up_stream, q, with_checks, without_pictures
 from tests.support.sessions import bound
@@ -257,19 +256,14 @@ def test_the_versions_of_the_published_baselines_stand_beside_those_of_the_devic
     assert not [key for key in dict(algorithm(found)) if key.startswith("Version of")]
 
 
-def test_the_configuration_stands_with_its_run_and_in_the_section_on_timing(tmp_path: Path) -> None:
-    for name, configuration in (("performance", "efficiency"), ("power", "")):
-        with Recorder(tmp_path / name) as recorder:
-            recorder.event(start(run_id=name, purpose=name, configuration=configuration))
-            recorder.stop()
-    bind(tmp_path, [("performance", "performance"), ("power", "power")])
-    gave = {m.name: m.gave for m in members(tmp_path, None)}
-    assert gave["performance"].endswith("; configuration efficiency")
-    assert "configuration" not in gave["power"]
-    told = {title: dict(timing(replace(made_up(), start=start(configuration=name)))) for title, name in
-            (("named", "efficiency"), ("not", ""))}  # fmt: skip
-    assert told["named"]["Configuration of the system"] == "efficiency"
-    assert told["not"]["Configuration of the system"] == "not stated"
+@pytest.mark.parametrize(("configuration", "told"), [("efficiency", "efficiency"), ("", "not stated")])
+def test_the_configuration_stands_with_its_run_and_in_the_section_on_timing(
+    tmp_path: Path, configuration: str, told: str
+) -> None:
+    (run,) = members(bound(tmp_path, [("power", "power")], configuration=configuration), None)
+    assert run.gave.endswith("; configuration efficiency") is bool(configuration)
+    said = dict(timing(replace(made_up(), start=start(configuration=configuration))))
+    assert said["Configuration of the system"] == told
 
 
 # ---- a session: its runs, their results, and links to their reports

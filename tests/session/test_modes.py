@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 import rig
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
-from rig.commands.shell.main import main
 from rig.errors import DeviceTimeoutError, SetupError
 from rig.recording.session import is_session, runs_in
 from rig.session.measure import REPEATS_LEAST
@@ -195,19 +193,6 @@ def test_amortised_time_is_that_of_the_sequences_and_a_single_sample_stands_besi
 
 
 # ---- the report of a session ---------------------------------------------------------------
-
-
-def test_a_session_that_was_moved_has_the_same_figures(session: Measure, tmp_path: Path, capsys: Capture) -> None:
-    session().rename(tmp_path / "moved")
-    assert main(["report", str(tmp_path / "moved"), "--json", "--allow-invalid"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert [Path(r["run"]).name for r in document["runs"]] == ["accuracy", "performance", "power"]
-    assert Path(document["session"]).name == "moved"
-    results = json.loads((tmp_path / "moved" / "derived" / "results.json").read_text())
-    assert results["quantities"] == document["results"]["quantities"]
-    assert results["validity"]["verdict"] == document["results"]["validity"]["verdict"]
-    assert results["quantities"]["active_power_w"]["value"] == pytest.approx(3e-3, rel=0.01)
-    assert document["results"]["validity"]["submittable"] is False
 
 
 def test_a_session_draws_its_own_pictures_and_a_run_those_of_its_own_report(session: Measure) -> None:

@@ -19,14 +19,11 @@ import pytest
 from reports.submission.results_csv import table
 from rig.commands.shell.main import main
 from rig.errors import DataError, IntegrityError, RigError, StoreError, UsageError
-from rig.recording.events import Start
-from rig.recording.records import Algorithm, DeviceRecord, MeterRecord, ScenarioRecord, WorkloadRecord
 from rig.recording.submission import About, missing, open_submission
 from rig.session.report import evaluated
-from rig.submission.about import FIELDS, read_about, write_template
+from rig.submission.about import FIELDS, read_about
 from rig.submission.compare import compare
 from rig.submission.folder import Submitted, submit
-from rig.types import Rail
 from tests.support.hardware_clothes import recorded
 from tests.support.schema import schemas
 from tests.support.submission_folder import edited, row_edited
@@ -216,21 +213,6 @@ def test_the_template_asks_for_what_no_recording_knows(lab: Path, tmp_path: Path
     assert file.read_text().count("TO FILL IN") == len(left)
     assert re.search(r"# The recordings say: \d{4}-\d\d-\d\d\ndate = ", file.read_text())
     assert f"fill in {', '.join(left)}" in capsys.readouterr().out
-
-
-def test_the_template_says_in_words_what_recordings_hold_in_parts(tmp_path: Path) -> None:
-    trained = {"epochs": 60, "data": {"seeds": [0, 1000], "unseen": False}, "program": "rig network train"}
-    start = Start(
-        schema="", run_id="", t0_ns=0, clocks=[], scenario=ScenarioRecord(), workload=WorkloadRecord(),
-        device=DeviceRecord(algorithm=Algorithm(training=trained)),
-        meters=[MeterRecord(name="m", rails=[Rail("core")])],
-    )  # fmt: skip
-    write_template(tmp_path / "s.toml", [start])
-    text = (tmp_path / "s.toml").read_text()
-    tuning = "epochs 60; data (seeds 0, 1000; unseen no); program rig network train"
-    assert read_about(tmp_path / "s.toml")[0].tuning == tuning
-    assert "# The recordings say: m (rails core; omitted none)" in text
-    assert not re.search(r"[{}\\]", text)
 
 
 def test_the_template_asks_for_every_field() -> None:
