@@ -30,11 +30,8 @@ from rig.analysis.result.quantity import Component, Quantity
         (Quantity(0.0, "W", bias=2e-6), "0.0 ± 2.0 µW"),
         (Quantity(-1e-9, "W", bias=2e-6), "0.0 ± 2.0 µW"),
         (Quantity(0.9996, "s", bias=0.0996), "1000 ± 100 ms"),
-        (Quantity(612.3, "s", bias=0.61), "612.30 ± 0.61 s"),
         (Quantity(0.01, "W", bias=5.0), "0.0 ± 5.0 W"),
         (Quantity(4.2, "W", bias=math.inf), "4.2 ± unknown W"),
-        (Quantity(3e-9, "J", bias=1.2e-10), "3.00 ± 0.12 nJ"),
-        (Quantity(12.0, "widgets", bias=1.5), "12.0 ± 1.5 widgets"),
         (Quantity(1e30, "W", bias=1e28), "1.000e+06 ± 1.0e+04 YW"),
         (Quantity(1e30, "widgets", bias=1e28), "1.000e+30 ± 1.0e+28 widgets"),
         (Quantity(2.5e-6, "J/step", bias=1e-7), "2.50 ± 0.10 µJ/step"),
@@ -143,11 +140,8 @@ def test_a_figure_has_a_name_for_programs_and_a_title_for_people(
     ("key", "value", "text"),
     [
         (FigureKey("backlog_max"), 1.0, "1 (no uncertainty stated)"),
-        (FigureKey("arrival_gap_distance"), 0.04, "0.04 (no uncertainty stated)"),
         (FigureKey("cost_mean"), -0.5, "-0.5 (no uncertainty stated)"),
         (FigureKey("dropped_share"), 0.02, "2 % (no uncertainty stated)"),
-        (gap("gap_{target}_mean", "official"), 1.5, "150 % (no uncertainty stated)"),
-        (FigureKey("stream_accuracy"), 1.0, "100 % (no uncertainty stated)"),
         (latency(50), 0.5, "500 ms (no uncertainty stated)"),
     ],
 )

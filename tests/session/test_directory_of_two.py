@@ -72,18 +72,15 @@ DRIVER = """
 import os
 from fixtures.bench.mock_device import open_device as mock
 
-class Wanders:
-    def __init__(self, inner):
-        self.inner = inner
-
-    def __getattr__(self, name):
-        if name == {at!r}:
-            os.makedirs("elsewhere", exist_ok=True)
-            os.chdir("elsewhere")
-        return getattr(self.inner, name)
-
 def open_device(bench):
-    return Wanders(mock(bench))
+    device = mock(bench)
+    inner = device.{at}
+    def wander(*given):
+        os.makedirs("elsewhere", exist_ok=True)
+        os.chdir("elsewhere")
+        return inner(*given)
+    device.{at} = wander
+    return device
 """
 
 

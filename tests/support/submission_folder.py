@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
 import json
 import shutil
@@ -60,20 +59,6 @@ def altered(run: Path, change: Callable[[list[Json]], None], session: Path | Non
     hash_again(run, lines)
     if session is not None:
         bind_again(session)
-
-
-def chained(session: Path, name: str) -> None:
-    """Give the runs of an older session the links that sessions have today."""
-    runs = json.loads((session / "session.json").read_text())["runs"]
-    previous = "0" * 64
-    for number, run in enumerate(runs, start=1):
-        link = {"id": name, "number": number, "of": len(runs), "previous": previous}
-        altered(session / run["path"], functools.partial(_linked, link), session)
-        previous = sha256_of(session / run["path"] / "events.jsonl")
-
-
-def _linked(link: Json, lines: list[Json]) -> None:
-    lines[0]["session"] = link
 
 
 def forged(session: Path, to: Path, edit: Callable[[str, list[Json], dict[str, pa.Table]], None]) -> Path:

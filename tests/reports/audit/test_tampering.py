@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-import subprocess
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +22,8 @@ from reports.audit.evidence import Check
 from reports.submission.audit_page import worst
 from rig.errors import StoreError
 from tests.support.asleep import recording
-from tests.support.submission_folder import altered, chained, edited, listed, row_edited, unpacked
-from tests.support.submissions import submitted
+from tests.support.submission_folder import altered, edited, listed, row_edited, unpacked
+from tests.support.submissions import session, submitted
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(original: Path, tmp_path: Path) -> Path:
-    subprocess.run(["cp", "-r", str(original), str(tmp_path / "sub")], check=True)
-    return tmp_path / "sub"
+    return Path(shutil.copytree(original, tmp_path / "sub"))
 
 
 def failed(found: Audit) -> set[int]:
@@ -191,25 +190,21 @@ def test_a_table_that_says_more_than_the_claims(folder: Path, old: str, new: str
     assert said in told(audit(folder, quick=True), 30).found
 
 
-def test_runs_that_change_their_places(folder: Path, tmp_path: Path) -> None:
-    session = folder / "sessions" / "session-trials"
-    chained(session, "one")
-    listed(folder)
+def test_runs_of_another_session_are_told(tmp_path: Path) -> None:
+    one, two = (session(tmp_path / name) for name in ("one", "two"))
+    folder = submitted(tmp_path / "made", one).path
     assert 2 not in failed(audit(folder, quick=True))
-    other = tmp_path / "other"
-    subprocess.run(["cp", "-r", str(session), str(other)], check=True)
-    chained(other, "two")
-    for name in ("performance-1", "performance-2"):
-        subprocess.run(["rm", "-r", str(session / name)], check=True)
-        subprocess.run(["cp", "-r", str(other / name), str(session / name)], check=True)
-        altered(session / name, lambda lines: None, session)
+    run = folder / "sessions" / "one" / "performance"
+    shutil.rmtree(run)
+    shutil.copytree(two / "performance", run)
+    altered(run, lambda lines: None, run.parent)
     listed(folder)
     assert "of another session" in told(audit(folder, quick=True), 2).found
 
 
 def run_of(folder: Path) -> tuple[Path, Path]:
-    session = folder / "sessions" / "session-trials"
-    return session / "power-1", session
+    held = folder / "sessions" / "session-trials"
+    return held / "power-1", held
 
 
 def without_trace(lines: list[dict[str, Any]]) -> None:
@@ -226,8 +221,8 @@ def seeds_of_tuning(lines: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize(("change", "number"), [(without_trace, 24), (idle_that_holds_spans, 19), (seeds_of_tuning, 9)])
 def test_a_run_that_was_changed(folder: Path, change: Callable[[list[dict[str, Any]]], None], number: int) -> None:
-    run, session = run_of(folder)
-    altered(run, change, session)
+    run, held = run_of(folder)
+    altered(run, change, held)
     listed(folder)
     assert number in failed(audit(folder, quick=True))
 
@@ -250,8 +245,8 @@ def test_idle_that_was_measured_asleep(tmp_path: Path) -> None:
 
 
 def test_a_recording_that_is_hashed_again_is_anchored_by_nothing(folder: Path, original: Path) -> None:
-    run, session = run_of(folder)
-    altered(run, lambda lines: lines[0].update(operator="another"), session)
+    run, held = run_of(folder)
+    altered(run, lambda lines: lines[0].update(operator="another"), held)
     listed(folder)
     root = audit(original, quick=True).root
     assert root is not None
