@@ -136,21 +136,6 @@ def m(bench):
     assert open_run(elsewhere / "run").start.meters[0].omitted == ["device"]
 
 
-@pytest.mark.parametrize(("source", "says"), [
-    ("raise RuntimeError('boom')", "mine.py cannot be loaded: RuntimeError: boom. Correct the file"),
-    ("import no_such_package", "mine.py cannot be loaded: ModuleNotFoundError: No module named"),
-    ("import sys; sys.exit(0)", "mine.py cannot be loaded: SystemExit: 0. Correct the file"),
-    ("def f(): raise OSError('no such port')", "mine.f failed: OSError: no such port. Check its cable"),
-    ("def f(bench): return bench.nothing", "mine.f failed: AttributeError"),
-    ("class f:\n  def info(self): raise OSError('unplugged')", "OSError: unplugged"),
-])  # fmt: skip
-def test_a_file_that_fails_is_a_setup_error(elsewhere: Path, capsys: Capture, source: str, says: str) -> None:
-    code, line = failed(capsys, source)
-
-    assert code == 4
-    assert says in line
-
-
 LACKS = """
 from types import SimpleNamespace
 from rig import blocking
@@ -167,11 +152,17 @@ PROTOCOL = ("info", "stage", "submit", "poll", "close")
 
 
 @pytest.mark.parametrize(("source", "more", "says"), [
+    ("raise RuntimeError('boom')", (), "mine.py cannot be loaded: RuntimeError: boom. Correct the file"),
+    ("import no_such_package", (), "mine.py cannot be loaded: ModuleNotFoundError: No module named"),
+    ("import sys; sys.exit(0)", (), "mine.py cannot be loaded: SystemExit: 0. Correct the file"),
+    ("def f(): raise OSError('no such port')", (), "mine.f failed: OSError: no such port. Check its cable"),
+    ("def f(bench): return bench.nothing", (), "mine.f failed: AttributeError"),
+    ("class f:\n  def info(self): raise OSError('unplugged')", (), "OSError: unplugged"),
     (LACKS.format(has=PROTOCOL), ("--apart",), "device <lambda> cannot run its phases one at a time"),
     (LACKS.format(has=("info", "submit", "close")), (), "has no stage, poll"),
     *((FOR_EVER.format(timeout_s=text), (), "timeout_s") for text in ("float('inf')", "1e300", "float('nan')", "'2'")),
 ])  # fmt: skip
-def test_a_device_that_lacks_something_is_refused_before_anything_is_recorded(
+def test_a_file_that_fails_or_lacks_something_is_refused_before_anything_is_recorded(
     elsewhere: Path, capsys: Capture, source: str, more: tuple[str, ...], says: str
 ) -> None:
     code, line = failed(capsys, source, "f", *more)

@@ -6,8 +6,9 @@ import io
 import json
 import os
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -72,27 +73,34 @@ def test_a_quiet_measurement_says_nothing_of_how_far_it_is(tmp_path: Path, capsy
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_measurement_goes_on_where_standard_error_is_full(tmp_path: Path, monkeypatch: Patch) -> None:
-    with Path("/dev/full").open("w") as full:
-        monkeypatch.setattr(sys, "stderr", full)
-        assert measure(tmp_path / "out", "--mode", "together") == 0
-
-
-@pytest.mark.parametrize(("stream", "full"), [("stdout", False), ("stderr", False), ("stdout", True)])
-def test_a_command_ends_at_a_closed_or_full_stream(stream: str, full: bool, tmp_path: Path, monkeypatch: Patch) -> None:
-    if full and not Path("/dev/full").exists():
+@pytest.fixture
+def full() -> Iterator[TextIO]:
+    """A stream that takes nothing."""
+    if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
-    with Path("/dev/full").open("w") if full else nullcontext() as given:
-        monkeypatch.setattr(sys, stream, given)
-        assert main(["report", str(tmp_path), "--json"]) == 7
+    with Path("/dev/full").open("w") as stream:
+        yield stream
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_measurement_goes_on_where_standard_error_is_full(full: TextIO, tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(sys, "stderr", full)
+    assert measure(tmp_path / "out", "--mode", "together") == 0
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_command_ends_at_a_closed_stream(stream: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(sys, stream, None)
+    assert main(["report", str(tmp_path), "--json"]) == 7
+
+
+def test_a_command_ends_at_a_full_stream(full: TextIO, tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(sys, "stdout", full)
+    assert main(["report", str(tmp_path), "--json"]) == 7
+
+
 @pytest.mark.parametrize("asked", ["--version", "list"])
-def test_no_command_says_that_it_printed_what_a_full_stream_did_not_take(asked: str) -> None:
-    with Path("/dev/full").open("w") as full:
-        done = python(MAIN, asked, stdout=full)
+def test_no_command_says_that_it_printed_what_a_full_stream_did_not_take(full: TextIO, asked: str) -> None:
+    done = python(MAIN, asked, stdout=full)
     assert (done.returncode, done.stderr[:33]) == (4, "rig: the operating system refused")
 
 

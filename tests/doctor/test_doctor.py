@@ -19,6 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.bench.live_plant import live_plant
+from fixtures.instruments.front_end import EXACT
 from rig.commands import doctor
 from rig.doctor.clock import clock_findings
 from rig.doctor.examination import Settings, diagnose
@@ -27,6 +29,9 @@ from rig.doctor.host import host_findings, permission_findings
 from rig.doctor.meter import Taken, noise_finding, reading_findings
 from rig.errors import DeviceError, MeterError, RigError, SetupError, UsageError
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
+from tests.support.instruments import INSTRUMENTS
+from tests.support.paths import ROOT
+from tests.support.tiny_board import Chip, TinyBoardSim
 
 pytestmark = pytest.mark.real_time
 
@@ -428,3 +433,61 @@ def test_json_is_one_document_with_every_finding(visit: Doctor, capsys: pytest.C
 def test_a_time_that_is_none_is_refused(value: str) -> None:
     with pytest.raises(UsageError):
         command("mock", "--timeout", value)
+
+
+# ---- a board and each substitute for a meter: names, ranges, rates, and the order of power -------------------------
+
+BOARD = f"{ROOT / 'drivers' / 'devices' / 'mlperf_tiny' / 'device.py'}:open_device"
+WATCHES = ("serial-text", "nvml", "rapl")
+ON_TIME = ("rate", "clock")
+"""Findings about these are right only if the machine has time for the instrument and its reader."""
+ON_BOARD = """
+[devices.board]
+driver = "{board}"
+options = {{ port = "{port}", labels = "down,go,left,right" }}
+boot_s = 0.1
+
+[meters.meter]
+driver = "{driver}"
+sees = "board"
+{options}
+"""
+
+
+@pytest.mark.parametrize(("name", "how", "says", "rate_hz"), [
+    ("ppk2", {}, "SIMULATED Nordic PPK2, source mode", 100_000),
+    ("lpm01a", {}, "SIMULATED ST PowerShield, energy", 1000),
+    ("otii", {}, "SIMULATED Otii Simulator", 4000),
+    ("joulescope", {}, "Joulescope u/js110/000007, power", 20_000),
+    ("scpi-dmm", {"wiring": EXACT}, "34465A on its 3 A terminals", 1000),
+    ("serial-text", {}, "serial", 0),
+    ("nvml", {}, "SIM", None),
+    ("dmm6500", {}, "DMM6500, FRON terminals", 10_000),
+    ("rapl", {}, "RAPL", 100),
+])  # fmt: skip
+def test_the_doctor_names_the_meter_its_range_its_rate_and_the_order_of_power(
+    tmp_path: Path, name: str, how: dict[str, Any], says: str, rate_hz: float | None
+) -> None:
+    pytest.importorskip("serial", reason="extra serial is not installed")
+    pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
+    plant = live_plant()
+    with TinyBoardSim(Chip(), plant) as board, INSTRUMENTS[name](plant, **how) as instrument:
+        if name == "joulescope":
+            instrument.sim.paths = ("u/js110/000007",)
+        options = dict(instrument.options)
+        supply = f"supply_v = {options.pop('supply_v')}\n" if "supply_v" in options else ""
+        given = ", ".join(f"{key} = {json.dumps(value)}" for key, value in options.items())
+        path = tmp_path / "bench.toml"
+        text = ON_BOARD.format(board=BOARD, port=board.port, driver=name, options=f"{supply}options = {{ {given} }}")
+        path.write_text(text, encoding="utf-8")
+        found = [f for f in diagnose([], path, Settings(seconds=0.6)) if f.item != "host"]
+
+    order = ["board", "meter"] if name in WATCHES else ["meter (feeds it)", "board"]
+    assert of(found, "board", "power").text == f"opened in this order: {', '.join(order)}"
+    assert [f.item for f in found if f.topic == "identity"] == [who.partition(" ")[0] for who in order]
+    assert says in of(found, "meter", "identity").text
+    if rate_hz is not None:  # the counter's rate is measured
+        assert of(found, "meter", "rate").values["declared_hz"] == pytest.approx(rate_hz, rel=1e-6)
+    if name in ("lpm01a", "scpi-dmm", "dmm6500"):  # the others choose their range themselves
+        assert "up to " in of(found, "meter", "identity").text
+    assert [f.text for f in found if f.level == "broken" and f.topic not in ON_TIME] == []

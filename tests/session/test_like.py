@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rig
+from fixtures.worlds.lab_recording import plain_lab, write
 from rig.commands.shell.main import main
 from rig.errors import UnknownNameError, UsageError
 from rig.session.like import Like, like
+from rig.session.named import meant
 from tests.support.run_by_hand import rewritten
 from tests.support.submissions import session, submitted
+
+Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +56,7 @@ def test_nothing_of_the_bench_is_taken(recorded: Path) -> None:
     assert not [text for text in like(recorded).options if not text.startswith(("scenario.", "workload."))]
 
 
-def test_a_repeated_submission_asks_alike(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_repeated_submission_asks_alike(recorded: Path, tmp_path: Path, capsys: Capture) -> None:
     theirs = submitted(tmp_path / "theirs", recorded).path
     ours = tmp_path / "ours"
     words = ["measure", "--device", "mock", "--like", str(theirs), "--out", str(ours), "--allow-invalid"]
@@ -97,7 +103,7 @@ def test_seeds_that_were_drawn_are_asked_for_by_themselves(run: Path, tmp_path: 
     assert {"workload.seeds=71,8", "workload.draw=0"} <= set(options)
 
 
-def refusal(tmp_path: Path, recording: Path, *words: str, capsys: pytest.CaptureFixture[str]) -> str:
+def refusal(tmp_path: Path, recording: Path, *words: str, capsys: Capture) -> str:
     command = ["measure", "--device", "mock", "--like", str(recording), "--out", str(tmp_path / "ours"), *words]
     assert main(command) == UsageError.exit_code
     assert not (tmp_path / "ours").exists()
@@ -111,12 +117,12 @@ def refusal(tmp_path: Path, recording: Path, *words: str, capsys: pytest.Capture
     (("--option", "scenario.warmup=1"), "scenario.warmup is taken"),
 ])  # fmt: skip
 def test_what_is_taken_cannot_be_given(
-    recorded: Path, tmp_path: Path, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+    recorded: Path, tmp_path: Path, words: tuple[str, ...], said: str, capsys: Capture
 ) -> None:
     assert said in refusal(tmp_path, recorded, *words, capsys=capsys)
 
 
-def test_other_samples_are_no_repetition(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_samples_are_no_repetition(run: Path, tmp_path: Path, capsys: Capture) -> None:
     """An older recording has no options of its workload; the digest identifies its samples."""
     older = edited(run, tmp_path, workload={"options": {}})
     assert "does not hold them" in "".join(like(older).lines())
@@ -129,3 +135,52 @@ def test_of_a_lone_run_the_mode_is_taken(run: Path) -> None:
     taken = like(run)
     assert isinstance(taken, Like)
     assert (taken.mode, taken.trials) == ("together", None)
+
+
+# ---- a recording is found by its path, by its name below ``runs/``, or by a part of this name
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recorded") / "run"
+    write(plain_lab(1, "plain"), path)
+    return path
+
+
+@pytest.fixture
+def lab(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with three recordings; ``b-mock`` is the newest."""
+    for age_s, name in enumerate(("b-mock", "a-mock", "first")):
+        shutil.copytree(plain, tmp_path / "runs" / name)
+        os.utime(tmp_path / "runs" / name / "events.jsonl", (1e9 - age_s, 1e9 - age_s))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_name_or_a_part_of_one_is_enough(capsys: Capture) -> None:
+    assert meant(Path("first")) == meant(Path("irs")) == meant(Path("runs/first")) == Path("runs/first")
+    assert meant(Path("gone")) == Path("gone")
+    with pytest.raises(UsageError, match=r"mock may be one of 2 recordings.*such as runs/b-mock"):
+        meant(Path("mock"))
+    listed = [line.split(",")[0].strip() for line in capsys.readouterr().err.splitlines()]
+    assert listed == ["runs/b-mock", "runs/a-mock"]
+
+
+def test_an_exact_name_is_that_recording_though_others_contain_it(lab: Path) -> None:
+    (lab / "runs" / "a-mock").rename(lab / "runs" / "first-2")
+    assert meant(Path("first")) == Path("runs/first")
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_report_of_a_folder_of_recordings_lists_them_newest_first(capsys: Capture) -> None:
+    assert main(["report", "runs"]) == UsageError.exit_code
+    *listed, said = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0].strip() for line in listed] == ["runs/b-mock", "runs/a-mock", "runs/first"]
+    assert said == "rig: runs holds 3 recordings. Name one of them, such as runs/b-mock"
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_report_and_a_comparison_take_names() -> None:
+    assert main(["report", "first", "--allow-invalid"]) == 0
+    assert main(["compare", "first", "a-mock"]) == 0

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import rig
@@ -15,6 +14,7 @@ from benchmarks.faults.forge import bind_again, hash_again, lines_of, read, stor
 from rig.commands.shell.main import main
 from rig.errors import IntegrityError, InvalidResultError, StoreError
 from rig.recording.session import FILE, SEAL, open_session
+from tests.support.forgery import replaced
 from tests.support.submissions import session as recorded
 
 
@@ -97,9 +97,8 @@ def right(run: Path) -> None:
     """Forge a run so that the labels equal the answers."""
     said = read(run / "replies.arrows")
     outputs = said["output"].to_pylist()
-    index, field, first = said.column_names.index("output"), said.schema.field("output"), next(filter(None, outputs))
-    forged = pa.array([text and first for text in outputs], pa.string()).cast(field.type)
-    store(run / "replies.arrows", said.set_column(index, field, forged))
+    first = next(filter(None, outputs))
+    store(run / "replies.arrows", replaced(said, "output", [text and first for text in outputs]))
     hash_again(run)
 
 
