@@ -40,20 +40,12 @@ def test_what_is_named_exists(files: list[Path], pattern: str, place: Path | Non
 
 
 def test_commands_of_the_readme_and_the_examples_parse() -> None:
-    files = [README, *EXAMPLES.glob("my_*.py")]
-    lines = [
-        line.split()[1:]
-        for file in files
-        for line in re.findall(
-            r"(?:^ *|`)(rig measure --[^`\n]+)",
-            file.read_text(encoding="utf-8").replace("\\\n", " "),
-            flags=re.MULTILINE,
-        )
-    ]
+    texts = [file.read_text(encoding="utf-8").replace("\\\n", " ") for file in (README, *EXAMPLES.glob("my_*.py"))]
+    lines = re.findall(r"(?:^ *|`)(rig measure --[^`\n]+)", "\n".join(texts), flags=re.MULTILINE)
 
     assert len(lines) >= 10
     for line in lines:
-        asked = parser("measure").parse_args(line)
+        asked = parser("measure").parse_args(line.split()[1:])
         names = [name.partition(":")[0] for name in (asked.device, asked.scenario or "", asked.workload or "")]
         assert all((ROOT / name).is_file() for name in names if name.endswith(".py"))
 

@@ -218,22 +218,21 @@ def test_installed_packages_are_looked_through_once(monkeypatch: pytest.MonkeyPa
     assert names("meters") == known
 
 
-@pytest.mark.parametrize(
-    ("target", "says"),
-    [
-        ("no_such_module:open_it", "ModuleNotFoundError: No module named 'no_such_module'"),
-        ("json:open_it", "AttributeError: module 'json' has no attribute 'open_it'"),
-    ],
-)
+CANNOT_BE_LOADED = {
+    "no_such_module:open_it": "ModuleNotFoundError: No module named 'no_such_module'",
+    "json:open_it": "AttributeError: module 'json' has no attribute 'open_it'",
+}
+
+
+@pytest.mark.parametrize("target", CANNOT_BE_LOADED)
 def test_a_package_of_others_that_cannot_be_loaded_is_named_with_its_attribute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, says: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     registering(tmp_path, monkeypatch, "lab-meters", f"bench-meter = {target}")
     with pytest.raises(SetupError) as caught:
         load("meters", "bench-meter")
-    assert caught.value.message == (
-        f"meter 'bench-meter' is {target} of the package lab-meters, which cannot be loaded: {says}"
-    )
+    what = f"meter 'bench-meter' is {target} of the package lab-meters, which cannot be loaded"
+    assert caught.value.message == f"{what}: {CANNOT_BE_LOADED[target]}"
     assert "pip uninstall lab-meters" in caught.value.remedy
 
 
