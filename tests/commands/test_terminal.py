@@ -68,11 +68,6 @@ def test_without_a_terminal_progress_is_on_standard_error_alone(tmp_path: Path, 
     ]
 
 
-def test_a_quiet_measurement_says_nothing_of_how_far_it_is(tmp_path: Path, capsys: Capture) -> None:
-    assert measure(tmp_path / "out", "--quiet", "--mode", "together") == 0
-    assert capsys.readouterr().err == ""
-
-
 @pytest.fixture
 def full() -> Iterator[TextIO]:
     """A stream that takes nothing."""

@@ -35,11 +35,8 @@ pytestmark = pytest.mark.pictures
 def served(asked: Any, took: Any, **options: float) -> Result:
     result = without_pictures(made_up())
     series = replace(result.series, requested_s=np.asarray(asked, float), latency_s=np.asarray(took, float))
-    return replace(
-        result,
-        series=series,
-        start=structs.replace(result.start, scenario=ScenarioRecord(name="server", options=options)),
-    )
+    scenario = ScenarioRecord(name="server", options=options)
+    return replace(result, series=series, start=structs.replace(result.start, scenario=scenario))
 
 
 def streamed(stream: Stream | None, metered: bool = False) -> Result:
@@ -183,10 +180,8 @@ def test_latencies_of_any_kind_draw(took: Any, bound_s: float | None) -> None:
 
 
 def test_solves_show_how_many_came_how_close() -> None:
-    near, far = (
-        solve([0.0, 0.1, 0.2], [0.0, -30.0, -40.0], official=-40.0),
-        solve([0.0], [-20.0], -20.0, official=-40.0),
-    )
+    near = solve([0.0, 0.1, 0.2], [0.0, -30.0, -40.0], official=-40.0)
+    far = solve([0.0], [-20.0], -20.0, official=-40.0)
     said = texts(draw(solved(near, far))["solver"])
     assert "gap to the official target, n = 2" in said
     assert "gap of 1 %: 1 of 2" in said
