@@ -45,6 +45,12 @@ def board(folder: Path, *audits: Path) -> str:
     return (folder / "page.html").read_text()
 
 
+def audited(folder: Path, *audits: dict[str, Any]) -> str:
+    """Return the page of a folder with these audits."""
+    (folder / "audit.json").write_text(json.dumps({"schema": "x", "audits": audits}))
+    return board(folder, folder / "audit.json")
+
+
 def rows(page: str, caption: str) -> list[str]:
     """Return the rows of the table with this caption."""
     (table,) = [t for t in re.findall(r"<table>.*?</table>", page, re.DOTALL) if f"<caption>{caption}" in t]
@@ -91,8 +97,7 @@ def test_an_audit_is_of_one_root_hash(
     tmp_path: Path, of_audit: dict[str, Any], more: dict[str, Any], status: str
 ) -> None:
     root = made(tmp_path, "a", **more)
-    (tmp_path / "audit.json").write_text(json.dumps({"schema": "x", "audits": [{"root": root} | of_audit]}))
-    assert f"<td>{status}</td>" in rows(board(tmp_path, tmp_path / "audit.json"), "Measured on")[0]
+    assert f"<td>{status}</td>" in rows(audited(tmp_path, {"root": root} | of_audit), "Measured on")[0]
 
 
 @pytest.mark.parametrize("order", [(True, False), (False, True), (False,)])
@@ -100,9 +105,7 @@ def test_figures_whose_audit_failed_are_not_shown(tmp_path: Path, order: tuple[b
     """This applies to any other audit of the same submission, such as a quick one."""
     made(tmp_path, "good")
     root = made(tmp_path, "bad", device="another")
-    audits = [{"root": root, "ok": ok} for ok in order]
-    (tmp_path / "audit.json").write_text(json.dumps({"schema": "x", "audits": audits}))
-    page = board(tmp_path, tmp_path / "audit.json")
+    page = audited(tmp_path, *({"root": root, "ok": ok} for ok in order))
     assert len(rows(page, "Measured on")) == 1
     assert "<li>bad: its audit failed</li>" in page
 

@@ -174,15 +174,21 @@ def test_what_a_reader_reads_is_bound_to_the_recordings_whatever_version_is_stat
         assert found.others and found.unexplained
 
 
+def moved(key: str, by: float) -> Edit:
+    """Shift a figure and the ends of its interval by this share of its half-width."""
+
+    def change(held: dict[str, Any]) -> None:
+        one = held[key]
+        far = by * (one["high"] - one["low"]) / 2
+        one |= {end: one[end] + far for end in ("value", "low", "high")} | {"trials": [v + far for v in one["trials"]]}
+
+    return claims(change)
+
+
 @pytest.mark.usefixtures("once")
 @pytest.mark.parametrize(("share", "same"), [(0.005, True), (0.02, False)])
 def test_a_claim_that_another_processor_rounds_is_no_difference(folder: Path, share: float, same: bool) -> None:
-    def moved(held: dict[str, Any]) -> None:
-        power = held["active_power_w"]
-        power["value"] += share * (power["high"] - power["low"]) / 2
-
-    claims(moved)(folder)
-    listed(folder)
+    moved("active_power_w", share)(folder)
     assert (not made_again(folder).documents) is same
 
 
@@ -206,17 +212,6 @@ def test_reports_that_a_reader_makes_of_a_session_in_the_folder_are_no_differenc
 
 WORDS = rewritten("report.md", "half the 95 % interval", "half of the 95 % interval")
 """A sentence of a page that another version words differently."""
-
-
-def moved(key: str, by: float) -> Edit:
-    """Shift a figure and the ends of its interval by this share of its half-width."""
-
-    def change(held: dict[str, Any]) -> None:
-        one = held[key]
-        far = by * (one["high"] - one["low"]) / 2
-        one |= {end: one[end] + far for end in ("value", "low", "high")} | {"trials": [v + far for v in one["trials"]]}
-
-    return claims(change)
 
 
 def judged(folder: Path, out: Path, *edits: Edit) -> dict[str, Any]:
