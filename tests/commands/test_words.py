@@ -14,7 +14,7 @@ import pytest
 
 from reports.sweeps.table import print_sweep
 from rig.analysis.result.figure_key import FigureKey
-from rig.commands.shell.main import GROUPS, main, parser
+from rig.commands.shell.main import main, parser
 from rig.engine.record import record
 from rig.errors import Ended, Interrupted, MeterError
 from tests.support.processes import MAIN, python
@@ -34,16 +34,6 @@ def shown(capsys: Capture, *words: str) -> str:
         main(words)
     assert ended.value.code == 0
     return capsys.readouterr().out
-
-
-def test_rig_alone_shows_the_commands_by_what_they_are_for(capsys: Capture, columns: int) -> None:
-    said = shown(capsys)
-    assert said == shown(capsys, "--help")
-    assert max(map(len, said.splitlines())) <= columns
-    heads = [line for line in said.splitlines() if line in {f"{group}:" for group in (*GROUPS, "more")}]
-    assert heads == ["measure:", "read:", "share:", "more:"]
-    assert said.index("read:") < said.index("    report ") < said.index("share:") < said.index("    audit ")
-    assert said.index("more:") < said.index("    targets ")
 
 
 def test_options_of_measure_that_are_rarely_used_are_shown_on_demand(capsys: Capture) -> None:

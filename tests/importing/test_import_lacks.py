@@ -206,9 +206,6 @@ def test_lines_that_end_before_their_reading_are_counted(tmp_path: Path) -> None
 def test_windows_beyond_the_trace_are_counted(tmp_path: Path) -> None:
     t, watts, _ = trace()
     early = (t[t < 1.6], watts[t < 1.6])
-    run = plain(tmp_path, *early)
-    with pytest.raises(DataError, match="idle window"):
-        write(run, tmp_path / "idle")
     (tmp_path / "w.csv").write_text("start,end\n0.6,0.8\n1.5,1.7\n")
     run = plain(tmp_path, *early, windows=str(tmp_path / "w.csv"), idle="0:0.55")
     (note,) = said(run, tmp_path / "run")
@@ -256,11 +253,17 @@ def named(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_remedies_name_options_that_exist(path: Path) -> None:
+def test_remedies_name_options_and_arguments_that_exist(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = [names for name, names in OPTIONS.items() if name.replace("-", "_") in (path.stem, path.parent.name)]
     known = own[0] if own else set().union(*OPTIONS.values())
-    found = set().union(*(named(text) for text in texts(path)))
-    assert found - {"key"} <= known
+    told = "\n".join(texts(path))
+    assert named(told) - {"key"} <= known
+
+    with pytest.raises(SystemExit):
+        parser("import").parse_args(["import", "--help"])
+    help_text = capsys.readouterr().out
+    found = set(re.findall(r"--[a-z][a-z-]+", told))
+    assert {name for name in found if name not in help_text} <= {"--max-detail"}, "an option of SoC Watch itself"
 
 
 @pytest.mark.parametrize("asked", [[], ["idle=0:0.001"]])
@@ -273,15 +276,6 @@ def test_a_report_of_an_import_names_no_option_of_a_measurement(asked: list[str]
     (refusal,) = evaluate(open_run(folder)).refusals
     assert "--option idle=START:END" in refusal.remedy
     assert "idle_s" not in refusal.remedy
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_remedies_name_arguments_of_the_command(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parser("import").parse_args(["import", "--help"])
-    help_text = capsys.readouterr().out
-    found = set().union(*(set(re.findall(r"--[a-z][a-z-]+", text)) for text in texts(path)))
-    assert {name for name in found if name not in help_text} <= {"--max-detail"}, "an option of SoC Watch itself"
 
 
 # ---- what an audit asks for that an import is told

@@ -21,7 +21,6 @@ from reports.figures.stream import MAX_CLASSES, shown_of
 from reports.render import write
 from reports.stream_answers import stream_csv
 from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.quantity import Component
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve, Stream
 from rig.analysis.service.change_detection import right_share, time_right
@@ -238,16 +237,6 @@ def test_names_of_layers_are_shown_as_text() -> None:
 
 
 # ---- pictures of a fixed form -------------------------------------------------------------
-
-
-def test_a_figure_of_one_source_is_a_line_and_no_bar() -> None:
-    result = without_pictures(made_up())
-    alone = {FigureKey("accuracy"): replace(q(0.9, "1"), components=(Component("finite sample", 0.02),))}
-    assert "budget" not in draw(replace(result, quantities=Figures(alone)))
-    both = Figures({**alone, FigureKey("execution_time_s"): q(0.9, "s", 0.002)})
-    svg = draw(replace(result, quantities=both))["budget"]
-    assert "all of it finite sample" in texts(svg)
-    assert svg.count(b"<rect") == 4  # two parts of one bar, and their legend
 
 
 def test_a_line_breaks_where_a_point_is_not_a_number() -> None:

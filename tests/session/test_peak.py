@@ -107,30 +107,24 @@ def p99_s(rate_hz: float, seed: int = 1) -> float:
 
 def test_the_peak_of_a_deterministic_server_is_the_analytic_one_and_every_probe_is_recorded(tmp_path: Path) -> None:
     folder = rig.measure(request(tmp_path / "peak", *DETERMINISTIC), quiet=True)
-    tried: dict[float, bool] = {}
-    for path, purpose in runs_in(folder):
-        run = rig.open_run(path)
-        rate_hz = run.start.scenario.options["arrival_hz"]
-        due, done = (run.replies[c].drop_null().to_numpy() for c in ("due_ns", "completed_ns"))
-        if purpose == "probe":
-            latency_s = np.sort((done[len(done) - len(due) :] - due) * 1e-9)
-            seen_s = float(latency_s[math.ceil(len(latency_s) * 0.99) - 1])
-            assert seen_s == pytest.approx(p99_s(rate_hz), abs=2e-9)
-            tried[rate_hz] = seen_s <= BOUND_S
-    peak_hz = max(rate for rate, held in tried.items() if held)
-    assert min(rate for rate, held in tried.items() if not held) <= CLOSE * peak_hz
-    assert p99_s(peak_hz) <= BOUND_S < p99_s(CLOSE * peak_hz)
-    assert 10.0 < peak_hz < 1.0 / SERVICE_S
-    played = {rig.open_run(p).start.scenario.options["arrival_hz"] for p, why in runs_in(folder) if why != "probe"}
-    assert played == {peak_hz}
-
     result = rig.evaluated(folder).result
-    peak = result.quantities["peak_rate_hz"]
-    failed_hz = min(rate for rate, held in tried.items() if not held)
-    assert (peak.value, peak.value + peak.bias, peak.n) == (peak_hz, pytest.approx(failed_hz), len(tried))
-    assert {p.rate_hz: p.held for p in result.series.probes} == tried
+    tried = {probe.rate_hz: probe.held for probe in result.series.probes}
     for probe in result.series.probes:
         assert probe.latency is not None and probe.latency.value == pytest.approx(p99_s(probe.rate_hz), abs=2e-9)
+        assert probe.held is (probe.latency.value <= BOUND_S)
+    peak_hz, failed_hz = (
+        max(hz for hz, held in tried.items() if held),
+        min(hz for hz, held in tried.items() if not held),
+    )
+    assert failed_hz <= CLOSE * peak_hz
+    assert p99_s(peak_hz) <= BOUND_S < p99_s(CLOSE * peak_hz)
+    assert 10.0 < peak_hz < 1.0 / SERVICE_S
+    peak = result.quantities["peak_rate_hz"]
+    assert (peak.value, peak.value + peak.bias, peak.n) == (peak_hz, pytest.approx(failed_hz), len(tried))
+
+    runs = [(why, rig.open_run(path).start.scenario.options["arrival_hz"]) for path, why in runs_in(folder)]
+    assert {hz for why, hz in runs if why == "probe"} == set(tried)
+    assert {hz for why, hz in runs if why != "probe"} == {peak_hz}
     files = render(None, result)
     assert "figures/peak.svg" in files
     assert "Highest rate served by the rules" in [card["title"] for card in cards(result, key_figures(result))]
