@@ -22,7 +22,6 @@ from tests.support import terminal_picture
 from tests.support.paths import DOCS, EXAMPLES, ROOT
 
 README = ROOT / "README.md"
-GUIDES = DOCS / "how-to"
 PAGES = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
 
 

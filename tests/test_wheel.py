@@ -43,11 +43,6 @@ def link_into(site: Path, name: str) -> None:
             (site / top).symlink_to(Path(str(found.locate_file(top))))
 
 
-def own_repository(folder: Path) -> Path:
-    """Return the example repository, which has folders ``drivers`` and ``fixtures`` of its own."""
-    return shutil.copytree(ROOT / "examples" / "own_repository", folder / "own")
-
-
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel and what it declares."""
@@ -104,7 +99,8 @@ def test_the_wheel_measures_reports_and_audits_with_what_it_declares(environment
 @pytest.mark.real_time
 @pytest.mark.parametrize("packages", [False, True], ids=["folders", "packages"])
 def test_a_repository_of_ones_own_is_tested_with_the_plug_in(environment: Path, tmp_path: Path, packages: bool) -> None:
-    own = own_repository(tmp_path)
+    """It has folders ``drivers`` and ``fixtures`` of its own."""
+    own = shutil.copytree(ROOT / "examples" / "own_repository", tmp_path / "own")
     for name in ("drivers", "fixtures") if packages else ():
         (own / name / "__init__.py").touch()
     command = [str(environment / "bin" / "python"), "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider"]  # as pytest

@@ -72,22 +72,26 @@ def test_originals_are_kept_with_their_digests(tmp_path: Path) -> None:
         rig.open_run(path)
 
 
-def test_several_recordings_are_bound_in_a_session(tmp_path: Path) -> None:
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """A folder with two recordings."""
     for name in ("one", "two"):
         lay_out(CASES["energyrunner"], tmp_path / "in" / name, None)
-    paths = run_import("energyrunner", tmp_path / "in", tmp_path / "out")
+    return tmp_path / "in"
+
+
+def test_several_recordings_are_bound_in_a_session(two: Path, tmp_path: Path) -> None:
+    paths = run_import("energyrunner", two, tmp_path / "out")
     bound = json.loads((tmp_path / "out" / "session.json").read_text())["runs"]
     assert [tmp_path / "out" / r["path"] for r in bound] == paths
     assert [p.name for p in paths] == ["one-r", "two-r"]
     assert all("peer.energy_per_inference_median_j" in recorder_figures(rig.open_run(p)) for p in paths)
 
 
-def test_nothing_is_left_when_one_of_several_fails(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        lay_out(CASES["energyrunner"], tmp_path / "in" / name, None)
-    (tmp_path / "in" / "two" / "r" / "trace1-energy.bin").write_bytes(b"\xf1" + bytes(8))
+def test_nothing_is_left_when_one_of_several_fails(two: Path, tmp_path: Path) -> None:
+    (two / "two" / "r" / "trace1-energy.bin").write_bytes(b"\xf1" + bytes(8))
     with pytest.raises(DataError):
-        run_import("energyrunner", tmp_path / "in", tmp_path / "out")
+        run_import("energyrunner", two, tmp_path / "out")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in"]
 
 
