@@ -21,6 +21,7 @@ from reports.figures.stream import MAX_CLASSES, shown_of
 from reports.render import write
 from reports.stream_answers import stream_csv
 from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import Component
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve, Stream
 from rig.analysis.service.change_detection import right_share, time_right
@@ -237,6 +238,14 @@ def test_names_of_layers_are_shown_as_text() -> None:
 
 
 # ---- pictures of a fixed form -------------------------------------------------------------
+
+
+def test_a_figure_of_one_source_is_a_line_and_no_bar() -> None:
+    one = replace(q(0.9, "1"), components=(Component("finite sample", 0.02),))
+    figures = Figures({FigureKey("accuracy"): one, FigureKey("execution_time_s"): q(0.9, "s", 0.002)})
+    svg = draw(replace(without_pictures(made_up()), quantities=figures))["budget"]
+    assert "all of it finite sample" in texts(svg)
+    assert svg.count(b"<rect") == 4  # two parts of one bar, and their legend
 
 
 def test_a_line_breaks_where_a_point_is_not_a_number() -> None:

@@ -20,7 +20,7 @@ from rig.recording.reader import open_run
 from rig.session.measure import measure
 from rig.session.setup import Request
 from rig.sweep.cells import Outcome, Task, perform
-from rig.sweep.progress import Progress
+from rig.sweep.progress import Progress, span
 from rig.sweep.rows import content_digest, estimator_sources, figures_by, row_path
 from rig.sweep.store import frozen, place_of
 from tests.support import sweep_bench as bench
@@ -307,6 +307,11 @@ def test_what_is_left_is_reckoned_from_what_has_ended(monkeypatch: pytest.Monkey
     progress.note(Outcome("a", "done"))
     progress.note(Outcome("b", "failed"))
     assert progress.left_s() == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(4.2, "4 s"), (600, "10 min"), (9000, "2.5 h")])
+def test_times_are_said_as_people_do(seconds: float, text: str) -> None:
+    assert span(seconds) == text
 
 
 # ---- a cluster that is not there ------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A killed session is bound up to where it came, is reported as INVALID, and can be continued."""
+"""A killed session is bound up to where it came, INVALID, and can be continued; a forged one is told."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 
 import rig
+from benchmarks.faults.forge import bind_again, hash_again, lines_of, read, store
 from rig.commands.shell.main import main
 from rig.engine.record import record
-from rig.errors import Interrupted, InvalidResultError, StoreError, UsageError
+from rig.errors import IntegrityError, Interrupted, InvalidResultError, StoreError, UsageError
 from rig.recording.disk.atomic_write import set_aside
-from rig.recording.session import FILE, REQUEST, bind, open_session
+from rig.recording.session import FILE, REQUEST, SEAL, bind, open_session
 from rig.session.book import go_on, request_in
-from tests.session.test_session_forgery import result_of
+from tests.support.forgery import replaced
+from tests.support.submissions import session as recorded
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -28,6 +30,11 @@ OPTIONS = ("samples=12", "idle_s=2.0")
 
 class Killed(BaseException):
     """Like a signal that nothing can catch: nothing below handles it."""
+
+
+def result_of(session: Path) -> rig.Result:
+    """Return the session's result, without its pictures."""
+    return rig.evaluated(session).result
 
 
 @contextmanager
@@ -201,3 +208,156 @@ def test_a_request_that_cannot_be_read_says_so(session: Path, content: str) -> N
     (session / REQUEST).write_text(content)
     with pytest.raises(StoreError, match="cannot be read"):
         request_in(session, trust=False)
+
+
+# ---- sessions with dropped, swapped, doubled or forged runs are refused, INVALID, or have another digest
+
+
+@pytest.fixture(scope="module")
+def wholes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("sessions")
+    valid = ("samples=12", "idle_s=2")
+    return recorded(folder / "one", *valid), recorded(folder / "other", *valid, "device_seed=1")
+
+
+@pytest.fixture
+def whole(wholes: tuple[Path, Path], tmp_path: Path) -> Path:
+    return shutil.copytree(wholes[0], tmp_path / "session")
+
+
+def without(name: str) -> Callable[[dict[str, Any]], None]:
+    def change(document: dict[str, Any]) -> None:
+        document["runs"] = [run for run in document["runs"] if run["path"] != name]
+
+    return change
+
+
+def test_an_untouched_session_is_valid_and_prints_its_digest(whole: Path, capsys: Capture) -> None:
+    assert main(["report", str(whole)]) == 0
+    digest = open_session(whole).digest
+    assert f"digest  {digest}" in capsys.readouterr().out
+    assert (whole / SEAL).read_text() == f"{digest}  {FILE}\n"
+    assert digest in (whole / "derived" / "report.html").read_text()
+    assert digest in (whole / "derived" / "report.md").read_text()
+
+
+def swap(document: dict[str, Any]) -> None:
+    a, b = document["runs"][:2]
+    a["purpose"], b["purpose"] = b["purpose"], a["purpose"]
+
+
+LEADING = ("..", "../one", "/etc", "a/b", "", ".", "a\nb", "x" * 300)
+"""No names of runs in a session."""
+
+
+@pytest.mark.parametrize(("change", "error", "says"), [
+    (without("accuracy"), IntegrityError, "does not follow"),
+    (without("performance"), IntegrityError, "does not follow"),
+    (swap, IntegrityError, "was recorded for 'accuracy'"),
+    (lambda document: document["runs"].reverse(), IntegrityError, "does not follow"),
+    (lambda document: document["runs"].append(document["runs"][-1]), IntegrityError, "twice"),
+    *((lambda d, name=name: d["runs"][0].update(path=name), StoreError, "cannot be read") for name in LEADING),
+])  # fmt: skip
+def test_runs_that_are_dropped_swapped_doubled_or_lie_elsewhere_are_refused(
+    whole: Path, change: Callable[[dict[str, Any]], None], error: type[Exception], says: str
+) -> None:
+    bind_again(whole, change)
+    with pytest.raises(error, match=says):
+        rig.report(whole)
+
+
+def test_a_dropped_last_run_is_missed(whole: Path) -> None:
+    bind_again(whole, without("power"))
+    result = result_of(whole)
+    assert result.validity is not None
+    assert [(c.found, c.allowed) for c in result.validity.checks if c.rule == "runs of the session"] == [("2", "3")]
+    assert main(["report", str(whole)]) == InvalidResultError.exit_code
+    assert main(["report", str(whole), "--allow-invalid"]) == 0
+
+
+def test_a_run_of_another_session_is_refused(whole: Path, wholes: tuple[Path, Path]) -> None:
+    shutil.rmtree(whole / "power")
+    shutil.copytree(wholes[1] / "power", whole / "power")
+    bind_again(whole)
+    with pytest.raises(IntegrityError, match="another session"):
+        rig.report(whole)
+
+
+def right(run: Path) -> None:
+    """Forge a run so that the labels equal the answers."""
+    said = read(run / "replies.arrows")
+    outputs = said["output"].to_pylist()
+    first = next(filter(None, outputs))
+    store(run / "replies.arrows", replaced(said, "output", [text and first for text in outputs]))
+    hash_again(run)
+
+
+def test_a_forged_accuracy_breaks_the_chain(whole: Path) -> None:
+    right(whole / "accuracy")
+    bind_again(whole)
+    with pytest.raises(IntegrityError, match="performance does not follow"):
+        rig.report(whole)
+
+
+def test_runs_that_are_all_forged_have_another_digest(whole: Path) -> None:
+    before = open_session(whole).digest
+    right(whole / "accuracy")
+    for number, name in enumerate(("performance", "power")):
+        lines = lines_of(whole / name)
+        earlier = whole / ("accuracy", "performance")[number]
+        lines[0]["session"]["previous"] = (earlier / "events.jsonl.sha256").read_text().split()[0]
+        hash_again(whole / name, lines)
+    bind_again(whole)
+    assert result_of(whole).session_digest not in (None, before)
+
+
+def test_a_changed_byte_of_the_file_is_refused(whole: Path) -> None:
+    (whole / FILE).write_text((whole / FILE).read_text().replace("+00:00", "+01:00"))
+    with pytest.raises(IntegrityError, match="seal"):
+        rig.report(whole)
+
+
+def test_a_link_in_the_place_of_a_run_is_refused(whole: Path, tmp_path: Path) -> None:
+    (whole / "power").rename(tmp_path / "power")
+    (whole / "power").symlink_to(tmp_path / "power")
+    with pytest.raises(IntegrityError, match="is a link"):
+        rig.report(whole)
+    assert not (tmp_path / "power" / "derived").exists()
+
+
+# ---- nothing is written elsewhere ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["derived", "power/derived", "derived/figures", "derived/report.html"])
+def test_a_report_follows_no_link_out_of_its_directory(whole: Path, tmp_path: Path, place: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    precious = elsewhere / "precious"
+    precious.write_text("mine")
+    (whole / place).parent.mkdir(exist_ok=True)
+    (whole / place).symlink_to(precious if place.endswith("html") else elsewhere)
+    with pytest.raises(StoreError, match="is a link"):
+        rig.report(whole)
+    assert [file.read_text() for file in elsewhere.iterdir()] == ["mine"]
+
+
+# ---- the verdict ---------------------------------------------------------------------------
+
+
+def under_rules(path: Path, **changed: object) -> rig.Run:
+    lines = lines_of(path)
+    lines[0]["rules"] |= changed
+    hash_again(path, lines)
+    return rig.open_run(path)
+
+
+def test_recorded_rules_that_are_not_those_of_their_name_are_invalid(whole: Path) -> None:
+    found = rig.evaluate(under_rules(whole / "power", idle_s=0.001))
+    assert found.validity is not None
+    (failed,) = [c for c in found.validity.checks if not c.ok]
+    assert (failed.rule, failed.found) == ("the rules are those of quick", "idle_s is 0.001, not 2.0")
+
+
+def test_a_set_of_rules_that_is_not_known_is_never_for_submission(whole: Path) -> None:
+    found = rig.evaluate(under_rules(whole / "power", name="neurobench-9", submittable=True))
+    assert found.validity is not None and not found.validity.submittable
