@@ -137,7 +137,7 @@ PLAIN_BY_DESIGN = {"simulate", "purpose", "metered"}
 """The value is passed as true or as text."""
 
 
-@pytest.mark.parametrize("group", sorted(set(GROUPS) - {"commands"}))
+@pytest.mark.parametrize("group", GROUPS)
 def test_every_registered_factory_declares_options_of_its_own_with_values_of_their_type(group: str) -> None:
     for name in names(group):
         try:
@@ -146,7 +146,7 @@ def test_every_registered_factory_declares_options_of_its_own_with_values_of_the
             continue
         hints = _hints(factory)
         assert [k for k in set(INJECTED) - PLAIN_BY_DESIGN if k in hints and plain_hint(hints[k])] == [], name
-        for option in options_of(factory).values():
+        for option in options_of(factory).values() if group != "commands" else ():
             assert option.optional or option.default is None or isinstance(option.default, (option.kind, int)), option
 
 
