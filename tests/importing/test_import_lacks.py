@@ -17,7 +17,6 @@ import drivers.importers
 import rig.importing
 from benchmarks.fuzz_importers import lay_out
 from benchmarks.import_cases import cases
-from drivers.importers.plain_csv import open_import
 from reports.audit.audit import audit
 from rig.analysis.evaluate import evaluate
 from rig.commands.shell.main import main, parser
@@ -309,16 +308,11 @@ def test_a_calibration_file_dates_the_calibration_of_the_meter(begin: str | None
     zero_s = datetime(2019, 3, 1, tzinfo=UTC).timestamp()
     seconds, watts, _ = trace()
     stamps = [datetime.fromtimestamp(zero_s + s, UTC).isoformat() for s in seconds.tolist()]
-    rows = (f"{a},{w!r}" for a, w in zip(stamps, watts.tolist(), strict=True))
-    (tmp_path / "trace.csv").write_text("\n".join(["t,p", *rows]))
-    limits = "[[range]]\nunit = 'W'\nfull_scale = 1.0\nof_reading_percent = 0.1\nof_range_percent = 0.1\n"
-    (tmp_path / "c.toml").write_text(
-        f"instrument = 'made up'\nreference = 'paper 7'\nvalid_from = {begin}\nvalid_until = 2019-12-31\n{limits}"
-    )
-    run = open_import(
-        tmp_path / "trace.csv", time="t:iso", power="p:W", windows=windows(tmp_path, zero_s=zero_s),
-        calibration=None if begin is None else str(tmp_path / "c.toml"),
-    )  # fmt: skip
+    rows = "\n".join(f"{at},{w!r}" for at, w in zip(stamps, watts.tolist(), strict=True))
+    held = CALIBRATION.replace("2020-01-01", str(begin)).replace("2099-12-31", "2019-12-31")
+    (tmp_path / "c.toml").write_text(held + RANGE.format(unit="W"))
+    calibration = None if begin is None else str(tmp_path / "c.toml")
+    run = plain(tmp_path, text=f"t,p\n{rows}", zero_s=zero_s, time="t:iso", calibration=calibration)
     (check,) = (c for c in audit(write(run, tmp_path / "run"), quick=True).checks if c.number == CALIBRATED)
     assert check.outcome == outcome
 
@@ -327,10 +321,9 @@ def test_imports_of_one_plan_are_recordings_of_their_own_and_one_file_twice_is_n
     """A script gives each measurement the same windows, but no two measurements have the same noise."""
     imported = {}
     for name, seed in {"first": 1, "second": 2, "copy": 1}.items():
-        seconds, watts, _ = trace(seed=seed)
-        source = table(tmp_path / f"{name}.csv", "t,p", seconds, watts)
-        given = {"time": "t:s", "power": "p:W", "windows": windows(tmp_path), "device_description": "a board"}
-        imported[name] = write(open_import(source, **given, meter_description="a source meter"), tmp_path / name)
+        (tmp_path / name).mkdir()
+        told = {"device_description": "a board", "meter_description": "a source meter"}
+        imported[name] = write(plain(tmp_path / name, *trace(seed=seed)[:2], **told), tmp_path / name / name)
     held = submitted(tmp_path / "sub", imported["first"], imported["second"]).path
     assert [c.found for c in audit(held, quick=True).checks if c.number == HASHES and c.outcome == "failed"] == []
     with pytest.raises(DataError, match="hold one recording: their readings of p are equal"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import sys
@@ -27,13 +26,6 @@ from tests.support.start_lines import start
 
 Capture = pytest.CaptureFixture[str]
 METER = MeterInfo("smu", "simulator", ClockInfo("meter", 1e6), (Rail("core", rate_hz=1e3),))
-
-
-class Terminal(io.StringIO):
-    """A standard error that claims to be a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def told(
@@ -82,16 +74,15 @@ def test_a_run_that_is_broken_off_says_after_how_many_samples(capsys: Capture) -
 
 @pytest.mark.parametrize(("done", "said", "unsaid"), [(7, "7/20 samples, 13 left", "8/20"), (45, "45 samples", "/20")])
 def test_a_terminal_shows_one_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, done: int, said: str, unsaid: str
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path, done: int, said: str, unsaid: str
 ) -> None:
-    out = Terminal()
-    monkeypatch.setattr(sys, "stderr", out)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "140")
     (tmp_path / "power-3").mkdir()
     with live(20, tmp_path / "power-3") as show:
         show(done, {"core": 1e-3})
-    last = out.getvalue().rsplit("\r", 2)[-2]
+    last = capsys.readouterr().err.rsplit("\r", 2)[-2]
     assert f"power-3 {said}" in last
     assert "core 1 mW" in last
     assert "GB left" in last

@@ -77,18 +77,14 @@ def made_up_quantities(name: str) -> Figures:
 def made_up_start(name: str, mode: str) -> Start:
     clock = {"name": "meter", "tick_hz": 1e6, "tolerance": 1e-3}
     rail = {"name": name, "kind": "mean", "rate_hz": 100.0, "aperture_s": 0.01, "accuracy": None}
-    profile = {"idle_w": 3e-4, "source": name}
+    details = {"power_profile": {"idle_w": 3e-4, "source": name}, "encoder": "delta"}
+    phases = ["inference", "preprocess", "postprocess"]
     return start(
         run_id=f"run-{name}",
         clocks=[{"name": "host", "tick_hz": 1e9, "tolerance": 1e-3}, clock],
         created_utc="2026-08-21T10:22:07Z",
         argv=["rig", "measure", "--note", name],
-        device={
-            "name": f"board {name}",
-            "mode": mode,
-            "phases": ["inference", "preprocess", "postprocess"],
-            "details": {"power_profile": profile, "encoder": "delta"},
-        },
+        device={"name": f"board {name}", "mode": mode, "phases": phases, "details": details},
         meters=[{"name": f"smu {name}", "mode": "hardware", "clock": clock, "rails": [rail], "omitted": ["fan", name]}],
         scenario={"name": "single-stream"},
         workload={"name": "asc", "task": "scenes", "version": "1", "digest_sha256": "ab" * 32},

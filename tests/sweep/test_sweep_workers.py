@@ -70,25 +70,19 @@ def test_a_worker_takes_no_package_from_the_working_directory(tmp_path: Path, mo
     assert not (tmp_path / "ran").exists()
 
 
-def test_killed_with_its_workers_it_goes_on_where_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_workers", [True, False])
+def test_killed_it_goes_on_where_it_was_and_what_outliving_workers_finish_is_not_repeated(
+    tmp_path: Path, with_workers: bool
+) -> None:
     process = slow(tmp_path / "s", 1)
-    os.killpg(process.pid, signal.SIGKILL)
+    os.killpg(process.pid, signal.SIGKILL) if with_workers else process.kill()
     ended(process)
     before = seals(tmp_path / "s")
-    assert len(before) < 3
+    assert len(before) < 3 or not with_workers
     assert sweep(str(tmp_path / "s"), "--jobs", "0") == 0
     assert before.items() <= seals(tmp_path / "s").items()
     assert states(tmp_path / "s") == ["done"] * 3
-    assert len(aside(tmp_path / "s")) == 1
-
-
-def test_workers_that_outlive_their_master_finish_what_is_not_repeated(tmp_path: Path) -> None:
-    process = slow(tmp_path / "s", 1)
-    process.kill()
-    ended(process)
-    assert sweep(str(tmp_path / "s"), "--jobs", "0") == 0
-    assert states(tmp_path / "s") == ["done"] * 3
-    assert aside(tmp_path / "s") == []
+    assert len(aside(tmp_path / "s")) == int(with_workers)
 
 
 def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -> None:
