@@ -172,27 +172,32 @@ def test_a_time_that_is_stamped_in_another_unit_is_broken(rate_hz: float, ticks:
     assert {f.topic: f.level for f in reading_findings("m", info, taken, ())}["rate"] == level
 
 
-def test_amperes_become_watts_by_the_declared_voltage() -> None:
-    said = said_of(RAIL, Chunk("core", np.array([1.0, 1.1, 0.9, 1.0, 1.05])))
+AMPERES = np.array([1.0, 1.1, 0.9, 1.0, 1.05])
+TICKS = np.arange(0, 1000, 10, dtype=np.int64)
+JOULES = TICKS * 1e-3 * 3.0 + 1e-6 * np.sin(TICKS)
 
-    assert number(said["noise"], "mean") == pytest.approx(2.02)
-    assert said["noise"].values["unit"] == "W"
+
+@pytest.mark.parametrize(
+    ("rail", "chunk", "mean_w"),
+    [
+        (RAIL, Chunk("core", AMPERES), 2.02),
+        (Rail("core", "cumulative", Conversion("J")), Chunk("core", JOULES, TICKS, TICKS), 3.0),
+    ],
+    ids=["amperes at the declared voltage", "a counter of joules"],
+)
+def test_whatever_is_read_becomes_watts(rail: Rail, chunk: Chunk, mean_w: float) -> None:
+    noise = said_of(rail, chunk)["noise"]
+
+    assert number(noise, "mean") == pytest.approx(mean_w, rel=1e-4)
+    assert noise.values["unit"] == "W"
 
 
 def test_amperes_without_a_voltage_stay_amperes_and_are_broken() -> None:
     rail = Rail("core", conversion=Conversion("A"), rate_hz=100.0)
-    said = said_of(rail, Chunk("core", np.array([1.0, 1.1, 0.9, 1.0, 1.05])))
+    said = said_of(rail, Chunk("core", AMPERES))
 
     assert said["supply"].level == "broken"
     assert said["noise"].values["unit"] == "A"
-
-
-def test_a_counter_of_joules_shows_the_power_between_its_readings() -> None:
-    ticks = np.arange(0, 1000, 10, dtype=np.int64)
-    joules = ticks * 1e-3 * 3.0 + 1e-6 * np.sin(ticks)
-    said = said_of(Rail("core", "cumulative", Conversion("J")), Chunk("core", joules, ticks, ticks))
-
-    assert number(said["noise"], "mean") == pytest.approx(3.0, rel=1e-4)
 
 
 def test_readings_that_are_no_numbers_and_not_flagged_are_broken() -> None:
@@ -279,24 +284,18 @@ def test_an_entry_that_is_wrong_is_said_by_its_line_and_the_others_are_visited(v
 
 ROGUE = """\
 import signal, threading, time
-from rig.types import DeviceInfo
 
 closed = threading.Event()
 
+def interrupt():
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    time.sleep(0.3)
+
+WAYS = {"hang": lambda: closed.wait(5.0), "interrupt": interrupt, "raise": lambda: 1 / 0, "lie": lambda: 3}
+
 class Rogue:
     def __init__(self, how):
-        self.how = how
-    def info(self):
-        if self.how == "hang":
-            closed.wait(5.0)
-        if self.how == "interrupt":
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-            time.sleep(0.3)
-        if self.how == "raise":
-            raise RuntimeError("it fell over")
-        return DeviceInfo("rogue", "hardware") if self.how != "lie" else 3
-    def close(self):
-        closed.set()
+        self.info, self.close = WAYS[how], closed.set
 
 def open_device(*, how: str = ""):
     if how == "exit":
@@ -326,7 +325,7 @@ def test_a_driver_that_hangs_is_given_up_and_the_others_are_visited(rogue: Docto
 
 
 @pytest.mark.parametrize(("how", "says"), [
-    ("raise", "RuntimeError: it fell over"), ("lie", "its info() gives a int"), ("exit", "failed: SystemExit: 3"),
+    ("raise", "ZeroDivisionError: division by zero"), ("lie", "its info() gives a int"), ("exit", "SystemExit: 3"),
 ])  # fmt: skip
 def test_a_driver_that_throws_or_lies_is_broken(rogue: Doctor, how: str, says: str) -> None:
     found = [f for f in rogue(how) if f.item == "bad"]

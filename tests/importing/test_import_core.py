@@ -123,11 +123,6 @@ def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "mine").read_text() == "mine"
 
 
-def test_lines_of_other_peers_are_passed_over(tmp_path: Path) -> None:
-    run_ = small(peers=({"method": "somebody else's", "rail": "core"},))
-    assert recorder_figures(rig.open_run(write(run_, tmp_path / "run"))) == {}
-
-
 @pytest.mark.parametrize("peer", [
     {"method": "energyrunner"},
     {"method": "energyrunner", "rail": "core", "stamps": [0, 400, 600]},
@@ -144,8 +139,14 @@ def test_a_peer_line_that_lacks_what_it_needs_is_refused(peer: dict[str, object]
         recorder_figures(rig.open_run(write(small(peers=(peer,)), tmp_path / "run")))
 
 
-def test_a_peer_without_windows_has_no_figures(tmp_path: Path) -> None:
-    peer = {"method": "energyrunner", "rail": "core", "stamps": [5], "inferences": []}
+@pytest.mark.parametrize(
+    "peer",
+    [
+        {"method": "somebody else's", "rail": "core"},
+        {"method": "energyrunner", "rail": "core", "stamps": [5], "inferences": []},
+    ],
+)
+def test_a_peer_line_of_others_or_without_windows_has_no_figures(peer: dict[str, object], tmp_path: Path) -> None:
     assert recorder_figures(rig.open_run(write(small(peers=(peer,)), tmp_path / "run"))) == {}
 
 

@@ -322,8 +322,8 @@ def test_imports_of_one_plan_are_recordings_of_their_own_and_one_file_twice_is_n
     imported = {}
     for name, seed in {"first": 1, "second": 2, "copy": 1}.items():
         (tmp_path / name).mkdir()
-        told = {"device_description": "a board", "meter_description": "a source meter"}
-        imported[name] = write(plain(tmp_path / name, *trace(seed=seed)[:2], **told), tmp_path / name / name)
+        run = plain(tmp_path / name, *trace(seed=seed)[:2], device_description="a board", meter_description="a meter")
+        imported[name] = write(run, tmp_path / name / name)
     held = submitted(tmp_path / "sub", imported["first"], imported["second"]).path
     assert [c.found for c in audit(held, quick=True).checks if c.number == HASHES and c.outcome == "failed"] == []
     with pytest.raises(DataError, match="hold one recording: their readings of p are equal"):

@@ -26,15 +26,11 @@ FAILS = ("--vary", "fail_at=0,2", "--option", "fail=raise")
 PROGRAM = "import sys; from tests.support.sweep_bench import sweep; sys.exit(sweep(*sys.argv[1:]))"
 
 
-def parsed(*words: str) -> argparse.Namespace:
+def sweep(*words: str) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", action="store_true")
     add_arguments(parser)
-    return parser.parse_args(list(words))
-
-
-def sweep(*words: str) -> int:
-    return run(parsed(*words))
+    return run(parser.parse_args(list(words)))
 
 
 def quick(out: Path, *words: str, jobs: int = 0) -> int:

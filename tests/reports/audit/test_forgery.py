@@ -360,18 +360,6 @@ def test_what_no_audit_sees_is_listed_by_name(session: Path, tmp_path: Path) -> 
     assert any(line.startswith("unseen  selection, ") for line in text(found))
 
 
-def test_one_recording_under_two_names(session: Path, tmp_path: Path) -> None:
-    events, first = read_plainly(session / "power-1")
-
-    def again(run: str, lines: Lines, tables: Tables) -> None:
-        if run.startswith("power"):
-            lines[:] = [lines[0], *events[1:-1], lines[-1]]
-            tables |= {name: held.slice(0) for name, held in first.items()}
-
-    told = faults(of(session, tmp_path, again))["2"]
-    assert "runs that share a recording: power-1 and power-2 hold the same stamps" in told
-
-
 @pytest.mark.parametrize(("file", "said"), [("replies.arrows", "stamps"), (CORE, "readings of core")])
 def test_one_recording_in_other_batches_at_another_time(session: Path, tmp_path: Path, file: str, said: str) -> None:
     _, first = read_plainly(session / "power-1")
