@@ -202,9 +202,7 @@ def test_runs_of_another_session_are_told(tmp_path: Path) -> None:
     assert "of another session" in told(audit(folder, quick=True), 2).found
 
 
-def run_of(folder: Path) -> tuple[Path, Path]:
-    held = folder / "sessions" / "session-trials"
-    return held / "power-1", held
+RUN = "sessions/session-trials/power-1"
 
 
 def without_trace(lines: list[dict[str, Any]]) -> None:
@@ -221,8 +219,7 @@ def seeds_of_tuning(lines: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize(("change", "number"), [(without_trace, 24), (idle_that_holds_spans, 19), (seeds_of_tuning, 9)])
 def test_a_run_that_was_changed(folder: Path, change: Callable[[list[dict[str, Any]]], None], number: int) -> None:
-    run, held = run_of(folder)
-    altered(run, change, held)
+    altered(folder / RUN, change, (folder / RUN).parent)
     listed(folder)
     assert number in failed(audit(folder, quick=True))
 
@@ -245,8 +242,7 @@ def test_idle_that_was_measured_asleep(tmp_path: Path) -> None:
 
 
 def test_a_recording_that_is_hashed_again_is_anchored_by_nothing(folder: Path, original: Path) -> None:
-    run, held = run_of(folder)
-    altered(run, lambda lines: lines[0].update(operator="another"), held)
+    altered(folder / RUN, lambda lines: lines[0].update(operator="another"), (folder / RUN).parent)
     listed(folder)
     root = audit(original, quick=True).root
     assert root is not None
