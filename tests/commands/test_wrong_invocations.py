@@ -64,7 +64,6 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("mesure --device mock", ARGPARSE, ("'mesure'", "Did you mean measure?")),
     ("workload exprt qubo-mis 10 0.1 1 --out f.npz", ARGPARSE, ("'exprt'", "Did you mean export?")),
     ("measure", ARGPARSE, ("--device", "is required", "`rig measure --help`")),
-    ("measure --device", ARGPARSE, ("--device", "expected one argument")),
     (f"{MOCK} --trails 3", ARGPARSE, ("--trails", "Did you mean --trials")),
     (f"{MOCK} --trials three", ARGPARSE, ("--trials is 'three'", "Give a whole number")),
     (f"{MOCK} --amortise 5s", ARGPARSE, ("--amortise is '5s'", "Give a number without its unit")),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rig.errors import UnknownNameError, UsageError
 from rig.sweep.check import checked
-from rig.sweep.grid import Facts, Grid, GridSpec, cells_of, plain, with_workload
+from rig.sweep.grid import Cell, Facts, Grid, GridSpec, cells_of, plain, with_workload
 from tests.support.paths import SUPPORT
 from tests.support.sweep_bench import QUICK, sweep
 
@@ -117,6 +117,12 @@ def test_an_option_must_be_known_to_every_device(tmp_path: Path) -> None:
 def test_a_million_cells_are_enough() -> None:
     with pytest.raises(UsageError, match="10000000 cells"):
         checked(asked(repetitions=10_000_000))
+
+
+def test_a_cell_is_measured_alone_by_its_command() -> None:
+    cell = Cell("k", "mock", "server", "asc", "quick", "together", True, ("mock",), {"a": "1"}, 0, False)
+    words = "rig measure --device mock --scenario server --workload asc --rules quick --mode together --simulate"
+    assert " ".join(cell.command()) == f"{words} --meter mock --option a=1 --out cells/k"
 
 
 # ---- problems -------------------------------------------------------------------------------
