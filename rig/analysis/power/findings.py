@@ -85,7 +85,7 @@ def trace_notes(model: RailModel, activity: Activity) -> Iterator[Finding]:
 
 
 def lone_check(model: RailModel) -> Iterator[Finding]:
-    """Yield a failed check if one reading in a span, a gap or an idle window is far beyond every other reading of the rail.
+    """Yield a failed check if a reading in a span, a gap or an idle window is far beyond every other one of its rail.
 
     Nothing tells whether the device drew it or the link damaged it, and figures hold it either way.
     """
@@ -95,8 +95,7 @@ def lone_check(model: RailModel) -> Iterator[Finding]:
     times = size_w[top] / max(float(np.delete(size_w, top).max(initial=0.0)), ROUNDED * size_w[top], 1e-300)
     if (model.busy | model.idle | model.gap)[top] and BEYOND < times < 1.0 / ROUNDED:
         found = f"{r.watts[top]:.4g} W at {model.middle_s[top]:.6g} s, {times:.3g} times as large"
-        remedy = "Delete this reading if the meter or its link made it; if the device did, measure until it recurs"
-        yield Finding(f"readings of rail {r.rail.name} far beyond all others", found, "none", False, remedy=remedy)
+        yield Finding(f"readings of rail {r.rail.name} far beyond all others", found, "none", False)
 
 
 def ends_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:

@@ -316,8 +316,7 @@ def solving_findings(
     lies = sum(not s.honest for s in solves)
     yield Finding("solves whose costs are not those of their solutions", str(lies), "0", lies == 0)
     astray = sum(s.astray for s in solves)
-    rule, remedy = "solves whose claims lie outside of their span, or beat their answer", "Stamp spans and claims alike"
-    yield Finding(rule, str(astray), "0", not astray, remedy=remedy if astray else "")
+    yield Finding("solves whose claims lie outside of their span, or beat their answer", str(astray), "0", not astray)
     if math.isfinite(solves[0].budget_s):
         late = sum(s.over_s > _allowed_s(s.budget_s) for s in solves)
         worst, found = max(solves, key=lambda s: s.over_s), f"{late} of {n}"

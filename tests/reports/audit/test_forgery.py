@@ -335,6 +335,12 @@ def test_a_recording_that_contradicts_itself(few: Path, tmp_path: Path, what: st
     assert words in faults(of(few, tmp_path, edit))[number]
 
 
+def test_a_board_may_loop_in_each_span_as_often_as_its_driver_declares(few: Path, tmp_path: Path) -> None:
+    doubled, number, _ = CONTRADICTIONS["executions that were doubled"]
+    told = start(lambda run, line: line["device"].update(details={"iterations": 2}))
+    assert number not in faults(of(few, tmp_path, both(doubled, told)))
+
+
 def test_a_recording_with_two_rates_of_one_clock_is_none(few: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="the clock device of the device has 1 ticks a second"):
         of(few, tmp_path, start(lambda run, line: line["device"]["clock"].update(tick_hz=1.0)))
