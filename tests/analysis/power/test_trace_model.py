@@ -11,8 +11,51 @@ from hypothesis import strategies as st
 
 from rig.analysis.power.model.blocks import GAP, IDLE, SPAN, Blocks, blocks_of, look_errors
 from rig.analysis.power.model.trace_model import fit
+from rig.types import Floats
 
 CALM = settings(deadline=None, derandomize=True, database=None, max_examples=15)
+
+
+STATES = np.array([IDLE] * 8 + [SPAN, GAP] * 9 + [SPAN] + [IDLE] * 8)
+K = np.arange(len(STATES))
+LATER = K >= 17
+NOISE_W = 1e-3
+
+
+def idle_of(seed: int, gap_w: float, slow: Floats) -> tuple[float, float]:
+    """Idle of 1 W under spans, and its standard uncertainty: blocks of 20 readings; ``slow`` is added to all."""
+    start, n = K.astype(float), len(STATES)
+    watts = 1.0 + gap_w * (STATES == GAP) + (STATES == SPAN) + slow
+    watts = watts + np.random.default_rng(seed).normal(0.0, NOISE_W / np.sqrt(20.0), n)
+    blocks = Blocks(STATES, start, start + 1.0, watts, np.full(n, 20.0), np.arange(n), np.ones(n))
+    at = start[STATES == SPAN]
+    weight, rest_w = fit(blocks, np.diag(NOISE_W**2 / blocks.many)).idle_under(np.column_stack([at, at + 1.0]))
+    return float(weight @ watts), float(np.hypot(rest_w, np.sqrt(np.sum(weight**2 * NOISE_W**2 / 20.0))))
+
+
+@pytest.mark.parametrize("follow", [0.0, 1.0])
+def test_idle_stays_in_the_range_of_two_windows_that_agree(follow: float) -> None:
+    """Clocks stay on between spans, and spans change with the gaps: idle was 47 % off."""
+    wander = np.cumsum(np.random.default_rng(1).normal(0.0, 0.05, len(STATES)))
+    at_work = (STATES == GAP) * 1.0 + (STATES == SPAN) * follow
+    value_w, u_w = idle_of(1, 0.6, (wander - wander[8]) * at_work)
+    assert abs(value_w - 1.0) <= 2.0 * u_w < 0.06
+
+
+@pytest.mark.parametrize(
+    ("slow", "gap_w", "idle_w"),
+    [
+        (0.2 * (K < 8), 0.0, 1.0),
+        (0.3 * (LATER & (STATES != SPAN)), 0.0, 1.0),
+        (0.3 * LATER, 0.0, 1.0 + 0.3 * float(np.mean(LATER[STATES == SPAN]))),
+        (0.3 * ((STATES == IDLE) & (K > 20) & (K < 31)), 0.3, 1.0),
+    ],
+    ids=["before the first span", "of what yields to the work", "that spans share", "awake into an idle window"],
+)
+def test_a_step_is_of_idle_only_where_spans_share_it(slow: Floats, gap_w: float, idle_w: float) -> None:
+    value_w, u_w = idle_of(4, gap_w, slow)
+    assert value_w == pytest.approx(idle_w, abs=5e-3)
+    assert u_w < 1e-2
 
 
 @pytest.mark.parametrize(
