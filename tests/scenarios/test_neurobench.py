@@ -369,14 +369,6 @@ def test_readings_of_a_coarse_meter_may_repeat(session: Sessions) -> None:
     assert shared_recording(runs) is None
 
 
-def test_the_bench_in_hardwares_clothes_opens_in_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.support.hardware_clothes import Clothed
-
-    monkeypatch.delenv("PYTEST_CURRENT_TEST")
-    with pytest.raises(RuntimeError, match="for tests alone"):
-        Clothed(None)
-
-
 # ---- where each rule comes from ---------------------------------------------------------------
 
 
