@@ -127,7 +127,9 @@ def test_a_periodic_train_is_not_decided_when_the_brackets_allow_another_period(
 
 @pytest.mark.parametrize(("pin", "shift_s"), [("level", -0.045), ("stamp", 0.003), ("toggle", 0.06)])
 def test_marks_decide_for_a_periodic_train(pin: Pin, shift_s: float) -> None:
-    assert matched(Scene(pin, wobble=0.0, marks=True, shift_s=shift_s, reach_s=0.08))[1] <= 4.0
+    found, z = matched(Scene(pin, wobble=0.0, marks=True, shift_s=shift_s, reach_s=0.08))
+    assert z <= 4.0
+    assert (found.missing, found.extra) == (0, 0)
 
 
 def test_a_periodic_train_whose_ends_were_not_seen_is_not_shifted_to_where_more_would_fit() -> None:
