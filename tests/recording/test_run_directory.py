@@ -1,4 +1,5 @@
-"""The run directory is a format: anyone can write one, and only what is written matters."""
+"""The run directory is a format: anyone can write one, and only what is written matters; a
+session binds the runs that it holds by their hashes."""
 
 from __future__ import annotations
 
@@ -6,8 +7,10 @@ import dataclasses
 import functools
 import json
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,17 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import rig
+from benchmarks.faults.forge import bind_again
 from fixtures.bench.true_power import SimPlant
 from fixtures.worlds.random_draw import draw, measured, truth
 from rig.commands.shell.main import main
+from rig.errors import IntegrityError, StoreError
+from rig.recording.layout import EVENTS
+from rig.recording.session import FILE, SEAL, bind, open_session, runs_in
 from tests.support.paths import ROOT
 from tests.support.run_by_hand import observed, read_plainly, trace, with_ticks, write
 from tests.support.schema import FOLDER, schemas, text_of
+from tests.support.sessions import bound
 
 Capture = pytest.CaptureFixture[str]
 
@@ -191,3 +199,76 @@ def test_a_later_calibration_changes_the_figures_and_not_the_recording(engine_ru
         again = dataclasses.replace(run, traces={"core": dataclasses.replace(core, rail=rail)})
         found.append(rig.evaluate(again).quantities["active_power_w"].value)
     assert found[1] == pytest.approx(2.0 * found[0], rel=1e-9)
+
+
+# ---- a session binds its runs by their hashes --------------------------------------------------
+
+PURPOSES = [("performance", "performance"), ("power", "power")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return bound(tmp_path, PURPOSES)
+
+
+def test_a_session_is_its_runs_in_order_wherever_it_is(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "session"
+    for place in (folder, elsewhere):
+        folder.rename(place)
+        assert runs_in(place) == [(place / name, name) for name in ("performance", "power")]
+
+
+def test_a_run_by_itself_stands_for_itself(folder: Path) -> None:
+    assert runs_in(folder / "power") == [(folder / "power", "")]
+
+
+def test_it_says_what_each_run_is_for_and_leaves_no_half_written_file(folder: Path) -> None:
+    document = json.loads((folder / FILE).read_text())
+    assert [(r["path"], r["purpose"]) for r in document["runs"]] == PURPOSES
+    assert document["schema"] == "neurorig-session/1"
+    assert sorted(p.name for p in folder.iterdir() if p.is_file()) == [FILE, SEAL]
+
+
+def altered(folder: Path) -> None:
+    events = folder / "power" / EVENTS
+    events.write_bytes(events.read_bytes().replace(b'"purpose":"power"', b'"purpose":"pover"'))
+
+
+def exchanged(folder: Path) -> None:
+    shutil.rmtree(folder / "power")
+    shutil.copytree(folder / "performance", folder / "power")
+
+
+@pytest.mark.parametrize("change", [altered, exchanged, lambda folder: shutil.rmtree(folder / "power")])
+def test_a_bound_run_that_was_altered_replaced_or_removed_is_told(folder: Path, change: Callable[[Path], None]) -> None:
+    change(folder)
+    with pytest.raises(IntegrityError, match="power is not the run"):
+        runs_in(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"runs": [{"path": "power"}]}', '{"runs": [1]}'])
+def test_a_session_that_cannot_be_read_says_so(folder: Path, text: str) -> None:
+    (folder / FILE).write_text(text)
+    with pytest.raises(StoreError, match="cannot be read"):
+        runs_in(folder)
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("schema", "neurorig-session/2"), ("schema", None), ("schema", ["neurorig-session/1"]), ("created_utc", 3),
+    ("created_utc", None), ("created_utc", "yesterday"), ("repeated", ["../../x"]),
+    ("repeated", ["broken/../x"]), ("repeated", "broken/power.1"), ("tried", 1),
+])  # fmt: skip
+def test_a_field_of_another_type_or_schema_is_refused_by_name(folder: Path, field: str, value: object) -> None:
+    bind_again(folder, lambda document: document.update({field: value}))
+    with pytest.raises(StoreError, match=field):
+        runs_in(folder)
+
+
+def test_what_was_broken_off_is_named(folder: Path) -> None:
+    bind(folder, PURPOSES, repeated=["broken/power.1"])
+    assert open_session(folder).repeated == ("broken/power.1",)
+
+
+def test_binding_again_takes_the_place_of_the_first(folder: Path) -> None:
+    bind(folder, PURPOSES[1:])
+    assert runs_in(folder) == [(folder / "power", "power")]
