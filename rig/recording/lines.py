@@ -26,12 +26,16 @@ LINE_BYTES = 256
 
 
 class Chain:
-    """The lines of one run directory. Without ``keep_identity``, they name no home directories and hosts."""
+    """The lines of one run directory. Without ``keep_identity``, they name no home directories and hosts.
 
-    def __init__(self, folder: Folder, keep_identity: bool) -> None:
+    Without room on the disk for ``files`` files, no file of lines is made.
+    """
+
+    def __init__(self, folder: Folder, keep_identity: bool, files: int) -> None:
         self._folder, self._keep_identity = folder, keep_identity
-        self._file = Whole(EVENTS, "ab", opener=folder.open)
         self._last, self._next, self._room = (0, GENESIS), (0, (0, GENESIS)), 0
+        self.keep_room(files)
+        self._file = Whole(EVENTS, "ab", opener=folder.open)
 
     def append(self, event: Line) -> None:
         """Append one line, chained to the line before by its SHA-256.

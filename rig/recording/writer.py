@@ -55,8 +55,7 @@ class Recorder:
         try:
             self.path, self._folder = path, Folder.at(path, make=True)
             self._folder.sub(TRACES, make=True)
-            self._chain = Chain(self._folder, keep_identity)
-            self._chain.keep_room(self._files)
+            self._chain = Chain(self._folder, keep_identity, self._files)
         except OSError as error:
             what = f"cannot create {path}: {error.strerror}"
             raise StoreError(what, field="out", value=str(path), remedy="Choose another --out") from error

@@ -81,8 +81,9 @@ class Book:
         return path
 
     def add(self, planned: PlannedRun) -> None:
-        """Bind a run that has a place and has ended, even with an error."""
-        if self.given > len(self.runs) and (self.folder / planned.name / EVENTS).is_file():
+        """Bind a run that has a place, has begun and has ended, even with an error."""
+        begun = self.given > len(self.runs) and Folder.at(self.folder).stat(f"{planned.name}/{EVENTS}")
+        if begun and begun.st_size:
             self.runs.append((planned.name, planned.purpose))
             with suppress(StoreError):  # it is tried again at the end
                 self.bind(seal=False)

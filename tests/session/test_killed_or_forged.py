@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from rig.commands.shell.main import main
 from rig.engine.record import record
 from rig.errors import IntegrityError, Interrupted, InvalidResultError, StoreError, UsageError
 from rig.recording.disk.atomic_write import set_aside
+from rig.recording.disk.files import Whole
 from rig.recording.session import FILE, REQUEST, SEAL, bind, open_session
 from rig.session.book import go_on, request_in
 from tests.support.forgery import replaced
@@ -98,6 +100,24 @@ def test_an_empty_directory_of_a_run_is_no_obstacle(session: Path) -> None:
     (session / "power" / "traces").mkdir(parents=True)
     rig.measure(request_in(session, trust=False), quiet=True, resume=True)
     assert len(open_session(session).runs) == 3
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_a_run_that_could_not_begin_is_no_run_of_its_session(tmp_path: Path, monkeypatch: Patch, writes: int) -> None:
+    left = [None] * writes
+
+    def limited(*_: object) -> int:
+        if not left:
+            raise OSError(errno.EFBIG, "File too large")
+        return len(left.pop() or "")
+
+    folder = tmp_path / "session"
+    with monkeypatch.context() as patch, pytest.raises(StoreError, match="File too large"):
+        patch.setattr(Whole, "write", limited)
+        rig.measure(rig.Request(device="mock", meters=("mock",), options=OPTIONS, out=folder), quiet=True)
+    assert open_session(folder).runs == ()
+    rig.measure(request_in(folder, trust=False), quiet=True, resume=True)
+    assert (len(open_session(folder).runs), open_session(folder).repeated) == (3, ("broken/accuracy.1",))
 
 
 def test_it_goes_on_with_what_is_missing_and_keeps_what_is_good(session: Path) -> None:
