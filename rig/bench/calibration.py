@@ -22,6 +22,8 @@ from rig.types import Calibration as Certificate
 
 PLAUSIBLE_C = (-60.0, 150.0)
 """Plausible ambient temperatures in degrees Celsius; other values are a mistake, or kelvins."""
+OVER_RANGE = 1.2
+"""Instruments read up to this multiple of a range's full scale."""
 
 
 class Aperture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -141,7 +143,8 @@ def stated(
 ) -> Rail:
     """Return a rail with the accuracy of a calibration file, or the unchanged rail if ``path`` is None.
 
-    The limits are in the rail's own unit. The aperture is the rail's, else its whole period, else ``aperture_s``.
+    The limits are in the rail's own unit. They hold for no reading above ``OVER_RANGE`` times the full scale, which is
+    overload; a counter has no full scale. The aperture is the rail's, else its whole period, else ``aperture_s``.
     """
     if path is None:
         for name, value in (("calibration_range", range_max), ("temperature_c", temperature_c)):
@@ -152,8 +155,12 @@ def stated(
         aperture_s = rail.aperture_s
     elif rail.rate_hz > 0:
         aperture_s = 1.0 / rail.rate_hz
+    found, unit, most = load(Path(path)), rail.conversion.unit, rail.range_max
     conditions = {"range_max": range_max, "temperature_c": temperature_c, "aperture_s": aperture_s}
-    return replace(rail, accuracy=accuracy(load(Path(path)), rail.conversion.unit, **conditions, on=on))
+    limits = accuracy(found, unit, **conditions, on=on)
+    if rail.kind != "cumulative":
+        most = min(most or math.inf, OVER_RANGE * _chosen(found, unit, range_max).full_scale)
+    return replace(rail, accuracy=limits, range_max=most)
 
 
 def certificate(path: str | None) -> Certificate | None:

@@ -110,9 +110,9 @@ def rate_finding(item: str, rail: Rail, arrived: Sequence[tuple[int, int]], stam
 def _level(item: str, info: MeterInfo, rail: Rail, chunks: Sequence[Chunk]) -> Iterator[Finding]:
     raw = np.concatenate([np.asarray(c.value, dtype=np.float64) for c in chunks])
     flags = np.concatenate([np.zeros(len(c.value), np.uint8) if c.flags is None else c.flags for c in chunks])
-    over = int(np.count_nonzero(flags))
+    over = int(np.count_nonzero((flags != 0) | (raw >= (rail.range_max or math.inf))))
     if over:
-        remedy = "Raise range_max, and check for a short circuit"
+        remedy = "Raise range_max, check the unit and the range of the calibration, and check for a short circuit"
         yield broken(item, "overload", f"{rail.name}: {over} of {len(raw)} readings", remedy, MeterError, over=over)
     elif rail.range_max is not None:
         yield ok(item, "overload", f"{rail.name}: none of {len(raw)} readings", over=0)

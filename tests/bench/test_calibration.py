@@ -115,6 +115,16 @@ def test_a_rail_without_a_file_states_nothing() -> None:
     raised(UsageError, stated, rail, None, says="without a calibration", temperature_c=20.0)
 
 
+@pytest.mark.parametrize(("own", "kind", "wanted"), [
+    (None, "mean", 12.0), (5.0, "mean", 5.0), (20.0, "point", 12.0), (None, "cumulative", None)
+])  # fmt: skip
+def test_limits_hold_for_no_reading_far_above_the_full_scale(
+    own: float | None, kind: Any, wanted: float | None, tmp_path: Path
+) -> None:
+    rail = Rail("wall", kind, Conversion("W"), rate_hz=1.0, range_max=own)
+    assert stated(rail, str(written(tmp_path, SMALL))).range_max == wanted
+
+
 def ranged(**change: Any) -> dict[str, Any]:
     return {"range": [SMALL["range"][0] | change]}
 

@@ -200,6 +200,12 @@ def test_amperes_without_a_voltage_stay_amperes_and_are_broken() -> None:
     assert said["noise"].values["unit"] == "A"
 
 
+def test_readings_above_the_range_are_overload_without_a_flag() -> None:
+    said = said_of(replace(RAIL, range_max=1.02), Chunk("core", np.array([1.0, 1.1, 0.9, 1.0, 1.05])))["overload"]
+
+    assert (said.level, said.values["over"]) == ("broken", 2)
+
+
 def test_readings_that_are_no_numbers_and_not_flagged_are_broken() -> None:
     said = said_of(RAIL, Chunk("core", np.array([1.0, math.nan, 0.9, 1.0, 1.05, 1.0])))
 

@@ -75,6 +75,13 @@ def test_every_importer_adds_the_term_of_short_readings(name: str, tmp_path: Pat
     assert accuracy is not None and accuracy.offset == pytest.approx(3e-6)
 
 
+def test_readings_far_above_the_range_of_a_certificate_state_no_power(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(CALIBRATION + RANGE.format(unit="W").replace("0.01", "1e-4", 1))
+    _, result = recorded(plain(tmp_path, calibration=str(tmp_path / "c.toml")), tmp_path / "run")
+    assert any("end of the meter's range" in r.found for r in result.refusals)
+    assert not result.quantities.keys() & {"active_power_w", "energy_per_inference_j"}
+
+
 def test_uneven_readings_are_as_short_as_the_shortest(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(CALIBRATION + RANGE.format(unit="W"))
     t, watts, _ = trace()
