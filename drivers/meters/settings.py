@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rig.bench.calibration import load, stated
+from rig.bench.calibration import certificate, load, stated
 from rig.bench.settings import Positive
 from rig.errors import DataError
 from rig.types import ClockInfo, MeterInfo, Mode, Rail
@@ -82,4 +82,5 @@ class Instrument:
         path = None if self.calibration is None else Path(self.calibration)
         file = path and {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
         clock, about = ClockInfo(self.name, tick_hz, self.clock_tolerance), {**details, "calibration": file}
-        return described(self.name, clock, description, rails, omitted, simulated=simulated, details=about, **more)
+        more |= {"details": about, "calibration": certificate(self.calibration)}
+        return described(self.name, clock, description, rails, omitted, simulated=simulated, **more)

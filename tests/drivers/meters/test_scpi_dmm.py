@@ -16,6 +16,7 @@ import pytest
 from drivers.meters.scpi.dmm import meter as scpi_dmm
 from drivers.meters.scpi.dmm.meter import CaptureSettings, Truevolt
 from fixtures.instruments.front_end import Wiring
+from rig.bench.calibration import certificate
 from rig.engine.clock import HostClock
 from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
 from tests.support import scpi_bench
@@ -155,13 +156,15 @@ def test_a_meter_says_what_it_is_and_how_it_was_set() -> None:
 
 
 def test_an_accuracy_is_stated_from_the_owners_file_and_from_nowhere_else(tmp_path: Path) -> None:
-    with live("scpi-dmm") as it, closing(it.open(calibration=calibration(tmp_path))) as meter:
+    path = calibration(tmp_path)
+    with live("scpi-dmm") as it, closing(it.open(calibration=path)) as meter:
         info = meter.info()
 
     accuracy = info.rails[0].accuracy
     assert accuracy is not None and (accuracy.of_reading, accuracy.offset) == (pytest.approx(5e-4), pytest.approx(1e-5))
     assert "certificate 4711" in accuracy.source
     assert len(info.details["calibration"]["sha256"]) == 64
+    assert info.calibration is not None and info.calibration == certificate(path)
 
 
 def test_a_calibration_of_another_instrument_or_range_is_refused(tmp_path: Path) -> None:
