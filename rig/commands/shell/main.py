@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import rig
 from rig.engine.interrupts import ENDING, interrupt, on_signals, unheard
 from rig.errors import DISTRIBUTION, Ended, Interrupted, RigError, SetupError, UsageError, out_of_memory, plain
-from rig.terminal import answer, drop_full_streams, say, usable_streams, width, wrapped
+from rig.terminal import answer, drop_full_streams, own, say, usable_streams, width, wrapped
 
 COMMANDS = {
     "measure": ("rig.commands.measure", "play a scenario to a device while a meter measures, then report"),
@@ -104,7 +104,7 @@ def _main(given: list[str], alone: bool) -> int:
 def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
     """Run a command, print its error, and return its exit code."""
     try:
-        return run()
+        return _flushed(run())
     except RigError as error:
         return _failed(plain(error), "--json" in given)
     except KeyboardInterrupt as error:
@@ -123,6 +123,12 @@ def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
         if sys.flags.dev_mode:  # `python -X dev` shows the traceback
             raise
         return _failed(_no_means(error), "--json" in given)
+
+
+def _flushed(code: int) -> int:
+    """Return the exit code after standard output took all text. Not every command flushes what it prints."""
+    own().flush()
+    return code
 
 
 def parser(command: str = "") -> argparse.ArgumentParser:
