@@ -20,10 +20,11 @@ from reports.audit.scores import accuracy, is_solving, predictions, solving
 from rig.errors import IntegrityError, RigError
 from rig.recording.disk.files import Folder
 from rig.recording.layout import is_recorded
-from rig.recording.session import open_session
+from rig.recording.session import REQUEST, open_session
 from rig.recording.submission import Submission
 
 UNENDED, UNENDED_REMEDY = f"{SESSION} binds no run: none has ended", "Its author goes on with `rig measure --resume`"
+BROKEN_OFF = "runs: it was broken off"
 RESULTS, RESULTS_BYTES = "derived/results.json", 64 << 20
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
 ENERGY = {"energy_per_inference_j": "active_power_w", "dynamic_energy_per_inference_j": "dynamic_power_w"}
@@ -158,7 +159,8 @@ def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
         ledger.unsealed += [clean(run.path.name)] * (not run.whole.sealed)
     whole = (part.runs[0].start.get("session") or {}).get("of") if part.bound and part.runs else None
     if isinstance(whole, int) and whole > len(bound):
-        ledger.faults.append(f"{SESSION} binds {len(bound)} of {whole} runs")
+        end = BROKEN_OFF if is_recorded(folder, REQUEST) else "runs"
+        ledger.faults.append(f"{SESSION} binds {len(bound)} of {whole} {end}")
     if session is not None:
         return part, session.digest
     return part, part.runs[0].whole.digest if part.runs else None

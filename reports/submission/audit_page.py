@@ -10,12 +10,15 @@ from typing import Any
 from reports.audit.audit import Audit
 from reports.audit.folder.files import clean, held
 from reports.audit.folder.hashes import UNLISTED
+from reports.audit.subject import BROKEN_OFF, UNENDED_REMEDY
 from reports.page_templates import templates
 
 FORMAT = 1
 WORST = (2, 3, 32, 30, 24, 13, 15, 25, 31)
 """Alterations come first, then claims that differ from the recording, then all other checks."""
 REMEDIES = {2: "Ask for the original", 3: "Compare the hash or key with what its author published", 31: "Fill them in"}
+OF_FAULTS = {UNLISTED: "Remove it", BROKEN_OFF: UNENDED_REMEDY}
+"""What to do where every fault of the worst check ends so."""
 SOUND = "no check failed"
 MEND = "Mend it and submit again, or ask its author"
 
@@ -47,8 +50,9 @@ def worst(one: Audit) -> tuple[str, str]:
         order = [*WORST, *range(33)]
         first, *more = sorted(one.failed, key=lambda c: order.index(c.number))
         others = f", and {len(more)} more" if more else ""
-        unlisted = all(told.endswith(UNLISTED) for told in first.found.split("; "))
-        remedy = "Remove it" if unlisted else REMEDIES.get(first.number, MEND)
+        told = first.found.split("; ")
+        of_all = (remedy for end, remedy in OF_FAULTS.items() if all(one.endswith(end) for one in told))
+        remedy = next(of_all, REMEDIES.get(first.number, MEND))
         return "FAILED", f"{first.name}: {first.found}{others}. {remedy}"
     if broken := [r for r in one.rules if not r.ok]:
         others = f", and {len(broken) - 1} more" if broken[1:] else ""

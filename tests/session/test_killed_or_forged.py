@@ -89,6 +89,16 @@ def test_the_report_says_how_to_go_on(session: Path, capsys: Capture) -> None:
     assert f"next    rig measure --resume {session}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("asked", "advice"), [(True, "--resume"), (False, "original")])
+def test_an_audit_says_that_it_can_go_on(session: Path, capsys: Capture, asked: bool, advice: str) -> None:
+    if not asked:
+        (session / REQUEST).unlink()
+    assert main(["audit", str(session), "--json"]) == 32
+    worst = json.loads(capsys.readouterr().out)["audits"][0]["worst"]
+    assert "binds 1 of 3 runs" in worst
+    assert advice in worst
+
+
 def test_a_session_whose_first_run_was_broken_off_says_so(session: Path) -> None:
     bind(session, [], seal=False)
     with pytest.raises(StoreError, match="no run of the session") as caught:
