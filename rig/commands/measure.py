@@ -163,6 +163,8 @@ def run(args: argparse.Namespace) -> int:
     compute_on_one_thread()
     try:
         found = report(path, tell=teller(args.json, args.verbose))
+    except KeyboardInterrupt as error:
+        raise Interrupted("interrupted", remedy=f"The recording is complete: {command('report', path)}") from error
     except StoreError as error:
         if error.field == "out":
             then = command("report", path)

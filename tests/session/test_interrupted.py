@@ -107,6 +107,16 @@ def test_an_interrupted_search_for_a_peak_states_none(tmp_path: Path, monkeypatc
     assert "peak" not in json.dumps(json.loads(capsys.readouterr().out))
 
 
+def test_an_interrupted_report_says_that_the_recording_is_complete(
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
+) -> None:
+    monkeypatch.setattr("rig.session.report.report", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    out = tmp_path / "run"
+    asked = ["--mode", "together", *options("samples=8", "idle_s=0"), "--out", str(out)]
+    assert main(["measure", "--device", "mock", *asked]) == 130
+    assert f"interrupted. The recording is complete: rig report {out}" in capsys.readouterr().err
+
+
 def test_what_handles_errors_does_not_handle_an_interruption() -> None:
     """Loop over sizes like a script that continues after an error."""
     assert not issubclass(Interrupted, Exception)
