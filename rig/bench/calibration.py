@@ -13,15 +13,13 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from rig.bench.read import NotNegative, Positive
+from rig.bench.read import PLAUSIBLE_C, Celsius, NotNegative, Positive
 from rig.errors import DataError, reason, refused
 from rig.recording.disk.bounded import read_bounded
 from rig.recording.disk.decoding import place_of
 from rig.types import Accuracy, Rail
 from rig.types import Calibration as Certificate
 
-PLAUSIBLE_C = (-60.0, 150.0)
-"""Plausible ambient temperatures in degrees Celsius; other values are a mistake, or kelvins."""
 OVER_RANGE = 1.2
 """Instruments read up to this multiple of a range's full scale."""
 
@@ -60,7 +58,7 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     valid_until: date
     ranges: Annotated[tuple[Range, ...], Meta(min_length=1)] = msgspec.field(name="range")
     serial: str = ""
-    temperature_c: Annotated[float, Meta(ge=PLAUSIBLE_C[0], le=PLAUSIBLE_C[1])] = 23.0
+    temperature_c: Celsius = 23.0
     temperature_span_c: NotNegative = 5.0
     path: str = ""
 
@@ -118,7 +116,7 @@ def accuracy(
         raise DataError(what, field="calibration", value=str(on), remedy=remedy)
     of_reading, of_range = chosen.of_reading_percent, chosen.of_range_percent
     if temperature_c is None:
-        said.append("temperature not stated, taken as that of the calibration")
+        said.append("temperature_c not stated, taken as that of the calibration")
     else:
         outside = max(abs(temperature_c - calibration.temperature_c) - calibration.temperature_span_c, 0.0)
         of_reading += outside * chosen.of_reading_percent_per_c

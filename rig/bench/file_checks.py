@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rig.bench.calibration import PLAUSIBLE_C
-from rig.bench.read import DeviceEntry, MeterEntry, Value
+from rig.bench.read import PLAUSIBLE_C, DeviceEntry, MeterEntry, Value
 from rig.factories import Option
 
 WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}

@@ -21,7 +21,8 @@ from rig.recording.disk.bounded import read_bounded
 
 FILE = "bench.toml"
 PATIENCE_S, LONGEST_S = 20.0, 3600.0
-ABSOLUTE_ZERO_C, HOTTEST_C = -273.15, 1000.0
+PLAUSIBLE_C = (-60.0, 150.0)
+"""Plausible ambient temperatures in degrees Celsius; other values are a mistake, or kelvins."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 LAB = ("lab", "operator", "ambient_temperature_c")
 Value = str | int | float | bool
@@ -33,7 +34,7 @@ _Wrong = tuple[str, str, Any, str]
 
 Positive = Annotated[float, Meta(gt=0, le=1e300)]
 NotNegative = Annotated[float, Meta(ge=0, le=1e300)]
-Celsius = Annotated[float, Meta(ge=ABSOLUTE_ZERO_C, le=HOTTEST_C)]
+Celsius = Annotated[float, Meta(ge=PLAUSIBLE_C[0], le=PLAUSIBLE_C[1])]
 Text = Annotated[str, Meta(min_length=1)]
 Driver = Annotated[Text, Meta(description="the name of a driver (`rig list`), or path.py:function")]
 Options = Annotated[dict[str, Any], Meta(description="a table of the driver's options (`rig list DRIVER`)")]
@@ -73,7 +74,7 @@ class MeterEntry(msgspec.Struct, frozen=True, kw_only=True):
 class _Whole(msgspec.Struct):
     lab: Annotated[Text, Meta(description="a text")] = ""
     operator: Annotated[Text, Meta(description="a text")] = ""
-    ambient_temperature_c: Annotated[Celsius | None, Meta(description="a number of degrees Celsius")] = None
+    ambient_temperature_c: Annotated[Celsius | None, Meta(description="degrees Celsius, -60 to 150")] = None
     devices: Annotated[dict[str, Any], Meta(description="a table for each device, as [devices.NAME]")] = {}
     meters: Annotated[dict[str, Any], Meta(description="a table for each meter, as [meters.NAME]")] = {}
 

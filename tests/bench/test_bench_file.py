@@ -97,7 +97,7 @@ WRONG: Mapping[str, tuple[str, str, int, str, str]] = {
     "unknown key at the top": ("lab =", "labb =", 1, "labb is unknown here", "Did you mean lab?"),
     "unknown key of a device": ("rails =", "rail =", 7, "devices.board1.rail is unknown", "Did you mean rails?"),
     "a type at the top": ('"Ada"', "7", 2, "operator is 7", "Give a text"),
-    "a temperature below the least": ("lab =", "ambient_temperature_c = -300 #", 1, "is -300", "degrees Celsius"),
+    "a temperature in kelvins": ("lab =", "ambient_temperature_c = 295.6 #", 1, "is 295.6", "Celsius, -60 to 150"),
     "a type in a meter": ("3.3", '"3.3"', 16, "supply_v is '3.3'", "Give a number of volts above zero"),
     "a voltage of nothing": ("3.3", "0", 16, "supply_v is 0", "above zero"),
     "a patience that no clock counts": ("3.3", "3.3\npatience_s = 1e300", 17, "patience_s is 1e+300", "3600 at most"),

@@ -71,7 +71,7 @@ def test_the_largest_aperture_term_counts(aperture_s: float | None, added: float
 
 def test_the_certificate_is_named_and_what_is_not_known_is_said() -> None:
     source = accuracy(load(EXAMPLE), "A", range_max=0.01).source
-    unknown = ("temperature not stated", "validity not checked", "aperture not known")
+    unknown = ("temperature_c not stated", "validity not checked", "aperture not known")
     assert all(words in source for words in ("certificate 2026-0042", "12345", *unknown))
 
 
