@@ -100,8 +100,10 @@ def rate_finding(item: str, rail: Rail, arrived: Sequence[tuple[int, int]], stam
     text += f", {rail.rate_hz:g} declared" if rail.rate_hz > 0 else ""
     text += f", {stamped_hz:.6g} by their stamps" if stamped_hz > 0 else ""
     values = {"rate_hz": float(slope), "doubt_hz": twice_u_hz, "declared_hz": rail.rate_hz}
-    slower = "Lower rate_hz, use a faster link, or close other programs that read it"
-    for hz, remedy in ((stamped_hz, "Check the unit of its time and its clock"), (rail.rate_hz, slower)):
+    wrong = "Lower rate_hz, use a faster link, or close other programs that read it"
+    if slope > rail.rate_hz:
+        wrong = f"Declare the rate at which it reads: rate_hz = {slope:.4g}"
+    for hz, remedy in ((stamped_hz, "Check the unit of its time and its clock"), (rail.rate_hz, wrong)):
         if hz > 0 and abs(float(slope) - hz) > 2.0 * twice_u_hz + 0.02 * hz:
             return broken(item, "rate", text, remedy, MeterError, **values)
     return ok(item, "rate", text, **values)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from rig.doctor.findings import Finding, exit_code, summary
 from rig.doctor.host import host_findings, permission_findings
 from rig.doctor.meter import Taken, noise_finding, reading_findings
 from rig.errors import DeviceError, MeterError, RigError, SetupError, UsageError
+from rig.doctor.meter import Taken, noise_finding, rate_finding, reading_findings
+from rig.errors import DeviceError, MeterError, RigError, SetupError, UnknownNameError, UsageError
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
 from tests.support.instruments import INSTRUMENTS
 from tests.support.paths import ROOT
@@ -170,6 +173,12 @@ def test_a_time_that_is_stamped_in_another_unit_is_broken(rate_hz: float, ticks:
         taken.add([Chunk("core", np.ones(5), end_tick=end, start_tick=end - ticks)], (k + 1) * 50_000_000)
     info = MeterInfo("m", "simulator", ClockInfo("c", 1e3), (rail,))
     assert {f.topic: f.level for f in reading_findings("m", info, taken, ())}["rate"] == level
+
+
+@pytest.mark.parametrize(("declared_hz", "says"), [(20.0, "rate_hz = 100"), (500.0, "Lower rate_hz")])
+def test_a_rate_that_is_declared_wrong_is_to_be_declared_as_it_is(declared_hz: float, says: str) -> None:
+    arrived = [(k * 50_000_000, 5 * k) for k in range(20)]
+    assert says in rate_finding("m", replace(RAIL, rate_hz=declared_hz), arrived).remedy
 
 
 AMPERES = np.array([1.0, 1.1, 0.9, 1.0, 1.05])
@@ -372,6 +381,18 @@ def test_the_host_is_described(tmp_path: Path) -> None:
     assert number(found["clock"], "resolution_s") < 1e-6
     assert number(found["schedule"], "sleep_p99_s") >= number(found["schedule"], "sleep_median_s") > 0
     assert number(found["disk"], "free_bytes") > 0
+
+
+@pytest.mark.parametrize(("step_ns", "level"), [(50, "ok"), (2000, "doubtful")])
+def test_only_a_clock_that_is_slow_at_most_readings_is_doubtful(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_ns: int, level: str
+) -> None:
+    """The host is busy with something else during one reading."""
+    steps = np.full(4000, step_ns)
+    steps[500] = 10_000_000
+    monkeypatch.setattr(time, "monotonic_ns", iter(np.cumsum(steps).tolist()).__next__)
+    clock = list(islice(host_findings(0.02, tmp_path), 2))[1]
+    assert isinstance(clock, Finding) and clock.level == level
 
 
 @pytest.mark.parametrize(("governor", "level"), [("performance", "ok"), ("powersave", "doubtful")])
