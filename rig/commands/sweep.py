@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from rig.errors import Ended, RigError, UsageError, refused
+from rig.commands.shell.completion import named_in_bench
+from rig.errors import Ended, RigError, UnknownNameError, UsageError, refused
 from rig.plugins import load
 from rig.session.asked import check_continued
 from rig.sweep.check import grids_for
@@ -83,7 +84,12 @@ def run(args: argparse.Namespace) -> int:
         cells = cells_of(entry.grid for entry in grids)
         compute_rows(folder, cells, means.row_jobs, Brake(), tell, mend=False)
         return _show(args, folder, grids)
-    grids = frozen(folder) if spec is None else grids_for(folder, spec, args.extend, means.wait, tell)
+    try:
+        grids = frozen(folder) if spec is None else grids_for(folder, spec, args.extend, means.wait, tell)
+    except UnknownNameError as error:
+        if error.value in (*named_in_bench("devices"), *named_in_bench("meters")):
+            error.remedy = "It is a name of the bench file: a sweep takes its driver, and its options with --option"
+        raise
     typed = [] if spec is None else spec.code()
     for entry in grids:
         code = [name for name in entry.grid.code() if name not in typed]
