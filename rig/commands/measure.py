@@ -84,6 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--verbose", action="store_true", help="print every figure and every note")
     add("--allow-invalid", action="store_true", help="exit with 0 also if the verdict is INVALID")
     add("--out", type=Path, metavar="DIR", help="the new directory for the recording; default: runs/NAME")
+    parser.set_defaults(kept=kept)
     for action in (action for action in parser._actions if action.dest in RARE):
         vars(action)["rare_help"], action.help = action.help, argparse.SUPPRESS
 
@@ -116,6 +117,17 @@ def log_of(args: argparse.Namespace) -> Path:
         args.out = default_out(args.device, scenario_for(args.workload, args.scenario))
     place: Path = args.resume or args.out
     return place.absolute().parent / f"{place.absolute().name}.log"
+
+
+def kept(args: argparse.Namespace) -> str:
+    """Return the command for what is recorded if a driver ended this process, as the end of a sentence."""
+    from rig.recording.session import REQUEST
+    from rig.session.book import go_on
+
+    place: Path = args.resume or args.out
+    if (place / REQUEST).is_file():
+        return f". Go on with: {go_on(place)}"
+    return f": {command('report', place)}" if place.is_dir() else ""
 
 
 def _show_what_could_be_meant() -> None:

@@ -49,14 +49,20 @@ def test_a_driver_that_prints_nothing_leaves_no_log(tmp_path: Path) -> None:
 
 
 @needs_a_parent
-@pytest.mark.parametrize(("how", "says"), [("leaves", "with exit code 0"), ("crashes", "by the signal SIGSEGV")])
-def test_a_driver_that_ends_the_process_is_told_of_by_the_exit_code(tmp_path: Path, how: str, says: str) -> None:
-    ended = measured(tmp_path / "run", f"{DRIVERS}:{how}")
+@pytest.mark.parametrize(("how", "says", "mode", "then"), [
+    ("leaves", "with exit code 0", "together", "rig report"),
+    ("crashes", "by the signal SIGSEGV", "session", "rig measure --resume"),
+])  # fmt: skip
+def test_a_driver_that_ends_the_process_is_told_of_by_the_exit_code(
+    tmp_path: Path, how: str, says: str, mode: str, then: str
+) -> None:
+    ended = measured(tmp_path / "run", f"{DRIVERS}:{how}", *BRIEF[:3], mode, *BRIEF[4:])
 
     assert ended.returncode == json.loads(ended.stdout)["exit_code"] == DriverLeftError.exit_code
     *_, last = ended.stderr.splitlines()
     assert last.startswith(f"rig: the process ended {says} and without the rig")
-    assert open_run(tmp_path / "run").stop is None
+    assert last.endswith(f"{then} {tmp_path / 'run'}")
+    assert open_run(tmp_path / "run" / ("accuracy" if mode == "session" else "")).stop is None
 
 
 @needs_a_parent

@@ -98,7 +98,12 @@ def _main(given: list[str], alone: bool) -> int:
     from rig.supervision import supervised
 
     log = args.log(args) if "log" in args else None
-    return supervised(lambda: _safely(given, lambda: int(args.run(args))), log, parent=alone and args.command in BESIDE)
+    parent = alone and args.command in BESIDE
+    try:
+        return supervised(lambda: _safely(given, lambda: int(args.run(args))), log, parent=parent)
+    except rig.errors.DriverLeftError as error:
+        error.remedy += args.kept(args) if "kept" in args else ""
+        raise
 
 
 def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
