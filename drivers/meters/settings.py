@@ -60,8 +60,10 @@ class Instrument:
             return stated(rail, None, range_max=self.calibration_range, temperature_c=self.temperature_c)
         own = load(Path(path)).serial
         if own and own != serial:
-            what = f"the calibration {Path(path).name} is for the instrument {own}, but this instrument is {serial}"
-            raise DataError(what, field="calibration", value=own, remedy="Give the calibration of this instrument")
+            told = f"this instrument is {serial}" if serial else "the serial number of this one is not known"
+            what = f"the calibration {Path(path).name} is for the instrument {own}, but {told}"
+            remedy = "Give the calibration of this instrument" if serial else "Give its serial_number"
+            raise DataError(what, field="calibration", value=own, remedy=remedy)
         chosen, today = self.calibration_range or range_, datetime.now(UTC).date()
         found = stated(rail, path, range_max=chosen, temperature_c=self.temperature_c, on=today)
         if one_range or found.accuracy is None:

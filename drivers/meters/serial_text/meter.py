@@ -53,7 +53,8 @@ def open_meter(settings: Board, clock: Clock | None = None) -> Meter:
     (always for J); a mean lasts ``aperture_s``, or a period. ``timer_bits`` is the width of the time in its unit,
     ``counter_wrap`` where the counter wraps (0: never). ``resolution`` and ``range_max`` are in a column's own unit. A
     line may come ``latency_s`` after the reading that it states; by default this follows from the line's length. A
-    share ``bad_share`` of lines may be no readings. ``serial_number`` is compared with that of the calibration file.
+    share ``bad_share`` of lines may be no readings. ``serial_number`` is recorded, and compared with that of the
+    calibration file.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` when no such line comes within ``boot_s``.
     """
@@ -76,6 +77,7 @@ def open_meter(settings: Board, clock: Clock | None = None) -> Meter:
             f"lines of text on a serial port, placed by {plan.stamp}",
             *_limited(s, _rails(plan, row, resolutions, ranges, conversions)), simulated=s.simulated, omitted=OMITTED,
             buffer_s=HOLD_S, versions={"pyserial": version("pyserial")}, details=_details(line, text, row, plan),
+            serial_number=s.serial_number or None,
         )  # fmt: skip
         most = max(100, min(HOLD_MOST, round(HOLD_S * max(s.rate_hz, 1.0 / line.wire_s(length)))))
         return ThreadedMeter(info, TextSource(info, line, plan), clock, every_s=POLL_S, most=most)

@@ -302,6 +302,9 @@ def test_limits_come_from_a_calibration_file_of_this_board(tmp_path: Path) -> No
     path = calibration(tmp_path, unit="W", full_scale=0.1, percent=2.0, serial="7")
     with live("serial-text") as it:
         with closing(it.open(calibration=path, serial_number="7")) as meter:
-            accuracy = meter.info().rails[0].accuracy
+            info = meter.info()
         raised(DataError, it.open, calibration=path, serial_number="8")
+        assert raised(DataError, it.open, calibration=path).remedy == "Give its serial_number"
+    accuracy = info.rails[0].accuracy
+    assert info.serial_number == "7"
     assert accuracy is not None and accuracy.of_reading == pytest.approx(0.02)
