@@ -10,6 +10,7 @@ from typing import Annotated
 
 from rig.bench.calibration import certificate, stated
 from rig.bench.option_checks import within
+from rig.bench.settings import Tolerance
 from rig.importing.imported import CRYSTAL, ImportedRun
 from rig.types import Rail
 
@@ -26,7 +27,7 @@ class Recorded:
     ``meter_description`` say what was measured and by what; an audit asks for both.
     """
 
-    clock_tolerance: Limit = CRYSTAL
+    clock_tolerance: Tolerance = CRYSTAL
     calibration: str | None = None
     calibration_range: float | None = None
     temperature_c: float | None = None

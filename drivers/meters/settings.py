@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.bench.calibration import certificate, load, stated
-from rig.bench.settings import Positive
+from rig.bench.settings import Tolerance
 from rig.errors import DataError
 from rig.types import ClockInfo, MeterInfo, Mode, Rail
 
@@ -43,7 +43,7 @@ class Instrument:
     """
 
     name: str
-    clock_tolerance: Positive = 1e-3
+    clock_tolerance: Tolerance = 1e-3
     calibration: str | None = None
     calibration_range: float | None = None
     temperature_c: float | None = None

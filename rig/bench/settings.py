@@ -9,11 +9,13 @@ from dataclasses import fields, is_dataclass, replace
 from functools import partial, wraps
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from rig.bench.option_checks import one_of, positive
+from rig.bench.option_checks import one_of, positive, within
 
 M = TypeVar("M")
 Positive = Annotated[float, positive]
 """This function, after a field's type in an annotation, is called with the value by name; it refuses a bad one."""
+Tolerance = Annotated[float, partial(within, 0.0, 0.5)]
+"""The largest relative rate error of a clock, as ``ClockInfo`` takes it."""
 
 
 def of_settings(open_: Callable[..., M]) -> Callable[..., M]:

@@ -64,9 +64,10 @@ def _outcome(check: Callable[[], tuple[str, ...]]) -> tuple[list[str], list[Rule
 
 
 def _lines(what: str, kept: Sequence[str], failures: Sequence[RuleFailure]) -> list[str]:
+    keeps = f"{what} keeps {len(kept)} rule{'s' * (len(kept) != 1)}"
     if not failures:
-        return [f"✓ {what} keeps {len(kept)} rules"]
-    return [f"✗ {what} keeps {len(kept)} rules and fails {len(failures)}:", *(f"    {failure}" for failure in failures)]
+        return [f"✓ {keeps}"]
+    return [f"✗ {keeps} and fails {len(failures)}:", *(f"    {failure}" for failure in failures)]
 
 
 def _checks(setup: BenchSetup, request: Request) -> Iterator[tuple[str, Callable[[], tuple[str, ...]]]]:

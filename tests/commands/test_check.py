@@ -31,6 +31,7 @@ def test_a_driver_that_breaks_a_rule_is_named_with_what_was_found_and_asked(caps
 
     assert code == ConformanceError.exit_code
     assert "✓ workload asc keeps" in said
+    assert "✓ scenario single-stream keeps 1 rule\n" in said
     assert "reply.json: found an output that raises" in said
     assert "required is an output that JSON can hold, no NaN" in said
 

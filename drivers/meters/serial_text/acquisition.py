@@ -81,7 +81,7 @@ class TextSource:
             looked_ns = at_ns
             time.sleep(POLL_S)
         what = f"printed no reading within {p.board.timeout_s:g} s of its start"
-        raise self._line.failed(what, silent=True, remedy="Check start_command")
+        raise self._line.failed(what, silent=True, remedy="Check start_command, or raise timeout_s")
 
     def _anchored(self, row: Row, time_ns: int, at_ns: int) -> int:
         """Place the first line; return the latest host time at which the meter's clock can show ``_last``.

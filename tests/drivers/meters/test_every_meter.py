@@ -188,7 +188,7 @@ UNMEANT: dict[str, list[Options | tuple[str, Options]]] = {
         ("aperture_s", {"kind": "mean"}), {"aperture_s": 0.2, "kind": "mean", "rate_hz": 10.0},
         ("supply_v", {"columns": "t:ms, a:mA"}), {"supply_v": "1.8", "columns": "t:ms, a:mA, v:V", "voltage": "v"},
         {"supply_v": "a=-1", "columns": "t:ms, a:mA"}, {"supply_v": "1.8"}, {"voltage": "bus", "columns": "t:ms, a:mA"},
-        {"resolution": "b=1"}, {"bad_share": 0.9}, {"clock_tolerance": NAN}, {"timer_bits": -1}, {"port": ""},
+        {"resolution": "b=1"}, {"bad_share": 0.9}, {"clock_tolerance": 5.0}, {"timer_bits": -1}, {"port": ""},
     ],
 }  # fmt: skip
 """Options of each meter that are refused: what the error names, if it is not the first of them."""

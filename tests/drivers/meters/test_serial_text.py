@@ -18,7 +18,7 @@ from drivers.meters.serial_text.loss_detection import LineOrder, Pace
 from drivers.meters.serial_text.meter import open_meter
 from fixtures.instruments.pty_wire import PtyWire
 from fixtures.instruments.text_board import Sketch
-from rig.errors import DataError, MeterError, SetupError
+from rig.errors import DataError, MeterError, MeterSilentError, RigError, SetupError
 from tests.support.instruments import live
 from tests.support.meters import column, error_of, or_the_machine_was_busy, taken, values
 from tests.support.raised import raised
@@ -296,6 +296,15 @@ def test_lines_that_are_not_as_declared_are_quoted() -> None:
         raised(
             SetupError, it.open, columns="time:ms, a:mW, b:mW", kind="point", boot_s=0.2, says="has 2 columns, and 3 "
         )
+
+
+def test_a_mean_of_unknown_length_is_refused_by_what_lacks() -> None:
+    assert "neither rate_hz nor aperture_s" in raised(RigError, open_meter, columns="t:ms, a:mW").message
+
+
+def test_a_board_that_gets_too_little_time_to_answer_may_get_more() -> None:
+    with live("serial-text") as it, closing(it.open(timeout_s=1e-9)) as meter:
+        assert "raise timeout_s" in raised(MeterSilentError, meter.start).remedy
 
 
 def test_limits_come_from_a_calibration_file_of_this_board(tmp_path: Path) -> None:
