@@ -128,6 +128,8 @@ def stamp_ns(text: str, timezone_: str | None, form: str = "iso") -> int:
         moment = datetime.fromisoformat(text) if form == "iso" else datetime.strptime(text, form)
     except ValueError as error:
         what, remedy = f"{text[:60]!r} is not a time stamp ({form})", "Write ISO 8601, or seconds"
+        if form != "iso":
+            remedy = "State the form that it has, such as %d.%m.%Y %H:%M:%S,%f"
         raise DataError(what, field="time", value=text[:60], remedy=remedy) from error
     if moment.tzinfo is None:
         if timezone_ is None:

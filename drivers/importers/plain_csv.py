@@ -72,7 +72,7 @@ def open_import(
     given = {"power": power, "current": current, "voltage": voltage, "energy": energy}
     units = UNITS if shunt_ohm is None else UNITS | {"current": "V"}
     declared = {name: _declared(name, text, units[name]) for name, text in given.items() if text is not None}
-    _check_sources(declared)
+    _check_sources(declared, supply_v)
     at = _time_column(time, rate_hz)
     asked = {"time": [at] if at else []} | declared
     marks = [] if window_channel is None else [window_channel]
@@ -102,11 +102,14 @@ def open_import(
     return SingleTrace(meter, readings, windows, notes=notes, device=system, mode=mode, dated_ns=dated_ns)
 
 
-def _check_sources(declared: dict[str, Declared]) -> None:
+def _check_sources(declared: dict[str, Declared], supply_v: float | None) -> None:
     sources = [name for name in ("power", "current", "energy") if name in declared]
     if len(sources) != 1:
         how = "one of power=COLUMN:W, current=COLUMN:A (with voltage= or supply_v=), energy=COLUMN:J"
         raise unstated("power", f"{' and '.join(sources) or 'no column'} declared for the readings", how)
+    for name, value in (("voltage", declared.get("voltage")), ("supply_v", supply_v)):
+        if value is not None and "current" not in declared:
+            raise refused(name, value, f"Leave it out: {sources[0]} needs no voltage")
 
 
 def _declared(option: str, text: str, si: str) -> Declared:

@@ -81,8 +81,11 @@ def _check_forward(stamps: Indices, steps: Indices, before: int) -> None:
     back = np.flatnonzero(steps <= 0)
     if len(back):
         row = int(back[0]) + len(stamps) - len(steps)
-        what = f"reading {before + row + 1} is {steps[back[0]] * -1e-9:.9g} s before the one before it"
-        remedy = "Remove repeated and backward stamps, or import each part by itself"
+        by_s, remedy = steps[back[0]] * -1e-9, "Import each part by itself"
+        what = f"reading {before + row + 1} is {by_s:.9g} s before the one before it"
+        if not by_s:
+            what = f"reading {before + row + 1} has the stamp of the one before it"
+            remedy = "Remove it; or where stamps are rounded, use --format plain-csv with rate_hz=NUMBER, without time="
         raise DataError(what, field="time", value=int(stamps[row]), remedy=remedy)
 
 

@@ -104,11 +104,12 @@ def _bounds(names: Sequence[str]) -> list[str] | None:
 
 
 def _windows(path: Path, begin: Indices, end: Indices, phases: list[str], counts: Floats) -> Windows:
-    spans, idle = [], []
+    spans, idle, spelled = [], [], dict[str, str]()
     for k, phase in enumerate(phases):
         on, off, count = int(begin[k]), int(end[k]), float(counts[k])
-        if off < on:
-            raise _bad(path, k, f"ends {1e-9 * (on - off):g} s before it begins", "Give start before end")
+        if off <= on:
+            what = f"ends {1e-9 * (on - off):g} s before it begins" if off < on else "has no length"
+            raise _bad(path, k, what, "Give start before end")
         if not (1 <= count < 2**31 and count == round(count)):
             raise _bad(path, k, f"counts {count:g} inferences", "Give a whole number, 1 or more")
         if phase == MARK_PHASE or not phase:
@@ -116,6 +117,9 @@ def _windows(path: Path, begin: Indices, end: Indices, phases: list[str], counts
         if phase not in _RESERVED and get_close_matches(phase.lower(), _RESERVED, 1, ALIKE):
             remedy = f"Write {' or '.join(_RESERVED)}, or another name of a phase"
             raise _bad(path, k, f"has the phase {phase!r}", remedy)
+        if spelled.setdefault(phase.lower(), phase) != phase:
+            what = f"has the phase {phase!r}, and another has {spelled[phase.lower()]!r}"
+            raise _bad(path, k, what, "Write one name of a phase in one way")
         if phase == IDLE:
             idle.append((on, off))
         else:
@@ -133,6 +137,8 @@ def idle_of(text: str | None) -> tuple[tuple[int, int], ...]:
             on, off = round(float(start) * 1e9), round(float(end) * 1e9)
         except (ValueError, OverflowError) as error:
             raise refused("idle", text, "Write idle=START:END,... in seconds") from error
+        if off < on:
+            raise refused("idle", text, f"Write {part!r} with its START before its END")
         found.append((on, off))
     return tuple(found)
 

@@ -40,6 +40,8 @@ def as_imported(finding: Finding, run: Run) -> Finding:
         remedy = (
             "State when the device was idle, in seconds of the trace, and import again (--option idle=START:END,...)"
         )
+        if options.get("sync_s"):
+            remedy = "State longer idle windows, or a smaller sync_s, which is cut from both ends, and import again"
     elif "idle_guard_s" in options:
         remedy = "Count less time around the run as work, and import again (--option idle_guard_s=SECONDS)"
     else:

@@ -66,7 +66,9 @@ def test_plain_rails_add_up(tmp_path: Path) -> None:
         ({"current": "p:mV", "supply_v": 3.0, "shunt_ohm": 0.0}, "shunt_ohm"),
  ({"power": "p:W", "energy": "p:J"}, "power"), ({}, "power"),
         ({"power": "p:W", "windows": None}, "windows"), ({"power": "p:W", "stamp": "somewhere"}, "stamp"),
-        ({"power": "p:W", "kind": "maybe"}, "kind"),
+        ({"power": "p:W", "kind": "maybe"}, "kind"), ({"power": "p:W", "supply_v": 3.0}, "supply_v"),
+        ({"power": "p:W", "voltage": "v:V"}, "voltage"), ({"power": "p:W", "idle": "0.5:0.1"}, "idle"),
+        ({"power": "p:W", "clock_tolerance": 0.9}, "clock_tolerance"),
     ],
 )  # fmt: skip
 def test_plain_asks_for_what_nobody_stated(options: dict[str, Any], field: str, tmp_path: Path) -> None:
@@ -109,8 +111,9 @@ def test_dates_of_a_stated_form_are_read(tmp_path: Path) -> None:
     options = {"power": "p:W", "stamp": "start", "timezone": "Europe/Berlin"}
     options |= {"windows": windows(tmp_path, zero_s=1772366400.0)}  # 2026-03-01T12:00:00Z
     check(plain_csv.open_import(tmp_path / "a.csv", time="when:%d.%m.%Y %H:%M:%S,%f", **options), tmp_path / "run")
-    with pytest.raises(DataError, match="is not a time stamp"):
+    with pytest.raises(DataError, match="is not a time stamp") as caught:
         plain_csv.open_import(tmp_path / "a.csv", time="when:%Y-%m-%d", **options)
+    assert caught.value.remedy.startswith("State the form")
 
 
 @pytest.mark.parametrize("stamp", ["2026-10-25T02:30:00", "2026-03-29T02:30:00"])
@@ -173,7 +176,8 @@ def test_windows_state_their_unit(unit: str, scale: float, tmp_path: Path) -> No
         "", "start\n1", "start,end\n2,1", "start,end\n1,x", "start,end\n1,", "start,end,inferences\n1,2,0",
         "start,end,inferences\n1,2,1.5", "start,end,phase,inference\n1,2,,5", "start,end,phas\n1,2,idle",
         "start,end,phase\n1,2,mark", "start (min),end (min)\n1,2",
-        "start,end\n1e300,2e300", "start,end\nnan,1", "start,end\n1,2,3",
+        "start,end\n1e300,2e300", "start,end\nnan,1", "start,end\n1,2,3", "start,end\n1,1",
+        "start,end,phase\n1,1.2,Work\n1.4,1.6,work",
     ],
 )  # fmt: skip
 def test_windows_that_cannot_be_are_refused(text: str, tmp_path: Path) -> None:
@@ -198,6 +202,21 @@ def test_stamps_and_readings_that_cannot_be_are_refused(spoil: Callable[..., Any
     with pytest.raises(DataError):
         write(plain(tmp_path, *spoil(*trace(100.0)[:2]), stamp=None), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_stamps_that_are_rounded_are_not_to_be_removed(tmp_path: Path) -> None:
+    t, watts, _ = trace(100.0)
+    with pytest.raises(DataError, match="reading 2 has the stamp of the one before it") as caught:
+        plain(tmp_path, np.floor(t), watts)
+    assert "rate_hz=NUMBER" in caught.value.remedy
+
+
+def test_windows_of_a_trace_that_counts_from_1970_count_from_then(tmp_path: Path) -> None:
+    t, watts, _ = trace(100.0)
+    text = "\n".join(["t,p", *(f"{s + 1790000000.0:.2f},{w}" for s, w in zip(t, watts, strict=True))])
+    with pytest.raises(DataError, match="no window overlaps") as caught:
+        write(plain(tmp_path, text=text), tmp_path / "run")
+    assert "counts time from 1970" in caught.value.remedy
 
 
 def test_a_missing_reading_is_left_out(tmp_path: Path) -> None:
