@@ -115,7 +115,7 @@ def check_wiring(device: DeviceInfo, meters: Sequence[MeterInfo]) -> None:
     rails = [rail for info in meters for rail in info.rails]
     for path, count in Counter(trace_path(rail.name) for rail in rails).items():
         if count > 1:
-            remedy = "Give every rail of every meter a name of its own, as with --option meter1.rail=NAME"
+            remedy = "Give every rail of every meter a name of its own, by an option of its driver (`rig list METER`)"
             raise SetupError(f"{count} rails would share the file {path}", field="rail", value=path, remedy=remedy)
     volts = [rail.name for rail in rails if rail.conversion.unit == "V"]
     for rail in rails:

@@ -163,7 +163,7 @@ def _link(session: Folder, run: BoundRun) -> SessionLink | None:
     try:
         events = session.read(f"{run.path}/{EVENTS}", EVENTS_BYTES)
     except FileNotFoundError:
-        events = b""
+        _altered(path, f"{where} is missing, and {path / FILE} binds it")
     except StoreError as error:
         _altered(path, error.message)
     if hashlib.sha256(events).hexdigest() != run.events_sha256:

@@ -239,10 +239,14 @@ def exchanged(folder: Path) -> None:
     shutil.copytree(folder / "performance", folder / "power")
 
 
-@pytest.mark.parametrize("change", [altered, exchanged, lambda folder: shutil.rmtree(folder / "power")])
-def test_a_bound_run_that_was_altered_replaced_or_removed_is_told(folder: Path, change: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(("change", "what"), [
+    (altered, "not the run"), (exchanged, "not the run"), (lambda folder: shutil.rmtree(folder / "power"), "missing")
+])  # fmt: skip
+def test_a_bound_run_that_was_altered_replaced_or_removed_is_told(
+    folder: Path, change: Callable[[Path], None], what: str
+) -> None:
     change(folder)
-    with pytest.raises(IntegrityError, match="power is not the run"):
+    with pytest.raises(IntegrityError, match=f"power is {what}"):
         runs_in(folder)
 
 

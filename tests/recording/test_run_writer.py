@@ -110,6 +110,14 @@ def test_a_directory_in_use_is_refused(recorder: Recorder) -> None:
         Recorder(recorder.path)
 
 
+def test_a_directory_that_was_moved_is_no_matter_of_room(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "session" / "run") as recorder:
+        (tmp_path / "session").rename(tmp_path / "moved")
+        with pytest.raises(StoreError, match="end of the recording") as caught:
+            recorder.stop()
+    assert "was moved or removed" in caught.value.remedy
+
+
 def test_every_file_and_directory_was_synced_and_the_seal_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))

@@ -24,6 +24,7 @@ from rig.errors import IntegrityError, StoreError
 from rig.recording.disk.bounded import check_dense, content_of
 
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
+MOVED = "Leave the directory where it is while it is recorded: it was moved or removed"
 MAKE_ROOM = "Make room, or choose another --out. What was recorded until now is kept; `rig report` reads it"
 BY_DESCRIPTOR = {os.open, os.mkdir, os.stat, os.rename, os.unlink} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -296,6 +297,8 @@ def made(path: Path) -> Path:
 
 def unwritable(what: str, error: Exception, remedy: str) -> StoreError:
     """Return the error for a part of a recording that cannot be written."""
+    if isinstance(error, FileNotFoundError) and remedy == MAKE_ROOM:
+        remedy = MOVED
     return StoreError(f"{what} cannot be written: {error}", field="out", value=repr(error), remedy=remedy)
 
 
