@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from rig.doctor.groups import BenchGroup, groups_of
 from rig.doctor.host import extra_findings, host_findings, permission_findings
 from rig.doctor.items import Item, Steps, examine_device, examine_meter
 from rig.engine.clock import HostClock
-from rig.errors import RigError
+from rig.errors import RigError, SetupError
 from rig.factories import build, needs
-from rig.session.setup import bench_of, boot, close_quietly, plant_factory_of
+from rig.session.locks import device_lock
+from rig.session.setup import bench_of, boot, close_quietly, plant_factory_of, which_of
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,13 @@ def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
     if device is not None and (plant_factory := plant_factory_of(device.factory, s.simulate)):
         plant = build(plant_factory, {}, {})
         given |= {"bench": plant, "clock": plant.clock}
+    alone = ExitStack()
+    if device is not None and isinstance(given["clock"], HostClock):
+        try:
+            alone.enter_context(_alone(device))
+        except SetupError as error:
+            yield of_error(device.name, "open", error)
+            return
     try:
         for meter in feeding:
             yield from _examined(meter, examine_meter(meter, given, s.seconds, fed), s)
@@ -108,6 +117,15 @@ def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
     finally:
         if fed or held:
             list(s.within_deadline("bench", _close([*fed, *held]), PATIENCE_S))
+        alone.close()
+
+
+def _alone(device: Item) -> AbstractContextManager[None]:
+    """Lock a device as a measurement does. One whose driver cannot be loaded is reported when it is opened."""
+    which = ""
+    with suppress(RigError):
+        which = which_of(device.driver, (f"{key}={value}" for key, value in device.options.items()))
+    return device_lock(device.driver, wait=False, which=which)
 
 
 def _examined(item: Item, steps: Steps, s: Settings) -> Iterator[Finding]:

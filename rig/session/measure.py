@@ -67,7 +67,7 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
 
 def _measure(request: Request, folder: Path, path: Path, quiet: bool, resume: bool) -> None:
     """Record into ``path``, the absolute form of ``folder``, which messages name."""
-    with set_up_bench(request) as setup, _exclusive(request, setup), on_signals(interrupt, *ENDING):
+    with set_up_bench(request) as setup, exclusive(request, setup), on_signals(interrupt, *ENDING):
         check_declared(setup.bench, setup.workload)
         if not (quiet or sys.stderr.isatty()):
             tell(f"measuring {request.device}, {request.scenario}, into {folder}")
@@ -186,7 +186,7 @@ def _repeated_sample(workload: Workload) -> Workload:
     return SampleSet(*named, [first] * times, details, benchmark)
 
 
-def _exclusive(request: Request, setup: BenchSetup) -> AbstractContextManager[None]:
+def exclusive(request: Request, setup: BenchSetup) -> AbstractContextManager[None]:
     """Lock a real device, so that only one command on this host measures it at a time."""
     if not request.exclusive or not isinstance(setup.bench.clock, HostClock):
         return nullcontext()

@@ -31,6 +31,7 @@ from rig.doctor.meter import Taken, noise_finding, reading_findings
 from rig.errors import DeviceError, MeterError, RigError, SetupError, UsageError
 from rig.doctor.meter import Taken, noise_finding, rate_finding, reading_findings
 from rig.errors import DeviceError, MeterError, RigError, SetupError, UnknownNameError, UsageError
+from rig.session.locks import device_lock
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
 from tests.support.instruments import INSTRUMENTS
 from tests.support.paths import ROOT
@@ -328,6 +329,14 @@ def rogue(tmp_path: Path, visit: Doctor) -> Callable[..., list[Finding]]:
         return visit(text=text + '[devices.good]\ndriver = "mock"\n', **given)
 
     return run
+
+
+def test_a_device_that_another_process_measures_is_left_alone(tmp_path: Path, rogue: Doctor) -> None:
+    with device_lock(f"{tmp_path / 'rogue.py'}:open_device"):
+        found = rogue("raise")
+    assert "in use by process" in of(found, "bad", "open").text
+    assert of(found, "good", "identity").level == "ok"
+    assert "in use" not in " ".join(f.text for f in rogue("raise"))
 
 
 def test_a_driver_that_hangs_is_given_up_and_the_others_are_visited(rogue: Doctor) -> None:
