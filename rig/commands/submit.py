@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rig.errors import UsageError
+from rig.errors import StoreError, UsageError
 from rig.terminal import answer, say
 
 if TYPE_CHECKING:
@@ -35,9 +35,14 @@ def run(args: argparse.Namespace) -> int:
 def _init(args: argparse.Namespace) -> int:
     from rig.recording.log import read_log
     from rig.recording.session import runs_in
+    from rig.session.book import go_on
     from rig.submission.about import write_template
 
-    starts = [read_log(run).start for path in args.session for run, _ in runs_in(path)]
+    runs = {path: runs_in(path) for path in args.session}
+    if unended := [path for path, found in runs.items() if not found]:
+        what, remedy = f"no run of the session {unended[0]} has ended", f"Go on: {go_on(unended[0])}"
+        raise StoreError(what, field="session", value=str(unended[0]), remedy=remedy)
+    starts = [read_log(run).start for found in runs.values() for run, _ in found]
     left = write_template(args.about, starts)
     lines = f"wrote   {args.about}", f"fill in {', '.join(left)}"
     return answer({"about": str(args.about), "missing": left}, *lines, as_json=args.json)

@@ -45,28 +45,6 @@ def test_a_device_that_another_process_measures_is_left_alone(capsys: Capture, t
     assert "in use by process" in capsys.readouterr().err
 
 
-FOREIGN = """import rig
-
-@pytest.mark.parametrize(("device", "more", "says"), [
-    ("board.py:open_board", (),
-     "workload.labels: found low; required is labels that the device can answer, of left"),
-    ("mock", ("--option", "hole=true"), "sample.finite: found sample s holds NaN or infinity"),
-])  # fmt: skip
-def test_what_one_sample_shows_is_told_before_anything_is_recorded(
-    device: str, more: tuple[str, ...], says: str,
-    capsys: Capture, here: Path,
-) -> None:  # fmt: skip
-    Path("board.py").write_text(FOREIGN)
-    Path("mine.py").write_text(BLANK)
-
-    code = main(("check", "--device", device, "--meter", "none", "--workload", "mine.py:open_workload", *more))
-    said = capsys.readouterr()
-
-    assert code == ConformanceError.exit_code
-    assert says in said.out + said.err
-    assert not Path("runs").exists()
-
-
 def test_an_answer_that_is_no_label_makes_a_run_invalid_and_is_quoted(capsys: Capture, here: Path) -> None:
     one = "rig.workload([rig.Sample('s', np.ones(4), label='low')], name='one')"
     Path("board.py").write_text("import rig\n\ndef open_board():\n    return rig.blocking(lambda sample: 'low\\n')\n")

@@ -99,11 +99,14 @@ def test_an_audit_says_that_it_can_go_on(session: Path, capsys: Capture, asked: 
     assert advice in worst
 
 
-def test_a_session_whose_first_run_was_broken_off_says_so(session: Path) -> None:
+def test_a_session_whose_first_run_was_broken_off_says_so(session: Path, tmp_path: Path) -> None:
     bind(session, [], seal=False)
     with pytest.raises(StoreError, match="no run of the session") as caught:
         rig.report(session)
     assert "--resume" in caught.value.remedy
+    about = tmp_path / "submission.toml"
+    assert main(["submit", str(session), "--init", "--about", str(about)]) == StoreError.exit_code
+    assert not about.exists()
 
 
 def test_an_empty_directory_of_a_run_is_no_obstacle(session: Path) -> None:
