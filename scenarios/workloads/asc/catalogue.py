@@ -178,7 +178,8 @@ def read_rows(path: Path, delimiter: str, columns: Sequence[str], wanted: Sequen
             rows = [{k: v.strip() for k, v in row.items() if k and isinstance(v, str)} for row in reader]
             header = tuple(reader.fieldnames or ())
     except (OSError, UnicodeDecodeError, csv.Error) as exc:
-        raise unusable(path, f"cannot be read: {exc}", type(exc).__name__, "Check the path and the file") from exc
+        remedy = "Save it as UTF-8" if isinstance(exc, UnicodeDecodeError) else "Check the path and the file"
+        raise unusable(path, f"cannot be read: {exc}", type(exc).__name__, remedy) from exc
     lacking = [column for column in columns if column not in header]
     if lacking:
         raise unusable(path, f"lacks the column {lacking[0]}", ",".join(header), _headed(header, wanted or columns))
