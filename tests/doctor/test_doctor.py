@@ -27,10 +27,8 @@ from rig.doctor.clock import clock_findings
 from rig.doctor.examination import Settings, diagnose
 from rig.doctor.findings import Finding, exit_code, summary
 from rig.doctor.host import host_findings, permission_findings
-from rig.doctor.meter import Taken, noise_finding, reading_findings
-from rig.errors import DeviceError, MeterError, RigError, SetupError, UsageError
 from rig.doctor.meter import Taken, noise_finding, rate_finding, reading_findings
-from rig.errors import DeviceError, MeterError, RigError, SetupError, UnknownNameError, UsageError
+from rig.errors import DeviceError, MeterError, RigError, SetupError, UsageError
 from rig.session.locks import device_lock
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
 from tests.support.instruments import INSTRUMENTS

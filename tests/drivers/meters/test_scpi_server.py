@@ -27,7 +27,7 @@ def language() -> ScpiParser:
         {
             "*IDN?": lambda a: "me", "[SENSe:]CURRent[:DC]:APERture?": lambda a: "1",
             "[SENSe:]CURRent[:DC]:RANGe?": lambda a: ",".join(a) or "2", "SYSTem:ERRor?": lambda a: said.next_error(),
-            "BAD": lambda a: number("2", 0, 1), "R?": lambda a: block(b"\n;\n"),
+            "BAD": lambda a: str(number("2", 0, 1)), "R?": lambda a: block(b"\n;\n"),
         }
     )  # fmt: skip
     return said
