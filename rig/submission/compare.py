@@ -34,19 +34,6 @@ WORSE = (
     "average_power_w", "runtime_power_w", "energy_per_inference_j", "average_energy_per_sample_j",
 )  # fmt: skip
 """Figures that the rules judge, and for which less is better."""
-MORE = (
-    *BETTER, "balanced_accuracy", "r2", "peak_rate_hz", "feasible_share", "reached_gap_{target}_{threshold}_share",
-    "largest_nodes", "real_time_factor", "synaptic_operations_per_j", "throughput_hz", "throughput_median_hz",
-)  # fmt: skip
-"""Other figures for which more is better."""
-NEITHER = (
-    "connection_sparsity", "activation_sparsity", "parameters", "model_execution_rate_hz", "executions_per_sample",
-    "spikes_per_execution", "spikes_per_sample", "silent_share", "synaptic_operations_hz", "target_{target}_mean",
-    "synaptic_operations_ne15_hz", "response_latency_mean_s", "testing_over_ranging", "duration_s",
-    "time_to_gap_{target}_{threshold}_s", "energy_to_gap_{target}_{threshold}_j",
-)  # fmt: skip
-"""Figures for which neither more nor less is better, such as the time of the solves that came close enough, because it
-leaves out those that did not. For all others, less is better."""
 OF_EXECUTIONS = ("execution_time_s", "energy_per_inference_j", "dynamic_energy_per_inference_j")
 """Figures that state the mean of the executions that ran, whose times scatter from run to run."""
 _CALIBRATION = ("gain:", "offset:")
@@ -104,9 +91,9 @@ class Difference:
             return "no interval stated"
         if not self.shown:
             return "no difference shown"
-        if self.key.quantity in NEITHER:
+        if not (better := entry_of(self.key).better):
             return "differs"
-        return "better" if (self.value > 0.0) == (self.key.quantity in MORE) else "worse"
+        return "better" if (self.value > 0.0) == (better == "more") else "worse"
 
     @property
     def relative(self) -> float | None:

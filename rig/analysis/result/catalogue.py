@@ -18,7 +18,9 @@ Scale = Literal["auto", "percent", "number"]
 class Entry(NamedTuple):
     """One quantity.
 
-    ``title`` may contain parameters of the key. A quantity that is ``signed`` can be below zero.
+    ``title`` may contain parameters of the key. A quantity that is ``signed`` can be below zero. ``better`` is "" where
+    neither more nor less is better, such as for the time of the solves that came close enough, because it leaves out
+    those that did not.
     """
 
     unit: str
@@ -26,20 +28,21 @@ class Entry(NamedTuple):
     family: Family = "overall"
     scale: Scale = "auto"
     signed: bool = False
+    better: Literal["less", "more", ""] = "less"
 
 
 CATALOGUE: Mapping[str, Entry] = {
-    "accuracy": Entry("1", "Accuracy", scale="percent"),
-    "balanced_accuracy": Entry("1", "Balanced accuracy", scale="percent"),
-    "session_accuracy_mean": Entry("1", "Accuracy, mean over sessions", scale="percent"),
-    "session_accuracy": Entry("1", "Accuracy", scale="percent"),
-    "session_accuracy_old": Entry("1", "Accuracy, old words", scale="percent"),
-    "session_accuracy_new": Entry("1", "Accuracy, new words", scale="percent"),
+    "accuracy": Entry("1", "Accuracy", scale="percent", better="more"),
+    "balanced_accuracy": Entry("1", "Balanced accuracy", scale="percent", better="more"),
+    "session_accuracy_mean": Entry("1", "Accuracy, mean over sessions", scale="percent", better="more"),
+    "session_accuracy": Entry("1", "Accuracy", scale="percent", better="more"),
+    "session_accuracy_old": Entry("1", "Accuracy, old words", scale="percent", better="more"),
+    "session_accuracy_new": Entry("1", "Accuracy, new words", scale="percent", better="more"),
     "learning_time_per_class_s": Entry("s", "Time to learn a class"),
     "learning_energy_per_class_j": Entry("J", "Energy to learn a class"),
     "learning_dynamic_energy_per_class_j": Entry("J", "Dynamic energy to learn a class", signed=True),
-    "map": Entry("1", "COCO mean average precision", scale="number"),
-    "r2": Entry("1", "Coefficient of determination, R2", scale="number", signed=True),
+    "map": Entry("1", "COCO mean average precision", scale="number", better="more"),
+    "r2": Entry("1", "Coefficient of determination, R2", scale="number", signed=True, better="more"),
     "smape_mean": Entry("1", "sMAPE, mean (0 to 200)", scale="number"),
     "smape_p{percentile}": Entry("1", "sMAPE, {percentile}", scale="number"),
     "execution_time_s": Entry("s", "Execution time, mean"),
@@ -55,33 +58,33 @@ CATALOGUE: Mapping[str, Entry] = {
     "energy_per_inference_j": Entry("J", "Energy per inference"),
     "energy_per_inference_integrated_j": Entry("J", "Energy per inference, integrated"),
     "dynamic_energy_per_inference_j": Entry("J", "Dynamic energy per inference", signed=True),
-    "duration_s": Entry("s", "Duration", "service"),
-    "throughput_samples_hz": Entry("Hz", "Throughput, samples", "service"),
-    "throughput_inferences_hz": Entry("Hz", "Throughput, inferences", "service"),
+    "duration_s": Entry("s", "Duration", "service", better=""),
+    "throughput_samples_hz": Entry("Hz", "Throughput, samples", "service", better="more"),
+    "throughput_inferences_hz": Entry("Hz", "Throughput, inferences", "service", better="more"),
     "latency_mean_s": Entry("s", "Latency, mean", "service"),
     "latency_p{percentile}_s": Entry("s", "Latency, {percentile}", "service"),
     "latency_p{percentile}_early_stopping_s": Entry("s", "Latency, {percentile}, early stopping", "service"),
-    "peak_rate_hz": Entry("Hz", "Highest rate served by the rules", "service"),
+    "peak_rate_hz": Entry("Hz", "Highest rate served by the rules", "service", better="more"),
     "dropped_share": Entry("1", "Samples dropped", "service", "percent"),
     "backlog_max": Entry("1", "Backlog, greatest", "service", "number"),
-    "in_time_share": Entry("1", "Answered in time", "service", "percent"),
+    "in_time_share": Entry("1", "Answered in time", "service", "percent", better="more"),
     "slip_p{percentile}_s": Entry("s", "Scheduling delay of the host, {percentile}", "arrivals"),
     "slip_max_s": Entry("s", "Scheduling delay of the host, greatest", "arrivals"),
     "arrival_gap_distance": Entry("1", "Gaps issued to gaps scheduled, Kolmogorov distance", "arrivals", "number"),
     "onset_never_share": Entry("1", "Scene changes never recognised", "scene changes", "percent"),
     "onset_latency_mean_s": Entry("s", "Time to recognise a new scene, mean", "scene changes"),
     "onset_latency_p{percentile}_s": Entry("s", "Time to recognise a new scene, {percentile}", "scene changes"),
-    "stream_accuracy": Entry("1", "Share of time with the right scene", "scene changes", "percent"),
+    "stream_accuracy": Entry("1", "Share of time with the right scene", "scene changes", "percent", better="more"),
     "average_power_w": Entry("W", "Average power", "average"),
     "average_energy_per_sample_j": Entry("J", "Energy per sample, idle stretches included", "average"),
     "runtime_power_w": Entry("W", "Average power over the runtime of a solve", "solver"),
-    "largest_nodes": Entry("1", "Largest problem solved, nodes", "solver"),
+    "largest_nodes": Entry("1", "Largest problem solved, nodes", "solver", better="more"),
     "cost_mean": Entry("1", "Cost, mean", "solver", "number", signed=True),
     "cost_best": Entry("1", "Cost, best", "solver", "number", signed=True),
-    "feasible_share": Entry("1", "Solutions that are feasible", "solver", "percent"),
+    "feasible_share": Entry("1", "Solutions that are feasible", "solver", "percent", better="more"),
     "overrun_mean_s": Entry("s", "Overrun of the budget, mean", "solver"),
     "overrun_max_s": Entry("s", "Overrun of the budget, greatest", "solver"),
-    "target_{target}_mean": Entry("1", "Cost of the {target} target, mean", "solver", "number", signed=True),
+    "target_{target}_mean": Entry("1", "Cost of the {target} target, mean", "solver", "number", signed=True, better=""),
     "gap_{target}_mean": Entry("1", "Gap to the {target} target, mean", "solver", "percent", signed=True),
     "gap_{target}_spread_problems": Entry(
         "1", "Gap to the {target} target, deviation between problems", "solver", "percent", signed=True
@@ -90,16 +93,16 @@ CATALOGUE: Mapping[str, Entry] = {
         "1", "Gap to the {target} target, deviation within a problem", "solver", "percent", signed=True
     ),
     "reached_gap_{target}_{threshold}_share": Entry(
-        "1", "Reached a gap of {threshold} ({target} target)", "solver", "percent"
+        "1", "Reached a gap of {threshold} ({target} target)", "solver", "percent", better="more"
     ),
     "time_to_gap_{target}_{threshold}_s": Entry(
-        "s", "Time to a gap of {threshold} ({target} target), where reached", "solver"
+        "s", "Time to a gap of {threshold} ({target} target), where reached", "solver", better=""
     ),
     "time_to_gap_{target}_{threshold}_official_s": Entry(
         "s", "Time to a gap of {threshold} ({target} target), reached by all", "solver"
     ),
     "energy_to_gap_{target}_{threshold}_j": Entry(
-        "J", "Energy to a gap of {threshold} ({target} target), where reached", "solver"
+        "J", "Energy to a gap of {threshold} ({target} target), where reached", "solver", better=""
     ),
     "energy_to_gap_{target}_{threshold}_official_j": Entry(
         "J", "Energy to a gap of {threshold} ({target} target), reached by all", "solver"
@@ -110,11 +113,11 @@ CATALOGUE: Mapping[str, Entry] = {
     "footprint_parameters_bytes": Entry("B", "Footprint, parameters of neurons", "complexity"),
     "footprint_states_bytes": Entry("B", "Footprint, states", "complexity"),
     "footprint_buffers_bytes": Entry("B", "Footprint, buffers", "complexity"),
-    "parameters": Entry("1", "Parameters", "complexity", "number"),
-    "connection_sparsity": Entry("1", "Connection sparsity", "complexity", "number"),
-    "model_execution_rate_hz": Entry("Hz", "Model execution rate", "complexity"),
-    "executions_per_sample": Entry("1", "Executions per sample", "complexity", "number"),
-    "activation_sparsity": Entry("1", "Activation sparsity", "complexity", "number"),
+    "parameters": Entry("1", "Parameters", "complexity", "number", better=""),
+    "connection_sparsity": Entry("1", "Connection sparsity", "complexity", "number", better=""),
+    "model_execution_rate_hz": Entry("Hz", "Model execution rate", "complexity", better=""),
+    "executions_per_sample": Entry("1", "Executions per sample", "complexity", "number", better=""),
+    "activation_sparsity": Entry("1", "Activation sparsity", "complexity", "number", better=""),
     "dense_operations_per_execution": Entry("1", "Dense synaptic operations per execution", "complexity", "number"),
     "dense_operations_per_sample": Entry("1", "Dense synaptic operations per sample", "complexity", "number"),
     "effective_macs_per_execution": Entry("1", "Effective MACs per execution", "complexity", "number"),
@@ -123,29 +126,33 @@ CATALOGUE: Mapping[str, Entry] = {
     "effective_acs_per_sample": Entry("1", "Effective ACs per sample", "complexity", "number"),
     "membrane_updates_per_execution": Entry("1", "Membrane updates per execution", "complexity", "number"),
     "membrane_updates_per_sample": Entry("1", "Membrane updates per sample", "complexity", "number"),
-    "spikes_per_execution": Entry("1", "Spikes per execution", "complexity", "number"),
-    "spikes_per_sample": Entry("1", "Spikes per sample", "complexity", "number"),
+    "spikes_per_execution": Entry("1", "Spikes per execution", "complexity", "number", better=""),
+    "spikes_per_sample": Entry("1", "Spikes per sample", "complexity", "number", better=""),
     "energy_per_effective_operation_j": Entry("J", "Energy per effective operation", "complexity"),
     "energy_per_spike_j": Entry("J", "Energy per spike", "complexity"),
     "dynamic_energy_per_effective_operation_j": Entry(
         "J", "Dynamic energy per effective operation", "complexity", signed=True
     ),
     "dynamic_energy_per_spike_j": Entry("J", "Dynamic energy per spike", "complexity", signed=True),
-    "response_latency_mean_s": Entry("s", "Response latency in biological time, mean", "spiking"),
-    "silent_share": Entry("1", "Samples without an output spike", "spiking", "percent"),
-    "synaptic_operations_hz": Entry("Hz", "Synaptic operations per biological second, counted", "spiking"),
-    "synaptic_operations_ne15_hz": Entry("Hz", "Synaptic operations per biological second, as NE15-MNIST", "spiking"),
-    "real_time_factor": Entry("1", "Biological time over simulation time", "spiking", "number"),
+    "response_latency_mean_s": Entry("s", "Response latency in biological time, mean", "spiking", better=""),
+    "silent_share": Entry("1", "Samples without an output spike", "spiking", "percent", better=""),
+    "synaptic_operations_hz": Entry("Hz", "Synaptic operations per biological second, counted", "spiking", better=""),
+    "synaptic_operations_ne15_hz": Entry(
+        "Hz", "Synaptic operations per biological second, as NE15-MNIST", "spiking", better=""
+    ),
+    "real_time_factor": Entry("1", "Biological time over simulation time", "spiking", "number", better="more"),
     "energy_per_synaptic_operation_j": Entry("J", "Dynamic energy per synaptic operation", "spiking", signed=True),
-    "synaptic_operations_per_j": Entry("1/J", "Synaptic operations per second and watt above idle", "spiking"),
+    "synaptic_operations_per_j": Entry(
+        "1/J", "Synaptic operations per second and watt above idle", "spiking", better="more"
+    ),
     "energy_j": Entry("J", "Energy", "recorder"),
     "power_w": Entry("W", "Power", "recorder"),
-    "throughput_hz": Entry("Hz", "Throughput", "recorder"),
+    "throughput_hz": Entry("Hz", "Throughput", "recorder", better="more"),
     "energy_per_inference_median_j": Entry("J", "Energy per inference, median", "recorder"),
-    "throughput_median_hz": Entry("Hz", "Throughput, median", "recorder"),
+    "throughput_median_hz": Entry("Hz", "Throughput, median", "recorder", better="more"),
     "ranging.average_power_w": Entry("W", "Average power, ranging", "recorder"),
     "energy_per_query_j": Entry("J", "Energy per query", "recorder"),
-    "testing_over_ranging": Entry("1", "Testing over ranging", "recorder", signed=True),
+    "testing_over_ranging": Entry("1", "Testing over ranging", "recorder", signed=True, better=""),
 }
 
 

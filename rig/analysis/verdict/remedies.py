@@ -42,7 +42,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("spans (that|of rail .* against)|stretches of spans", _SPANS),
     ("readings of rail .* that are numbers", "Check the wiring and the range of the meter with `rig doctor`"),
     ("readings of rail .* far beyond all others",
-     "Delete this reading if the meter or its link made it; if the device did, measure until it recurs"),
+     "Delete it if the meter or its link made it; if the device did, measure until it recurs"),
     ("solves whose claims", "Stamp claims and spans by one clock, and answer with the best claim"),
     ("readings of rail .* at idle",
      "Check unit, sign, range and filter of the meter, and that the device rests when idle"),
