@@ -46,7 +46,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("solves whose claims", "Stamp claims and spans by one clock, and answer with the best claim"),
     ("readings of rail .* at idle",
      "Check unit, sign, range and filter of the meter, and that the device rests when idle"),
-    ("sign of power", "Swap the leads of the meter, or correct the sign or zero in the bench file"),
+    ("sign of power", "Swap the leads of the meter, null it, or state its zero's limit in a calibration file"),
     ("Idle power above", "Measure idle with a finer range or meter: many read 0 below a starting current"),
     ("Dynamic power above", "Check that the meter watches the rail of the device, and measure longer"),
     ("rise of|deliveries of|true rate of|readings missing|readings of rail .* after", _DRIVER),

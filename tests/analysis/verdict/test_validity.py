@@ -286,6 +286,10 @@ def test_every_remedy_belongs_to_a_rule_and_is_one_short_sentence() -> None:
     assert [text for _, text in REMEDIES if len(text) > 88 or text.endswith(".")] == []
 
 
+def test_a_zero_that_is_off_is_stated_where_there_is_a_place_for_it() -> None:
+    assert remedy_of("sign of power and energy").endswith("in a calibration file")
+
+
 def test_a_rule_that_fails_carries_its_remedy_and_one_that_passes_none() -> None:
     rules = made_up().start.rules or pytest.fail("the made-up run has rules")
     late = Finding("p99 of the host's slip", "0.2 s", "at most 0.1 s", False)
