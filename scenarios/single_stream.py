@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rig.bench.option_checks import within
-from rig.types import Clock, Idle, Issue, Rules, Step, Workload
-from scenarios.steps import MOST_REPEAT, Enough, framed, idle_and_warmup, once, rounds
+from rig.types import Clock, Idle, Issue, Rules, Sample, Step, Workload
+from scenarios.steps import MOST_REPEAT, Enough, framed, idle_and_warmup, once
 
 
 def single_stream(
@@ -31,7 +31,7 @@ def single_stream(
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
     enough = Enough(rules, clock, purpose)
-    work = _apart(workload, phases, repeat, idle) if apart else rounds(workload.samples, enough, repeat=repeat)
+    work = _apart(workload, phases, repeat, idle) if apart else _rounds(workload.samples, enough, repeat=repeat)
     return framed(work, workload, idle, warm)
 
 
@@ -41,3 +41,18 @@ def _apart(workload: Workload, phases: tuple[str, ...], repeat: int, idle_s: flo
             yield Idle(idle_s)
         for sample in workload.samples:
             yield Issue([sample], repeat=repeat, phase=phase)
+
+
+def _rounds(samples: Sequence[Sample], enough: Enough, repeat: int = 1) -> Iterator[Step]:
+    """Yield whole rounds through the samples until ``enough`` is true."""
+    held = isinstance(samples, (list, tuple))  # samples that are decoded on access are not kept
+    issues = [Issue((sample,), repeat=repeat) for sample in samples] if held else None
+    begun = False
+    while not enough:
+        work = iter(issues or (Issue((sample,), repeat=repeat) for sample in samples))
+        if not begun:  # the duration starts at the first answer: earlier time does not count
+            yield next(work)
+            enough.start()
+            begun = True
+        yield from work
+        enough.add(len(samples))

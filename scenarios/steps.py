@@ -31,21 +31,6 @@ def once(samples: Sequence[Sample]) -> Iterator[Step]:
     return (Issue([sample]) for sample in samples)
 
 
-def rounds(samples: Sequence[Sample], enough: Enough, repeat: int = 1) -> Iterator[Step]:
-    """Yield whole rounds through the samples until ``enough`` is true."""
-    held = isinstance(samples, (list, tuple))  # samples that are decoded on access are not kept
-    issues = [Issue((sample,), repeat=repeat) for sample in samples] if held else None
-    begun = False
-    while not enough:
-        work = iter(issues or (Issue((sample,), repeat=repeat) for sample in samples))
-        if not begun:  # the duration starts at the first answer: earlier time does not count
-            yield next(work)
-            enough.start()
-            begun = True
-        yield from work
-        enough.add(len(samples))
-
-
 class Enough:
     """True as soon as both the least count and, on the run's clock, the least duration of the rules are reached."""
 

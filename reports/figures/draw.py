@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from reports.figures.budget import budget_figure, energy_figure
 from reports.figures.clock_fits import clocks_figure
-from reports.figures.execution import execution_figure
-from reports.figures.latency import service_figure
+from reports.figures.latency import latency_figure
 from reports.figures.layers import layers_figure
 from reports.figures.peak import peak_figure
+from reports.figures.service import service_figure
 from reports.figures.solver import solver_figure
 from reports.figures.stream import stream_figure
 from reports.figures.trace import power_figure
@@ -24,7 +24,7 @@ def draw(result: Result) -> dict[str, bytes]:
     sheets = {
         "stream": stream_figure(series, quantities),
         "power": power_figure(series),
-        "latency": execution_figure(series.execution_times_s, quantities),
+        "latency": latency_figure(series.execution_times_s, quantities),
         "service": service_figure(result),
         "peak": peak_figure(result),
         "solver": solver_figure(series.solves, quantities.get(RUNTIME)),
