@@ -27,13 +27,12 @@ from rig.submission.differing import differing
 
 TOLERANCE = 0.05
 """By how much a repetition may be worse than a submission (NeuroBench/system_benchmarks, rules.md)."""
-BETTER = ("accuracy", "throughput_samples_hz", "throughput_inferences_hz", "stream_accuracy", "in_time_share")
-"""Figures that the rules judge, and for which more is better."""
-WORSE = (
+JUDGED = (
+    "accuracy", "throughput_samples_hz", "throughput_inferences_hz", "stream_accuracy", "in_time_share",
     "execution_time_s", "latency_mean_s", "onset_latency_mean_s", "idle_power_w", "active_power_w", "dynamic_power_w",
     "average_power_w", "runtime_power_w", "energy_per_inference_j", "average_energy_per_sample_j",
 )  # fmt: skip
-"""Figures that the rules judge, and for which less is better."""
+"""Figures that the rules judge."""
 OF_EXECUTIONS = ("execution_time_s", "energy_per_inference_j", "dynamic_energy_per_inference_j")
 """Figures that state the mean of the executions that ran, whose times scatter from run to run."""
 _CALIBRATION = ("gain:", "offset:")
@@ -318,10 +317,10 @@ def _instrument(origin: str) -> str:
 
 def _kept(key: FigureKey, first: float, second: float) -> bool | None:
     """Return whether a repetition is at most 5 % worse than a submission (rules.md: "not within 95%", "at most 5%")."""
-    if not key.of_whole or key.quantity not in (*BETTER, *WORSE):
+    if not key.of_whole or key.quantity not in JUDGED:
         return None
     margin = TOLERANCE * abs(first)
-    return second >= first - margin if key.quantity in BETTER else second <= first + margin
+    return second >= first - margin if entry_of(key).better == "more" else second <= first + margin
 
 
 def _unlike(a: Result, b: Result) -> Iterator[str]:

@@ -135,14 +135,17 @@ def test_a_span_that_cannot_be_costs_its_solve_and_no_other(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("by_s", "counts"), [(-0.1, True), (5.0, False)], ids=["before the span", "after the deadline"]
+    ("by_s", "below", "counts"),
+    [(-0.1, 0.0, True), (5.0, 0.0, False), (0.0, 1.0, True)],
+    ids=["before the span", "after the deadline", "better than the answer"],
 )
-def test_a_claim_outside_of_its_solve_fails_and_after_the_deadline_reaches_no_gap(
-    tmp_path: Path, by_s: float, counts: bool
+def test_a_claim_that_its_solve_contradicts_fails_and_after_the_deadline_reaches_no_gap(
+    tmp_path: Path, by_s: float, below: float, counts: bool
 ) -> None:
     path, _ = unpacked("qubo-cpu-tabu", tmp_path)
     table = read(path / "progress.arrows")
-    rows = [row | {"tick": row["tick"] + round(by_s * 1e9)} for row in table.to_pylist()]
+    moved = [{"tick": row["tick"] + round(by_s * 1e9), "cost": row["cost"] - below} for row in table.to_pylist()]
+    rows = [row | change for row, change in zip(table.to_pylist(), moved, strict=True)]
     store(path / "progress.arrows", pa.Table.from_pylist(rows, table.schema))
     hash_again(path)
     result = evaluate(open_run(path))
