@@ -27,15 +27,16 @@ Reading = tuple[int, int, float]
 class Polled:
     """One rail's number: ``look`` returns it, ``begin`` prepares a new start. Each of them may raise ``RigError``.
 
-    Each reading covers the last ``covers_s`` before the look; 0 for a value at the look. If the number ``counts``, a
-    look is a reading only if its value is new, or ``stale_s`` after the last reading; it must not fall. A look that
-    took longer than ``quick_s`` is repeated.
+    Each reading covers the last ``covers_s`` before the look; 0 for a value at the look. If the number is ``renewed``
+    by its source, a look is a reading only if its value is new, or ``stale_s`` after the last reading. One that
+    ``counts`` must not fall. A look that took longer than ``quick_s`` is repeated.
     """
 
     rail: str
     look: Callable[[], float]
     covers_s: float = 0.0
     counts: bool = False
+    renewed: bool = False
     begin: Callable[[], None] = lambda: None
     stale_s: float = 1.0
     quick_s: float = 200e-6
@@ -70,7 +71,7 @@ class _Looks:
         for p in self._numbers:
             p.begin()
         self._last = {p.rail: self._quickest(p) for p in self._numbers}
-        self._first = [_chunk(p, self._last[p.rail]) for p in self._numbers if not p.counts]
+        self._first = [_chunk(p, self._last[p.rail]) for p in self._numbers if not p.renewed]
         now_ns = clock.now_ns()
         return Bracket(before_ns, now_ns, now_ns)
 
@@ -87,7 +88,8 @@ class _Looks:
 
     def _new_reading(self, p: Polled) -> Reading | None:
         reading, last = self._quickest(p), self._last[p.rail]
-        if p.counts and reading[2] == last[2] and reading[1] - last[1] < p.stale_s * 1e9:
+        old = reading[2] == last[2] and reading[1] - last[1] < p.stale_s * 1e9
+        if p.renewed and old:
             return None
         if p.counts and reading[2] < last[2]:
             what = f"the counter of {p.rail} fell from {last[2]:.3f} to {reading[2]:.3f}"

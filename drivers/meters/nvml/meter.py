@@ -2,7 +2,8 @@
 
 Sources: NVML API reference (nvmlDeviceGetTotalEnergyConsumption, field value 186);
 Yang, Adamek and Armour, "Part-time Power Measurements: nvidia-smi's Lack of Attention", arXiv 2312.02741, for how
-often the sensors measure.
+often the sensors measure; ``python -m benchmarks.gpu_sensors`` on an H100 and an H200 (driver 580.159.04), for what the
+counter sees and how late both are.
 """
 
 from __future__ import annotations
@@ -31,16 +32,17 @@ UPDATES = 3
 _PART_TIME = re.compile(r"\b(A100|A30|A800|H100|H200|H800|GH200)\b")
 MODES = ("hardware",)
 
-LOOKS_HZ = {"energy": 100.0, "instant": 10.0}
-"""The sources, each with how often it is read by default. Readings of the counter are its changes."""
+SOURCES = ("energy", "instant")
+"""Those that ``source`` names, the best first."""
+LOOKS_HZ = 100.0
 BUFFER_S = 60.0
 QUICK_S = 5e-3
-"""A call into the driver takes up to a few milliseconds."""
+"""A call into the driver takes 2 to 3 ms, and up to 20 ms beside other calls (H100 and H200, driver 580)."""
 PART_TIME_S = 0.025
 """An A100 or H100 measures for this time in each sensor period of 0.1 s (arXiv 2312.02741)."""
 PART_TIME = (
     "sensors of A100 and H100 GPUs were found to look at 25 ms of every 100 ms only (arXiv 2312.02741): what happens "
-    "between is not in any of these figures, the energy counter included"
+    "between is not in these figures, but it is in those of source=energy on an H100 and an H200"
 )
 
 
@@ -159,29 +161,34 @@ def open_meter(
     """GPUs by index or UUID, separated by commas; one rail for each, of its whole board.
 
     ``source`` is ``energy`` (the counter in millijoules; Volta and later), ``instant`` (the sensor's last sample), or
-    ``auto``: the first that all of them have. ``rate_hz`` is how often the source is read: by default 100 Hz for the
-    counter, whose readings are its changes, and 10 Hz for the sensor.
+    ``auto``: the first that all of them have. ``rate_hz`` is how often the source is read, by default 100 Hz; a reading
+    is made when its value is new.
 
     Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without nvidia-ml-py, ``SetupError``
     without a driver, a GPU, or the requested source.
     """
-    one_of(("auto", *LOOKS_HZ), source=source)
+    one_of(("auto", *SOURCES), source=source)
     positive(rate_hz=rate_hz)
     nvml = open_nvml()
     with released_on_error(nvml.nvmlShutdown):
         opened = gpus_of(nvml, gpus)
         chosen = _source(opened, source)
-        looks_hz = rate_hz or LOOKS_HZ[chosen]
+        looks_hz = rate_hz or LOOKS_HZ
         updates_s = {gpu.rail: update_s(gpu) for gpu in opened} if chosen == "energy" else {}
         info = _info(name, nvml, opened, chosen, looks_hz, updates_s)
         counts = chosen == "energy"
-        covers_s = 0.0 if counts else PART_TIME_S
-        polled = [Polled(gpu.rail, partial(gpu.read, chosen), covers_s, counts, quick_s=QUICK_S) for gpu in opened]
+        polled = [
+            Polled(
+                gpu.rail, partial(gpu.read, chosen), 0.0 if counts else PART_TIME_S, counts,
+                renewed=True, quick_s=QUICK_S,
+            )
+            for gpu in opened
+        ]  # fmt: skip
         return polled_meter(info, polled, looks_hz, clock, nvml.nvmlShutdown)
 
 
 def _source(gpus: Sequence[Gpu], wanted: str) -> str:
-    for source in LOOKS_HZ if wanted == "auto" else (wanted,):
+    for source in SOURCES if wanted == "auto" else (wanted,):
         if all(gpu.supports(source) for gpu in gpus):
             return source
     what = f"{', '.join(gpu.name for gpu in gpus)} gives no {'power' if wanted == 'auto' else wanted} through NVML"
@@ -195,14 +202,15 @@ def _rail(gpu: Gpu, looks_hz: float, update_s: float | None) -> Rail:
             gpu.rail, "cumulative", Conversion("J"), 1.0 / update_s,
             filter_tau_s=0.5 / looks_hz, resolution=1e-3, gain_id=gpu.uuid,
         )  # fmt: skip
-    return Rail(gpu.rail, "mean", Conversion("W"), looks_hz, PART_TIME_S, resolution=1e-3, gain_id=gpu.uuid)
+    return Rail(gpu.rail, "mean", Conversion("W"), 0.0, PART_TIME_S, resolution=1e-3, gain_id=gpu.uuid)
 
 
 def _info(
     name: str, nvml: Any, gpus: Sequence[Gpu], source: str, looks_hz: float, updates_s: dict[str, float]
 ) -> MeterInfo:
-    said = "energy counter, a reading whenever it is renewed" if source == "energy" else "the power sensor's last look"
-    said += f"; {PART_TIME}" if any(gpu.part_time for gpu in gpus) else ""
+    said = "the energy counter" if source == "energy" else "the power sensor"
+    said += ", a reading whenever it is renewed"
+    said += f"; {PART_TIME}" if source == "instant" and any(gpu.part_time for gpu in gpus) else ""
     return described(
         name, HOST, f"NVML, {', '.join(gpu.name for gpu in gpus)}: {said}",
         [_rail(gpu, looks_hz, updates_s.get(gpu.rail)) for gpu in gpus],

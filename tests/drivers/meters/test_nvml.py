@@ -77,8 +77,16 @@ def test_a_gpu_of_exactly_that_name_is_said_to_look_part_of_the_time(name: str, 
     with live("nvml", gpus=(FakeGpu(name=name),)) as it, closing(it.open(source="instant")) as meter:
         rail, info = meter.info().rails[0], meter.info()
 
-    assert (rail.kind, rail.aperture_s, rail.rate_hz) == ("mean", 0.025, 10.0)
+    assert (rail.kind, rail.aperture_s, rail.rate_hz) == ("mean", 0.025, 0.0)
     assert ("25 ms of every 100 ms" in info.description) is info.details["gpus"]["gpu0"]["part_time"] is part_time
+
+
+def test_a_value_of_the_sensor_is_one_reading_however_often_it_is_read() -> None:
+    with live("nvml") as it, closing(it.open(source="instant", rate_hz=500.0)) as meter:
+        end_ns = column(taken(meter, 12), "end_tick", "gpu0")
+        renewals = [it.sim.renewals(ns) for ns in end_ns]
+
+    assert len(set(renewals)) == len(renewals)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +105,7 @@ def test_gpus_are_chosen_by_index_or_uuid_and_each_has_its_rail() -> None:
             assert [(r.name, r.gain_id) for r in meter.info().rails] == [("gpu1", "GPU-abc"), ("gpu0", "GPU-0")]
             chunks = taken(meter, 2)
 
-    assert [column(chunks, "value", rail)[0] for rail in ("gpu0", "gpu1")] == pytest.approx([50.0, 10.0])
+    assert [column(chunks, "value", rail)[0] for rail in ("gpu0", "gpu1")] == pytest.approx([50.0, 10.0], abs=0.01)
 
 
 # ---- what goes wrong ----------------------------------------------------------------------

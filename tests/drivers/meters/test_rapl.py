@@ -141,7 +141,7 @@ def test_a_value_that_did_not_change_is_no_reading_until_it_is_stale() -> None:
         return values[-1]
 
     info = MeterInfo("polled", "simulator", HOST, (Rail("x", "cumulative", Conversion("J"), 500.0),))
-    meter = polled_meter(info, [Polled("x", look, counts=True, stale_s=0.1)], 500.0)
+    meter = polled_meter(info, [Polled("x", look, counts=True, renewed=True, stale_s=0.1)], 500.0)
     meter.start()
     time.sleep(0.05)
     values.append(1.0)
