@@ -1,4 +1,4 @@
-"""Write ``events.jsonl``: hashes chain the lines, and disk space is reserved for the last one."""
+"""Write ``events.jsonl``: hashes chain the lines. ``disk.reserved_room`` keeps space for the last one."""
 
 from __future__ import annotations
 
@@ -15,26 +15,17 @@ from rig.recording.disk.atomic_write import storing
 from rig.recording.disk.bounded import EVENTS_BYTES, check_line
 from rig.recording.disk.decoding import decode
 from rig.recording.disk.files import MAKE_ROOM, Folder, Opened, Whole, unwritable
+from rig.recording.disk.reserved_room import ROOM_BYTES
 from rig.recording.events import Line, Note, Start, Stop, plain
 from rig.recording.layout import EVENTS, GENESIS, SEAL
 
-ROOM = ".room"
-"""A file that reserves disk space for the stop line and the seal until they are written."""
-ROOM_BYTES = 1 << 16
-LINE_BYTES = 256
-"""Bytes reserved in the stop line for one file."""
-
 
 class Chain:
-    """The lines of one run directory. Without ``keep_identity``, they name no home directories and hosts.
+    """The lines of one run directory. Without ``keep_identity``, they name no home directories and hosts."""
 
-    Without room on the disk for ``files`` files, no file of lines is made.
-    """
-
-    def __init__(self, folder: Folder, keep_identity: bool, files: int) -> None:
+    def __init__(self, folder: Folder, keep_identity: bool) -> None:
         self._folder, self._keep_identity = folder, keep_identity
-        self._last, self._next, self._room = (0, GENESIS), (0, (0, GENESIS)), 0
-        self.keep_room(files)
+        self._last, self._next = (0, GENESIS), (0, (0, GENESIS))
         self._file = Whole(EVENTS, "ab", opener=folder.open)
 
     def append(self, event: Line) -> None:
@@ -62,16 +53,6 @@ class Chain:
         end, last = self._next
         if self._file.tell() >= end:
             self._last = last
-
-    def keep_room(self, files: int) -> None:
-        """Reserve disk space for a stop line that lists ``files`` files, and for the seal. Raises ``OSError``."""
-        needed = ROOM_BYTES + LINE_BYTES * files
-        if needed > self._room:
-            needed += ROOM_BYTES
-            with Whole(ROOM, "ab", opener=self._folder.open) as file:
-                file.write(bytes(needed - self._room))
-                os.fsync(file.fileno())
-            self._room = needed
 
     def seal(self, stop: Stop) -> None:
         """Write the last line, and then the seal. Raises ``OSError`` or ``StoreError``."""

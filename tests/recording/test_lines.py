@@ -104,7 +104,7 @@ def test_an_interruption_between_a_line_and_its_count_breaks_no_chain(tmp_path: 
                 raise KeyboardInterrupt
             return written
 
-    chain = Chain(Folder(tmp_path, None), keep_identity=True, files=0)
+    chain = Chain(Folder(tmp_path, None), keep_identity=True)
     chain._file = Interrupting(chain._file)  # type: ignore[assignment]
     chain.append(IdleWindow(on_ns=1, off_ns=2))
     with pytest.raises(KeyboardInterrupt):

@@ -29,9 +29,9 @@ from rig.engine.clock import HostClock
 from rig.engine.record import record
 from rig.errors import DiskTooSlowError, RigError, SetupError, StoreError
 from rig.recording.disk.files import Folder, Hashed, Opened, Whole
+from rig.recording.disk.reserved_room import ROOM
 from rig.recording.events import ChunkArrived
 from rig.recording.layout import EVENTS, SEAL
-from rig.recording.lines import ROOM
 from rig.recording.reader import open_run
 from rig.recording.traces.readings import BATCH
 from rig.recording.writer import Recorder
