@@ -16,8 +16,9 @@ from msgspec import structs
 
 from reports import rule_by_rule
 from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.finding import Finding, Ruling, Validity, note, refusal
+from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.result import Result
+from rig.analysis.result.verdict import Ruling, Validity
 from rig.analysis.service.early_stopping import needed
 from rig.analysis.service.queries import queries_of
 from rig.analysis.service.serving import service_figures
