@@ -1,4 +1,4 @@
-"""The commands of a Nordic PPK2, and the calibration that it reports.
+"""The commands of a Nordic PPK2, and the ports on which one is.
 
 A command is one byte and its values (Nordic, pc-nrfconnect-ppk, src/constants.ts and src/device/serialDevice.ts).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from drivers.links.serial_line import SerialLine
-from drivers.meters.ppk2.words import Modifiers, modifiers_of
+from drivers.meters.ppk2.modifiers import Modifiers, modifiers_of
 from rig.errors import SetupError
 
 BAUD = 115_200
