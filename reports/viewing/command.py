@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reports.viewing.page import page_of, policy
 from reports.viewing.server import server_of
-from rig.session.live_line import LiveLine
+from rig.status_line import StatusLine
 from rig.terminal import answer, say
 
 LARGE_BYTES = 1e9
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
 
     if sum(file.stat().st_size for file in args.run_path.rglob("*.arrows")) > LARGE_BYTES:
         say("verifying the hashes of the recording", error=True)
-    live, began_s = LiveLine(), time.monotonic()
+    live, began_s = StatusLine(), time.monotonic()
 
     def told(done: int, of: int) -> None:
         lasted_s = time.monotonic() - began_s

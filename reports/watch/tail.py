@@ -27,9 +27,9 @@ def run(args: argparse.Namespace) -> int:
 
     Raises ``StoreError`` if nothing is recorded.
     """
-    from rig.session.live_line import LiveLine
+    from rig.status_line import StatusLine
 
-    line = LiveLine(quiet=args.json)
+    line = StatusLine(quiet=args.json)
     try:
         last = follow(args.path, line.show, _wait if line.shown else lambda: False)
     except KeyboardInterrupt:

@@ -37,13 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check each part; print the rules that it keeps or breaks. Raises a ``RigError`` if the bench does not open."""
     from rig.commands.measure import bench_request
-    from rig.session.live_line import LiveLine
     from rig.session.measure import exclusive
     from rig.session.setup import set_up_bench
+    from rig.status_line import StatusLine
 
     request = bench_request(args)
     rows: list[dict[str, Any]] = []
-    live = LiveLine(args.json)
+    live = StatusLine(args.json)
     with set_up_bench(request) as setup, exclusive(request, setup):
         for what, check in _checks(setup, request):
             live.show(f"... {what}")

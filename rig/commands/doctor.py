@@ -16,7 +16,7 @@ from rig.bench.read import PATIENCE_S
 from rig.doctor.examination import Settings, diagnose
 from rig.doctor.findings import Finding, exit_code, summary
 from rig.errors import refused
-from rig.session.live_line import LiveLine
+from rig.status_line import StatusLine
 from rig.terminal import answer, say
 
 
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         if value is not None and not 0.0 < value < 3600.0:
             raise refused(name, value, "Give seconds above 0 and below 3600", f"--{name} is {value}")
     quiet = args.json
-    live = LiveLine(quiet)
+    live = StatusLine(quiet)
 
     def show(text: str) -> None:
         live.clear()

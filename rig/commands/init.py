@@ -12,7 +12,7 @@ from pathlib import Path
 from rig.bench.connected import Found, bench_text, find
 from rig.bench.read import FILE
 from rig.errors import StoreError, reason
-from rig.session.live_line import LiveLine
+from rig.status_line import StatusLine
 from rig.terminal import answer
 
 
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out.exists():
         remedy = "Name another with --out, or move it away; a bench file is never overwritten"
         raise StoreError(f"{args.out} is there already", field="out", value=str(args.out), remedy=remedy)
-    live = LiveLine(args.json)
+    live = StatusLine(args.json)
     live.show("... looking for instruments and boards")
     found = list(find(args.address))
     live.clear()

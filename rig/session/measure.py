@@ -148,7 +148,7 @@ def _record(
     if planned.purpose == "power" and request.amortise_s is not None:
         scenario["amortise_s"] = request.amortise_s
     total = known_total(len(planned.workload.samples), planned.purpose, scenario["options"], setup.rules.min_duration_s)
-    with nullcontext() if quiet else load("reports", "live")(total, path) as progress:
+    with nullcontext() if quiet else load("reports", "progress")(total, path) as progress:
         return record(
             path, bench, planned.workload, steps, scenario=scenario, rules=setup.rules, purpose=planned.purpose,
             argv=list(request.argv), artifacts=request.artifacts, progress=progress,

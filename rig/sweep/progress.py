@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from rig.session.live_line import LiveLine
+from rig.status_line import StatusLine
 from rig.sweep.cells import Outcome
 from rig.terminal import say
 
@@ -19,7 +19,7 @@ class Progress:
     def __init__(self, total: int, left: Sequence[str], failed: int) -> None:
         self._total, self._left, self._failed = total, set(left), failed
         self._open, self._began_s = len(left), time.monotonic()
-        self._live = LiveLine()
+        self._live = StatusLine()
 
     def note(self, outcome: Outcome) -> None:
         """Count a cell that is done or has failed."""

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reports.watch.live import live
+from reports.watch.run_progress import progress
 from reports.watch.tail import follow
 from reports.watch.watching import Growing, Room, RoomLeft, room_text, waiting_s
 from rig.commands.shell.main import main
 from rig.errors import StoreError
 from rig.recording.writer import Recorder
-from rig.session.live_line import LiveLine
 from rig.session.measure import measure
 from rig.session.setup import Request
+from rig.status_line import StatusLine
 from rig.types import Chunk, ClockInfo, MeterInfo, Rail, Reply, Span
 from tests.support.made_up import HOSTILE
 from tests.support.start_lines import start
@@ -32,7 +32,7 @@ def told(
     capsys: Capture, total: int, path: Path | None, steps: int, clock: Callable[[], float] = lambda: 0.0
 ) -> list[str]:
     """Return the lines of a run of so many steps without a terminal."""
-    with live(total, path, clock) as show:
+    with progress(total, path, clock) as show:
         for done in range(steps):
             show(done, {"core": 1.5e-3})
     said = capsys.readouterr()
@@ -66,7 +66,7 @@ def test_a_run_that_ends_by_time_tells_no_total(tmp_path: Path, capsys: Capture,
 
 
 def test_a_run_that_is_broken_off_says_after_how_many_samples(capsys: Capture) -> None:
-    with pytest.raises(KeyboardInterrupt), live(5) as show:
+    with pytest.raises(KeyboardInterrupt), progress(5) as show:
         show(2, {})
         raise KeyboardInterrupt
     assert capsys.readouterr().err.splitlines()[-1] == "run: broken off, 2/5 samples, 3 left"
@@ -80,7 +80,7 @@ def test_a_terminal_shows_one_line(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "140")
     (tmp_path / "power-3").mkdir()
-    with live(20, tmp_path / "power-3") as show:
+    with progress(20, tmp_path / "power-3") as show:
         show(done, {"core": 1e-3})
     last = capsys.readouterr().err.rsplit("\r", 2)[-2]
     assert f"power-3 {said}" in last
@@ -224,7 +224,7 @@ def test_an_error_that_ended_the_run_is_said(tmp_path: Path) -> None:
 
 
 def test_without_a_terminal_nothing_is_shown(capsys: Capture) -> None:
-    line = LiveLine()
+    line = StatusLine()
     line.show("reading its clock")
     line.clear()
     assert not line.shown
@@ -232,8 +232,8 @@ def test_without_a_terminal_nothing_is_shown(capsys: Capture) -> None:
 
 
 def test_without_a_terminal_progress_is_told_now_and_then(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    line, at = LiveLine(), [0.0]
-    monkeypatch.setattr("rig.session.live_line.time.monotonic", lambda: at[0])
+    line, at = StatusLine(), [0.0]
+    monkeypatch.setattr("rig.status_line.time.monotonic", lambda: at[0])
     for at[0] in (0.0, 1.0, 4.9, 5.1):
         line.pace(f"{at[0]} s")
     assert capsys.readouterr().err == "0.0 s\n5.1 s\n"

@@ -1,4 +1,4 @@
-"""Show progress while a run is recorded: one line with live watts on a terminal, elsewhere a line now and then."""
+"""Show the progress of a run while `rig measure` records it: one line on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME_MOST = 16
 
 
 @contextmanager
-def live(total: int, path: Path | None = None, now: Callable[[], float] = time.monotonic) -> Iterator[Show]:
+def progress(total: int, path: Path | None = None, now: Callable[[], float] = time.monotonic) -> Iterator[Show]:
     """Return a callback that shows progress from (samples done, latest reading by rail).
 
     ``total`` is how many samples will come, 0 if that is not known. A run that has more, or no total, shows its count.

@@ -1,4 +1,7 @@
-"""One line on the terminal that shows the current activity."""
+"""One line on the terminal that says what a command does now: check, doctor, init, sweep, tail and view.
+
+`rig measure` draws the progress of its runs otherwise (``reports/watch/run_progress.py``).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from rig.terminal import clean, say
 PLAIN_EVERY_S, TERMINAL_EVERY_S = 5.0, 0.2
 
 
-class LiveLine:
+class StatusLine:
     """A line on standard error below other output; none if ``quiet`` or if standard error is not a terminal."""
 
     def __init__(self, quiet: bool = False) -> None:
