@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from reports import result_tables as results
 from reports import sections
+from reports.figures.captions import CAPTIONS, HALVES, MAIN
 from reports.figures.style import GRID, INK, LIMIT, MUTED, SIM, TRACE
 from reports.format import say
 from reports.page_templates import templates
@@ -30,28 +31,6 @@ from rig.recording.disk.files import Folder
 from rig.recording.reader import Run
 from rig.terminal import clean
 
-FIGURES = {
-    "stream": "The probability of each class while the scene changed: inside a grey box it is that of the scene heard. "
-    "An answer holds until the next; a bar runs from a change of scene to the first answer that is right and stays so.",
-    "power": "Power over time, shaded by what the device did for most of each column.",
-    "latency": "Execution time per inference: how often each occurred. Lines are the figures; of several trials they "
-    "are the means, and the times are of all.",
-    "service": "Time from the request of a sample to its completion at the host: over the run, and the share of the "
-    "completed samples that took no longer.",
-    "peak": "Each rate that the search tried: the latency that the rules bound, with its 95 % interval.",
-    "solver": "How solves approached the target: the best gap that each had claimed so far, down to that of its answer "
-    "(circles; costs computed again from the solutions), and the share of solves that had come within each threshold.",
-    "clocks": "Each reading of a clock against the map fitted to all; a bar is half the round trip of the reading.",
-    "trials": "Each trial against the mean of all.",
-    "energy": "Where the energy of an inference goes.",
-    "layers": "What the network did: operations by connection, and neurons without output by layer.",
-    "budget": "The share of the variance of each key figure by its sources.",
-}
-"""The caption of each picture."""
-HALVES = ("latency", "clocks", "trials", "energy", "layers", "budget")
-"""Pictures of half width."""
-_MAIN = {"optimization": "solver", "real-time": "stream", "server": "service", "offline": "service"}
-"""The main picture of each scenario; elsewhere it is the picture of execution times."""
 _THEME = {
     INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", TRACE: "var(--accent)", LIMIT: "var(--limit)",
     SIM: "var(--sim)", "#ffffff": "var(--paper)",
@@ -80,7 +59,7 @@ def render(
     figures = draw(result) if pictures else {}
     content = context(run, result, out) | {"submission": submission, "beside": beside, "drawn": pictures}
     env = templates()
-    vectors = {name: inline(svg, name, FIGURES[name]) for name, svg in figures.items()}
+    vectors = {name: inline(svg, name, CAPTIONS[name]) for name, svg in figures.items()}
     model = embedded(result.series, result.simulated, run) if pictures else None
     trace = None if model is None else {"model": as_json(model), "script": script()}
     policy_ = policy(scripts=trace is not None)
@@ -113,7 +92,7 @@ def write(
     files = render(run, result, folder.path, beside=beside, pictures=pictures)
     for name, content in files.items():
         folder.write(name, content)
-    for name in (STREAM_TABLE, *(f"figures/{name}.svg" for name in FIGURES)):
+    for name in (STREAM_TABLE, *(f"figures/{name}.svg" for name in CAPTIONS)):
         if name not in files:  # a file of an earlier rendering must not remain without its data
             folder.remove(name)
     return [folder.path / name for name in files]
@@ -162,9 +141,9 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
         "notes": [clean(note) for note in result.notes],
         "on_figure": [clean(note) for note in result.notes if note.startswith(ON_FIGURE)],
         "environment": sections.environment(start),
-        "captions": FIGURES,
+        "captions": CAPTIONS,
         "halves": HALVES,
-        "main": _MAIN.get(start.scenario.name, "latency"),
+        "main": MAIN.get(start.scenario.name, "latency"),
         "service_power": FigureKey("average_power_w") in result.quantities,
         "stream_table": STREAM_TABLE if result.series.stream is not None else "",
         "unstated": sections.UNSTATED_ACCURACY,

@@ -18,7 +18,7 @@ from rig.analysis.solving.solves import RUNTIME
 
 
 def draw(result: Result) -> dict[str, bytes]:
-    """Return SVG by the names in ``reports.render.FIGURES``; a figure without data is left out."""
+    """Return SVG by the names in ``captions.CAPTIONS``; a figure without data is left out."""
     start, series, quantities = result.start, result.series, result.quantities
     rails = {rail.name for meter in start.meters for rail in meter.rails}
     sheets = {
