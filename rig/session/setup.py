@@ -13,6 +13,7 @@ from typing import Any
 
 from rig.bench.bench_file import meter_slot
 from rig.bench.file_checks import APART, WHERE
+from rig.bench.read import BOOT_S
 from rig.conformance.workload import ATTRIBUTES
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
@@ -28,8 +29,6 @@ WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
 """The default workload, and the default of each scenario that has its own."""
 SCENARIO, PROBLEMS = "single-stream", ("qubo", "qubo-mis")
 """The default scenario, and the workloads whose default is ``optimization``."""
-BOOT_S = 1.0
-"""How long (s) a device that a meter feeds may boot before it is opened, unless the bench file states it."""
 METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
 """The methods that a driver must have besides ``info``."""
 OPENING_S = "start_s"
@@ -75,7 +74,7 @@ class Request:
     feeds: Mapping[str, bool] = field(default_factory=dict)
     """By taker: whether the device gets its power through this meter, as the bench file states it."""
     boot_s: float | None = None
-    """How long (s) the device boots after a meter has switched its power on."""
+    """How long (s) the device boots after a meter has switched its power on; None means ``rig.bench.read.BOOT_S``."""
 
     def __post_init__(self) -> None:
         """Take also the text of a path, and options as a mapping, as a caller in Python may give them."""

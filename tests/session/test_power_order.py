@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from rig.bench.bench_file import request_of
+from rig.bench.read import BOOT_S
 from rig.doctor.examination import Settings, diagnose
 from rig.errors import DataError
-from rig.session.setup import BOOT_S, Request, set_up_bench
+from rig.session.setup import Request, set_up_bench
 
 DRIVER = """
 from dataclasses import replace
