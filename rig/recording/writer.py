@@ -27,7 +27,7 @@ from rig.recording.columns.tables import TABLES
 from rig.recording.descriptions import check_descriptions, described
 from rig.recording.disk.atomic_write import sync_to_disk
 from rig.recording.disk.files import MAKE_ROOM, Folder, Opened, unwritable
-from rig.recording.disk.reserved_room import ReservedRoom
+from rig.recording.disk.reserved_room import ROOM, keep_room
 from rig.recording.events import Brackets, Line, SampleNetwork, Start, Stop, plain
 from rig.recording.layout import EVENTS, TRACES, payload_path, recorded_files, trace_path
 from rig.recording.lines import Chain
@@ -56,7 +56,7 @@ class Recorder:
         try:
             self.path, self._folder = path, Folder.at(path, make=True)
             self._folder.sub(TRACES, make=True)
-            self._room = ReservedRoom(self._folder, self._files)  # first: without room, no file of lines is made
+            self._room = keep_room(self._folder, 0, self._files)  # first: without room, no file of lines is made
             self._chain = Chain(self._folder, keep_identity)
         except OSError as error:
             what = f"cannot create {path}: {error.strerror}"
@@ -273,7 +273,7 @@ class Recorder:
         """Yield a new file of the recording, which is removed if it cannot be written. Raises ``StoreError``."""
         try:
             self._files += 1
-            self._room.keep(self._files)
+            self._room = keep_room(self._folder, self._room, self._files)
             self._folder.sub(str(PurePosixPath(name).parent), make=True)
             with open(name, "wb", opener=self._folder.open) as file:
                 yield file
@@ -319,7 +319,7 @@ class Recorder:
         except RigError as caught:
             failed = caught
             error = error or caught
-        self._room.give_back()
+        self._folder.remove(ROOM)
         try:
             self._seal(error, issues, replies)
         except (OSError, MemoryError) as caught:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rig.analysis.result.finding import Finding
@@ -26,8 +25,7 @@ class Ruling(NamedTuple):
     submittable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Validity:
+class Validity(NamedTuple):
     """The verdict on one run, or on a session, by its ruling and its checks."""
 
     rules: str

@@ -13,23 +13,16 @@ LINE_BYTES = 256
 """Bytes reserved in the stop line for one file."""
 
 
-class ReservedRoom:
-    """Disk space below a run directory for a stop line that lists ``files`` files, and for the seal."""
+def keep_room(folder: Folder, kept: int, files: int) -> int:
+    """Reserve space for a stop line that lists ``files`` files, and for the seal. Raises ``OSError``.
 
-    def __init__(self, folder: Folder, files: int) -> None:
-        self._folder, self._bytes = folder, 0
-        self.keep(files)
-
-    def keep(self, files: int) -> None:
-        """Reserve the space for so many files. Raises ``OSError``."""
-        needed = ROOM_BYTES + LINE_BYTES * files
-        if needed > self._bytes:
-            needed += ROOM_BYTES
-            with Whole(ROOM, "ab", opener=self._folder.open) as file:
-                file.write(bytes(needed - self._bytes))
-                os.fsync(file.fileno())
-            self._bytes = needed
-
-    def give_back(self) -> None:
-        """Free the space, for the last line and the seal."""
-        self._folder.remove(ROOM)
+    ``kept`` bytes are reserved already. Return how many are now.
+    """
+    needed = ROOM_BYTES + LINE_BYTES * files
+    if needed <= kept:
+        return kept
+    needed += ROOM_BYTES
+    with Whole(ROOM, "ab", opener=folder.open) as file:
+        file.write(bytes(needed - kept))
+        os.fsync(file.fileno())
+    return needed
