@@ -1,7 +1,7 @@
-"""How fast is the rig where a person feels it? Each row is measured in turn with its peer or reference, in one run.
+"""How long does a person wait for the rig? Each row is measured in turn with its peer or reference, in one run.
 
     pip install mlcommons-loadgen
-    python -m benchmarks.felt [ROW ...] [--times 5] [--readings 1e8 1e9] [--folder /tmp] [--json]
+    python -m benchmarks.waiting_times [ROW ...] [--times 5] [--readings 1e8 1e9] [--folder /tmp] [--json]
 
 start     `rig --help` and `rig list`, compared with an interpreter that does nothing
 report    `rig report` of the README's session, and `--json` of its run with power, compared with importing numpy,
@@ -213,7 +213,9 @@ ROWS: dict[str, Callable[[argparse.Namespace, Path], Iterator[Row]]] = {
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.felt", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.waiting_times",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}; default: all")
     parser.add_argument("--times", type=int, default=5, help="turns")
@@ -241,7 +243,7 @@ def main() -> None:
                 skipped[name] = str(why)
                 print(f"{name} is skipped: {why}", flush=True)
     rows = [asdict(row) | {"ratio": row.ratio} for row in found]
-    print(json.dumps({"benchmark": "felt", "rows": rows, "skipped": skipped}))
+    print(json.dumps({"benchmark": "waiting_times", "rows": rows, "skipped": skipped}))
 
 
 if __name__ == "__main__":
