@@ -12,7 +12,7 @@ import msgspec
 from markupsafe import Markup
 
 from reports import result_tables as results
-from reports import sections
+from reports import system_timing_instruments as sections
 from reports.figures.captions import CAPTIONS, HALVES, MAIN
 from reports.figures.style import GRID, INK, LIMIT, MUTED, SIM, TRACE
 from reports.format import say

@@ -1,10 +1,10 @@
-"""Texts about the system and the measurement, as plain text and pairs, the same in every format."""
+"""What a report says of the system, the timing, the instruments and the surroundings: text and pairs for any format."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import UNSET, to_builtins
 
@@ -26,16 +26,9 @@ OF_ALGORITHM = ("Network", "Algorithm", "Solver", "Model", "Tuning", "Task", "Wo
 OF_TIMING = ("Scenario", "Inferences timed")
 
 
-class Led(NamedTuple):
-    """The pairs that a section shows first, and the pairs that it holds folded away."""
-
-    first: Pairs
-    rest: Pairs
-
-
-def led(pairs: Pairs, titles: Collection[str]) -> Led:
-    """Return the pairs with these titles first, then the others."""
-    return Led([p for p in pairs if p[0] in titles], [p for p in pairs if p[0] not in titles])
+def led(pairs: Pairs, titles: Collection[str]) -> dict[str, Pairs]:
+    """Return the pairs with these titles, which a section shows first, and the rest, which it holds folded away."""
+    return {"first": [p for p in pairs if p[0] in titles], "rest": [p for p in pairs if p[0] not in titles]}
 
 
 # ---- the system and what it ran -----------------------------------------------------------
@@ -84,7 +77,7 @@ def _baselines(start: Start) -> Pairs:
     ]
 
 
-# ---- how it was measured ------------------------------------------------------------------
+# ---- how it was timed, and by which instruments ------------------------------------------------------------------
 
 
 def clock_row(c: ClockSummary) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from msgspec import structs
 
 from reports.render import render, write
 from reports.result_tables import key_figures
-from reports.sections import algorithm, timing
 from reports.session import members
+from reports.system_timing_instruments import algorithm, timing
 from reports.workflow import box_of, workflow
 from rig.analysis.power.findings import BELOW_IDLE, NO_STEP, ON_FIGURE
 from rig.analysis.result.figure_key import FigureKey, Figures
