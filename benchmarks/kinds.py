@@ -1,13 +1,6 @@
 """Do stated intervals contain the truth on benches of every kind that labs have?
 
-The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``outside_kinds``, ``bench_kinds``,
-``meter_kinds``, ``edge_kinds``, ``device_kinds``, ``reading_kinds``, ``manual_kinds``, ``forum_kinds``,
-``work_kinds``, ``readout_kinds``, ``session_kinds``, ``unusual_kinds``, ``log_kinds``, ``habit_kinds``,
-``activity_kinds``, ``aftermath_kinds``, ``acquisition_kinds``, ``mistake_kinds``, ``warming_kinds``, ``pace_kinds``,
-``spoilt_kinds``, ``schedule_kinds``, ``nuisance_kinds``, ``experiment_kinds``, ``fault_kinds``, ``board_kinds``,
-``course_kinds``, ``unsaid_kinds``, ``harness_kinds``, ``node_kinds``, ``slip_kinds``, ``governor_kinds``,
-``demand_kinds``, ``quirk_kinds``, ``everyday_kinds``, ``mild_kinds``, ``blunder_kinds``, ``ordinary_kinds``,
-``tolerable_kinds``, ``botched_kinds``, ``paired_kinds``, ``slight_kinds`` and ``flawed_kinds`` in ``fixtures.worlds``.
+The kinds are those of every module ``*_kinds`` in ``fixtures.worlds``, in the order in which the draws were made.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -28,78 +21,90 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from fixtures.worlds.devices.activity_kinds import KINDS as ACTIVITY_KINDS
-from fixtures.worlds.devices.aftermath_kinds import KINDS as AFTERMATH_KINDS
-from fixtures.worlds.devices.bench_kinds import KINDS as BENCH_KINDS
-from fixtures.worlds.devices.course_kinds import KINDS as COURSE_KINDS
-from fixtures.worlds.devices.device_kinds import KINDS as DEVICE_KINDS
-from fixtures.worlds.devices.governor_kinds import KINDS as GOVERNOR_KINDS
-from fixtures.worlds.devices.habit_kinds import KINDS as HABIT_KINDS
-from fixtures.worlds.devices.mild_kinds import KINDS as MILD_KINDS
-from fixtures.worlds.devices.node_kinds import KINDS as NODE_KINDS
-from fixtures.worlds.devices.pace_kinds import KINDS as PACE_KINDS
-from fixtures.worlds.devices.unusual_kinds import KINDS as UNUSUAL_KINDS
-from fixtures.worlds.devices.warming_kinds import KINDS as WARMING_KINDS
-from fixtures.worlds.devices.work_kinds import KINDS as WORK_KINDS
-from fixtures.worlds.faults.blunder_kinds import KINDS as BLUNDER_KINDS
-from fixtures.worlds.faults.botched_kinds import KINDS as BOTCHED_KINDS
-from fixtures.worlds.faults.fault_kinds import KINDS as FAULT_KINDS
-from fixtures.worlds.faults.flawed_kinds import KINDS as FLAWED_KINDS
-from fixtures.worlds.faults.mistake_kinds import KINDS as MISTAKE_KINDS
-from fixtures.worlds.faults.quirk_kinds import KINDS as QUIRK_KINDS
-from fixtures.worlds.faults.slip_kinds import KINDS as SLIP_KINDS
-from fixtures.worlds.faults.spoilt_kinds import KINDS as SPOILT_KINDS
-from fixtures.worlds.faults.unsaid_kinds import KINDS as UNSAID_KINDS
+from fixtures.worlds.devices import (
+    chores_and_stamps_kinds,
+    courses_of_work_kinds,
+    gap_kinds,
+    memory_and_radio_kinds,
+    moving_idle_kinds,
+    nodes_and_surroundings_kinds,
+    power_management_kinds,
+    power_outside_spans_kinds,
+    power_within_spans_kinds,
+    timers_and_heat_kinds,
+)
+from fixtures.worlds.faults import (
+    clocks_and_gains_kinds,
+    lost_packets_and_swapped_columns_kinds,
+    lost_readings_and_files_kinds,
+    queue_stamps_and_frozen_meters_kinds,
+    ranges_and_counters_kinds,
+    stamps_by_hand_and_scripts_kinds,
+    undeclared_meters_kinds,
+    wrong_column_or_wiring_kinds,
+    wrong_stamps_and_rates_kinds,
+)
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
-from fixtures.worlds.labs.board_kinds import KINDS as BOARD_KINDS
-from fixtures.worlds.labs.demand_kinds import KINDS as DEMAND_KINDS
-from fixtures.worlds.labs.everyday_kinds import KINDS as EVERYDAY_KINDS
-from fixtures.worlds.labs.experiment_kinds import KINDS as EXPERIMENT_KINDS
-from fixtures.worlds.labs.field_kinds import KINDS as FIELD_KINDS
-from fixtures.worlds.labs.forum_kinds import KINDS as FORUM_KINDS
-from fixtures.worlds.labs.harness_kinds import KINDS as HARNESS_KINDS
-from fixtures.worlds.labs.lab_kinds import KINDS as FIRST_KINDS
-from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE_KINDS
-from fixtures.worlds.labs.nuisance_kinds import KINDS as NUISANCE_KINDS
-from fixtures.worlds.labs.ordinary_kinds import KINDS as ORDINARY_KINDS
-from fixtures.worlds.labs.outside_kinds import KINDS as OUTSIDE_KINDS
-from fixtures.worlds.labs.paired_kinds import KINDS as PAIRED_KINDS
-from fixtures.worlds.labs.schedule_kinds import KINDS as SCHEDULE_KINDS
-from fixtures.worlds.labs.session_kinds import KINDS as SESSION_KINDS
-from fixtures.worlds.meters.acquisition_kinds import KINDS as ACQUISITION_KINDS
-from fixtures.worlds.meters.edge_kinds import KINDS as EDGE_KINDS
-from fixtures.worlds.meters.log_kinds import KINDS as LOG_KINDS
-from fixtures.worlds.meters.manual_kinds import KINDS as MANUAL_KINDS
-from fixtures.worlds.meters.meter_kinds import KINDS as METER_KINDS
-from fixtures.worlds.meters.reading_kinds import KINDS as READING_KINDS
-from fixtures.worlds.meters.readout_kinds import KINDS as READOUT_KINDS
-from fixtures.worlds.meters.slight_kinds import KINDS as SLIGHT_KINDS
-from fixtures.worlds.meters.tolerable_kinds import KINDS as TOLERABLE_KINDS
+from fixtures.worlds.labs import (
+    board_kinds,
+    chips_and_surroundings_kinds,
+    disturbances_kinds,
+    experiment_designs_kinds,
+    extreme_lengths_and_levels_kinds,
+    filters_and_idle_loads_kinds,
+    harness_kinds,
+    instruments_and_hosts_kinds,
+    lab_kinds,
+    other_loads_kinds,
+    power_supplies_and_people_kinds,
+    requests_and_trainings_kinds,
+    schedule_kinds,
+    supplies_and_exports_kinds,
+    two_things_at_once_kinds,
+    work_without_spans_kinds,
+)
+from fixtures.worlds.meters import (
+    aperture_and_noise_kinds,
+    clicks_and_resampling_kinds,
+    converters_and_timers_kinds,
+    counters_and_slow_meters_kinds,
+    edges_and_rail_loads_kinds,
+    filters_and_ranges_kinds,
+    monitors_and_drivers_kinds,
+    noise_kinds,
+    registers_and_scripts_kinds,
+    wiring_and_loggers_kinds,
+    zeros_and_missed_polls_kinds,
+)
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
 from rig.errors import RigError
 from rig.recording.reader import open_run
 
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
-THIRD_KINDS = BENCH_KINDS | METER_KINDS | EDGE_KINDS
-FOURTH_KINDS = DEVICE_KINDS | READING_KINDS
-FIFTH_KINDS = MANUAL_KINDS | FORUM_KINDS
-SIXTH_KINDS = WORK_KINDS | READOUT_KINDS | SESSION_KINDS
-SEVENTH_KINDS = UNUSUAL_KINDS | LOG_KINDS | HABIT_KINDS
-EIGHTH_KINDS = ACTIVITY_KINDS | AFTERMATH_KINDS | ACQUISITION_KINDS | MISTAKE_KINDS
-NINTH_KINDS = WARMING_KINDS | PACE_KINDS | SPOILT_KINDS
-TENTH_KINDS = SCHEDULE_KINDS | NUISANCE_KINDS
-ELEVENTH_KINDS = EXPERIMENT_KINDS | FAULT_KINDS
-TWELFTH_KINDS = BOARD_KINDS | COURSE_KINDS | UNSAID_KINDS
-THIRTEENTH_KINDS = HARNESS_KINDS | NODE_KINDS | SLIP_KINDS
-FOURTEENTH_KINDS = GOVERNOR_KINDS | DEMAND_KINDS | QUIRK_KINDS
-FIFTEENTH_KINDS = EVERYDAY_KINDS | MILD_KINDS | BLUNDER_KINDS
-SIXTEENTH_KINDS = ORDINARY_KINDS | TOLERABLE_KINDS | BOTCHED_KINDS
-SEVENTEENTH_KINDS = PAIRED_KINDS | SLIGHT_KINDS | FLAWED_KINDS
-KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | OUTSIDE_KINDS
-KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS | SEVENTH_KINDS | EIGHTH_KINDS | NINTH_KINDS
-KINDS |= TENTH_KINDS | ELEVENTH_KINDS | TWELFTH_KINDS | THIRTEENTH_KINDS | FOURTEENTH_KINDS | FIFTEENTH_KINDS
-KINDS |= SIXTEENTH_KINDS | SEVENTEENTH_KINDS
+KINDS = {
+    **lab_kinds.KINDS, **filters_and_idle_loads_kinds.KINDS, **instruments_and_hosts_kinds.KINDS,
+    **work_without_spans_kinds.KINDS,
+    **gap_kinds.KINDS, **noise_kinds.KINDS, **edges_and_rail_loads_kinds.KINDS,
+    **power_management_kinds.KINDS, **converters_and_timers_kinds.KINDS,
+    **filters_and_ranges_kinds.KINDS, **supplies_and_exports_kinds.KINDS,
+    **memory_and_radio_kinds.KINDS, **monitors_and_drivers_kinds.KINDS, **power_supplies_and_people_kinds.KINDS,
+    **extreme_lengths_and_levels_kinds.KINDS, **registers_and_scripts_kinds.KINDS, **chores_and_stamps_kinds.KINDS,
+    **power_within_spans_kinds.KINDS, **power_outside_spans_kinds.KINDS, **wiring_and_loggers_kinds.KINDS,
+    **wrong_column_or_wiring_kinds.KINDS,
+    **moving_idle_kinds.KINDS, **counters_and_slow_meters_kinds.KINDS, **lost_readings_and_files_kinds.KINDS,
+    **schedule_kinds.KINDS, **disturbances_kinds.KINDS,
+    **experiment_designs_kinds.KINDS, **clocks_and_gains_kinds.KINDS,
+    **board_kinds.KINDS, **courses_of_work_kinds.KINDS, **undeclared_meters_kinds.KINDS,
+    **harness_kinds.KINDS, **nodes_and_surroundings_kinds.KINDS, **stamps_by_hand_and_scripts_kinds.KINDS,
+    **timers_and_heat_kinds.KINDS, **requests_and_trainings_kinds.KINDS, **ranges_and_counters_kinds.KINDS,
+    **chips_and_surroundings_kinds.KINDS, **aperture_and_noise_kinds.KINDS,
+    **queue_stamps_and_frozen_meters_kinds.KINDS,
+    **other_loads_kinds.KINDS, **clicks_and_resampling_kinds.KINDS, **wrong_stamps_and_rates_kinds.KINDS,
+    **two_things_at_once_kinds.KINDS, **zeros_and_missed_polls_kinds.KINDS,
+    **lost_packets_and_swapped_columns_kinds.KINDS,
+}  # fmt: skip
+"""Every kind by its name, draw after draw."""
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fixtures.worlds.lab_recording import plain_lab, write
-from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE
-from fixtures.worlds.meters.meter_kinds import moving_mean
+from fixtures.worlds.labs.filters_and_idle_loads_kinds import KINDS as MORE
+from fixtures.worlds.meters.noise_kinds import moving_mean
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.timing import screen

@@ -14,9 +14,9 @@ import pytest
 
 from benchmarks.faults.forge import read, store
 from fixtures.worlds.lab_recording import plain_lab, write
+from fixtures.worlds.labs.filters_and_idle_loads_kinds import KINDS as IDLE_LOAD_KINDS
 from fixtures.worlds.labs.lab_kinds import KINDS as LAB_KINDS
-from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE_LAB_KINDS
-from fixtures.worlds.meters.manual_kinds import KINDS as MANUAL_KINDS
+from fixtures.worlds.meters.filters_and_ranges_kinds import KINDS as RANGE_KINDS
 from reports.audit.audit import Audit, audit
 from reports.audit.evidence import Check
 from reports.submission.audit_page import worst
@@ -309,7 +309,7 @@ def test_a_host_that_works_beside_the_spans_is_not_a_device_that_slept(tmp_path:
 )  # fmt: skip
 def test_readings_that_were_lost_twice_or_late_are_no_moved_trace(tmp_path: Path, kind: str, seed: int) -> None:
     lab = plain_lab(seed, kind)
-    (LAB_KINDS | MORE_LAB_KINDS | MANUAL_KINDS)[kind](lab)
+    (LAB_KINDS | IDLE_LOAD_KINDS | RANGE_KINDS)[kind](lab)
     write(lab, tmp_path / "run")
     assert not [c.found for c in audit(tmp_path / "run").failed if "shows the spans" in c.found]
 
