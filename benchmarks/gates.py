@@ -31,10 +31,10 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import Figures
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.summary import over_trials
+from rig.comparing.compare import Subject, compared
+from rig.comparing.gate import judged, limit_of
 from rig.errors import UsageError
 from rig.recording.reader import open_run
-from rig.submission.compare import Subject, compared
-from rig.submission.gate import judged, limit_of
 
 CHANGES = (0.0, 0.03, 0.05, 0.10)
 LIMITS = ("energy_per_inference_j > +0%", "energy_per_inference_j > +5%")

@@ -15,8 +15,8 @@ from reports.result_tables import COMPLEXITY, headline_keys
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
-from rig.submission.compare import Comparison, Difference, Subject
-from rig.submission.gate import Judged
+from rig.comparing.compare import Comparison, Difference, Subject
+from rig.comparing.gate import Judged
 from rig.terminal import clean, say, width, wrapped
 
 _SCORES = ("accuracy", "map", "r2", "smape_mean")

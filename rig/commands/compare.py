@@ -30,10 +30,10 @@ def run(args: argparse.Namespace) -> int:
 
     Raises a ``RigError`` for recordings that cannot be read or compared.
     """
+    from rig.comparing.compare import compare
+    from rig.comparing.gate import judged, limit_of
     from rig.plugins import load
     from rig.session.named import meant
-    from rig.submission.compare import compare
-    from rig.submission.gate import judged, limit_of
 
     limits = [limit_of(text) for text in args.fail_if]
     found = compare([meant(path) for path in args.path])

@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _beside(other: Path, path: Path) -> Mapping[str, Any]:
     """Return a table of two recordings. Raises a ``RigError`` for one that cannot be read or compared."""
+    from rig.comparing.compare import compare
     from rig.plugins import load
-    from rig.submission.compare import compare
 
     table: Mapping[str, Any] = load("reports", "beside")(compare([other, path])[0])
     return table

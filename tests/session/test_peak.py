@@ -18,11 +18,11 @@ from fixtures.bench.mock_device import SETTLE_S
 from reports.render import render
 from reports.result_tables import cards, key_figures
 from rig.analysis.sessions.rate_probes import PEAK, peak_rate
+from rig.comparing.compare import compare
 from rig.errors import MeasurementRefusedError
 from rig.recording.records import DeviceRecord
 from rig.recording.session import runs_in
 from rig.session.searches import CLOSE, find_largest, find_peak
-from rig.submission.compare import compare
 from scenarios.rules import quick
 from scenarios.server import server
 from tests.support.serving import Blank

@@ -18,11 +18,11 @@ import pytest
 
 from reports.submission.results_csv import table
 from rig.commands.shell.main import main
+from rig.comparing.compare import compare
 from rig.errors import DataError, IntegrityError, RigError, StoreError, UsageError
 from rig.recording.submission import About, missing, open_submission
 from rig.session.report import evaluated
 from rig.submission.about import FIELDS, read_about
-from rig.submission.compare import compare
 from rig.submission.folder import Submitted, submit
 from tests.support.hardware_clothes import recorded
 from tests.support.schema import schemas

@@ -24,13 +24,13 @@ from rig.analysis.result.proportion import paired_difference, proportion
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.sessions.rate_probes import PEAK, SEED
 from rig.commands.shell.main import main
+from rig.comparing import compare as module
+from rig.comparing.compare import Difference, Subject, _subject, compare, compared, instruments_of
+from rig.comparing.differing import differing
+from rig.comparing.gate import Judged, judged, limit_of
 from rig.errors import NotDecidedError, UsageError, WorseError
 from rig.recording.records import MeterRecord
 from rig.session.report import Evaluated, evaluated
-from rig.submission import compare as module
-from rig.submission.compare import Difference, Subject, _subject, compare, compared, instruments_of
-from rig.submission.differing import differing
-from rig.submission.gate import Judged, judged, limit_of
 from rig.types import Accuracy, Calibration, Floats, Rail
 from tests.support.submissions import session, submitted
 

@@ -17,13 +17,13 @@ from rig.analysis.scores.accuracy import right_of
 from rig.analysis.sessions.rate_probes import DRAWN, PEAK, SEED
 from rig.analysis.sessions.speed import Executions, executions_of, paired
 from rig.analysis.sessions.summary import together
+from rig.comparing.differing import differing
 from rig.errors import UsageError, refused
 from rig.recording.layout import EVENTS
 from rig.recording.records import MeterRecord
 from rig.recording.session import is_session
 from rig.recording.submission import is_submission, open_submission
 from rig.session.report import Evaluated, evaluated
-from rig.submission.differing import differing
 
 TOLERANCE = 0.05
 """By how much a repetition may be worse than a submission (NeuroBench/system_benchmarks, rules.md)."""

@@ -11,8 +11,8 @@ from rig.analysis.result.catalogue import CATALOGUE
 from rig.analysis.result.distributions import normal_quantile
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity, coverage_factor
+from rig.comparing.compare import Comparison, apart, of_instrument
 from rig.errors import UsageError, closest, refused
-from rig.submission.compare import Comparison, apart, of_instrument
 from rig.terminal import command
 
 EXAMPLE = "energy_per_inference_j > +5%"
