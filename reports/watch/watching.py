@@ -23,7 +23,7 @@ from rig.recording.events import ChunkArrived, Stop
 from rig.recording.layout import EVENTS
 from rig.recording.traces.conversion import to_watts
 from rig.recording.traces.trace_validation import rail_from_json
-from rig.session.total import known_total
+from rig.session.expected_samples import known_total
 from rig.terminal import clean
 
 LOOK_EVERY_S = 1.0

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from rig.comparing.compare import compare
     from rig.comparing.gate import judged, limit_of
     from rig.plugins import load
-    from rig.session.named import meant
+    from rig.session.find_recordings import meant
 
     limits = [limit_of(text) for text in args.fail_if]
     found = compare([meant(path) for path in args.path])

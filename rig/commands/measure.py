@@ -122,7 +122,7 @@ def log_of(args: argparse.Namespace) -> Path:
 def kept(args: argparse.Namespace) -> str:
     """Return the command for what is recorded if a driver ended this process, as the end of a sentence."""
     from rig.recording.session import REQUEST
-    from rig.session.book import go_on
+    from rig.session.resumable_session import go_on
 
     place: Path = args.resume or args.out
     if (place / REQUEST).is_file():
@@ -134,8 +134,8 @@ def _show_what_could_be_meant() -> None:
     """Print the sessions that can be resumed, newest first, and the devices."""
     from rig.commands.shell.completion import named_in_bench
     from rig.plugins import names
-    from rig.session.book import go_on
-    from rig.session.named import MOST, RUNS, ago, unfinished_in
+    from rig.session.find_recordings import MOST, RUNS, ago, unfinished_in
+    from rig.session.resumable_session import go_on
 
     rows = [f"{go_on(path)}  (of {ago(path)})" for path in unfinished_in(RUNS)[:MOST]]
     rows += [f"{command('measure', '--device', name)}  (of the bench file)" for name in named_in_bench("devices")]
@@ -147,9 +147,9 @@ def run(args: argparse.Namespace) -> int:
     from rig.commands.report import show, teller
     from rig.commands.shell.main import GARBAGE
     from rig.recording.session import FILE, REQUEST
-    from rig.session.book import go_on, request_in
     from rig.session.measure import measure
     from rig.session.report import report
+    from rig.session.resumable_session import go_on, request_in
 
     if args.resume is None:
         request = _request(args)

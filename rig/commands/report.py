@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Report and print. Raises a ``RigError`` if the recording cannot be read."""
-    from rig.session.named import meant, one_of
+    from rig.session.find_recordings import meant, one_of
     from rig.session.report import report
 
     args.path = one_of(meant(args.path))
@@ -67,7 +67,7 @@ def show(found: Report, as_json: bool, allow_invalid: bool = False) -> int:
         digest = found.result.session_digest or found.result.run_digest
         say(f"{kind:7} {found.path}", f"digest  {digest}", f"report  {found.folder / 'report.html'}")
     if found.unfinished and not as_json:
-        from rig.session.book import go_on
+        from rig.session.resumable_session import go_on
 
         say(f"next    {go_on(found.path)}")
     if found.power_refused:

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 def _init(args: argparse.Namespace) -> int:
     from rig.recording.log import read_log
     from rig.recording.session import runs_in
-    from rig.session.book import go_on
+    from rig.session.resumable_session import go_on
     from rig.submission.about import write_template
 
     runs = {path: runs_in(path) for path in args.session}

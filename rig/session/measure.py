@@ -19,12 +19,12 @@ from rig.errors import refused
 from rig.factories import build, takes, values_of
 from rig.plugins import load
 from rig.recording.events import SessionLink
-from rig.session.book import opened, unused, writable
 from rig.session.default_out import default_out
+from rig.session.expected_samples import known_total
 from rig.session.locks import device_lock
+from rig.session.resumable_session import opened, unused, writable
 from rig.session.searches import PlannedRun, largest_size, peak_rate
 from rig.session.setup import BenchSetup, Request, set_up_bench, which_of
-from rig.session.total import known_total
 from rig.terminal import tell
 from rig.types import DeviceInfo, MeterInfo, SampleSet, Sequenced, Step, Workload
 

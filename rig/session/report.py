@@ -178,7 +178,7 @@ def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
     Raises ``StoreError`` for a session without runs.
     """
     if not parts:
-        from rig.session.book import go_on  # only an interrupted session needs it
+        from rig.session.resumable_session import go_on  # only an interrupted session needs it
 
         what, remedy = f"no run of the session {session.path} has ended", f"Go on: {go_on(session.path)}"
         raise StoreError(what, field="session", value=str(session.path), remedy=remedy)

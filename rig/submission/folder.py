@@ -24,7 +24,7 @@ from rig.recording.layout import DERIVED, EVENTS, SEAL, distinct, is_recorded, s
 from rig.recording.log import read_log
 from rig.recording.session import is_session, runs_in
 from rig.recording.submission import LINE, MANIFEST, SESSIONS, Submission, manifest_of, missing
-from rig.session.book import go_on
+from rig.session.resumable_session import go_on
 from rig.submission import about as about_file
 from rig.submission.configurations import Row
 from rig.submission.made import Made, made_of, made_with

@@ -13,9 +13,9 @@ from rig.bench.bench_file import meter_slot
 from rig.errors import RigError, UsageError, refused
 from rig.factories import options_of, split_options, values_of
 from rig.plugins import load
-from rig.session.asked import note
 from rig.session.locks import Say, device_lock
 from rig.session.measure import MODES
+from rig.session.own_requests import note
 from rig.session.setup import Takers, plant_factory_of, set_up_bench, which_of
 from rig.sweep.grid import AUTO, NONE, Cell, Facts, Grid, GridSpec, cells_of, check_size, difference, plain, texts
 from rig.sweep.store import FILE, Frozen, check_empty, freeze, frozen, is_sweep

@@ -10,8 +10,8 @@ import pytest
 
 import rig
 from rig.errors import SetupError, StoreError
-from rig.session.book import opened
 from rig.session.locks import locked
+from rig.session.resumable_session import opened
 from rig.session.searches import PlannedRun
 from tests.support.serving import samples
 

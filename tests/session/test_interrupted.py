@@ -16,8 +16,8 @@ from fixtures.bench.mock_device import MockDevice
 from rig.commands.shell.main import main
 from rig.errors import Interrupted
 from rig.recording.session import open_session
-from rig.session.book import request_in
 from rig.session.report import GO_ON, report
+from rig.session.resumable_session import request_in
 from rig.session.searches import memory_bound
 from tests.support.paths import SUPPORT
 from tests.support.processes import MAIN, options, python

@@ -20,7 +20,7 @@ from rig.errors import IntegrityError, Interrupted, InvalidResultError, StoreErr
 from rig.recording.disk.atomic_write import set_aside
 from rig.recording.disk.files import Whole
 from rig.recording.session import FILE, REQUEST, SEAL, bind, open_session
-from rig.session.book import go_on, request_in
+from rig.session.resumable_session import go_on, request_in
 from tests.support.forgery import replaced
 from tests.support.submissions import session as recorded
 
@@ -175,7 +175,7 @@ def killed_again(session: Path, monkeypatch: Patch, at: str, after: Callable[...
     return left
 
 
-MOVING, RECORDING = "rig.session.book.set_aside", "rig.session.measure.record"
+MOVING, RECORDING = "rig.session.resumable_session.set_aside", "rig.session.measure.record"
 
 
 @pytest.mark.parametrize(("at", "after"), [(MOVING, None), (MOVING, set_aside), (RECORDING, None)])

@@ -13,8 +13,8 @@ import rig
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.commands.shell.main import main
 from rig.errors import UnknownNameError, UsageError
+from rig.session.find_recordings import meant
 from rig.session.like import Like, like
-from rig.session.named import meant
 from tests.support.run_by_hand import rewritten
 from tests.support.submissions import session, submitted
 

@@ -1,4 +1,4 @@
-"""The book of a session: each run is bound when it ends, so that a killed session can be resumed.
+"""A session while it is recorded: each run is bound when it ends, so that a killed session can be resumed.
 
 ``request.json`` beside ``session.json`` holds the request until the session is complete, and is then removed.
 """
@@ -24,8 +24,8 @@ from rig.recording.events import SessionLink
 from rig.recording.layout import DERIVED, EVENTS, GENESIS, sha256_of
 from rig.recording.log import read_log
 from rig.recording.session import REQUEST, SizeProbe, bind, is_session, open_session
-from rig.session.asked import check_continued, code_of_continued, note
 from rig.session.locks import holder_of, locked
+from rig.session.own_requests import check_continued, code_of_continued, note
 from rig.session.searches import PlannedRun
 from rig.session.setup import Request
 from rig.terminal import command, tell
