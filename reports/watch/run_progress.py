@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from reports.watch.watching import Room, counted, room_text, watts_text
+from reports.watch.run_status import Room, counted, room_text, watts_text
 from rig.terminal import tell
 
 Show = Callable[[int, dict[str, float]], None]

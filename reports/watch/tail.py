@@ -12,7 +12,7 @@ from rig.errors import StoreError
 from rig.terminal import answer
 
 if TYPE_CHECKING:
-    from reports.watch.watching import Standing
+    from reports.watch.run_status import Standing
 
 EVERY_S = 1.0
 
@@ -44,7 +44,7 @@ def follow(path: Path, show: Callable[[str], None], wait: Callable[[], bool]) ->
 
     Returns its last state. Raises ``StoreError`` if nothing is recorded.
     """
-    from reports.watch.watching import Growing, newest
+    from reports.watch.run_status import Growing, newest
     from rig.recording.session import REQUEST
 
     growing: Growing | None = None

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from reports.watch.run_progress import progress
+from reports.watch.run_status import Growing, Room, RoomLeft, room_text, waiting_s
 from reports.watch.tail import follow
-from reports.watch.watching import Growing, Room, RoomLeft, room_text, waiting_s
 from rig.commands.shell.main import main
 from rig.errors import StoreError
 from rig.recording.writer import Recorder

@@ -17,7 +17,7 @@ from fixtures.bench.true_power import ORIGIN_NS
 from reports.viewing import browse
 from reports.viewing.browse import LongTrace, long_trace
 from reports.viewing.pyramid import FACTOR, FINEST, Level, PyramidBuilder
-from reports.watch.watching import batches_at
+from reports.watch.run_status import batches_at
 from rig.analysis.timing.timeline import timebase_of
 from rig.recording.reader import open_run
 from rig.types import Floats

@@ -1,4 +1,4 @@
-"""Progress of a run while it is recorded: samples, watts, data waiting to be written, and the room on its disk."""
+"""The status of a run while it is recorded: samples, watts, data waiting to be written, and the room on its disk."""
 
 from __future__ import annotations
 
