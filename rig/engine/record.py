@@ -26,8 +26,8 @@ from rig.recording.anonymise import without_place, without_places
 from rig.recording.descriptions import check_descriptions
 from rig.recording.disk.decoding import declared_start
 from rig.recording.events import SessionLink, Start
-from rig.recording.lines import line_of
 from rig.recording.records import Environment
+from rig.recording.write_events import line_of
 from rig.recording.writer import Recorder
 from rig.types import ClockInfo, Rules, Sample, Step, Workload
 

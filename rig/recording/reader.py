@@ -23,7 +23,7 @@ from rig.recording.descriptions import check_descriptions
 from rig.recording.disk.files import Folder
 from rig.recording.events import Brackets, ChunkArrived, IdleWindow, Line, MarkPulses, SampleNetwork
 from rig.recording.layout import payload_path, read_files, run_folder
-from rig.recording.log import Log, altered, check_networks, read_log, verified
+from rig.recording.read_events import Log, altered, check_networks, read_log, verified
 from rig.recording.records import ErrorRecord
 from rig.recording.traces.traces import AT_ONCE, Trace, by_rail, read_trace
 from rig.types import Bracket, ClockInfo

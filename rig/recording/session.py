@@ -23,7 +23,7 @@ from rig.recording.disk.decoding import strict
 from rig.recording.disk.files import Folder
 from rig.recording.events import SessionLink
 from rig.recording.layout import EVENTS, GENESIS, is_recorded, run_folder, sha256_of
-from rig.recording.log import first_line
+from rig.recording.read_events import first_line
 
 SCHEMA = "neurorig-session/1"
 FILE = "session.json"

@@ -30,10 +30,10 @@ from rig.recording.disk.files import MAKE_ROOM, Folder, Opened, unwritable
 from rig.recording.disk.reserved_room import ROOM, keep_room
 from rig.recording.events import Brackets, Line, SampleNetwork, Start, Stop, plain
 from rig.recording.layout import EVENTS, TRACES, payload_path, recorded_files, trace_path
-from rig.recording.lines import Chain
 from rig.recording.records import error_record
 from rig.recording.traces.readings import Check, Readings
 from rig.recording.validation import check_sample, check_text, progress_row
+from rig.recording.write_events import Chain
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
 
 STEP_ROWS = 64

@@ -13,7 +13,7 @@ from rig.errors import UnknownNameError, UsageError, refused
 from rig.factories import options_of
 from rig.plugins import load, names
 from rig.recording.events import Start
-from rig.recording.log import read_log
+from rig.recording.read_events import read_log
 from rig.recording.session import is_session, runs_in
 from rig.recording.submission import is_submission, open_submission
 from rig.session.measure import PURPOSES

@@ -17,7 +17,7 @@ from rig.plugins import load
 from rig.recording.disk.atomic_write import BROKEN
 from rig.recording.disk.files import Folder
 from rig.recording.layout import DERIVED, EVENTS
-from rig.recording.log import altered
+from rig.recording.read_events import altered
 from rig.recording.reader import Run, open_run
 from rig.recording.session import FILE as SESSION
 from rig.recording.session import REQUEST, Session, is_session, open_session

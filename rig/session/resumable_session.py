@@ -22,7 +22,7 @@ from rig.recording.disk.bounded import read_bounded
 from rig.recording.disk.files import Folder, made
 from rig.recording.events import SessionLink
 from rig.recording.layout import DERIVED, EVENTS, GENESIS, sha256_of
-from rig.recording.log import read_log
+from rig.recording.read_events import read_log
 from rig.recording.session import REQUEST, SizeProbe, bind, is_session, open_session
 from rig.session.locks import holder_of, locked
 from rig.session.own_requests import check_continued, code_of_continued, note

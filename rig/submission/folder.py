@@ -21,7 +21,7 @@ from rig.errors import RigError, StoreError, UsageError, refused
 from rig.recording import session as sessions_format
 from rig.recording.disk.atomic_write import BROKEN, bad_out, not_stored, replacing, unwritten
 from rig.recording.layout import DERIVED, EVENTS, SEAL, distinct, is_recorded, sha256_of
-from rig.recording.log import read_log
+from rig.recording.read_events import read_log
 from rig.recording.session import is_session, runs_in
 from rig.recording.submission import LINE, MANIFEST, SESSIONS, Submission, manifest_of, missing
 from rig.session.resumable_session import go_on

@@ -24,7 +24,7 @@ from rig.recording.disk.atomic_write import folder_inside, inside, not_stored, s
 from rig.recording.disk.bounded import read_bounded
 from rig.recording.disk.files import Folder
 from rig.recording.layout import EVENTS, SEAL
-from rig.recording.log import read_log, verified
+from rig.recording.read_events import read_log, verified
 from rig.sweep.grid import Cell, Grid, check_whole_grid, digest
 
 SCHEMA = "neurorig-sweep/1"

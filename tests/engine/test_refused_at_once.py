@@ -17,7 +17,7 @@ from fixtures.bench.mock_meter import MockMeter, open_meter
 from fixtures.bench.true_power import SimPlant
 from rig.analysis.result.figure_key import FigureKey
 from rig.errors import DataError, DeviceError, Ended, MeterError, RigError, SetupError, StoreError
-from rig.recording import lines
+from rig.recording import write_events
 from rig.recording.disk.bounded import START_BYTES, TEXT_CHARACTERS
 from tests.support.ended_runs import ByHand, Play, leaving
 from tests.support.serving import Queue, samples
@@ -321,7 +321,7 @@ def test_whatever_an_exception_says_the_stop_line_is_written_and_read(play: Play
 
 
 def test_a_log_longer_than_readers_take_ends_the_run(play: Play, plant: SimPlant, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(lines, "EVENTS_BYTES", 200_000)
+    monkeypatch.setattr(write_events, "EVENTS_BYTES", 200_000)
     ended, run = play(Queue(plant.clock), [rig.Idle(1e-9)] * 5000)
     assert isinstance(ended, StoreError)
     assert "200000 bytes at most" in ended.message

@@ -80,7 +80,7 @@ def _screened(run: Run, trace: Trace, activity: Activity, end_s: float) -> Scree
 
 
 def _with_findings(rail: AlignedRail, seen: Screened, volts: Screened | None, bend_s: float) -> AlignedRail:
-    """Return the rail with what ``altered_readings`` found and its volts; the host's clock was corrected by ``bend_s``."""
+    """Return the rail with what ``screened`` found on it and its volts; the host's clock was bent by ``bend_s``."""
     both = [seen] if volts is None else [seen, volts]
     late = tuple(check for s in both for check in s.late)
     checks = tuple(check for s in both for check in s.checks)

@@ -19,8 +19,8 @@ from rig.recording.anonymise import without_identity, without_place, without_pla
 from rig.recording.disk.decoding import decode, start_of
 from rig.recording.disk.files import Folder
 from rig.recording.events import IdleWindow, Start
-from rig.recording.lines import Chain
 from rig.recording.reader import open_run
+from rig.recording.write_events import Chain
 from rig.recording.writer import Recorder
 from rig.types import Reply, Sample
 from tests.support.run_by_hand import SAMPLES, Document, start_line, table, write, write_lines
