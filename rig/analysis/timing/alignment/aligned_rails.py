@@ -13,7 +13,6 @@ from rig.analysis.timing.alignment.breaks import LAST, Bridged, bridged, once, s
 from rig.analysis.timing.alignment.meter_clock import MeterClock
 from rig.analysis.timing.alignment.placement import LEAST_SPANS, AlignedRail, placed
 from rig.analysis.timing.alignment.shown import shown
-from rig.analysis.timing.altered_readings import Screened, screened
 from rig.analysis.timing.long_traces import (
     Beside,
     cuts_of,
@@ -27,6 +26,7 @@ from rig.analysis.timing.long_traces import (
 )
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import readings_of
+from rig.analysis.timing.screen import Screened, screened
 from rig.analysis.timing.timebase import RECTANGLE, Timebase
 from rig.analysis.timing.timeline import Activity, arrivals_of, host_bend, timebase_of
 from rig.recording.reader import Run
@@ -80,7 +80,7 @@ def _screened(run: Run, trace: Trace, activity: Activity, end_s: float) -> Scree
 
 
 def _with_findings(rail: AlignedRail, seen: Screened, volts: Screened | None, bend_s: float) -> AlignedRail:
-    """Return the rail with what ``screened`` found on it and its volts; the host's clock was bent by ``bend_s``."""
+    """Return the rail with the screen's findings on it and its volts; the host's clock was corrected by ``bend_s``."""
     both = [seen] if volts is None else [seen, volts]
     late = tuple(check for s in both for check in s.late)
     checks = tuple(check for s in both for check in s.checks)

@@ -16,9 +16,9 @@ from fixtures.worlds.labs.filters_and_idle_loads_kinds import KINDS as MORE
 from fixtures.worlds.meters.noise_kinds import moving_mean
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.timing import altered_readings
-from rig.analysis.timing.altered_readings import Screened
+from rig.analysis.timing import screen
 from rig.analysis.timing.profile import ends_of
+from rig.analysis.timing.screen import Screened
 from rig.analysis.timing.timebase import host_timebase
 from rig.recording.reader import open_run
 from rig.recording.traces.traces import Trace
@@ -37,7 +37,7 @@ def trace(value: Floats) -> Trace:
 
 
 def screened(value: Floats, end_s: float = 1e3) -> Screened:
-    return altered_readings.screened(trace(value), host_timebase(0), IDLE_S, end_s, NONE)
+    return screen.screened(trace(value), host_timebase(0), IDLE_S, end_s, NONE)
 
 
 def missing(value: Floats) -> list[int]:
@@ -130,7 +130,7 @@ def test_damaged_volts_are_missing_as_damaged_amperes_are(tmp_path: Path) -> Non
 def test_a_long_trace_is_mended_throughout_by_what_stretches_of_it_show(
     wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(altered_readings, "MOST", 800)
+    monkeypatch.setattr(screen, "MOST", 800)
     value, at = work(), np.arange(5, 2000, 60)
     value[at] = value[at - 1] if wrong == "again" else 0.0
     assert missing(value) == at.tolist()
@@ -138,7 +138,7 @@ def test_a_long_trace_is_mended_throughout_by_what_stretches_of_it_show(
 
 
 def test_what_only_the_rest_of_a_long_trace_shows_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(altered_readings, "MOST", 800)
+    monkeypatch.setattr(screen, "MOST", 800)
     value = work()
     value[10::60] = 0.0
     value[60:110] = 0.0  # a device that sleeps at zero, between the first two stretches
@@ -184,7 +184,7 @@ def test_noisy_readings_that_stop_at_a_value_show_an_end(value: Floats, ends: tu
 def cut_off(level: float, low: float) -> tuple[Floats, Screened]:
     """Idle of this many widths of its noise above the low end of the range."""
     value = np.maximum(low + 0.01 * level + np.random.default_rng(3).normal(0.0, 0.01, 20_000), low)
-    return value, altered_readings.screened(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3, NONE)
+    return value, screen.screened(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3, NONE)
 
 
 @pytest.mark.parametrize("level", [-0.4, 0.0, 0.5, 1.0, 2.0])
@@ -215,7 +215,7 @@ def stamped(end: np.ndarray, length: int = TICKS, kind: Literal["mean", "point"]
 
 
 def on_grid(own: Trace) -> Screened:
-    return altered_readings.screened(own, CLOCK, NONE, 1e30, NONE)
+    return screen.screened(own, CLOCK, NONE, 1e30, NONE)
 
 
 def late(seed: int = 2) -> Floats:
@@ -271,7 +271,7 @@ def test_two_late_deliveries_of_a_busy_host_are_no_change_of_the_delay(change_s:
     late_s = 4e-4 + change_s * ended_s / 2.0
     late_s[12:14] += (9e-3, 13e-3)
     arrived = np.column_stack([ended_s * 1e9, ended_s + late_s])
-    found = altered_readings.screened(trace(noise(200_000)), host_timebase(0), IDLE_S, 1e3, arrived)
+    found = screen.screened(trace(noise(200_000)), host_timebase(0), IDLE_S, 1e3, arrived)
     assert [c.rule for c in found.late if "change of the delay" in c.rule] == (
         ["change of the delay of rail core in the run"] if fails else []
     )
