@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from drivers.meters.nvml.meter import LOOKS_HZ, gpus_of, open_nvml
+from drivers.meters.nvml.meter import SOURCES, gpus_of, open_nvml
 
 BURSTS_S = (0.003, 0.04)
 """The shortest and the longest burst, and pause."""
@@ -103,7 +103,7 @@ def measured(seconds: float, gpu: str, seed: int) -> tuple[str, dict[str, Seen]]
     mine, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=work, args=(theirs, seconds, seed))
     process.start()
-    looks: dict[str, list[tuple[float, float]]] = {source: [] for source in LOOKS_HZ}
+    looks: dict[str, list[tuple[float, float]]] = {source: [] for source in SOURCES}
     while process.is_alive() and not mine.poll():
         for source, found in looks.items():
             now_s, value = time.monotonic(), opened.read(source)

@@ -195,7 +195,13 @@ def _energies(power: Sequence[Part], figures: Figures, same_runs: bool) -> Figur
         return Figures()
     series = power[0].result.series
     phases, per_phase = list(series.phase_windows_s), power[0].run.start.scenario.per_phase
-    times = figures if same_runs else Figures({key: _by_itself(q) for key, q in figures.items() if q.unit == "s"})
+    own = over_trials([part.result.quantities for part in power])
+    seconds = {key: q for key, q in figures.items() if q.unit == "s"}
+    times = (
+        figures
+        if same_runs
+        else Figures({key: _at_its_own_time(_by_itself(q), own.get(key)) for key, q in seconds.items()})
+    )
     found = energy_figures(times, figures, [r.rail for r in series.rails], phases, per_phase and len(phases) > 1)
     if (runtime_w := figures.get(RUNTIME)) is not None:
         found |= gap_energies(times, runtime_w)
@@ -207,6 +213,18 @@ def _by_itself(q: Quantity) -> Quantity:
     of_stamps = ("stamps:", "ticks:")
     parts = (replace(c, shared=None) if (c.shared or "").startswith(of_stamps) else c for c in q.components)
     return replace(q, components=tuple(parts))
+
+
+def _at_its_own_time(q: Quantity, own: Quantity | None) -> Quantity:
+    """Return a time for energy: that of the power runs is as good as the reported one (GUM 4.3.7).
+
+    Watts of runs that took another time are those of another operating point: a clock that was lower, or a host that
+    was busy with the meter.
+    """
+    if own is None or own.value == q.value:
+        return q
+    apart = Component("other times in the power runs", abs(own.value - q.value) / math.sqrt(3.0))
+    return replace(q, components=(*q.components, apart))
 
 
 def over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:
