@@ -45,16 +45,12 @@ TOPS = ("rig", "drivers", "scenarios", "reports", "fixtures", "examples")
 CODE = [file for top in TOPS for kind in ("*.py", "*.ipynb") for file in (ROOT / top).rglob(kind)]
 
 
-@pytest.mark.parametrize(
-    ("files", "pattern", "place", "least"),
-    [
-        (PAGES, r"\{literalinclude\} (\S+)", None, 6),
-        (PAGES, r"\]\(([^)#:]+)(?:#[^)]*)?\)", None, 40),
-        ([p for p in PAGES if p.name != "CHANGELOG.md"], rf"`((?:{FOLDERS})/[\w/.-]*[\w/])`", ROOT, 40),
-        (CODE, r"docs/[\w/-]+\.md", ROOT, 5),
-    ],
-    ids=["includes", "links between pages", "files that pages name", "pages that code names"],
-)  # fmt: skip
+@pytest.mark.parametrize(("files", "pattern", "place", "least"), [
+    (PAGES, r"\{literalinclude\} (\S+)", None, 6),
+    (PAGES, r"\]\(([^)#:]+)(?:#[^)]*)?\)", None, 40),
+    ([p for p in PAGES if p.name != "CHANGELOG.md"], rf"`((?:{FOLDERS})/[\w/.-]*[\w/])`", ROOT, 40),
+    (CODE, r"docs/[\w/-]+\.md", ROOT, 5),
+], ids=["includes", "links between pages", "files that pages name", "pages that code names"])  # fmt: skip
 def test_what_is_named_exists(files: list[Path], pattern: str, place: Path | None, least: int) -> None:
     named = {(f, name) for f in files for name in re.findall(pattern, f.read_text(encoding="utf-8"))}
     assert len(named) >= least

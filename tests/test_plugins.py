@@ -81,14 +81,11 @@ def test_what_a_user_writes_arrives_as_what_was_meant(count: int, rate_hz: float
     assert build(factory, {"device": "chip"}, options) == PLAIN | wanted
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "value"),
-    [
-        ("loud", "yes", True), ("loud", "ON", True), ("loud", "1", True), ("loud", "off", False), ("loud", "No", False),
-        ("limit_s", "none", None), ("limit_s", "", None), ("limit_s", "2", 2.0), ("rate_hz", "1e3", 1000.0),
-        ("count", "-4", -4), ("label", "none", "none"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "text", "value"), [
+    ("loud", "yes", True), ("loud", "ON", True), ("loud", "1", True), ("loud", "off", False), ("loud", "No", False),
+    ("limit_s", "none", None), ("limit_s", "", None), ("limit_s", "2", 2.0), ("rate_hz", "1e3", 1000.0),
+    ("count", "-4", -4), ("label", "none", "none"),
+])  # fmt: skip
 def test_words_for_values(name: str, text: str, value: object) -> None:
     assert build(factory, {"device": "chip"}, {name: text})[name] == value
 
@@ -172,20 +169,17 @@ def test_an_error_about_no_option_stays_as_it_was(places: dict[str, str]) -> Non
         raise SetupError("it is off", field="power")
 
 
-@pytest.mark.parametrize(
-    ("package", "extra", "call"),
-    [
-        ("pyjoulescope_driver", "joulescope", lambda: load("meters", "joulescope")(rate_hz=20_000.0)),
-        ("pynvml", "nvml", load("meters", "nvml")),
-        ("serial", "serial", lambda: load("devices", "mlperf-tiny")(port="/dev/ttyACM0")),
-        ("pyvisa", "visa", lambda: Visa("USB0::0x2A8D::0x0101::MY1::INSTR").open()),
-        ("execnet", "loihi2", opened),
-        *((name, "xylo", load_xylo_audio2) for name in ("rockpool", "xylosim", "bitstruct", "packaging")),
-        ("dimod", "qubo", Graph(2, np.array([[0, 1]], np.int32)).to_bqm),
-        ("soundfile", "audio", audio.versions),
-        ("soxr", "audio", audio.versions),
-    ],
-)
+@pytest.mark.parametrize(("package", "extra", "call"), [
+    ("pyjoulescope_driver", "joulescope", lambda: load("meters", "joulescope")(rate_hz=20_000.0)),
+    ("pynvml", "nvml", load("meters", "nvml")),
+    ("serial", "serial", lambda: load("devices", "mlperf-tiny")(port="/dev/ttyACM0")),
+    ("pyvisa", "visa", lambda: Visa("USB0::0x2A8D::0x0101::MY1::INSTR").open()),
+    ("execnet", "loihi2", opened),
+    *((name, "xylo", load_xylo_audio2) for name in ("rockpool", "xylosim", "bitstruct", "packaging")),
+    ("dimod", "qubo", Graph(2, np.array([[0, 1]], np.int32)).to_bqm),
+    ("soundfile", "audio", audio.versions),
+    ("soxr", "audio", audio.versions),
+])  # fmt: skip
 def test_without_a_package_the_extra_that_brings_it_is_named(
     package: str, extra: str, call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

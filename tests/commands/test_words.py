@@ -76,14 +76,10 @@ def unplugged() -> None:
     raise MeterError("the meter is gone")
 
 
-@pytest.mark.parametrize(
-    ("ends", "error"),
-    [
-        (lambda: signal.raise_signal(signal.SIGINT), Interrupted),
-        (unplugged, MeterError),
-    ],
-    ids=["interrupted", "unplugged"],
-)
+@pytest.mark.parametrize(("ends", "error"), [
+    (lambda: signal.raise_signal(signal.SIGINT), Interrupted),
+    (unplugged, MeterError),
+], ids=["interrupted", "unplugged"])  # fmt: skip
 def test_a_session_that_ended_early_says_how_it_goes_on(
     tmp_path: Path, monkeypatch: Patch, capsys: Capture, ends: Callable[[], object], error: type[Ended]
 ) -> None:

@@ -185,14 +185,10 @@ TICKS = np.arange(0, 1000, 10, dtype=np.int64)
 JOULES = TICKS * 1e-3 * 3.0 + 1e-6 * np.sin(TICKS)
 
 
-@pytest.mark.parametrize(
-    ("rail", "chunk", "mean_w"),
-    [
-        (RAIL, Chunk("core", AMPERES), 2.02),
-        (Rail("core", "cumulative", Conversion("J")), Chunk("core", JOULES, TICKS, TICKS), 3.0),
-    ],
-    ids=["amperes at the declared voltage", "a counter of joules"],
-)
+@pytest.mark.parametrize(("rail", "chunk", "mean_w"), [
+    (RAIL, Chunk("core", AMPERES), 2.02),
+    (Rail("core", "cumulative", Conversion("J")), Chunk("core", JOULES, TICKS, TICKS), 3.0),
+], ids=["amperes at the declared voltage", "a counter of joules"])  # fmt: skip
 def test_whatever_is_read_becomes_watts(rail: Rail, chunk: Chunk, mean_w: float) -> None:
     noise = said_of(rail, chunk)["noise"]
 

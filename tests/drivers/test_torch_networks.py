@@ -95,15 +95,12 @@ def pruned(nn: Any) -> Any:
     return prune.random_unstructured(nn.Linear(4, 5), "weight", 0.5)
 
 
-@pytest.mark.parametrize(
-    ("made", "dense", "parameters", "buffer_bits"),
-    [
-        (pruned, 20, 20 + 5, 32 * 20),  # the mask
-        (lambda nn: nn.utils.parametrizations.weight_norm(nn.Linear(4, 5)), 20, 20 + 5 + 5, 0),
-        (lambda nn: nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.LayerNorm(6), nn.PReLU()), 24,
-         24 + 6 + 2 * 6 + 2 * 6 + 1, 32 * 2 * 6 + 64),  # and the number of batches
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("made", "dense", "parameters", "buffer_bits"), [
+    (pruned, 20, 20 + 5, 32 * 20),  # the mask
+    (lambda nn: nn.utils.parametrizations.weight_norm(nn.Linear(4, 5)), 20, 20 + 5 + 5, 0),
+    (lambda nn: nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.LayerNorm(6), nn.PReLU()), 24,
+     24 + 6 + 2 * 6 + 2 * 6 + 1, 32 * 2 * 6 + 64),  # and the number of batches
+])  # fmt: skip
 def test_masks_are_buffers_and_normalisation_takes_no_operations(
     made: Callable[[Any], Any], dense: int, parameters: int, buffer_bits: int, torch: Any
 ) -> None:
@@ -213,15 +210,12 @@ def test_a_kernel_may_differ_along_its_axes(torch: Any) -> None:
 # ---- what is refused --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("made", "text"),
-    [
-        (lambda nn: nn.Sequential(nn.Linear(4, 5), nn.ConvTranspose1d(1, 2, 3)), "module 1 is a ConvTranspose1d"),
-        (lambda nn: nn.Embedding(4, 3), "module Embedding is a Embedding"),
-        (lambda nn: nn.MultiheadAttention(4, 2), "module MultiheadAttention is a"),
-        (lambda nn: nn.Bilinear(4, 4, 3), "module Bilinear is a"),
-    ],
-)
+@pytest.mark.parametrize(("made", "text"), [
+    (lambda nn: nn.Sequential(nn.Linear(4, 5), nn.ConvTranspose1d(1, 2, 3)), "module 1 is a ConvTranspose1d"),
+    (lambda nn: nn.Embedding(4, 3), "module Embedding is a Embedding"),
+    (lambda nn: nn.MultiheadAttention(4, 2), "module MultiheadAttention is a"),
+    (lambda nn: nn.Bilinear(4, 4, 3), "module Bilinear is a"),
+])  # fmt: skip
 def test_a_module_that_is_not_known_is_refused_by_name_unless_it_is_left_out(
     made: Callable[[Any], Any], text: str, torch: Any
 ) -> None:
@@ -248,18 +242,15 @@ def test_a_weight_that_a_function_uses_is_not_dropped_without_a_word(torch: Any)
     raised(DataError, counted, Functional(), torch.randn(2, 4), says="module second has parameters and was not called")
 
 
-@pytest.mark.parametrize(
-    ("made", "shape", "text"),
-    [
-        (lambda nn: nn.Linear(4, 2), (4,), "without a batch"),
-        (lambda nn: nn.Conv1d(1, 2, 3), (1, 8), "without a batch"),
-        (lambda nn: nn.Conv1d(1, 2, 3, padding=1, padding_mode="circular"), (1, 1, 8), "with circular"),
-        (lambda nn: nn.Conv1d(1, 2, 3, padding="same"), (1, 1, 8), "pads same"),
-        (lambda nn: nn.LSTM(4, 3, proj_size=2, batch_first=True), (2, 5, 4), "has projections"),
-        (lambda nn: nn.GRU(4, 3), (5, 4), "or no batch"),
-        (lambda nn: nn.GRUCell(4, 3), (4,), "without a batch"),
-    ],
-)
+@pytest.mark.parametrize(("made", "shape", "text"), [
+    (lambda nn: nn.Linear(4, 2), (4,), "without a batch"),
+    (lambda nn: nn.Conv1d(1, 2, 3), (1, 8), "without a batch"),
+    (lambda nn: nn.Conv1d(1, 2, 3, padding=1, padding_mode="circular"), (1, 1, 8), "with circular"),
+    (lambda nn: nn.Conv1d(1, 2, 3, padding="same"), (1, 1, 8), "pads same"),
+    (lambda nn: nn.LSTM(4, 3, proj_size=2, batch_first=True), (2, 5, 4), "has projections"),
+    (lambda nn: nn.GRU(4, 3), (5, 4), "or no batch"),
+    (lambda nn: nn.GRUCell(4, 3), (4,), "without a batch"),
+])  # fmt: skip
 def test_what_a_module_does_beyond_the_counts_is_refused(
     made: Callable[[Any], Any], shape: tuple[int, ...], text: str, torch: Any
 ) -> None:

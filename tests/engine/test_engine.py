@@ -116,14 +116,10 @@ def test_readings_of_one_long_hand_over_do_not_wait_in_memory(play: Play, plant:
     assert all(inside[k - 1] == ("flush",) for k in chunks)
 
 
-@pytest.mark.parametrize(
-    ("steps", "gap_s"),
-    [
-        ([Idle(3.0), *(Issue([s]) for s in samples(30)), Idle(3.0)], 0.25 + 0.1),
-        ([Issue(samples(1), repeat=300)], 5.0),  # half of its buffer
-    ],
-    ids=["one by one", "the rounds of a repeat"],
-)
+@pytest.mark.parametrize(("steps", "gap_s"), [
+    ([Idle(3.0), *(Issue([s]) for s in samples(30)), Idle(3.0)], 0.25 + 0.1),
+    ([Issue(samples(1), repeat=300)], 5.0),  # half of its buffer
+], ids=["one by one", "the rounds of a repeat"])  # fmt: skip
 def test_meters_are_drained_as_a_run_goes(play: Play, plant: SimPlant, steps: list[Step], gap_s: float) -> None:
     log: Log = []
     run, _ = play(Toy(plant.clock, log), steps, log, (watched(open_meter(plant), plant.clock, log),))

@@ -139,13 +139,10 @@ def test_a_peer_line_that_lacks_what_it_needs_is_refused(peer: dict[str, object]
         recorder_figures(rig.open_run(write(small(peers=(peer,)), tmp_path / "run")))
 
 
-@pytest.mark.parametrize(
-    "peer",
-    [
-        {"method": "somebody else's", "rail": "core"},
-        {"method": "energyrunner", "rail": "core", "stamps": [5], "inferences": []},
-    ],
-)
+@pytest.mark.parametrize("peer", [
+    {"method": "somebody else's", "rail": "core"},
+    {"method": "energyrunner", "rail": "core", "stamps": [5], "inferences": []},
+])  # fmt: skip
 def test_a_peer_line_of_others_or_without_windows_has_no_figures(peer: dict[str, object], tmp_path: Path) -> None:
     assert recorder_figures(rig.open_run(write(small(peers=(peer,)), tmp_path / "run"))) == {}
 

@@ -78,21 +78,17 @@ def test_a_column_has_one_unit(tmp_path: Path) -> None:
     assert [row.count(" samples/s</td>") for row in rows(board(tmp_path), "Measured on")] == [1, 1]
 
 
-@pytest.mark.parametrize(
-    ("of_audit", "more", "status"),
-    [
-        ({"ok": True, "anchored": True, "remade": EQUAL}, {}, "audited"),
-        ({"ok": True, "remade": EQUAL}, {}, "audited, not anchored"),
-        ({"ok": True, "anchored": True, "remade": "pages not compared: x"}, {}, "audited, pages not compared"),
-        ({"ok": True, "anchored": True}, {}, "audited, pages not compared"),
-        ({"ok": True, "anchored": True, "quick": True}, {}, "audited without arithmetic and pages"),
-        ({"ok": True, "root": "0" * 64}, {}, "under audit"),
-        ({"ok": True}, {"about": msgspec.structs.replace(ABOUT, contact=" ")}, "incomplete"),
-        ({"ok": True}, {"verdict": "INVALID"}, "invalid"),
-        ({"ok": True}, {"verdict": "INVALID", "about": About()}, "invalid, incomplete"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("of_audit", "more", "status"), [
+    ({"ok": True, "anchored": True, "remade": EQUAL}, {}, "audited"),
+    ({"ok": True, "remade": EQUAL}, {}, "audited, not anchored"),
+    ({"ok": True, "anchored": True, "remade": "pages not compared: x"}, {}, "audited, pages not compared"),
+    ({"ok": True, "anchored": True}, {}, "audited, pages not compared"),
+    ({"ok": True, "anchored": True, "quick": True}, {}, "audited without arithmetic and pages"),
+    ({"ok": True, "root": "0" * 64}, {}, "under audit"),
+    ({"ok": True}, {"about": msgspec.structs.replace(ABOUT, contact=" ")}, "incomplete"),
+    ({"ok": True}, {"verdict": "INVALID"}, "invalid"),
+    ({"ok": True}, {"verdict": "INVALID", "about": About()}, "invalid, incomplete"),
+], ids=str)  # fmt: skip
 def test_an_audit_is_of_one_root_hash(
     tmp_path: Path, of_audit: dict[str, Any], more: dict[str, Any], status: str
 ) -> None:

@@ -17,28 +17,25 @@ from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity
 
 
-@pytest.mark.parametrize(
-    ("quantity", "text"),
-    [
-        (Quantity(341.2e-6, "W", bias=3.1e-6), "341.2 ± 3.1 µW"),
-        (Quantity(0.875, "1", bias=0.012), "87.5 ± 1.2 %"),
-        (Quantity(12.5, "1", bias=0.25), "12.50 ± 0.25"),
-        (Quantity(math.nan, "W", bias=1.0), "n/a"),
-        (Quantity(math.inf, "W"), "n/a"),
-        (Quantity(0.875, "1"), "87.5 % (no uncertainty stated)"),
-        (Quantity(0.0, "W"), "0 W (no uncertainty stated)"),
-        (Quantity(0.0, "W", bias=2e-6), "0.0 ± 2.0 µW"),
-        (Quantity(-1e-9, "W", bias=2e-6), "0.0 ± 2.0 µW"),
-        (Quantity(0.9996, "s", bias=0.0996), "1000 ± 100 ms"),
-        (Quantity(0.01, "W", bias=5.0), "0.0 ± 5.0 W"),
-        (Quantity(4.2, "W", bias=math.inf), "4.2 ± unknown W"),
-        (Quantity(1e30, "W", bias=1e28), "1.000e+06 ± 1.0e+04 YW"),
-        (Quantity(1e30, "widgets", bias=1e28), "1.000e+30 ± 1.0e+28 widgets"),
-        (Quantity(2.5e-6, "J/step", bias=1e-7), "2.50 ± 0.10 µJ/step"),
-        (Quantity(1.939e-18, "1"), "0 % (no uncertainty stated)"),  # what rounding left of a share
-        (Quantity(1e-7, "1", bias=2e-8), "0.0000100 ± 0.0000020 %"),
-    ],
-)
+@pytest.mark.parametrize(("quantity", "text"), [
+    (Quantity(341.2e-6, "W", bias=3.1e-6), "341.2 ± 3.1 µW"),
+    (Quantity(0.875, "1", bias=0.012), "87.5 ± 1.2 %"),
+    (Quantity(12.5, "1", bias=0.25), "12.50 ± 0.25"),
+    (Quantity(math.nan, "W", bias=1.0), "n/a"),
+    (Quantity(math.inf, "W"), "n/a"),
+    (Quantity(0.875, "1"), "87.5 % (no uncertainty stated)"),
+    (Quantity(0.0, "W"), "0 W (no uncertainty stated)"),
+    (Quantity(0.0, "W", bias=2e-6), "0.0 ± 2.0 µW"),
+    (Quantity(-1e-9, "W", bias=2e-6), "0.0 ± 2.0 µW"),
+    (Quantity(0.9996, "s", bias=0.0996), "1000 ± 100 ms"),
+    (Quantity(0.01, "W", bias=5.0), "0.0 ± 5.0 W"),
+    (Quantity(4.2, "W", bias=math.inf), "4.2 ± unknown W"),
+    (Quantity(1e30, "W", bias=1e28), "1.000e+06 ± 1.0e+04 YW"),
+    (Quantity(1e30, "widgets", bias=1e28), "1.000e+30 ± 1.0e+28 widgets"),
+    (Quantity(2.5e-6, "J/step", bias=1e-7), "2.50 ± 0.10 µJ/step"),
+    (Quantity(1.939e-18, "1"), "0 % (no uncertainty stated)"),  # what rounding left of a share
+    (Quantity(1e-7, "1", bias=2e-8), "0.0000100 ± 0.0000020 %"),
+])  # fmt: skip
 def test_quantities_read_well(quantity: Quantity, text: str) -> None:
     assert quantity_text(quantity) == text
 
@@ -48,17 +45,14 @@ def test_what_rounding_left_of_an_interval_is_nothing() -> None:
     assert quantity_text(gap, "percent") == "-2.985 %"
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"targets": {"best_known": {"mis-d0.05-s0": -96}}}, {"targets: best_known: mis-d0.05-s0": "-96"}),
-        ({"idle_s": 10**400}, {"idle": "n/a"}),
-        ({"idle_w": {"io": 6.3145e-05}}, {"idle: io": "63.15 µW"}),
-        ({"phase_w": {"a": {"io": 1e-3, "core": 2.0}}}, {"phase: a: io": "1 mW", "phase: a: core": "2 W"}),
-        ({"list_s": [0.1, 2]}, {"list": "100 ms, 2 s"}),
-        ({"model_a": {"name": "x"}, "is_s": True}, {"model_a: name": "x", "is_s": "yes"}),
-    ],
-)
+@pytest.mark.parametrize(("given", "told"), [
+    ({"targets": {"best_known": {"mis-d0.05-s0": -96}}}, {"targets: best_known: mis-d0.05-s0": "-96"}),
+    ({"idle_s": 10**400}, {"idle": "n/a"}),
+    ({"idle_w": {"io": 6.3145e-05}}, {"idle: io": "63.15 µW"}),
+    ({"phase_w": {"a": {"io": 1e-3, "core": 2.0}}}, {"phase: a: io": "1 mW", "phase: a: core": "2 W"}),
+    ({"list_s": [0.1, 2]}, {"list": "100 ms, 2 s"}),
+    ({"model_a": {"name": "x"}, "is_s": True}, {"model_a: name": "x", "is_s": "yes"}),
+])  # fmt: skip
 def test_a_unit_at_the_end_of_a_key_follows_every_number_below_it_and_no_text(given: object, told: object) -> None:
     assert dict(flatten(given)) == told
 
@@ -109,42 +103,36 @@ def gap(quantity: str, target: str, threshold: float = 0.0) -> FigureKey:
 EARLY = FigureKey("latency_p{percentile}_early_stopping_s", percentile=99)
 
 
-@pytest.mark.parametrize(
-    ("key", "name", "kind", "text"),
-    [
-        (FigureKey("execution_time_p{percentile}_s", percentile=50), "execution_time_p50_s", "overall",
-         "Execution time, median"),
-        (latency(99.9), "latency_p99_9_s", "service", "Latency, 99.9th percentile"),
-        (EARLY, "latency_p99_early_stopping_s", "service", "Latency, 99th percentile, early stopping"),
-        (FigureKey("onset_latency_p{percentile}_s", percentile=90), "onset_latency_p90_s", "scene changes",
-         "Time to recognise a new scene, 90th percentile"),
-        (FigureKey("average_power_w", rail="vdd.core"), "rail.vdd.core.average_power_w", "average",
-         "Average power, rail vdd.core"),
-        (FigureKey("active_power_w", "inference", "core", TRIMMED),
-         "trimmed.phase.inference.rail.core.active_power_w", "cross-check", "Active power"),
-        (FigureKey("energy_per_inference_j", method=PEER, window=1), "peer.window.1.energy_per_inference_j", "peer",
-         "Energy per inference, window 1"),
-        (gap("gap_{target}_mean", "best_known"), "gap_best_known_mean", "solver",
-         "Gap to the best known target, mean"),
-        (gap("energy_to_gap_{target}_{threshold}_official_j", "official", 0.1), "energy_to_gap_official_0_1_official_j",
-         "solver", "Energy to a gap of 10 % (official target), reached by all"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("key", "name", "kind", "text"), [
+    (FigureKey("execution_time_p{percentile}_s", percentile=50), "execution_time_p50_s", "overall",
+     "Execution time, median"),
+    (latency(99.9), "latency_p99_9_s", "service", "Latency, 99.9th percentile"),
+    (EARLY, "latency_p99_early_stopping_s", "service", "Latency, 99th percentile, early stopping"),
+    (FigureKey("onset_latency_p{percentile}_s", percentile=90), "onset_latency_p90_s", "scene changes",
+     "Time to recognise a new scene, 90th percentile"),
+    (FigureKey("average_power_w", rail="vdd.core"), "rail.vdd.core.average_power_w", "average",
+     "Average power, rail vdd.core"),
+    (FigureKey("active_power_w", "inference", "core", TRIMMED),
+     "trimmed.phase.inference.rail.core.active_power_w", "cross-check", "Active power"),
+    (FigureKey("energy_per_inference_j", method=PEER, window=1), "peer.window.1.energy_per_inference_j", "peer",
+     "Energy per inference, window 1"),
+    (gap("gap_{target}_mean", "best_known"), "gap_best_known_mean", "solver",
+     "Gap to the best known target, mean"),
+    (gap("energy_to_gap_{target}_{threshold}_official_j", "official", 0.1), "energy_to_gap_official_0_1_official_j",
+     "solver", "Energy to a gap of 10 % (official target), reached by all"),
+])  # fmt: skip
 def test_a_figure_has_a_name_for_programs_and_a_title_for_people(
     key: FigureKey, name: str, kind: str, text: str
 ) -> None:
     assert (str(key), kind_of(key), title(key)) == (name, kind, text)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "text"),
-    [
-        (FigureKey("backlog_max"), 1.0, "1 (no uncertainty stated)"),
-        (FigureKey("cost_mean"), -0.5, "-0.5 (no uncertainty stated)"),
-        (FigureKey("dropped_share"), 0.02, "2 % (no uncertainty stated)"),
-        (latency(50), 0.5, "500 ms (no uncertainty stated)"),
-    ],
-)
+@pytest.mark.parametrize(("key", "value", "text"), [
+    (FigureKey("backlog_max"), 1.0, "1 (no uncertainty stated)"),
+    (FigureKey("cost_mean"), -0.5, "-0.5 (no uncertainty stated)"),
+    (FigureKey("dropped_share"), 0.02, "2 % (no uncertainty stated)"),
+    (latency(50), 0.5, "500 ms (no uncertainty stated)"),
+])  # fmt: skip
 def test_shares_read_in_percent_and_counts_as_they_are(key: FigureKey, value: float, text: str) -> None:
     assert text_of(key, Quantity(value, entry_of(key).unit)) == text
 
@@ -206,13 +194,10 @@ def test_an_energy_that_is_printed_as_the_same_text_is_printed_once() -> None:
     assert shown == [[key, other]]
 
 
-@pytest.mark.parametrize(
-    ("right", "of", "text"),
-    [
-        (8, 8, "100 (63 to 100) %"), (8, 12, "66.7 (35 to 90) %"), (37, 40, "92.5 (80 to 98) %"),
-        (900, 1000, "90.0 (88.0 to 91.8) %"), (8, 16, "50 ± 25 %"), (0, 4, "0 (0 to 60) %"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("right", "of", "text"), [
+    (8, 8, "100 (63 to 100) %"), (8, 12, "66.7 (35 to 90) %"), (37, 40, "92.5 (80 to 98) %"),
+    (900, 1000, "90.0 (88.0 to 91.8) %"), (8, 16, "50 ± 25 %"), (0, 4, "0 (0 to 60) %"),
+])  # fmt: skip
 def test_a_share_has_both_ends_of_its_interval_unless_both_sides_are_alike(right: int, of: int, text: str) -> None:
     assert quantity_text(proportion(right, of, "counted"), "percent") == text
 

@@ -187,15 +187,12 @@ def test_solves_show_how_many_came_how_close() -> None:
     assert "gap of 1 %: 1 of 2" in said
 
 
-@pytest.mark.parametrize(
-    "solves",
-    [
-        [solve([], [], best=-40.0)],
-        [solve([0.0], [0.0], math.nan, best=-40.0)],
-        [solve([0.0, 1e-4], [1.0, -44.0], -44.0, best=-40.0)],
-        [solve([0.01 * k for k in range(9)], [-float(k) for k in range(9)], best=-40.0)] * 100,
-    ],
-)
+@pytest.mark.parametrize("solves", [
+    [solve([], [], best=-40.0)],
+    [solve([0.0], [0.0], math.nan, best=-40.0)],
+    [solve([0.0, 1e-4], [1.0, -44.0], -44.0, best=-40.0)],
+    [solve([0.01 * k for k in range(9)], [-float(k) for k in range(9)], best=-40.0)] * 100,
+])  # fmt: skip
 def test_solves_of_any_kind_draw(solves: list[Solve]) -> None:
     svg = draw(solved(*solves))["solver"]
     ET.fromstring(svg)

@@ -179,13 +179,10 @@ def test_targets_are_lines_beside_costs_where_all_cells_have_the_same() -> None:
     assert "official target" not in texts(rows, figures, ("device", "timeout_s"), "cost_mean")
 
 
-@pytest.mark.parametrize(
-    ("values", "logarithmic"),
-    [
-        ([10, 25, 50, 100], True), ([0.01, 0.05, 0.1, 0.25], True), ([1, 10], False), (list(range(10, 101, 10)), False),
-        ([200, 400, 1000], False), ([0, 1, 10, 100], False), ([1, 100], True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("values", "logarithmic"), [
+    ([10, 25, 50, 100], True), ([0.01, 0.05, 0.1, 0.25], True), ([1, 10], False), (list(range(10, 101, 10)), False),
+    ([200, 400, 1000], False), ([0, 1, 10, 100], False), ([1, 100], True),
+])  # fmt: skip
 def test_an_axis_is_logarithmic_over_a_decade_of_even_factors(values: list[float], logarithmic: bool) -> None:
     assert sweep_axes.logarithmic(values) == logarithmic
 

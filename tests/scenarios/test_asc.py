@@ -71,16 +71,13 @@ def test_the_digest_follows_what_is_streamed() -> None:
     assert asc.open_workload(samples=8, audio_hz=16000).digest_sha256 == digests[0]
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"samples": 0}, "samples"), ({"samples": -3}, "samples"), ({"samples": 10**9}, "samples"),
-        ({"sample_seed": -1}, "sample_seed"), ({"audio_hz": 0.0}, "audio_hz"), ({"audio_hz": -16000.0}, "audio_hz"),
-        ({"audio_hz": float("nan")}, "audio_hz"), ({"audio_hz": float("inf")}, "audio_hz"),
-        ({"audio_hz": 16000.5}, "audio_hz"), ({"split": "dev"}, "split"),
-        ({"clipped_limit": float("nan")}, "clipped_limit"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "field"), [
+    ({"samples": 0}, "samples"), ({"samples": -3}, "samples"), ({"samples": 10**9}, "samples"),
+    ({"sample_seed": -1}, "sample_seed"), ({"audio_hz": 0.0}, "audio_hz"), ({"audio_hz": -16000.0}, "audio_hz"),
+    ({"audio_hz": float("nan")}, "audio_hz"), ({"audio_hz": float("inf")}, "audio_hz"),
+    ({"audio_hz": 16000.5}, "audio_hz"), ({"split": "dev"}, "split"),
+    ({"clipped_limit": float("nan")}, "clipped_limit"),
+])  # fmt: skip
 def test_an_option_that_cannot_be_meant_is_refused(options: dict[str, object], field: str) -> None:
     error = raised(UsageError, asc.open_workload, **options)
     assert error.field == field and error.remedy

@@ -135,18 +135,15 @@ PARK = "park-lisbon-3-3-a.wav"
 FOLD = "evaluation_setup/fold1_"
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "field", "value", "said"),
-    [
-        ("meta.csv", "filename", "other", "meta.csv", None, "filename"),
-        ("meta.csv", "scene_label", "other", "meta.csv", None, "scene_label"),
-        ("meta.csv", f"{PARK}\tpark", f"{PARK}\tbus", "meta.csv", None, "contradicts"),
-        (f"{FOLD}evaluate.csv", "", "audio/park-lisbon-0-0-a.wav\tpark\n", "", "park-lisbon-0-0-a.wav", ""),
-        (f"{FOLD}train.csv", "", "audio/park-paris-9-9-a.wav\tpark\n", "", "park-paris-9-9-a.wav", ""),
-        (f"{FOLD}train.csv", "", None, "fold1_train.csv", None, ""),
-        ("meta.csv", "", "\udcff\udcfe\0", "meta.csv", None, "Save it as UTF-8"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("file", "old", "new", "field", "value", "said"), [
+    ("meta.csv", "filename", "other", "meta.csv", None, "filename"),
+    ("meta.csv", "scene_label", "other", "meta.csv", None, "scene_label"),
+    ("meta.csv", f"{PARK}\tpark", f"{PARK}\tbus", "meta.csv", None, "contradicts"),
+    (f"{FOLD}evaluate.csv", "", "audio/park-lisbon-0-0-a.wav\tpark\n", "", "park-lisbon-0-0-a.wav", ""),
+    (f"{FOLD}train.csv", "", "audio/park-paris-9-9-a.wav\tpark\n", "", "park-paris-9-9-a.wav", ""),
+    (f"{FOLD}train.csv", "", None, "fold1_train.csv", None, ""),
+    ("meta.csv", "", "\udcff\udcfe\0", "meta.csv", None, "Save it as UTF-8"),
+])  # fmt: skip
 def test_lists_that_cannot_be_used_are_refused(
     tau: Path, file: str, old: str, new: str | None, field: str, value: str | None, said: str
 ) -> None:
@@ -244,15 +241,12 @@ def test_listed_files_that_are_missing_are_counted_and_the_first_is_named(tmp_pa
     assert error.value == "rain-2.wav"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "word"),
-    [
-        ("filename", "name", "column filename"),
-        ("\nrain-1.wav,rain,x\nrain-2.wav,rain,y\nsea-1.wav,sea,z", "", "lists nothing"), ("label", "class", "label"),
-        ("sea-1.wav,sea", "sea-1.wav,", "no label"), ("rain-2.wav", "rain-1.wav", "twice"),
-        ("rain-2.wav", "../rain-2.wav", "outside"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new", "word"), [
+    ("filename", "name", "column filename"),
+    ("\nrain-1.wav,rain,x\nrain-2.wav,rain,y\nsea-1.wav,sea,z", "", "lists nothing"), ("label", "class", "label"),
+    ("sea-1.wav,sea", "sea-1.wav,", "no label"), ("rain-2.wav", "rain-1.wav", "twice"),
+    ("rain-2.wav", "../rain-2.wav", "outside"),
+])  # fmt: skip
 def test_a_list_that_cannot_be_used_is_refused(tmp_path: Path, old: str, new: str, word: str) -> None:
     root = write_folder(tmp_path)
     edited(root / "labels.csv", old, new)

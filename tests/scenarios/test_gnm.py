@@ -71,14 +71,11 @@ def test_networkx_is_not_needed() -> None:
 # ---- what is refused ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("nodes", "density", "seed", "field"),
-    [
-        (0, 0.1, 0, "nodes"), (1, 0.1, 0, "nodes"), (-5, 0.1, 0, "nodes"), (2**31, 1e-9, 0, "nodes"),
-        (10, 0.0, 0, "density"), (10, -0.1, 0, "density"), (10, 1.01, 0, "density"), (10, float("nan"), 0, "density"),
-        (10, float("inf"), 0, "density"), (10, 0.1, -1, "seed"), (10, 0.1, 2**63, "seed"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("nodes", "density", "seed", "field"), [
+    (0, 0.1, 0, "nodes"), (1, 0.1, 0, "nodes"), (-5, 0.1, 0, "nodes"), (2**31, 1e-9, 0, "nodes"),
+    (10, 0.0, 0, "density"), (10, -0.1, 0, "density"), (10, 1.01, 0, "density"), (10, float("nan"), 0, "density"),
+    (10, float("inf"), 0, "density"), (10, 0.1, -1, "seed"), (10, 0.1, 2**63, "seed"),
+])  # fmt: skip
 def test_what_is_no_graph_is_refused(nodes: Any, density: Any, seed: Any, field: str) -> None:
     error = raised(UsageError, gnm_edges, nodes, density, seed)
     assert error.field == field
@@ -168,14 +165,11 @@ def test_a_payload_comes_back_as_the_graph(graph: Graph) -> None:
     assert np.array_equal(back.edges, graph.edges)
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        [], [3], [3, 1], [3, -1], [3, 1, 0, 1, 2], [0, 0], [-3, 0], [3, 1, 1, 0], [3, 1, 1, 1], [3, 1, 0, 3],
-        [3, 1, -1, 1], [3, 2, 1, 2, 0, 1], [3, 2, 0, 1, 0, 1], [[3, 0]], [3.0, 0.0],
-        [3, 1, 0, 2**32 + 1],
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("payload", [
+    [], [3], [3, 1], [3, -1], [3, 1, 0, 1, 2], [0, 0], [-3, 0], [3, 1, 1, 0], [3, 1, 1, 1], [3, 1, 0, 3],
+    [3, 1, -1, 1], [3, 2, 1, 2, 0, 1], [3, 2, 0, 1, 0, 1], [[3, 0]], [3.0, 0.0],
+    [3, 1, 0, 2**32 + 1],
+])  # fmt: skip
 def test_what_is_no_payload_is_refused(payload: list[Any]) -> None:
     assert raised(DataError, from_payload, np.array(payload)).field == "payload"
 

@@ -65,15 +65,12 @@ def test_the_train_split_is_the_base_words_and_a_device_may_hear_the_sound_itsel
     assert {(s.payload.shape, s.rate_hz, s.learn) for s in workload.samples} == {((RATE_HZ,), RATE_HZ, False)}
 
 
-@pytest.mark.parametrize(
-    ("change", "field", "why"),
-    [
-        ({"base_shots": 5}, "samples", r"base_train\.csv has 4 samples of base000, and 5 are needed"),
-        ({"queries": 3}, "samples", r"evaluation\.csv has 6 samples of .*, and 7 are needed"),
-        ({"way": 4}, "way", "has 3 words, and a session needs 4"),
-        ({"sessions": 4}, "sessions", "has 3 languages"),
-    ],
-)
+@pytest.mark.parametrize(("change", "field", "why"), [
+    ({"base_shots": 5}, "samples", r"base_train\.csv has 4 samples of base000, and 5 are needed"),
+    ({"queries": 3}, "samples", r"evaluation\.csv has 6 samples of .*, and 7 are needed"),
+    ({"way": 4}, "way", "has 3 words, and a session needs 4"),
+    ({"sessions": 4}, "sessions", "has 3 languages"),
+])  # fmt: skip
 def test_words_with_too_few_samples_are_refused(folder: Path, change: dict[str, int], field: str, why: str) -> None:
     assert raised(DataError, opened, folder, **change, says=why).field == field
 

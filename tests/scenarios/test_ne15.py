@@ -57,14 +57,11 @@ def test_the_content_of_mnist_is_known_by_its_md5() -> None:
     assert labels[:5].tolist() == [7, 2, 1, 0, 4]
 
 
-@pytest.mark.parametrize(
-    ("field", "change"),
-    [
-        ("md5", lambda data: data), ("size", lambda data: data[:-1]),
-        ("magic", lambda data: b"\0\0\x0d\x03" + data[4:]), ("magic", lambda data: data[:9]),
-        ("shape", lambda data: data[:8] + np.array([14, 56], ">u4").tobytes() + data[16:]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("field", "change"), [
+    ("md5", lambda data: data), ("size", lambda data: data[:-1]),
+    ("magic", lambda data: b"\0\0\x0d\x03" + data[4:]), ("magic", lambda data: data[:9]),
+    ("shape", lambda data: data[:8] + np.array([14, 56], ">u4").tobytes() + data[16:]),
+])  # fmt: skip
 def test_a_file_that_is_not_mnist_is_refused(folder: Path, field: str, change: object) -> None:
     path = folder / "t10k-images-idx3-ubyte"
     path.write_bytes(change(path.read_bytes()))  # type: ignore[operator]
@@ -191,15 +188,12 @@ def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory,
     assert aer.read_aedat(path, dialect).tolist() == sent.tolist()
 
 
-@pytest.mark.parametrize(
-    ("field", "content"),
-    [
-        ("size", b"#!AER-DAT2.0\r\n" + bytes(13)),
-        ("data", b"#!AER-DAT3.1\r\n" + bytes(8)),
-        ("address", b"#!AER-DAT2.0\r\n" + np.array([1 << 15, 1], ">u4").tobytes()),
-        ("time", b"#!AER-DAT2.0\r\n" + np.array([2, 9, 2, 8], ">u4").tobytes()),
-    ],
-)
+@pytest.mark.parametrize(("field", "content"), [
+    ("size", b"#!AER-DAT2.0\r\n" + bytes(13)),
+    ("data", b"#!AER-DAT3.1\r\n" + bytes(8)),
+    ("address", b"#!AER-DAT2.0\r\n" + np.array([1 << 15, 1], ">u4").tobytes()),
+    ("time", b"#!AER-DAT2.0\r\n" + np.array([2, 9, 2, 8], ">u4").tobytes()),
+])  # fmt: skip
 def test_a_file_cut_or_holding_what_no_retina_sends_is_refused(tmp_path: Path, field: str, content: bytes) -> None:
     (tmp_path / "x").write_bytes(content)
     assert raised(DataError, aer.read_aedat, tmp_path / "x", "jaer").field == field

@@ -81,16 +81,13 @@ def test_graphs_with_the_same_edges_differ_by_what_they_were_drawn_from() -> Non
 # ---- seeds ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "each"),
-    [
-        ({}, "tuning", ["tuning"] * 5), ({"seeds": "3"}, "tuning", ["tuning"]),
-        ({"seeds": "17,5", "announced": True}, "evaluation (announced)", ["evaluation (announced)"] * 2),
-        ({"draw": 2}, "evaluation (drawn)", ["evaluation (drawn)"] * 2),
-        ({"seeds": "17,5"}, qubo_mis.CHOSEN, [qubo_mis.CHOSEN] * 2),
-        ({"seeds": "4-5"}, "mixed", ["tuning", qubo_mis.CHOSEN]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "kind", "each"), [
+    ({}, "tuning", ["tuning"] * 5), ({"seeds": "3"}, "tuning", ["tuning"]),
+    ({"seeds": "17,5", "announced": True}, "evaluation (announced)", ["evaluation (announced)"] * 2),
+    ({"draw": 2}, "evaluation (drawn)", ["evaluation (drawn)"] * 2),
+    ({"seeds": "17,5"}, qubo_mis.CHOSEN, [qubo_mis.CHOSEN] * 2),
+    ({"seeds": "4-5"}, "mixed", ["tuning", qubo_mis.CHOSEN]),
+])  # fmt: skip
 def test_details_tell_tuning_seeds_from_others(options: dict[str, Any], kind: str, each: list[str]) -> None:
     details = open_workload(nodes=10, **options).details
     assert details["seed_kind"] == kind
@@ -122,15 +119,12 @@ def test_what_names_no_seeds_is_refused(text: str) -> None:
     assert raised(UsageError, open_workload, nodes=10, seeds=text).field == "seeds"
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"nodes": 1}, "nodes"), ({"density": 0.0}, "density"), ({"density": 1.5}, "density"), ({"draw": -1}, "draw"),
-        ({"draw": 10**6}, "draw"), ({"draw": 2, "seeds": "7"}, "draw"), ({"draw": 2, "announced": True}, "draw"),
-        ({"announced": True}, "seeds"), ({"announced": True, "seeds": "4,9"}, "seeds"),
-        ({"seeds": str(2**63)}, "seeds"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "field"), [
+    ({"nodes": 1}, "nodes"), ({"density": 0.0}, "density"), ({"density": 1.5}, "density"), ({"draw": -1}, "draw"),
+    ({"draw": 10**6}, "draw"), ({"draw": 2, "seeds": "7"}, "draw"), ({"draw": 2, "announced": True}, "draw"),
+    ({"announced": True}, "seeds"), ({"announced": True, "seeds": "4,9"}, "seeds"),
+    ({"seeds": str(2**63)}, "seeds"),
+])  # fmt: skip
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any], field: str) -> None:
     error = raised(UsageError, open_workload, **options)
     assert error.field == field and error.remedy

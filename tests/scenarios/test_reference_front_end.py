@@ -77,13 +77,10 @@ def refused(path: Path, **options: float) -> DataError:
     return error
 
 
-@pytest.mark.parametrize(
-    ("name", "subtype", "tolerance"),
-    [
-        ("a.wav", "PCM_16", 1e-4), ("a.wav", "PCM_24", 1e-6), ("a.wav", "FLOAT", 0), ("a.flac", "PCM_16", 1e-4),
-        ("a.ogg", "VORBIS", 0.05),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "subtype", "tolerance"), [
+    ("a.wav", "PCM_16", 1e-4), ("a.wav", "PCM_24", 1e-6), ("a.wav", "FLOAT", 0), ("a.flac", "PCM_16", 1e-4),
+    ("a.ogg", "VORBIS", 0.05),
+])  # fmt: skip
 def test_every_container_gives_the_written_samples(tmp_path: Path, name: str, subtype: str, tolerance: float) -> None:
     read = audio.read_native(written(tmp_path / name, tone(), subtype=subtype))
     assert read.dtype == np.float32

@@ -93,13 +93,10 @@ def test_a_wrong_row_is_named(file: Path) -> None:
         opened(file)
 
 
-@pytest.mark.parametrize(
-    ("rows", "says"),
-    [
-        ([{"nodes": "20"}], "targets"), ([row(5, name="official")], "official"),
-        ([row(5, name="Best Known")], "'Best Known'"), ([row(5), row(5)], "is given twice"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("rows", "says"), [
+    ([{"nodes": "20"}], "targets"), ([row(5, name="official")], "official"),
+    ([row(5, name="Best Known")], "'Best Known'"), ([row(5), row(5)], "is given twice"),
+])  # fmt: skip
 def test_what_is_no_file_of_targets_is_refused(file: Path, rows: list[Any], says: str) -> None:
     if isinstance(rows[0], Target):
         write_rows(rows, file)
@@ -170,13 +167,10 @@ def test_each_method_adds_its_rows_to_a_file_and_a_workload_takes_them(capsys: C
 
 
 @pytest.mark.usefixtures("quick_tabu")
-@pytest.mark.parametrize(
-    ("nodes", "seconds", "rows"),
-    [
-        ("20", "20", [("specified", command.PROOF)]),
-        ("50", "0.05", [("best_known", command.SEARCH), ("specified", command.TABU)]),
-    ],
-)
+@pytest.mark.parametrize(("nodes", "seconds", "rows"), [
+    ("20", "20", [("specified", command.PROOF)]),
+    ("50", "0.05", [("best_known", command.SEARCH), ("specified", command.TABU)]),
+])  # fmt: skip
 def test_by_default_the_size_decides_between_proof_and_tabu_and_the_best_known_stands_beside(
     capsys: Capture, file: Path, nodes: str, seconds: str, rows: list[tuple[str, str]]
 ) -> None:

@@ -138,20 +138,17 @@ def test_a_declared_network_without_activity_has_its_static_figures_alone(tmp_pa
     assert "effective_acs_per_sample" not in found
 
 
-@pytest.mark.parametrize(
-    ("part", "counter", "counts"),
-    [
-        ("in-hidden", "acs", [13, 0]),  # more than dense
-        ("in-hidden", "acs", [9, 1]),  # nothing was sent
-        ("in-hidden", "acs", [-1, 0]),
-        ("hidden-output", "macs", [3, 0]),  # before anything can have arrived
-        ("hidden", "active", [5, 1]),  # more than its neurons
-        ("hidden", "updates", [4, 9]),
-        ("output", "active", [0]),  # a wrong number of executions
-        ("output", "spikes", [-1, 0]),
-        ("output", "spikes", [2**60, 0]),
-    ],
-)
+@pytest.mark.parametrize(("part", "counter", "counts"), [
+    ("in-hidden", "acs", [13, 0]),  # more than dense
+    ("in-hidden", "acs", [9, 1]),  # nothing was sent
+    ("in-hidden", "acs", [-1, 0]),
+    ("hidden-output", "macs", [3, 0]),  # before anything can have arrived
+    ("hidden", "active", [5, 1]),  # more than its neurons
+    ("hidden", "updates", [4, 9]),
+    ("output", "active", [0]),  # a wrong number of executions
+    ("output", "spikes", [-1, 0]),
+    ("output", "spikes", [2**60, 0]),
+])  # fmt: skip
 def test_counters_that_contradict_the_network_give_no_figure(
     part: str, counter: str, counts: list[int], tmp_path: Path
 ) -> None:
@@ -284,15 +281,12 @@ def test_intervals_hold_as_often_as_they_say() -> None:
         assert sum(inside) >= 0.93 * len(inside)
 
 
-@pytest.mark.parametrize(
-    ("energy_j", "text"),
-    [
-        (lambda operations: BASE_J + 2e-13 * operations**2, "no line"),
-        (lambda operations: BASE_J * (1.0 + 0.3 * np.sin(operations)), "no line"),
-        (lambda operations: BASE_J, "does not grow with its operations"),
-        (lambda operations: 5.0 * BASE_J - SLOPE_J * operations, "does not grow with its operations"),
-    ],
-)
+@pytest.mark.parametrize(("energy_j", "text"), [
+    (lambda operations: BASE_J + 2e-13 * operations**2, "no line"),
+    (lambda operations: BASE_J * (1.0 + 0.3 * np.sin(operations)), "no line"),
+    (lambda operations: BASE_J, "does not grow with its operations"),
+    (lambda operations: 5.0 * BASE_J - SLOPE_J * operations, "does not grow with its operations"),
+])  # fmt: skip
 def test_what_does_not_follow_operations_is_refused(energy_j: Callable[[float], float], text: str) -> None:
     found = [line_of(of_networks(np.random.default_rng(seed), energy_j)) for seed in range(100)]
     assert sum(text in one.refusal and one.per_operation is None for one in found) >= 95

@@ -177,14 +177,11 @@ def test_a_front_end_that_listens_is_reported_by_itself_and_not_lost_in_idle(tmp
     assert found["preprocessing_power_w"].value == found["rail.rail1.idle_power_w"].value
 
 
-@pytest.mark.parametrize(
-    ("told", "preprocess_s", "ok", "found"),
-    [
-        (None, 0.0, False, "not declared"), (None, 0.05, False, "not declared"), (PHASE, 0.05, True, "preprocess"),
-        (PHASE, 0.0, False, "preprocess, not measured by itself"), (LISTENING, 0.0, True, "rail1"),
-        (NOWHERE, 0.0, False, "afe, not measured by itself"), (ABSENT, 0.0, True, "it takes samples as they are"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("told", "preprocess_s", "ok", "found"), [
+    (None, 0.0, False, "not declared"), (None, 0.05, False, "not declared"), (PHASE, 0.05, True, "preprocess"),
+    (PHASE, 0.0, False, "preprocess, not measured by itself"), (LISTENING, 0.0, True, "rail1"),
+    (NOWHERE, 0.0, False, "afe, not measured by itself"), (ABSENT, 0.0, True, "it takes samples as they are"),
+])  # fmt: skip
 def test_pre_processing_must_be_measured_by_itself_or_declared_absent(
     tmp_path: Path, told: Preprocessing | None, preprocess_s: float, ok: bool, found: str
 ) -> None:

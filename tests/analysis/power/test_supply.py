@@ -117,13 +117,10 @@ def test_volts_alone_are_refused_as_power_with_what_lacks(tmp_path: Path) -> Non
     assert "current" in refusal.remedy
 
 
-@pytest.mark.parametrize(
-    ("volts_hz", "shift_s", "look"),
-    [
-        (1000.0, 0.0004, 1.0), (5000.0, 0.0, 1.0), (50.0, 0.003, 1.0), (40.0, 0.0, 1.0), (10.0, 0.0, 1.0),
-        (4.0, 0.0, 1.0), (7.0, 0.0, 1.0), (7.0, 0.0, 0.007), (23.0, 0.0, 0.023),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("volts_hz", "shift_s", "look"), [
+    (1000.0, 0.0004, 1.0), (5000.0, 0.0, 1.0), (50.0, 0.003, 1.0), (40.0, 0.0, 1.0), (10.0, 0.0, 1.0),
+    (4.0, 0.0, 1.0), (7.0, 0.0, 1.0), (7.0, 0.0, 0.007), (23.0, 0.0, 0.023),
+])  # fmt: skip
 def test_volts_at_another_pace_follow_the_amperes_however_slow_and_short_their_looks_are(
     tmp_path: Path, volts_hz: float, shift_s: float, look: float
 ) -> None:
@@ -174,13 +171,10 @@ def test_a_supply_that_is_none_is_refused(tmp_path: Path, rail: str, says: str) 
     assert caught.value.field == "supply_rail"
 
 
-@pytest.mark.parametrize(
-    "conversion",
-    [
-        {"unit": "W", "supply_rail": "vdd"}, {"unit": "A", "supply_rail": "vdd", "supply_v": 5.0},
-        {"unit": "A", "supply_rail": 3}, {"unit": "mV"},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("conversion", [
+    {"unit": "W", "supply_rail": "vdd"}, {"unit": "A", "supply_rail": "vdd", "supply_v": 5.0},
+    {"unit": "A", "supply_rail": 3}, {"unit": "mV"},
+])  # fmt: skip
 def test_a_conversion_that_cannot_be_meant_is_refused(tmp_path: Path, conversion: dict[str, Any]) -> None:
     with pytest.raises(StoreError):
         open_run(recorded(tmp_path / "run", conversion=conversion))

@@ -58,13 +58,10 @@ def test_a_step_is_of_idle_only_where_spans_share_it(slow: Floats, gap_w: float,
     assert u_w < 1e-2
 
 
-@pytest.mark.parametrize(
-    "states",
-    [
-        [IDLE], [IDLE, IDLE], [IDLE, SPAN], [IDLE, GAP, GAP, GAP], [IDLE, *[SPAN] * 10], [IDLE, IDLE, SPAN, IDLE],
-        [*[IDLE] * 9, *[SPAN] * 3, *[GAP] * 2],
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("states", [
+    [IDLE], [IDLE, IDLE], [IDLE, SPAN], [IDLE, GAP, GAP, GAP], [IDLE, *[SPAN] * 10], [IDLE, IDLE, SPAN, IDLE],
+    [*[IDLE] * 9, *[SPAN] * 3, *[GAP] * 2],
+])  # fmt: skip
 @pytest.mark.parametrize("watts", [0.0, 1.0, 1e-9])
 def test_few_blocks_and_constant_readings_without_noise_give_a_level(states: list[int], watts: float) -> None:
     n = len(states)

@@ -87,20 +87,17 @@ def test_asking_again_makes_accuracy_no_more_certain(tmp_path: Path) -> None:
     assert once.interval() == often.interval()
 
 
-@pytest.mark.parametrize(
-    ("outputs", "classes", "said"),
-    [
-        (["x", "x", "x", "y"], None, []),
-        (["x", "z", "x", "y"], None, ['1 of 4, such as "z"']),
-        (["x\n", "y\n"], None, ['2 of 2, such as "x\\n"']),
-        (["x", {"lable": "y"}], None, ['1 of 2, such as {"lable": "y"}, which is no text']),
-        (["x", {"label": None}], None, []),
-        (["x", "z", None, "y"], ["x", "y", "z"], []),
-        (["x", "w", "x", "w"], ["x", "y", "z"], ['2 of 4, such as "w"']),
-        (["x", 1, "x", "y"], None, ["1 of 4, such as 1, which is no text"]),
-        (["x", [0.1, 0.9], "x", "y"], ["x", "y"], ["1 of 4, such as [0.1, 0.9], which is no text"]),
-    ],
-)
+@pytest.mark.parametrize(("outputs", "classes", "said"), [
+    (["x", "x", "x", "y"], None, []),
+    (["x", "z", "x", "y"], None, ['1 of 4, such as "z"']),
+    (["x\n", "y\n"], None, ['2 of 2, such as "x\\n"']),
+    (["x", {"lable": "y"}], None, ['1 of 2, such as {"lable": "y"}, which is no text']),
+    (["x", {"label": None}], None, []),
+    (["x", "z", None, "y"], ["x", "y", "z"], []),
+    (["x", "w", "x", "w"], ["x", "y", "z"], ['2 of 4, such as "w"']),
+    (["x", 1, "x", "y"], None, ["1 of 4, such as 1, which is no text"]),
+    (["x", [0.1, 0.9], "x", "y"], ["x", "y"], ["1 of 4, such as [0.1, 0.9], which is no text"]),
+])  # fmt: skip
 def test_answers_outside_the_labels_fail_a_check(
     outputs: list[Any], classes: list[str] | None, said: list[str], tmp_path: Path
 ) -> None:
@@ -125,19 +122,16 @@ PRE, INF = ("preprocess",), ("inference",)
 BOTH = PRE + INF
 
 
-@pytest.mark.parametrize(
-    ("spans", "outputs", "accuracy", "said"),
-    [
-        ([BOTH] * 4, "xyxy", 1.0, {}),
-        ([BOTH, (), BOTH, BOTH], ["x", None, "x", "y"], 0.75, {"answers without a span": "1 of 4"}),
-        ([()] * 4, ["z"] * 4, 0.0, {"answers that are no label of the workload": '4 of 4, such as "z"'}),
-        ([PRE] * 4, "xyxy", 1.0, {"phases that ran": "preprocess"}),
-        ([INF] * 4, "xyxy", 1.0, {"phases that ran": "inference"}),
-        ([(*BOTH, "decode")] * 4, "xyxy", 1.0, {"phases that ran": "preprocess, inference, decode"}),
-        ([BOTH, PRE, BOTH, PRE], ["x", "x", "x", "x"], 0.5, {}),
-        ([PRE, PRE, INF, INF], [None, None, "x", "y"], 1.0, {}),
-    ],
-)
+@pytest.mark.parametrize(("spans", "outputs", "accuracy", "said"), [
+    ([BOTH] * 4, "xyxy", 1.0, {}),
+    ([BOTH, (), BOTH, BOTH], ["x", None, "x", "y"], 0.75, {"answers without a span": "1 of 4"}),
+    ([()] * 4, ["z"] * 4, 0.0, {"answers that are no label of the workload": '4 of 4, such as "z"'}),
+    ([PRE] * 4, "xyxy", 1.0, {"phases that ran": "preprocess"}),
+    ([INF] * 4, "xyxy", 1.0, {"phases that ran": "inference"}),
+    ([(*BOTH, "decode")] * 4, "xyxy", 1.0, {"phases that ran": "preprocess, inference, decode"}),
+    ([BOTH, PRE, BOTH, PRE], ["x", "x", "x", "x"], 0.5, {}),
+    ([PRE, PRE, INF, INF], [None, None, "x", "y"], 1.0, {}),
+])  # fmt: skip
 def test_every_answer_counts_whichever_phases_ran_and_each_declared_phase_must_run(
     spans: Sequence[tuple[str, ...]], outputs: Sequence[Any], accuracy: float, said: dict[str, str], tmp_path: Path
 ) -> None:
@@ -208,21 +202,18 @@ def test_pairs_of_any_law_are_held(n: int) -> None:
 FOLDER = {"source": "folder", "listing_sha256": "a"}
 
 
-@pytest.mark.parametrize(
-    ("trained_on", "own", "apart"),
-    [
-        ({**FOLDER, "split": "train", "fold": "1/4"}, {**FOLDER, "split": "test", "fold": "1/4"}, [True]),
-        ({**FOLDER, "split": "train", "fold": "1/4"}, {**FOLDER, "split": "test", "fold": "2/4"}, [False]),
-        ({**FOLDER, "split": "train", "fold": "1/4"}, {**FOLDER, "split": "train", "fold": "1/4"}, [False]),
-        ({**FOLDER, "split": "train", "fold": "1/4"}, {**FOLDER, "split": "test"}, [False]),
-        ({**FOLDER, "split": "train"}, {**FOLDER, "split": "test"}, [False]),
-        ({**FOLDER, "split": "train"}, {**FOLDER, "split": "test", "listing_sha256": "b"}, []),
-        ({"source": "synthetic", "split": "train"}, {"source": "synthetic", "split": "test"}, [True]),
-        ({"source": "synthetic", "split": "train"}, {"source": "synthetic", "split": "train"}, [False]),
-        ("by hand", {"source": "synthetic", "split": "train"}, []),
-        (None, {"source": "synthetic", "split": "train"}, []),
-    ],
-)
+@pytest.mark.parametrize(("trained_on", "own", "apart"), [
+    ({**FOLDER, "split": "train", "fold": "1/4"}, {**FOLDER, "split": "test", "fold": "1/4"}, [True]),
+    ({**FOLDER, "split": "train", "fold": "1/4"}, {**FOLDER, "split": "test", "fold": "2/4"}, [False]),
+    ({**FOLDER, "split": "train", "fold": "1/4"}, {**FOLDER, "split": "train", "fold": "1/4"}, [False]),
+    ({**FOLDER, "split": "train", "fold": "1/4"}, {**FOLDER, "split": "test"}, [False]),
+    ({**FOLDER, "split": "train"}, {**FOLDER, "split": "test"}, [False]),
+    ({**FOLDER, "split": "train"}, {**FOLDER, "split": "test", "listing_sha256": "b"}, []),
+    ({"source": "synthetic", "split": "train"}, {"source": "synthetic", "split": "test"}, [True]),
+    ({"source": "synthetic", "split": "train"}, {"source": "synthetic", "split": "train"}, [False]),
+    ("by hand", {"source": "synthetic", "split": "train"}, []),
+    (None, {"source": "synthetic", "split": "train"}, []),
+])  # fmt: skip
 def test_the_part_that_is_measured_must_not_be_the_part_that_was_learnt(
     trained_on: Any, own: dict[str, Any], apart: list[bool], tmp_path: Path
 ) -> None:

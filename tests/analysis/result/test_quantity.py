@@ -83,14 +83,11 @@ def test_the_worked_example_of_the_gum_is_met() -> None:
     assert q.half_width() == pytest.approx(2.09 * 1.03, abs=0.02)
 
 
-@pytest.mark.parametrize(
-    ("components", "dof"),
-    [
-        ((Component("noise", 2.0, 7.0),), 7.0), ((Component("noise", 2.0, 7.0), Component("gain", 2.0)), 4 * 7.0),
-        ((Component("gain", 2.0),), math.inf),
-        ((Component("a", 1.0, 9.0, "x"), Component("b", 1.0, 5.0, "x")), 5.0),  # what is shared counts once
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("components", "dof"), [
+    ((Component("noise", 2.0, 7.0),), 7.0), ((Component("noise", 2.0, 7.0), Component("gain", 2.0)), 4 * 7.0),
+    ((Component("gain", 2.0),), math.inf),
+    ((Component("a", 1.0, 9.0, "x"), Component("b", 1.0, 5.0, "x")), 5.0),  # what is shared counts once
+])  # fmt: skip
 def test_exact_and_shared_components_do_not_lower_the_degrees_of_freedom(
     components: tuple[Component, ...], dof: float
 ) -> None:

@@ -44,13 +44,10 @@ def test_the_error_is_bounded(points: list[tuple[float, float]]) -> None:
     assert 0.0 <= smape(wanted, forecast) <= 200.0
 
 
-@pytest.mark.parametrize(
-    ("wanted", "forecast", "error"),
-    [
-        ([1.0, 2.0], [1.0, 2.0], 0.0), ([1.0, 1.0], [3.0, 1.0], 200 * 0.5 / 2), ([1.0], [-1.0], 200.0),
-        ([1.0], [np.nan], 200.0), ([1.0, 1.0], [np.inf, 1.0], 100.0), ([0.0, 1.0], [0.0, 1.0], 0.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("wanted", "forecast", "error"), [
+    ([1.0, 2.0], [1.0, 2.0], 0.0), ([1.0, 1.0], [3.0, 1.0], 200 * 0.5 / 2), ([1.0], [-1.0], 200.0),
+    ([1.0], [np.nan], 200.0), ([1.0, 1.0], [np.inf, 1.0], 100.0), ([0.0, 1.0], [0.0, 1.0], 0.0),
+])  # fmt: skip
 def test_the_error_by_hand(wanted: list[float], forecast: list[float], error: float) -> None:
     assert smape(np.array(wanted), np.array(forecast)) == pytest.approx(error)
 
@@ -111,14 +108,11 @@ def test_r2_stands_for_each_session_and_as_their_mean(tmp_path: Path) -> None:
     assert found["r2"].n == 3
 
 
-@pytest.mark.parametrize(
-    ("rows", "truth"),
-    [
-        ([[0.0, 1.0]] * 2, TRUTH), ([0.0, 1.0, 2.0], TRUTH), ([[0.0, 1.0], [0.0], [0.0, 1.0]], TRUTH),
-        ([[None, 1.0]] * 3, TRUTH), ([["x", 1.0]] * 3, TRUTH), ([["0", "1"]] * 3, TRUTH),
-        ([[0.0, 1.0]] * 3, np.ones((4, 2))),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("rows", "truth"), [
+    ([[0.0, 1.0]] * 2, TRUTH), ([0.0, 1.0, 2.0], TRUTH), ([[0.0, 1.0], [0.0], [0.0, 1.0]], TRUTH),
+    ([[None, 1.0]] * 3, TRUTH), ([["x", 1.0]] * 3, TRUTH), ([["0", "1"]] * 3, TRUTH),
+    ([[0.0, 1.0]] * 3, np.ones((4, 2))),
+])  # fmt: skip
 def test_predictions_that_cannot_be_judged_are_told(rows: Any, truth: Any, tmp_path: Path) -> None:
     result = regression(tmp_path, [("a", rows)], truth)
     assert not [key for key in result.quantities if key.quantity == "r2"]
@@ -245,16 +239,13 @@ SPIKES = {"events": 10, "fired": {"input": 4, "decision": 1}}
 """Each of ten events reaches one neuron, and each of four spikes three: 22 operations."""
 
 
-@pytest.mark.parametrize(
-    ("output", "said"),
-    [
-        (spikes_of(0.5, 22), "an output spike before the first input spike"),
-        (spikes_of(11.0, -22), "a negative count"),
-        (spikes_of(11.0, 11) | SPIKES, "11 operations by spikes that reach 22 synapses"),
-        (spikes_of(11.0, 22) | SPIKES, None),
-        (spikes_of(11.0, 11) | SPIKES | {"fired": {}}, None),
-    ],
-)
+@pytest.mark.parametrize(("output", "said"), [
+    (spikes_of(0.5, 22), "an output spike before the first input spike"),
+    (spikes_of(11.0, -22), "a negative count"),
+    (spikes_of(11.0, 11) | SPIKES, "11 operations by spikes that reach 22 synapses"),
+    (spikes_of(11.0, 22) | SPIKES, None),
+    (spikes_of(11.0, 11) | SPIKES | {"fired": {}}, None),
+])  # fmt: skip
 def test_an_answer_of_spikes_that_contradicts_itself_is_in_no_figure_and_fails(
     tmp_path: Path, output: Any, said: str | None
 ) -> None:

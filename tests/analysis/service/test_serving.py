@@ -143,14 +143,10 @@ def test_a_share_in_time_counts_the_dropped_and_the_exactly_just_in_time() -> No
 # ---- backlog and drops ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("issued_s", "completed_s", "waiting"),
-    [
-        ([0.0, 2.5, 5.0, 7.5], [2.5, 5.0, 7.5, 10.0], [1, 2, 3, 3]),
-        ([0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0], [1] * 4),
-    ],
-    ids=["behind", "answered at the moment of the next arrival"],
-)
+@pytest.mark.parametrize(("issued_s", "completed_s", "waiting"), [
+    ([0.0, 2.5, 5.0, 7.5], [2.5, 5.0, 7.5, 10.0], [1, 2, 3, 3]),
+    ([0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0], [1] * 4),
+], ids=["behind", "answered at the moment of the next arrival"])  # fmt: skip
 def test_backlog_counts_what_is_due_and_unanswered_at_each_arrival(
     issued_s: list[float], completed_s: list[float], waiting: list[int]
 ) -> None:
@@ -241,14 +237,11 @@ def test_queries_are_read_in_issue_order_without_warm_up_and_with_what_each_stan
     assert q.latency_s().round(9).tolist() == [0.1, 0.1, 0.1]
 
 
-@pytest.mark.parametrize(
-    "spans",
-    [
-        (Span("a", 0, 30, 3),),  # a board stamps the loop
-        (Span("a", 0, 10), Span("a", 10, 20), Span("a", 20, 30)),  # a function stamps each execution
-        (Span("a", 0, 10, 3), Span("b", 10, 30, 3)),  # all of a phase, then all of the next
-    ],
-)
+@pytest.mark.parametrize("spans", [
+    (Span("a", 0, 30, 3),),  # a board stamps the loop
+    (Span("a", 0, 10), Span("a", 10, 20), Span("a", 20, 30)),  # a function stamps each execution
+    (Span("a", 0, 10, 3), Span("b", 10, 30, 3)),  # all of a phase, then all of the next
+])  # fmt: skip
 def test_a_loop_is_counted_however_its_spans_are_stamped(
     spans: tuple[Span, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,22 +368,19 @@ def stream(said: str, scenes: str = "ab", scene_s: float = 10.0, begin_s: float 
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("said", "latency_s"),
-    [
-        ("aaaaaaaaa" "aaabbbbbbb", 3.0),  # sustained from the fourth second on
-        ("aaaaaaaaa" "bbbbbbbbbb", 0.0),  # right at once
-        ("aaaaaaaaa" "aabbabbabbb", 8.0),  # two in a row are a flicker, three are not
-        ("aaaaaaaaa" "aaaaaaaaaa", np.inf),  # never
-        ("aaaaaaaaa" "abababababa", np.inf),  # flickering until the end
-        ("aaaaaaaaa" "aaaaaaaabb", 8.0),  # right until the end of the scene, though for less than three
-        ("aaaaaaaaa" "aaaaaaaaab", 9.0),
-        ("aaaaaaaaa" "----------", np.inf),  # no answer
-        ("aaaaaaaaa" "b---b---b-", 0.0),  # dropped frames are no answers
-        ("bbbbbbbbb" "bbbbbbbbbb", 0.0),  # the first scene is no change
-        ("aaaaaaaaa" "aabbbbbbbb", 2.0),  # a slow device answers a frame of the old scene when the new one is heard
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "latency_s"), [
+    ("aaaaaaaaa" "aaabbbbbbb", 3.0),  # sustained from the fourth second on
+    ("aaaaaaaaa" "bbbbbbbbbb", 0.0),  # right at once
+    ("aaaaaaaaa" "aabbabbabbb", 8.0),  # two in a row are a flicker, three are not
+    ("aaaaaaaaa" "aaaaaaaaaa", np.inf),  # never
+    ("aaaaaaaaa" "abababababa", np.inf),  # flickering until the end
+    ("aaaaaaaaa" "aaaaaaaabb", 8.0),  # right until the end of the scene, though for less than three
+    ("aaaaaaaaa" "aaaaaaaaab", 9.0),
+    ("aaaaaaaaa" "----------", np.inf),  # no answer
+    ("aaaaaaaaa" "b---b---b-", 0.0),  # dropped frames are no answers
+    ("bbbbbbbbb" "bbbbbbbbbb", 0.0),  # the first scene is no change
+    ("aaaaaaaaa" "aabbbbbbbb", 2.0),  # a slow device answers a frame of the old scene when the new one is heard
+])  # fmt: skip
 def test_onset_latency_is_to_the_first_right_answer_that_stays(said: str, latency_s: float) -> None:
     assert change_latencies_s(stream(said)).tolist() == [latency_s]
 
@@ -413,17 +403,14 @@ def test_a_stream_of_one_scene_has_no_onset() -> None:
     assert found["stream_accuracy"].value == 1.0
 
 
-@pytest.mark.parametrize(
-    ("said", "share"),
-    [
-        ("aaaaaaaaa" "bbbbbbbbbbb", 1.0),
-        ("bbbbbbbbb" "aaaaaaaaaaa", 0.0),
-        ("aaaaaaaaa" "aabbbbbbbbb", 17 / 19),  # two of nineteen seconds wrong
-        ("---------" "bbbbbbbbbbb", 10 / 19),  # before the first answer, none is right
-        ("aaaaaaaaa" "a---------b", 9 / 19),  # the last answer is valid until another comes
-        ("aaaaaaaaa" "a----------", 9 / 19),  # also until the end of the stream
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "share"), [
+    ("aaaaaaaaa" "bbbbbbbbbbb", 1.0),
+    ("bbbbbbbbb" "aaaaaaaaaaa", 0.0),
+    ("aaaaaaaaa" "aabbbbbbbbb", 17 / 19),  # two of nineteen seconds wrong
+    ("---------" "bbbbbbbbbbb", 10 / 19),  # before the first answer, none is right
+    ("aaaaaaaaa" "a---------b", 9 / 19),  # the last answer is valid until another comes
+    ("aaaaaaaaa" "a----------", 9 / 19),  # also until the end of the stream
+])  # fmt: skip
 def test_stream_accuracy_is_the_share_of_time_in_which_the_last_answer_is_right(said: str, share: float) -> None:
     assert time_right(stream(said)) == pytest.approx(share, abs=1e-12)
 

@@ -298,20 +298,17 @@ def test_an_honest_session_passes_whatever_the_jitter_and_however_few_the_sample
 OTHERWISE = "samples answered otherwise for {} than for accuracy"
 
 
-@pytest.mark.parametrize(
-    ("purpose", "accurate", "other", "differ"),
-    [
-        ("speed", "wxyz", "wxyz", 0), ("speed", "wxyz", "waaa", 3), ("speed", "wxyz", "aaaa", 4),
-        ("power", "wxyz", "wwww", 3),  # a device that skips the work uses little power
-        ("speed", [{"label": "a", "p": 0.9}] * 4, [{"label": "a", "p": 0.8}] * 4, 0),  # only the decision matters
-        ("speed", [{"label": "a"}] * 4, [{"label": "b"}] * 4, 4),
-        # one percent of the accuracy is one answer in 100: ten that all become right are no noise
-        ("power", "x" * 96 + "y" * 4, "x" * 100, 0), ("power", "x" * 90 + "y" * 10, "x" * 100, 10),
-        # equally many wrong of 40, in other samples: chance makes 9 of 4 at one percent
-        ("power", "y" * 2 + "x" * 38, "x" * 38 + "y" * 2, 0), ("power", "y" * 4 + "x" * 36, "x" * 36 + "y" * 4, 0),
-        ("power", "y" * 5 + "x" * 35, "x" * 35 + "y" * 5, 10),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("purpose", "accurate", "other", "differ"), [
+    ("speed", "wxyz", "wxyz", 0), ("speed", "wxyz", "waaa", 3), ("speed", "wxyz", "aaaa", 4),
+    ("power", "wxyz", "wwww", 3),  # a device that skips the work uses little power
+    ("speed", [{"label": "a", "p": 0.9}] * 4, [{"label": "a", "p": 0.8}] * 4, 0),  # only the decision matters
+    ("speed", [{"label": "a"}] * 4, [{"label": "b"}] * 4, 4),
+    # one percent of the accuracy is one answer in 100: ten that all become right are no noise
+    ("power", "x" * 96 + "y" * 4, "x" * 100, 0), ("power", "x" * 90 + "y" * 10, "x" * 100, 10),
+    # equally many wrong of 40, in other samples: chance makes 9 of 4 at one percent
+    ("power", "y" * 2 + "x" * 38, "x" * 38 + "y" * 2, 0), ("power", "y" * 4 + "x" * 36, "x" * 36 + "y" * 4, 0),
+    ("power", "y" * 5 + "x" * 35, "x" * 35 + "y" * 5, 10),
+])  # fmt: skip
 def test_answers_for_speed_or_power_are_those_for_accuracy_beyond_chance(
     summary: Summarise, purpose: str, accurate: Sequence[Any], other: Sequence[Any], differ: int
 ) -> None:

@@ -68,25 +68,22 @@ ODD: list[Any] = [None, "all", float("nan"), []]
 GIVEN = "25 of 25, by {} ms at most; the host gave that solver {} of 0.1 s"
 
 
-@pytest.mark.parametrize(
-    ("how", "budget_s", "answer", "found", "remedy"),
-    [
-        # a solve is late by its stamps, whatever its answer says: 1.1 ms exceeds 1 ms and 1 %, 8 ms of 1 s does not
-        (SINGLE, 0.0989, {}, "25 of 25", ""), (SINGLE, 0.0989, {"budget_s": 9.0, "overrun_s": 0.0}, "25 of 25", ""),
-        (SINGLE, 0.0991, {}, "0 of 25", ""), (SINGLE, 0.0991, {"budget_s": 0.01, "overrun_s": 9.0}, "0 of 25", ""),
-        (LONG, 0.9895, {}, "25 of 25", ""), (LONG, 0.9895, {"budget_s": 9.0, "overrun_s": 0.0}, "25 of 25", ""),
-        (LONG, 0.9920, {}, "0 of 25", ""), (LONG, 0.9920, {"budget_s": 0.01, "overrun_s": 9.0}, "0 of 25", ""),
-        # of a loop, the worst solve counts that the answer states, or the mean
-        (LOOP, 0.1, {"overrun_s": 0.0}, "0 of 25", ""), (LOOP, 0.1, {"overrun_s": 0.0009}, "0 of 25", ""),
-        (LOOP, 0.1, {"overrun_s": 0.0011}, "25 of 25", ""), (LOOP, 0.09, {}, "25 of 25", ""),
-        (LOOP, 0.1, {"overrun_s": 0.02, "processor_s": 0.4}, GIVEN.format(20, 0.08), ""),
-        # what the host gave to a late solver tells a busy host from a solver that does not stop
-        (SINGLE, 0.088, {"processor_s": 0.07}, GIVEN.format(12, 0.07), "Measure again on an idle host"),
-        (SINGLE, 0.088, {"processor_s": 0.099}, GIVEN.format(12, 0.099), "Let the solver stop at its budget"),
-        *((SINGLE, 0.088, {"processor_s": odd}, "25 of 25", "") for odd in ODD),
-        (SINGLE, 0.1, {"processor_s": 0.07}, "0 of 25", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("how", "budget_s", "answer", "found", "remedy"), [
+    # a solve is late by its stamps, whatever its answer says: 1.1 ms exceeds 1 ms and 1 %, 8 ms of 1 s does not
+    (SINGLE, 0.0989, {}, "25 of 25", ""), (SINGLE, 0.0989, {"budget_s": 9.0, "overrun_s": 0.0}, "25 of 25", ""),
+    (SINGLE, 0.0991, {}, "0 of 25", ""), (SINGLE, 0.0991, {"budget_s": 0.01, "overrun_s": 9.0}, "0 of 25", ""),
+    (LONG, 0.9895, {}, "25 of 25", ""), (LONG, 0.9895, {"budget_s": 9.0, "overrun_s": 0.0}, "25 of 25", ""),
+    (LONG, 0.9920, {}, "0 of 25", ""), (LONG, 0.9920, {"budget_s": 0.01, "overrun_s": 9.0}, "0 of 25", ""),
+    # of a loop, the worst solve counts that the answer states, or the mean
+    (LOOP, 0.1, {"overrun_s": 0.0}, "0 of 25", ""), (LOOP, 0.1, {"overrun_s": 0.0009}, "0 of 25", ""),
+    (LOOP, 0.1, {"overrun_s": 0.0011}, "25 of 25", ""), (LOOP, 0.09, {}, "25 of 25", ""),
+    (LOOP, 0.1, {"overrun_s": 0.02, "processor_s": 0.4}, GIVEN.format(20, 0.08), ""),
+    # what the host gave to a late solver tells a busy host from a solver that does not stop
+    (SINGLE, 0.088, {"processor_s": 0.07}, GIVEN.format(12, 0.07), "Measure again on an idle host"),
+    (SINGLE, 0.088, {"processor_s": 0.099}, GIVEN.format(12, 0.099), "Let the solver stop at its budget"),
+    *((SINGLE, 0.088, {"processor_s": odd}, "25 of 25", "") for odd in ODD),
+    (SINGLE, 0.1, {"processor_s": 0.07}, "0 of 25", ""),
+])  # fmt: skip
 def test_a_solve_is_late_by_its_stamps_and_the_budget_of_the_scenario(
     solved: Solved, tmp_path: Path, how: tuple[str, str], budget_s: float, answer: Any, found: str, remedy: str
 ) -> None:

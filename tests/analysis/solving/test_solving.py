@@ -109,13 +109,10 @@ def test_costs_that_were_stated_otherwise_and_sets_with_conflicts_are_told() -> 
     assert "1 of 1 solves found a better solution after their time, such as -50 for -40" in late
 
 
-@pytest.mark.parametrize(
-    ("solves", "timed", "to_gap", "why"),
-    [
-        ([solve("p")], False, None, "depends on its budget"), ([untimed(1.0)], True, None, "No target is known"),
-        ([solve("p")], True, 0.05, "a gap of 0.05"), ([solve("p")], True, None, ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("solves", "timed", "to_gap", "why"), [
+    ([solve("p")], False, None, "depends on its budget"), ([untimed(1.0)], True, None, "No target is known"),
+    ([solve("p")], True, 0.05, "a gap of 0.05"), ([solve("p")], True, None, ""),
+])  # fmt: skip
 def test_why_no_time_to_a_gap_is_told_is_told(solves: list[Solve], timed: bool, to_gap: float | None, why: str) -> None:
     notes = [f.text for f in solving_findings(solves, 1, timed, to_gap) if f.effect == "note"]
     assert any(why in note for note in notes) if why else not notes

@@ -130,13 +130,10 @@ def test_every_method_that_was_tried_stands_in_the_report(tmp_path: Path) -> Non
     assert clock.sigma_s == min(clock.considered.values())
 
 
-@pytest.mark.parametrize(
-    ("pin", "device", "rate_hz"),
-    [
-        ("stamp", {"pin_jitter_s": 1e-6}, 300.0),
-        *((pin, {"on_pin": True}, 1000.0) for pin in ("level", "stamp", "toggle")),
-    ],
-)
+@pytest.mark.parametrize(("pin", "device", "rate_hz"), [
+    ("stamp", {"pin_jitter_s": 1e-6}, 300.0),
+    *((pin, {"on_pin": True}, 1000.0) for pin in ("level", "stamp", "toggle")),
+])  # fmt: skip
 def test_figures_of_a_device_placed_or_timed_by_its_pin_hold_the_truth(
     tmp_path: Path, pin: str, device: Options, rate_hz: float
 ) -> None:

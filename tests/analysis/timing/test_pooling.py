@@ -203,13 +203,10 @@ def agree(whole: Result, looked_into: Result, alike: float = ALIKE) -> None:
         assert 0.8 < second.half_width() / first.half_width() < 1.3, name
 
 
-@pytest.mark.parametrize(
-    ("kind", "seed"),
-    [
-        ("plain", 2), ("gated_inrush", 2), ("clips_at_zero", 0), ("volts_read_slowly", 1),
-        ("synchronous_part_aperture", 0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "seed"), [
+    ("plain", 2), ("gated_inrush", 2), ("clips_at_zero", 0), ("volts_read_slowly", 1),
+    ("synchronous_part_aperture", 0),
+])  # fmt: skip
 def test_stretches_and_sums_agree_with_the_whole(kind: str, seed: int, tmp_path: Path) -> None:
     lab, run = recorded(seed, kind, tmp_path)
     looked_into = evaluate(run, at_once=count_of(run) // 4)

@@ -248,15 +248,11 @@ SWAPPED = TAKEN.reshape(-1, 16).copy()
 SWAPPED[::20] = SWAPPED[::20, ::-1]
 
 
-@pytest.mark.parametrize(
-    "own",
-    [
-        stamped(TAKEN), stamped(TAKEN + late().astype(np.int64), kind="point"), stamped(TAKEN, 4 * TICKS),
-        stamped(np.delete(TAKEN, slice(7, None, 9))), stamped(TAKEN + np.random.default_rng(1).integers(0, 2, N)),
-        stamped(SWAPPED.ravel()),
-    ],
-    ids=["a grid", "points at any time", "a moving mean", "readings missing", "rounded", "backwards"],
-)  # fmt: skip
+@pytest.mark.parametrize("own", [
+    stamped(TAKEN), stamped(TAKEN + late().astype(np.int64), kind="point"), stamped(TAKEN, 4 * TICKS),
+    stamped(np.delete(TAKEN, slice(7, None, 9))), stamped(TAKEN + np.random.default_rng(1).integers(0, 2, N)),
+    stamped(SWAPPED.ravel()),
+], ids=["a grid", "points at any time", "a moving mean", "readings missing", "rounded", "backwards"])  # fmt: skip
 def test_other_stamps_stay(own: Trace) -> None:
     assert on_grid(own) == Screened(own)
 

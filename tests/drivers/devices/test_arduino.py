@@ -130,13 +130,10 @@ def test_a_board_of_this_checkouts_source_is_told_from_another(monkeypatch: pyte
     assert "not compared" in said("5" * 64)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("firmware", "another"), ("version", "2.0"), ("version", ""), ("slice", "many"), ("memory", "-1"),
-        ("command", "5"), ("network", "0" * 64),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("field", "value"), [
+    ("firmware", "another"), ("version", "2.0"), ("version", ""), ("slice", "many"), ("memory", "-1"),
+    ("command", "5"), ("network", "0" * 64),
+])  # fmt: skip
 def test_a_board_that_states_another_firmware_or_nonsense_is_refused(field: str, value: str) -> None:
     with board_with(**{field: value}) as board:
         caught = raised(SetupError, open_, board)
@@ -147,16 +144,13 @@ def test_a_board_that_states_another_firmware_or_nonsense_is_refused(field: str,
 # ---- what goes wrong ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("sample", "text"),
-    [
-        (audio(samples=10 * SLICE), "memory holds 32000"),
-        (audio(samples=SLICE - 1), "16000 samples at 16000 Hz"),
-        (audio(rate_hz=8000.0), "audio_hz=16000"),
-        (Sample("loud", np.full(SLICE, 2.0, np.float32), rate_hz=16000.0), "beyond -1 to 1"),
-        (Sample("nan", np.full(SLICE, np.nan, np.float32), rate_hz=16000.0), "not finite"),
-    ],
-)
+@pytest.mark.parametrize(("sample", "text"), [
+    (audio(samples=10 * SLICE), "memory holds 32000"),
+    (audio(samples=SLICE - 1), "16000 samples at 16000 Hz"),
+    (audio(rate_hz=8000.0), "audio_hz=16000"),
+    (Sample("loud", np.full(SLICE, 2.0, np.float32), rate_hz=16000.0), "beyond -1 to 1"),
+    (Sample("nan", np.full(SLICE, np.nan, np.float32), rate_hz=16000.0), "not finite"),
+])  # fmt: skip
 def test_what_is_not_one_slice_of_audio_is_refused_before_it_is_sent(sample: Sample, text: str) -> None:
     with opened() as (board, device):
         before = len(board.commands)

@@ -99,22 +99,19 @@ def changed(text: str, name: str, change: Callable[[list[str]], list[str]]) -> s
     return f"{text[:begin]}NETWORK_{name}[{len(values)}] = {{\n{','.join(values)}{text[end:]}"
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda text: text.replace("[32] = {", "[32] = { ", 1).replace(",1,", ",2,", 1), "was altered"),
-        (lambda text: "int main;" + text, "states no digest"),
-        (lambda text: resealed(text.replace("mfe_sha256", "mfe")), "mfe_sha256"),
-        (lambda text: resealed(text.replace('"mfe_sha256": "', '"mfe_sha256": "0')), "another pre-processing"),
-        (lambda text: resealed(text.replace("NETWORK_DENSE_BIAS", "NETWORK_OTHER")), "DENSE_BIAS"),
-        (lambda text: resealed(text.replace('"dark"', '"dark", "dim"')), "malformed"),
-        (lambda text: resealed(text + "int main(void) { return 0; }\n"), "its lines differ"),
-        (lambda text: resealed(changed(text, "FIRST_SHIFT", lambda values: ["300", *values[1:]])), "malformed"),
-        (lambda text: resealed(changed(text, "FIRST_SHIFT", lambda values: ["63", *values[1:]])), "SHIFT"),
-        (lambda text: resealed(changed(text, "SECOND_SHIFT", lambda values: values[:1])), "SECOND"),
-        (lambda text: resealed(changed(text, "DENSE_BIAS", lambda values: values[:1])), "DENSE_BIAS"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda text: text.replace("[32] = {", "[32] = { ", 1).replace(",1,", ",2,", 1), "was altered"),
+    (lambda text: "int main;" + text, "states no digest"),
+    (lambda text: resealed(text.replace("mfe_sha256", "mfe")), "mfe_sha256"),
+    (lambda text: resealed(text.replace('"mfe_sha256": "', '"mfe_sha256": "0')), "another pre-processing"),
+    (lambda text: resealed(text.replace("NETWORK_DENSE_BIAS", "NETWORK_OTHER")), "DENSE_BIAS"),
+    (lambda text: resealed(text.replace('"dark"', '"dark", "dim"')), "malformed"),
+    (lambda text: resealed(text + "int main(void) { return 0; }\n"), "its lines differ"),
+    (lambda text: resealed(changed(text, "FIRST_SHIFT", lambda values: ["300", *values[1:]])), "malformed"),
+    (lambda text: resealed(changed(text, "FIRST_SHIFT", lambda values: ["63", *values[1:]])), "SHIFT"),
+    (lambda text: resealed(changed(text, "SECOND_SHIFT", lambda values: values[:1])), "SECOND"),
+    (lambda text: resealed(changed(text, "DENSE_BIAS", lambda values: values[:1])), "DENSE_BIAS"),
+])  # fmt: skip
 def test_a_header_that_is_not_whole_is_refused(file: Path, change: Any, said: str) -> None:
     file.write_text(change(file.read_text()))
     assert "train it again" in str(raised(DataError, read_network, file, says=said))
@@ -152,14 +149,11 @@ def loudest(bin_: int) -> NDArray[np.int16]:
     return np.where(np.cos(2 * np.pi * bin_ * np.arange(RATE_HZ) / 256 + 0.01) >= 0, 32767, -32768).astype(np.int16)
 
 
-@pytest.mark.parametrize(
-    "audio",
-    [
-        *(mfe.pcm16(synthesize(label, 1000)) for label in CLASSES),
-        *map(loudest, (0, 1, 64, 127, 128)),
-        np.zeros(RATE_HZ, np.int16),
-    ],
-)
+@pytest.mark.parametrize("audio", [
+    *(mfe.pcm16(synthesize(label, 1000)) for label in CLASSES),
+    *map(loudest, (0, 1, 64, 127, 128)),
+    np.zeros(RATE_HZ, np.int16),
+])  # fmt: skip
 def test_scenes_silence_and_loudest_audio_have_the_defined_energies_to_half_a_code(audio: NDArray[np.int16]) -> None:
     assert worst_code_error(audio) < 0.51
 

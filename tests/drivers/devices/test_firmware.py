@@ -117,18 +117,15 @@ def test_the_answer_to_infer_is_that_of_mlperf_tiny(talk: Talk) -> None:
 
 
 @needs_host
-@pytest.mark.parametrize(
-    ("commands", "said"),
-    [
-        (("bogus",), "no such command"), (("phase all",), "a phase is both, preprocessing or inference"),
-        (("infer 1 0",), "no sample: load one first"), (("infer 0 0",), "infer takes a count"),
-        (("infer 4294967296",), "infer takes a count"), (("db load 32002",), "a sample has 32000 bytes"),
-        (("db load 32000", "db 0g"), "not hexadecimal"), (("db load 32000", "db 000"), "not hexadecimal"),
-        (("db load 32000", *(["db " + "00" * 500] * 65)), "more bytes than db load announced"),
-        (("db 00",), "more bytes than db load announced"), (("db load 32000", "db 0000", "infer 1 0"), "no sample"),
-        (("db " + "0" * 2000,), "longer than"), (("features",), "no features"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("commands", "said"), [
+    (("bogus",), "no such command"), (("phase all",), "a phase is both, preprocessing or inference"),
+    (("infer 1 0",), "no sample: load one first"), (("infer 0 0",), "infer takes a count"),
+    (("infer 4294967296",), "infer takes a count"), (("db load 32002",), "a sample has 32000 bytes"),
+    (("db load 32000", "db 0g"), "not hexadecimal"), (("db load 32000", "db 000"), "not hexadecimal"),
+    (("db load 32000", *(["db " + "00" * 500] * 65)), "more bytes than db load announced"),
+    (("db 00",), "more bytes than db load announced"), (("db load 32000", "db 0000", "infer 1 0"), "no sample"),
+    (("db " + "0" * 2000,), "longer than"), (("features",), "no features"),
+])  # fmt: skip
 def test_what_cannot_be_done_is_told_and_the_next_is_taken(talk: Talk, commands: tuple[str, ...], said: str) -> None:
     for command in commands:
         lines = talk.ask(command)

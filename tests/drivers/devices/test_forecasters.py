@@ -44,13 +44,10 @@ def test_a_payload_that_is_no_series_is_refused(payload: Any) -> None:
     raised(DataError, answer, esn.open_device(neurons=20), Sample("bad", payload))
 
 
-@pytest.mark.parametrize(
-    ("opened", "options"),
-    [
-        *((esn.open_device, {name: value}) for name, value in (("neurons", 0), ("density", 1.5), ("leak", -1.0))),
-        *((lstm.open_device, {name: 0}) for name in ("cells", "window", "epochs", "learning_rate")),
-    ],
-)
+@pytest.mark.parametrize(("opened", "options"), [
+    *((esn.open_device, {name: value}) for name, value in (("neurons", 0), ("density", 1.5), ("leak", -1.0))),
+    *((lstm.open_device, {name: 0}) for name in ("cells", "window", "epochs", "learning_rate")),
+])  # fmt: skip
 def test_options_out_of_range_are_refused(opened: Opened, options: dict[str, Any]) -> None:
     raised(UsageError, opened, **options)
 

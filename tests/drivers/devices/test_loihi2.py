@@ -70,13 +70,10 @@ def opened(**options: Any) -> Device:
 # ---- as a device --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("budget", "kept"),
-    [
-        (None, [1.5, None]), (Budget(0.2), [0.2, None]), (Budget(0.2, -1.0), [0.2, -1.0]),
-        (Budget(None, -1.0), [20.0, -1.0]), (Budget(), [1.5, None]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("budget", "kept"), [
+    (None, [1.5, None]), (Budget(0.2), [0.2, None]), (Budget(0.2, -1.0), [0.2, -1.0]),
+    (Budget(None, -1.0), [20.0, -1.0]), (Budget(), [1.5, None]),
+])  # fmt: skip
 def test_every_solve_has_a_deadline(stand_in: None, budget: Budget | None, kept: list[float | None]) -> None:
     with closing(opened(default_s=1.5, longest_s=20.0)) as device:
         output = answer(device, SAMPLE, budget=budget).output
@@ -103,15 +100,12 @@ def test_what_is_asked_reaches_the_worker_in_builtins(stand_in: None) -> None:
     assert (options["seed"], options["refract"], options["neuron_model"]) == (4, 9, "nebm")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"neuron_model": "sa"}, {"neuron_model": "nebm", "simulate": False}, {"neuron_model": "scif"},
-        {"temperature": -1}, {"loihi_gen": "N3C9"}, {"refract": 128}, {"refract": -1},
-        {"hyperparameters": "{"}, {"hyperparameters": "3"}, {"hyperparameters": '{"a": null}'}, {"seed": -1},
-        {"default_s": 0.0}, {"default_s": 2e3}, {"longest_s": float("inf")}, {"start_s": 0.0}, {"load_s": float("nan")},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("options", [
+    {"neuron_model": "sa"}, {"neuron_model": "nebm", "simulate": False}, {"neuron_model": "scif"},
+    {"temperature": -1}, {"loihi_gen": "N3C9"}, {"refract": 128}, {"refract": -1},
+    {"hyperparameters": "{"}, {"hyperparameters": "3"}, {"hyperparameters": '{"a": null}'}, {"seed": -1},
+    {"default_s": 0.0}, {"default_s": 2e3}, {"longest_s": float("inf")}, {"start_s": 0.0}, {"load_s": float("nan")},
+])  # fmt: skip
 def test_an_option_that_cannot_be_meant_is_refused_before_anything_starts(options: dict[str, Any]) -> None:
     caught = raised(UsageError, opened, **options)
     assert caught.field in options and caught.remedy

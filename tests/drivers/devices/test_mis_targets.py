@@ -28,16 +28,13 @@ def row(**changes: object) -> Target:
     return replace(Target(5, 0.32, 0, -3, ENDS, digest(PATH), command.SEARCH), **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"certificate": to_hex([1, 1, 0, 0, 1])}, "1 edges are between chosen nodes"),
-        ({"cost": -4}, "cost -4 does not fit a set of 3 nodes"), ({"certificate": "ac"}, "cannot be 'ac'"),
-        ({"certificate": "a8a8"}, "cannot be 'a8a8'"), ({"certificate": "+8"}, "cannot be '+8'"),
-        ({"certificate": "", "cost": 0}, "cannot be ''"),
-        ({"graph_sha256": "0" * 64}, "not the one that the target was computed for"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "says"), [
+    ({"certificate": to_hex([1, 1, 0, 0, 1])}, "1 edges are between chosen nodes"),
+    ({"cost": -4}, "cost -4 does not fit a set of 3 nodes"), ({"certificate": "ac"}, "cannot be 'ac'"),
+    ({"certificate": "a8a8"}, "cannot be 'a8a8'"), ({"certificate": "+8"}, "cannot be '+8'"),
+    ({"certificate": "", "cost": 0}, "cannot be ''"),
+    ({"graph_sha256": "0" * 64}, "not the one that the target was computed for"),
+])  # fmt: skip
 def test_a_false_certificate_is_refused(changes: dict[str, object], says: str) -> None:
     assert fault_of(row(), PATH) is None
     assert says in (fault_of(row(**changes), PATH) or "")

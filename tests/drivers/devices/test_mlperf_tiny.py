@@ -235,14 +235,11 @@ def test_a_board_that_restarts_and_a_plug_that_is_pulled_are_told_at_once_and_st
         assert f"earlier it {text}" in raised(RigError, device.stage, [sample(1)]).message
 
 
-@pytest.mark.parametrize(
-    ("begins", "instead", "text"),
-    [
-        ("m-load-done", (), "did not report the end of 16 bytes"),
-        ("m-[Expecting", (b"m-[Expecting 17 bytes]\r\n",), "did not confirm that it will load 16"),
-        ("m-ready", (), "gave no answer within"),
-    ],
-)
+@pytest.mark.parametrize(("begins", "instead", "text"), [
+    ("m-load-done", (), "did not report the end of 16 bytes"),
+    ("m-[Expecting", (b"m-[Expecting 17 bytes]\r\n",), "did not confirm that it will load 16"),
+    ("m-ready", (), "gave no answer within"),
+])  # fmt: skip
 def test_a_load_that_went_wrong_is_told(begins: str, instead: tuple[bytes, ...], text: str) -> None:
     with bench(timeout_s=SHORT_S) as (board, device):
         board.spoil = replaced(begins, *instead)
@@ -303,16 +300,13 @@ def test_a_port_on_which_nobody_answers_or_that_is_not_there_or_in_use_is_a_setu
         assert "cannot be opened" in raised(RigError, open_device, port=board.port).message
 
 
-@pytest.mark.parametrize(
-    ("field", "options"),
-    [
-        ("port", {"port": ""}), ("baud", {"baud": 0}), ("input_type", {"input_type": "int7"}),
-        ("input_scale", {"input_scale": 0.0}), ("labels", {"labels": "a,a"}),
-        ("labels", {"labels": "a,b,c", "threshold": 0.5}), ("iterations", {"iterations": 0}),
-        ("chunk_bytes", {"chunk_bytes": 39}), ("timer_bits", {"timer_bits": 65}),
-        ("timeout_s", {"timeout_s": float("inf")}), ("firmware", {"firmware": "no/such/file"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("field", "options"), [
+    ("port", {"port": ""}), ("baud", {"baud": 0}), ("input_type", {"input_type": "int7"}),
+    ("input_scale", {"input_scale": 0.0}), ("labels", {"labels": "a,a"}),
+    ("labels", {"labels": "a,b,c", "threshold": 0.5}), ("iterations", {"iterations": 0}),
+    ("chunk_bytes", {"chunk_bytes": 39}), ("timer_bits", {"timer_bits": 65}),
+    ("timeout_s", {"timeout_s": float("inf")}), ("firmware", {"firmware": "no/such/file"}),
+])  # fmt: skip
 def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: dict[str, Any]) -> None:
     assert raised(UsageError, open_device, **{"port": "/dev/tty-nothing"} | options).field == field
 
@@ -340,13 +334,10 @@ def test_float_inputs_are_little_endian_and_exact(xs: list[float]) -> None:
     assert np.array_equal(np.frombuffer(data, "<f4"), np.array(xs, np.float32))
 
 
-@pytest.mark.parametrize(
-    ("kind", "payload"),
-    [
-        ("int8", np.array([0.5])), ("int8", np.array([128])), ("uint8", np.array([-1])), ("int8", np.array([np.nan])),
-        ("float32", np.array([1e300])), ("int8", np.array(["x"])), ("int8", np.zeros(0)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "payload"), [
+    ("int8", np.array([0.5])), ("int8", np.array([128])), ("uint8", np.array([-1])), ("int8", np.array([np.nan])),
+    ("float32", np.array([1e300])), ("int8", np.array(["x"])), ("int8", np.zeros(0)),
+])  # fmt: skip
 def test_a_payload_that_the_input_cannot_hold_is_a_data_error(kind: str, payload: Any) -> None:
     assert "s7" in raised(DataError, Model(kind).encoded, Sample("s7", payload)).message
 

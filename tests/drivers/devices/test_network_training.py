@@ -99,23 +99,20 @@ def test_few_samples_make_small_batches_so_that_an_epoch_has_steps(samples: int,
 
 
 @needs_rockpool
-@pytest.mark.parametrize(
-    ("argv", "code", "text"),
-    [
-        (("asc", "--option", "split=test", "--out", "a.json"), 3, "trained on the train split"),
-        (("qubo-mis", "--out", "a.json"), 3, "has no train split"),
-        (("asc", "--hidden", "9,x", "--out", "a.json"), 3, "sizes of layers"),
-        (("asc", "--hidden", "9,65", "--out", "a.json"), 3, "each with up to 64 targets"),
-        (("asc", "--hidden", "400,64,64,64", "--out", "a.json"), 3, "32000 weights in all"),
-        (("asc", "--option", "samples=3", "--out", "a.json"), 6, "no training sample is labelled park"),
-        (("asc", "--data", "/no/such/folder", "--out", "a.json"), 6, "is not a folder"),
-        (("asc", "--out", "/no/such/folder/a.json"), 7, "cannot write"),
-        (("asc", "--device", "arduino", "--out", "a.json"), 3, "does not end in .h"),
-        (("asc", "--device", "arduino", "--hidden", "9,9", "--out", "a.h"), 3, "published layers"),
-        (("asc", "--device", "arduino", "--epochs", "0", "--out", "a.h"), 3, "epochs"),
-        (("asc", "--device", "arduino", "--option", "audio_hz=8000", "--out", "a.h"), 6, "no slice of 16000"),
-    ],
-)
+@pytest.mark.parametrize(("argv", "code", "text"), [
+    (("asc", "--option", "split=test", "--out", "a.json"), 3, "trained on the train split"),
+    (("qubo-mis", "--out", "a.json"), 3, "has no train split"),
+    (("asc", "--hidden", "9,x", "--out", "a.json"), 3, "sizes of layers"),
+    (("asc", "--hidden", "9,65", "--out", "a.json"), 3, "each with up to 64 targets"),
+    (("asc", "--hidden", "400,64,64,64", "--out", "a.json"), 3, "32000 weights in all"),
+    (("asc", "--option", "samples=3", "--out", "a.json"), 6, "no training sample is labelled park"),
+    (("asc", "--data", "/no/such/folder", "--out", "a.json"), 6, "is not a folder"),
+    (("asc", "--out", "/no/such/folder/a.json"), 7, "cannot write"),
+    (("asc", "--device", "arduino", "--out", "a.json"), 3, "does not end in .h"),
+    (("asc", "--device", "arduino", "--hidden", "9,9", "--out", "a.h"), 3, "published layers"),
+    (("asc", "--device", "arduino", "--epochs", "0", "--out", "a.h"), 3, "epochs"),
+    (("asc", "--device", "arduino", "--option", "audio_hz=8000", "--out", "a.h"), 6, "no slice of 16000"),
+])  # fmt: skip
 def test_what_cannot_be_trained_is_told(argv: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
     assert main(("network", "train", *argv)) == code
     assert text in capsys.readouterr().err

@@ -92,18 +92,15 @@ def test_weak_weights_become_one_inhibition_and_the_scale_is_on_all() -> None:
     assert ((arrays["learnt"] == 0) == (arrays["inhibition"] != 0)).all()
 
 
-@pytest.mark.parametrize(
-    ("field", "change"),
-    [
-        ("labels", {"labels": ("0",)}),
-        ("learnt", {"populations": [{"name": "pixels", "size": 784, "source": True}, {"name": "input", "size": 784},
-                                    {"name": "decision", "size": 21}], "labels": ["0"] * 21}),
-        ("projections", {"projections": [{"source": "pixels", "target": "nowhere", "connector": "all-to-all",
-                                          "weight": 1.0}]}),
-        ("plasticity", {"projections": [{"source": "pixels", "target": "input", "connector": "one-to-one",
-                                         "weight": 1.0, "plastic": True}]}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("field", "change"), [
+    ("labels", {"labels": ("0",)}),
+    ("learnt", {"populations": [{"name": "pixels", "size": 784, "source": True}, {"name": "input", "size": 784},
+                                {"name": "decision", "size": 21}], "labels": ["0"] * 21}),
+    ("projections", {"projections": [{"source": "pixels", "target": "nowhere", "connector": "all-to-all",
+                                      "weight": 1.0}]}),
+    ("plasticity", {"projections": [{"source": "pixels", "target": "input", "connector": "one-to-one",
+                                     "weight": 1.0, "plastic": True}]}),
+])  # fmt: skip
 def test_parts_that_do_not_fit_are_named(field: str, change: dict[str, Any]) -> None:
     given = {**msgspec.to_builtins(network().description), **change}
     caught = raised(DataError, checked, msgspec.convert(given, type(network().description)), network().arrays)

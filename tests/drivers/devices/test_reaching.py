@@ -95,17 +95,14 @@ def test_a_linear_layer_finds_a_velocity_that_is_linear_in_the_counts() -> None:
     assert score is not None and score > 0.99
 
 
-@pytest.mark.parametrize(
-    ("arrays", "said"),
-    [
-        (spiking(**{"fc1.weight": np.ones((5, 9))}), r"fc1\.weight of float64 and shape \(5, 9\)"),
-        (spiking(**{"lif1.beta": None}), r"no array lif1\.beta"),
-        (spiking(**{"lif1.beta": np.nan}), r"lif1\.beta that is not finite"),
-        (buffered(**{"fc2.weight": np.ones((2, 5))}), r"fc2\.weight"),
-        (buffered(**{"fc2.bias": np.array(["a", "b"])}), r"fc2\.bias of <U1"),
-        ({"other": np.ones(3)}, r"no array fc1\.weight"),
-    ],
-)
+@pytest.mark.parametrize(("arrays", "said"), [
+    (spiking(**{"fc1.weight": np.ones((5, 9))}), r"fc1\.weight of float64 and shape \(5, 9\)"),
+    (spiking(**{"lif1.beta": None}), r"no array lif1\.beta"),
+    (spiking(**{"lif1.beta": np.nan}), r"lif1\.beta that is not finite"),
+    (buffered(**{"fc2.weight": np.ones((2, 5))}), r"fc2\.weight"),
+    (buffered(**{"fc2.bias": np.array(["a", "b"])}), r"fc2\.bias of <U1"),
+    ({"other": np.ones(3)}, r"no array fc1\.weight"),
+])  # fmt: skip
 def test_a_file_of_no_network_for_the_channels_is_refused(arrays: dict[str, Any], said: str, tmp_path: Path) -> None:
     raised(DataError, read_decoder, stored(tmp_path, arrays), says=said, channels=8)
 
@@ -126,18 +123,15 @@ needs_networks = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="needs the pu
 
 
 @needs_networks
-@pytest.mark.parametrize(
-    ("name", "channels", "dense", "figure", "own_bytes"),
-    [
-        ("SNN2_indy_20160622_01", 96, 4900, "footprint_bytes", 19832),
-        ("SNN2_loco_20170210_03", 192, 9700, "footprint_bytes", 39032),
-        ("ANN_2D_indy_20160622_01", 96, 4704, "footprint_bytes", 39624),
-        ("ANN_2D_loco_20170210_03", 192, 7776, "footprint_bytes", 71112),
-        # PyTorch counts batches in 16 bytes of these
-        ("ANN_3D_indy_20160622_01", 96, 23136, "footprint_at_start_bytes", 94552 - 16),
-        ("ANN_3D_loco_20170210_03", 192, 44640, "footprint_at_start_bytes", 180952 - 16),
-    ],
-)
+@pytest.mark.parametrize(("name", "channels", "dense", "figure", "own_bytes"), [
+    ("SNN2_indy_20160622_01", 96, 4900, "footprint_bytes", 19832),
+    ("SNN2_loco_20170210_03", 192, 9700, "footprint_bytes", 39032),
+    ("ANN_2D_indy_20160622_01", 96, 4704, "footprint_bytes", 39624),
+    ("ANN_2D_loco_20170210_03", 192, 7776, "footprint_bytes", 71112),
+    # PyTorch counts batches in 16 bytes of these
+    ("ANN_3D_indy_20160622_01", 96, 23136, "footprint_at_start_bytes", 94552 - 16),
+    ("ANN_3D_loco_20170210_03", 192, 44640, "footprint_at_start_bytes", 180952 - 16),
+])  # fmt: skip
 def test_networks_cost_what_was_published(name: str, channels: int, dense: int, figure: str, own_bytes: int) -> None:
     decoder = read_decoder(PUBLISHED / f"{name}.npz", channels)
     figures, neurons = static_figures(decoder.network()), decoder.network().neurons
@@ -150,14 +144,10 @@ def test_networks_cost_what_was_published(name: str, channels: int, dense: int, 
         assert predictions.shape == (60, 2) and seen["input"].shape == (60, 7 * channels)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "connection", "executions", "execution_s"),
-    [
-        (spiking(), "fc_out", 200, 0.004), (buffered(), "fc2", 151, 0.004),
-        (flattened(), "fc1", 7 * 200, pytest.approx(0.004 / 7)),
-    ],
-    ids=["spiking", "buffered", "flattened"],
-)  # fmt: skip
+@pytest.mark.parametrize(("arrays", "connection", "executions", "execution_s"), [
+    (spiking(), "fc_out", 200, 0.004), (buffered(), "fc2", 151, 0.004),
+    (flattened(), "fc1", 7 * 200, pytest.approx(0.004 / 7)),
+], ids=["spiking", "buffered", "flattened"])  # fmt: skip
 def test_what_a_network_did_fits_its_description(
     arrays: dict[str, Any], connection: str, executions: int, execution_s: Any, tmp_path: Path
 ) -> None:

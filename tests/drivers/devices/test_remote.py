@@ -180,15 +180,12 @@ NOISE = (
 """What Python says of shared memory; it must not be taken for the reason."""
 
 
-@pytest.mark.parametrize(
-    ("does", "says", "told"),
-    [
-        ('os.write(2, b"out of luck"); os.kill(os.getpid(), 9)', "ended unexpectedly",
-         "(killed by SIGKILL); its last output: out of luck"),
-        (f'os.write(2, b"{NOISE}"); os._exit(3)', "ended unexpectedly", "(exit code 3). "),
-        ("sys.exit(4)", "SystemExit", "4"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("does", "says", "told"), [
+    ('os.write(2, b"out of luck"); os.kill(os.getpid(), 9)', "ended unexpectedly",
+     "(killed by SIGKILL); its last output: out of luck"),
+    (f'os.write(2, b"{NOISE}"); os._exit(3)', "ended unexpectedly", "(exit code 3). "),
+    ("sys.exit(4)", "SystemExit", "4"),
+])  # fmt: skip
 def test_a_worker_that_dies_is_a_device_error_with_its_last_words(does: str, says: str, told: str) -> None:
     assert told in str(failing(f"def output(self, sample, budget):\n    {does}", DeviceError, says))
 
@@ -207,14 +204,11 @@ def test_answers_before_a_death_are_handed_out_first() -> None:
     device.close()
 
 
-@pytest.mark.parametrize(
-    ("hangs", "terms", "budget", "says"),
-    [
-        ("output(self, sample, budget)", {"timeout_s": 0.3}, None, "within 0.3 s"),
-        ("output(self, sample, budget)", {"timeout_s": 50.0, "load_s": 0.2}, Budget(0.1), "within 0.31 s"),
-        ("stage(self, samples)", {"load_s": 0.2}, None, "within 0.2 s while loading"),
-    ],
-)
+@pytest.mark.parametrize(("hangs", "terms", "budget", "says"), [
+    ("output(self, sample, budget)", {"timeout_s": 0.3}, None, "within 0.3 s"),
+    ("output(self, sample, budget)", {"timeout_s": 50.0, "load_s": 0.2}, Budget(0.1), "within 0.31 s"),
+    ("stage(self, samples)", {"load_s": 0.2}, None, "within 0.2 s while loading"),
+])  # fmt: skip
 def test_a_worker_that_hangs_is_given_up_in_time(
     hangs: str, terms: dict[str, float], budget: Budget | None, says: str
 ) -> None:

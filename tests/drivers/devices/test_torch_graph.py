@@ -105,22 +105,19 @@ def test_a_graph_without_neurons_has_no_time(tmp_path: Path) -> None:
     assert found.output == {"label": "1", "scores": [0.0, 1.0]}
 
 
-@pytest.mark.parametrize(
-    ("change", "kind", "text"),
-    [
-        ({"options": {"dt_s": None}}, SetupError, "does not say its dt_s"),
-        ({"options": {"reset": None}}, SetupError, "does not say its reset"),
-        ({"options": {"dt_s": 0.5}}, DataError, "node 'na' has tau_syn of 0.008 time steps"),
-        ({"nodes": {"odd": nir.Delay(np.array([1.0]))}}, DataError, "node 'odd' is a Delay"),
-        ({"nodes": {"na": neurons(2, r=np.nan)}}, DataError, "node 'na' holds NaN or infinity in r"),
-        ({"nodes": {"a": nir.Linear(np.ones((2, 7)))}}, DataError, "the nodes of g.nir do not fit each other"),
-        ({"edges": [("b", "na")]}, DataError, "node 'b' has edges and does not exist"),
-        ({"nodes": {"b": nir.Linear(np.ones((2, 2)))}, "edges": [("b", "na")]}, DataError, "'b' is not reached"),
-        ({"nodes": {"b": nir.Linear(np.ones((2, 2)))}, "edges": [("a", "b"), ("b", "a")]}, DataError,
-         "is in a loop without neurons"),
-        ({"nodes": {"in2": nir.Input(input_type={"input": np.array([2])})}}, DataError, "'in2' is one of 2"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("change", "kind", "text"), [
+    ({"options": {"dt_s": None}}, SetupError, "does not say its dt_s"),
+    ({"options": {"reset": None}}, SetupError, "does not say its reset"),
+    ({"options": {"dt_s": 0.5}}, DataError, "node 'na' has tau_syn of 0.008 time steps"),
+    ({"nodes": {"odd": nir.Delay(np.array([1.0]))}}, DataError, "node 'odd' is a Delay"),
+    ({"nodes": {"na": neurons(2, r=np.nan)}}, DataError, "node 'na' holds NaN or infinity in r"),
+    ({"nodes": {"a": nir.Linear(np.ones((2, 7)))}}, DataError, "the nodes of g.nir do not fit each other"),
+    ({"edges": [("b", "na")]}, DataError, "node 'b' has edges and does not exist"),
+    ({"nodes": {"b": nir.Linear(np.ones((2, 2)))}, "edges": [("b", "na")]}, DataError, "'b' is not reached"),
+    ({"nodes": {"b": nir.Linear(np.ones((2, 2)))}, "edges": [("a", "b"), ("b", "a")]}, DataError,
+     "is in a loop without neurons"),
+    ({"nodes": {"in2": nir.Input(input_type={"input": np.array([2])})}}, DataError, "'in2' is one of 2"),
+])  # fmt: skip
 def test_what_cannot_be_is_told_by_the_name_of_its_node(
     change: dict[str, Any], kind: type[RigError], text: str, tmp_path: Path
 ) -> None:

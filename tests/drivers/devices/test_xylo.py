@@ -149,15 +149,12 @@ def test_open_refuses_bad_options(plant: SimPlant) -> None:
     raised(SetupError, xylo.open_device, says="simulated bench", simulate=True)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"payload": np.full(16000, np.nan, dtype=np.float32)}, {"payload": np.full(16000, np.inf, dtype=np.float32)},
-        {"payload": np.zeros(0, dtype=np.float32)}, {"payload": np.zeros((2, 16000), dtype=np.float32)},
-        {"payload": np.zeros(16000, dtype=np.int16)}, {"rate_hz": None}, {"rate_hz": 4000.0}, {"rate_hz": float("nan")},
-        {"rate_hz": 8000.0}, {"rate_hz": 44100.0},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("changes", [
+    {"payload": np.full(16000, np.nan, dtype=np.float32)}, {"payload": np.full(16000, np.inf, dtype=np.float32)},
+    {"payload": np.zeros(0, dtype=np.float32)}, {"payload": np.zeros((2, 16000), dtype=np.float32)},
+    {"payload": np.zeros(16000, dtype=np.int16)}, {"rate_hz": None}, {"rate_hz": 4000.0}, {"rate_hz": float("nan")},
+    {"rate_hz": 8000.0}, {"rate_hz": 44100.0},
+])  # fmt: skip
 def test_bad_audio_is_refused(changes: dict[str, Any], device: Any) -> None:
     for call in (device.stage, lambda samples: device.submit(samples, None)):
         raised(DataError, call, [scene(**changes)])

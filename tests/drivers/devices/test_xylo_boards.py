@@ -59,18 +59,15 @@ def held() -> list[Kit]:
     return vendor.kits()
 
 
-@pytest.mark.parametrize(
-    ("boards", "options", "error", "text"),
-    [
-        (attached(), {}, SetupError, "no Xylo board found: samna lists none.*USB permissions, or add --simulate"),
-        (attached(*map(Traits, CHIPS)), {}, UsageError,
-         r"2 Xylo boards.*\(0: Xylo Audio 2, 1: Xylo Audio 3\).*--option board=0"),
-        (attached(*map(Traits, CHIPS)), {"board": 2}, UsageError, r"board.*2.*Name one that is attached"),
-        (attached(Traits(firmware=("0.11.4", "9.0.0"))), {}, SetupError,
-         "too old.*must be upgraded.*FX3 0.11.5 and FPGA 1.1.3 for Xylo Audio 2"),
-        (held, {}, SetupError, r"cannot be opened: Device is not open.*no other program holds it"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("boards", "options", "error", "text"), [
+    (attached(), {}, SetupError, "no Xylo board found: samna lists none.*USB permissions, or add --simulate"),
+    (attached(*map(Traits, CHIPS)), {}, UsageError,
+     r"2 Xylo boards.*\(0: Xylo Audio 2, 1: Xylo Audio 3\).*--option board=0"),
+    (attached(*map(Traits, CHIPS)), {"board": 2}, UsageError, r"board.*2.*Name one that is attached"),
+    (attached(Traits(firmware=("0.11.4", "9.0.0"))), {}, SetupError,
+     "too old.*must be upgraded.*FX3 0.11.5 and FPGA 1.1.3 for Xylo Audio 2"),
+    (held, {}, SetupError, r"cannot be opened: Device is not open.*no other program holds it"),
+])  # fmt: skip
 def test_what_is_said_of_boards_that_cannot_be_used(
     boards: Any, options: dict[str, Any], error: type[RigError], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,13 +76,10 @@ def test_what_is_said_of_boards_that_cannot_be_used(
     raised(error, xylo.open_device, says=text, **options)
 
 
-@pytest.mark.parametrize(
-    ("version", "text"),
-    [
-        (None, "samna, the driver of its vendor, is not installed"),
-        ("0.48.6", "samna 0.48.6 is the stub.*pip uninstall samna"),
-    ],
-)
+@pytest.mark.parametrize(("version", "text"), [
+    (None, "samna, the driver of its vendor, is not installed"),
+    ("0.48.6", "samna 0.48.6 is the stub.*pip uninstall samna"),
+])  # fmt: skip
 def test_without_samna_nothing_is_imported(version: str | None, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def found(name: str) -> str:
         if version is None:
@@ -156,17 +150,14 @@ def of_chip(chip: Chip) -> set[str]:
     return {"channel", "value", "MeasurementChannels", chip.channels_in, chip.step, *chip.rails}
 
 
-@pytest.mark.parametrize(
-    ("place", "names"),
-    [
-        ("syns61201/xa2_devkit_utils.py", {*MONITOR, "set_enable_value", "reset"}),
-        ("syns65302/xa3_devkit_utils.py", {*MONITOR, "stop_auto_power_measurement", "start"}),
-        ("helper.py", {"get_firmware_versions"}),
-        ("syns61201/xylo_samna.py", of_chip(AUDIO_2)),
-        ("syns65302/xylo_samna.py", of_chip(AUDIO_3)),
-        ("syns65302/xylo_monitor.py", {"output_spikes", "Readout"}),
-    ],
-)
+@pytest.mark.parametrize(("place", "names"), [
+    ("syns61201/xa2_devkit_utils.py", {*MONITOR, "set_enable_value", "reset"}),
+    ("syns65302/xa3_devkit_utils.py", {*MONITOR, "stop_auto_power_measurement", "start"}),
+    ("helper.py", {"get_firmware_versions"}),
+    ("syns61201/xylo_samna.py", of_chip(AUDIO_2)),
+    ("syns65302/xylo_samna.py", of_chip(AUDIO_3)),
+    ("syns65302/xylo_monitor.py", {"output_spikes", "Readout"}),
+])  # fmt: skip
 def test_the_vendor_uses_what_the_simulated_board_has(place: str, names: set[str]) -> None:
     assert names <= {node.attr for node in ast.walk(rockpool(place)) if isinstance(node, ast.Attribute)}
 
@@ -191,14 +182,11 @@ def test_bias_of_hidden_neurons_reaches_the_chip_and_zeros_turn_no_clock_on(monk
     assert (given["bias_hidden"], given["bias_out"], given["aliases"]) == (None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("chip", "values", "text"),
-    [
-        ("audio2", {"weights_out": np.ones((24, 9), int)}, "9 output neurons, of at most 1000 and 8"),
-        ("audio3", {"weights_out": np.ones((993, 4), int)}, "993 hidden"),
-        ("audio3", {"weights_in": np.ones((16, 150, 1), int)}, "after the first 128"),
-        ("audio3", {"weights_out": np.ones((150, 4), int)}, "before the last 128"),
-    ],
-)
+@pytest.mark.parametrize(("chip", "values", "text"), [
+    ("audio2", {"weights_out": np.ones((24, 9), int)}, "9 output neurons, of at most 1000 and 8"),
+    ("audio3", {"weights_out": np.ones((993, 4), int)}, "993 hidden"),
+    ("audio3", {"weights_in": np.ones((16, 150, 1), int)}, "after the first 128"),
+    ("audio3", {"weights_out": np.ones((150, 4), int)}, "before the last 128"),
+])  # fmt: skip
 def test_a_network_that_the_chip_would_change_is_refused(chip: str, values: dict[str, Any], text: str) -> None:
     raised(DataError, configuration_of, kit(chip), changed(small_network(), **values), says=text)

@@ -168,15 +168,12 @@ def test_what_a_listening_chip_cannot_do_is_refused(asked: ChipOptions, opened: 
     raised(DataError, opened().stage, [Sample("events", np.ones((20, 16), np.int64), "a")], says="cannot be played")
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"front_end": "microphone"}, "play='aplay -q'"), ({"play": "aplay -q"}, "play='aplay -q'"),
-        ({"front_end": "microphone", "play": "no-such-player"}, "plays a WAV file from its standard input"),
-        ({"front_end": "microphone", "play": "aplay '"}, "plays a WAV file from its standard input"),
-        ({"front_end": "live"}, "microphone"), ({"front_end": "microphone", "simulate": True}, "replay"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "text"), [
+    ({"front_end": "microphone"}, "play='aplay -q'"), ({"play": "aplay -q"}, "play='aplay -q'"),
+    ({"front_end": "microphone", "play": "no-such-player"}, "plays a WAV file from its standard input"),
+    ({"front_end": "microphone", "play": "aplay '"}, "plays a WAV file from its standard input"),
+    ({"front_end": "live"}, "microphone"), ({"front_end": "microphone", "simulate": True}, "replay"),
+])  # fmt: skip
 def test_front_ends_and_players_that_do_not_fit_are_refused(options: dict[str, Any], text: str) -> None:
     raised(UsageError, xylo.open_device, says=text, **options)
 

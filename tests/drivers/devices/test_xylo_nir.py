@@ -279,16 +279,13 @@ def test_a_damaged_or_missing_file_is_refused(tmp_path: Path) -> None:
         raised(DataError, loaded, tmp_path / "a.nir", says="as a NIR graph")
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "text"),
-    [
-        ({"dt_s": None}, SetupError, "does not say its dt_s"),
-        ({"dt_s": None, "reset": None}, SetupError, "Add --option dt_s=0.001 --option reset=subtract"),
-        ({"reset": None}, SetupError, "does not say its reset"), ({"reset": "zero"}, UsageError, "reset"),
-        ({"dt_s": -1.0}, UsageError, "dt_s"), ({"quantize": "some"}, UsageError, "quantize"),
-        ({"quantize": "none"}, DataError, "no integers"), ({"classes": ("one",)}, UsageError, "2 classes"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "error", "text"), [
+    ({"dt_s": None}, SetupError, "does not say its dt_s"),
+    ({"dt_s": None, "reset": None}, SetupError, "Add --option dt_s=0.001 --option reset=subtract"),
+    ({"reset": None}, SetupError, "does not say its reset"), ({"reset": "zero"}, UsageError, "reset"),
+    ({"dt_s": -1.0}, UsageError, "dt_s"), ({"quantize": "some"}, UsageError, "quantize"),
+    ({"quantize": "none"}, DataError, "no integers"), ({"classes": ("one",)}, UsageError, "2 classes"),
+])  # fmt: skip
 def test_options_that_a_graph_needs(options: dict[str, Any], error: type[RigError], text: str, tmp_path: Path) -> None:
     raised(UsageError, xylo.open_device, open_plant(seed=1), says="dt_s", simulate=True, dt_s=0.01)
     path = written(tmp_path / "a.nir", *graph(6))

@@ -36,14 +36,11 @@ needs_rockpool = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs
 # ---- the network file -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "alter",
-    [
-        lambda document: document["specification"]["threshold"].__setitem__(0, 1),
-        lambda document: document.update(sha256="0" * 64),
-        lambda document: document["training"].update(accuracy_test_xylosim=1.0),
-    ],
-)
+@pytest.mark.parametrize("alter", [
+    lambda document: document["specification"]["threshold"].__setitem__(0, 1),
+    lambda document: document.update(sha256="0" * 64),
+    lambda document: document["training"].update(accuracy_test_xylosim=1.0),
+])  # fmt: skip
 def test_an_altered_network_is_refused(alter: Callable[[Any], object], tmp_path: Path) -> None:
     document = json.loads(SHIPPED.read_text())
     alter(document)
@@ -144,20 +141,17 @@ def test_a_compiled_samna_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> No
     assert rockpool_import.has_real_samna()
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        (lambda d: d["specification"]["weights_in"]["blocks"][0]["values"].pop(), "weights_in do not hold each weight"),
-        (lambda d: d["specification"]["weights_rec"]["blocks"].pop(), "blocks of weights_rec do not hold each weight"),
-        (lambda d: d["specification"].pop("weights_out"), "'weights_out' is missing"),
-        (lambda d: d["specification"]["weights_in"]["blocks"][0]["values"][0].__setitem__(0, math.nan),
-         "it holds NaN or infinity"),
-        (lambda d: d["specification"].update(aliases=[[1, 2], *([] for _ in range(188))]), "at most one alias"),
-        (lambda d: d["specification"].update(aliases=[[189], *([] for _ in range(188))]), "is a hidden neuron too"),
-        (lambda d: d["specification"].update(aliases=[]), "alias"),
-        (lambda d: [weights.pop() for weights in d["float_weights"]], "float_weights of the connection"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("change", "what"), [
+    (lambda d: d["specification"]["weights_in"]["blocks"][0]["values"].pop(), "weights_in do not hold each weight"),
+    (lambda d: d["specification"]["weights_rec"]["blocks"].pop(), "blocks of weights_rec do not hold each weight"),
+    (lambda d: d["specification"].pop("weights_out"), "'weights_out' is missing"),
+    (lambda d: d["specification"]["weights_in"]["blocks"][0]["values"][0].__setitem__(0, math.nan),
+     "it holds NaN or infinity"),
+    (lambda d: d["specification"].update(aliases=[[1, 2], *([] for _ in range(188))]), "at most one alias"),
+    (lambda d: d["specification"].update(aliases=[[189], *([] for _ in range(188))]), "is a hidden neuron too"),
+    (lambda d: d["specification"].update(aliases=[]), "alias"),
+    (lambda d: [weights.pop() for weights in d["float_weights"]], "float_weights of the connection"),
+])  # fmt: skip
 def test_numbers_that_are_missing_or_do_not_fit_the_chip_are_refused_by_name(
     change: Callable[[Any], object], what: str, tmp_path: Path
 ) -> None:

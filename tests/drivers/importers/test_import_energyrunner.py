@@ -203,16 +203,13 @@ def test_another_rate_of_the_successor_is_told_by_its_results(tmp_path: Path) ->
     assert open_import(tmp_path / "s", rate_hz=2000.0)[0].meters[0].rails[0].rate_hz == 2000.0
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"power": {"samples": [[1.0, 2.0, 3.0]], "timestamps": [["01", 0], ["02", 1]]}},
-        {"power": {"samples": [1.0, 2.0], "timestamps": [["01", 0]]}},
-        {"power": {"samples": [1.0, 2.0], "timestamps": [["01", 1], ["02", 9]]}},
-        {"power": {"samples": [], "timestamps": []}},
-        {"power": None, "note": "samples"},
-    ],
-)
+@pytest.mark.parametrize("entry", [
+    {"power": {"samples": [[1.0, 2.0, 3.0]], "timestamps": [["01", 0], ["02", 1]]}},
+    {"power": {"samples": [1.0, 2.0], "timestamps": [["01", 0]]}},
+    {"power": {"samples": [1.0, 2.0], "timestamps": [["01", 1], ["02", 9]]}},
+    {"power": {"samples": [], "timestamps": []}},
+    {"power": None, "note": "samples"},
+])  # fmt: skip
 def test_what_is_no_trial_is_refused(entry: dict[str, object], tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(
         json.dumps([entry | {"infer": {"iterations": 3}}]).replace("note", "samples")
@@ -348,19 +345,16 @@ def test_idle_is_as_the_log_or_the_option_says(tmp_path: Path) -> None:
     assert only(logged(tmp_path / "t", log=False), inferences=1).idle_ns == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("trace1-energy.bin", b""), ("trace1-energy.bin", b"\xf2" + bytes(40)),
-        ("trace1-energy.bin", b"\xf1" + np.array([1000.0, 1.0, np.inf], "<f4").tobytes()),
-        ("trace1-energy.bin", b"\xf1" + np.array([0.0, 1.0, 1.0], "<f4").tobytes()),
-        ("trace1-energy.bin", b"\xf1" + np.array([1000.0, 1.0, 1.0], "<f4").tobytes()[:-1]),
-        ("trace1-timestamps.json", b"[0.01, 0.1"), ("trace1-timestamps.json", b"[0.01, 0.1]"),
-        ("trace1-timestamps.json", b"[0.01, 0.5, 0.1]"), ("trace1-timestamps.json", b"[-1, 0.1, 0.5]"),
-        ("trace1-timestamps.json", b'{"a": 1}'), ("trace1-timestamps.json", b"[0.01, 0.1, true]"),
-        ("log.txt", b'00050.0 parser: Command "emon trace on trace1"\n00051.0 io: [dut]: m-infer-start-10\n'),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "content"), [
+    ("trace1-energy.bin", b""), ("trace1-energy.bin", b"\xf2" + bytes(40)),
+    ("trace1-energy.bin", b"\xf1" + np.array([1000.0, 1.0, np.inf], "<f4").tobytes()),
+    ("trace1-energy.bin", b"\xf1" + np.array([0.0, 1.0, 1.0], "<f4").tobytes()),
+    ("trace1-energy.bin", b"\xf1" + np.array([1000.0, 1.0, 1.0], "<f4").tobytes()[:-1]),
+    ("trace1-timestamps.json", b"[0.01, 0.1"), ("trace1-timestamps.json", b"[0.01, 0.1]"),
+    ("trace1-timestamps.json", b"[0.01, 0.5, 0.1]"), ("trace1-timestamps.json", b"[-1, 0.1, 0.5]"),
+    ("trace1-timestamps.json", b'{"a": 1}'), ("trace1-timestamps.json", b"[0.01, 0.1, true]"),
+    ("log.txt", b'00050.0 parser: Command "emon trace on trace1"\n00051.0 io: [dut]: m-infer-start-10\n'),
+])  # fmt: skip
 def test_what_is_no_session_is_refused_by_file(name: str, content: bytes, tmp_path: Path) -> None:
     folder = logged(tmp_path / "s")
     (folder / name).write_bytes(content)

@@ -31,16 +31,12 @@ def scope(
     return plain(folder, text=f"{above}{head}\n{below}{rows}", **{"time": "Time:s", "power": "Ch1:W"} | options)
 
 
-@pytest.mark.parametrize(
-    ("above", "below"),
-    [
-        ("Model,MSO54\nRecord Length,4800\nProbe 1,\"10x\n\n", ""),
-        ("# exported by hand\n# Time in seconds\n", ""),
-        ("", "(s),(W)\n\n"),
-        ("Source,CH1\n", "Second,Watt\n"),
-    ],
-    ids=["preamble", "comments", "units", "both"],
-)  # fmt: skip
+@pytest.mark.parametrize(("above", "below"), [
+    ("Model,MSO54\nRecord Length,4800\nProbe 1,\"10x\n\n", ""),
+    ("# exported by hand\n# Time in seconds\n", ""),
+    ("", "(s),(W)\n\n"),
+    ("Source,CH1\n", "Second,Watt\n"),
+], ids=["preamble", "comments", "units", "both"])  # fmt: skip
 def test_what_an_oscilloscope_writes_around_its_header_is_passed_over(above: str, below: str, tmp_path: Path) -> None:
     run = scope(tmp_path, above, below)
     check(run, tmp_path / "run")
@@ -57,19 +53,16 @@ SCOPE = "Scope,X1000\nMade,2026\nt (s),p (mW)\n0.1,3.0\n0.2,3.5\n"
 THOUSANDS = "t;p\n0;0,5\n1;1.955\n2;0,5\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "match", "remedy"),
-    [
-        ("t,p\n0,1\n# trigger\n1,2\n", {}, "data row 2", "comments"),
-        ("Time,Ch1\n0,1\n1,2\n", {"time": "Time:s"}, "no column 'p'", "Time, Ch1"),
-        ("Logger 3000;Channel 1\nTime;Power [mW]\n2026-10-01T12:00:00;1,5\n", {"time": "Time:iso", "power": "Power:mW"},
-         "no column 'Power'", "Power [mW]"),
-        (SCOPE, {"power": "p (mW):mW"}, "no column 't'", "Write its name with the unit: t (s)"),
-        (SCOPE, {"time": "t (s):s", "power": "q:mW"}, "no column 'q'", "t (s), p (mW)"),
-        (THOUSANDS, {}, r"p is '1\.955' in data row 2", "thousands marks are not read"),
-        (THOUSANDS, {"decimal": ","}, r"p is '1\.955' in data row 2", "thousands marks are not read"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "options", "match", "remedy"), [
+    ("t,p\n0,1\n# trigger\n1,2\n", {}, "data row 2", "comments"),
+    ("Time,Ch1\n0,1\n1,2\n", {"time": "Time:s"}, "no column 'p'", "Time, Ch1"),
+    ("Logger 3000;Channel 1\nTime;Power [mW]\n2026-10-01T12:00:00;1,5\n", {"time": "Time:iso", "power": "Power:mW"},
+     "no column 'Power'", "Power [mW]"),
+    (SCOPE, {"power": "p (mW):mW"}, "no column 't'", "Write its name with the unit: t (s)"),
+    (SCOPE, {"time": "t (s):s", "power": "q:mW"}, "no column 'q'", "t (s), p (mW)"),
+    (THOUSANDS, {}, r"p is '1\.955' in data row 2", "thousands marks are not read"),
+    (THOUSANDS, {"decimal": ","}, r"p is '1\.955' in data row 2", "thousands marks are not read"),
+])  # fmt: skip
 def test_what_is_no_such_table_is_named_with_its_row_or_its_columns(
     text: str, options: dict[str, Any], match: str, remedy: str, tmp_path: Path
 ) -> None:
@@ -196,13 +189,10 @@ def test_times_and_rows_of_units_are_held_to_as_well(tmp_path: Path) -> None:
     raised(UsageError, scope, tmp_path, below="(s),(mW)\n", says="'Ch1' states mW and power declares W")
 
 
-@pytest.mark.parametrize(
-    ("header", "declared"),
-    [
-        ("I (mA)", "mA"), ("P", "W"), ("core_A", "W"), ("P (core)", "mW"), ("rail_io", "W"), ("Channel A", "uW"),
-        ("t (UTC)", "iso"), ("power_w", "W"), ("I (µA)", "uA"), ("i_ua", "uA"), ("P (counts)", "W"), ("A_1", "mA"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("header", "declared"), [
+    ("I (mA)", "mA"), ("P", "W"), ("core_A", "W"), ("P (core)", "mW"), ("rail_io", "W"), ("Channel A", "uW"),
+    ("t (UTC)", "iso"), ("power_w", "W"), ("I (µA)", "uA"), ("i_ua", "uA"), ("P (counts)", "W"), ("A_1", "mA"),
+])  # fmt: skip
 def test_what_agrees_or_states_no_unit_is_let_be(header: str, declared: str) -> None:
     agree(header, "", declared, "power")
 

@@ -253,14 +253,11 @@ def test_a_stated_order_is_kept_to(tmp_path: Path) -> None:
         raised(UsageError, open_import, tmp_path / "european", date_order=wrong)
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("mlperf_log_detail.txt", "power_begin", "power_start"), ("spl.txt", "Watts,", "Watts,lots"),
-        ("spl.txt", "Watts,", "Watts,inf,"), ("spl.txt", "Time,03-17-2021", "Time,03-17-21"),
-        ("spl.txt", "Time,", "Zeit,"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "old", "new"), [
+    ("mlperf_log_detail.txt", "power_begin", "power_start"), ("spl.txt", "Watts,", "Watts,lots"),
+    ("spl.txt", "Watts,", "Watts,inf,"), ("spl.txt", "Time,03-17-2021", "Time,03-17-21"),
+    ("spl.txt", "Time,", "Zeit,"),
+])  # fmt: skip
 def test_what_is_no_log_is_refused(name: str, old: str, new: str, tmp_path: Path) -> None:
     part(tmp_path / "run_1", BEGIN)
     text = (tmp_path / "run_1" / name).read_text()

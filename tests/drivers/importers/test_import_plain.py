@@ -56,21 +56,18 @@ def test_plain_rails_add_up(tmp_path: Path) -> None:
     assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"power": "p"}, "power"), ({"power": "p:bananas"}, "power"), ({"power": "p:V"}, "power"),
-        ({"time": "t", "power": "p:W"}, "time"), ({"time": None, "power": "p:W"}, "time"),
-        ({"current": "p:A"}, "supply_v"), ({"current": "p:mV", "supply_v": 3.0}, "current"),
-        ({"current": "p:mA", "supply_v": 3.0, "shunt_ohm": 1.0}, "current"),
-        ({"current": "p:mV", "supply_v": 3.0, "shunt_ohm": 0.0}, "shunt_ohm"),
- ({"power": "p:W", "energy": "p:J"}, "power"), ({}, "power"),
-        ({"power": "p:W", "windows": None}, "windows"), ({"power": "p:W", "stamp": "somewhere"}, "stamp"),
-        ({"power": "p:W", "kind": "maybe"}, "kind"), ({"power": "p:W", "supply_v": 3.0}, "supply_v"),
-        ({"power": "p:W", "voltage": "v:V"}, "voltage"), ({"power": "p:W", "idle": "0.5:0.1"}, "idle"),
-        ({"power": "p:W", "clock_tolerance": 0.9}, "clock_tolerance"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "field"), [
+    ({"power": "p"}, "power"), ({"power": "p:bananas"}, "power"), ({"power": "p:V"}, "power"),
+    ({"time": "t", "power": "p:W"}, "time"), ({"time": None, "power": "p:W"}, "time"),
+    ({"current": "p:A"}, "supply_v"), ({"current": "p:mV", "supply_v": 3.0}, "current"),
+    ({"current": "p:mA", "supply_v": 3.0, "shunt_ohm": 1.0}, "current"),
+    ({"current": "p:mV", "supply_v": 3.0, "shunt_ohm": 0.0}, "shunt_ohm"),
+    ({"power": "p:W", "energy": "p:J"}, "power"), ({}, "power"),
+    ({"power": "p:W", "windows": None}, "windows"), ({"power": "p:W", "stamp": "somewhere"}, "stamp"),
+    ({"power": "p:W", "kind": "maybe"}, "kind"), ({"power": "p:W", "supply_v": 3.0}, "supply_v"),
+    ({"power": "p:W", "voltage": "v:V"}, "voltage"), ({"power": "p:W", "idle": "0.5:0.1"}, "idle"),
+    ({"power": "p:W", "clock_tolerance": 0.9}, "clock_tolerance"),
+])  # fmt: skip
 def test_plain_asks_for_what_nobody_stated(options: dict[str, Any], field: str, tmp_path: Path) -> None:
     assert raised(UsageError, plain, tmp_path, **{"power": None} | options).field == field
 
@@ -170,34 +167,27 @@ def test_windows_state_their_unit(unit: str, scale: float, tmp_path: Path) -> No
     check(plain(tmp_path, windows=windows(tmp_path / "own", unit, scale)), tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "start\n1", "start,end\n2,1", "start,end\n1,x", "start,end\n1,", "start,end,inferences\n1,2,0",
-        "start,end,inferences\n1,2,1.5", "start,end,phase,inference\n1,2,,5", "start,end,phas\n1,2,idle",
-        "start,end,phase\n1,2,mark", "start (min),end (min)\n1,2",
-        "start,end\n1e300,2e300", "start,end\nnan,1", "start,end\n1,2,3", "start,end\n1,1",
-        "start,end,phase\n1,1.2,Work\n1.4,1.6,work",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "", "start\n1", "start,end\n2,1", "start,end\n1,x", "start,end\n1,", "start,end,inferences\n1,2,0",
+    "start,end,inferences\n1,2,1.5", "start,end,phase,inference\n1,2,,5", "start,end,phas\n1,2,idle",
+    "start,end,phase\n1,2,mark", "start (min),end (min)\n1,2",
+    "start,end\n1e300,2e300", "start,end\nnan,1", "start,end\n1,2,3", "start,end\n1,1",
+    "start,end,phase\n1,1.2,Work\n1.4,1.6,work",
+])  # fmt: skip
 def test_windows_that_cannot_be_are_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_text(text)
     raised(RigError, plain, tmp_path, *trace(100.0)[:2], windows=str(tmp_path / "w.csv"))
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda t, w: (np.concatenate([t[:50], t[49:]]), np.concatenate([w[:50], w[49:]])),
-        lambda t, w: (t[::-1], w),
-        lambda t, w: (np.where(np.arange(len(t)) == 7, np.nan, t), w),
-        lambda t, w: (t * 1e12, w),
-        lambda t, w: (t, np.where(np.arange(len(t)) == 7, 1e308, w)),
-        lambda t, w: (t[:1], w[:1]),
-        lambda t, w: (t - 1000.0, w),
-    ],
-    ids=["repeated", "backward", "nan", "far", "1e308", "one", "elsewhere"],
-)
+@pytest.mark.parametrize("spoil", [
+    lambda t, w: (np.concatenate([t[:50], t[49:]]), np.concatenate([w[:50], w[49:]])),
+    lambda t, w: (t[::-1], w),
+    lambda t, w: (np.where(np.arange(len(t)) == 7, np.nan, t), w),
+    lambda t, w: (t * 1e12, w),
+    lambda t, w: (t, np.where(np.arange(len(t)) == 7, 1e308, w)),
+    lambda t, w: (t[:1], w[:1]),
+    lambda t, w: (t - 1000.0, w),
+], ids=["repeated", "backward", "nan", "far", "1e308", "one", "elsewhere"])  # fmt: skip
 def test_stamps_and_readings_that_cannot_be_are_refused(spoil: Callable[..., Any], tmp_path: Path) -> None:
     with pytest.raises(DataError):
         write(plain(tmp_path, *spoil(*trace(100.0)[:2]), stamp=None), tmp_path / "run")

@@ -103,15 +103,12 @@ def test_raw_numbers_give_the_power_that_they_hold(suffix: str, tmp_path: Path) 
     check(raw_numbers.open_import(source, rate_hz=RATE_HZ, windows=windows(tmp_path), **options), tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "options", "field"),
-    [
-        ("a.f32", b"\0" * 8, {}, "rate_hz"), ("a.f32", b"\0" * 9, {"rate_hz": 1e3}, "source"),
-        ("a.bin", b"\0" * 8, {"rate_hz": 1e3}, "source"), ("a.npy", b"\0" * 8, {"rate_hz": 1e3}, "source"),
-        ("a.f32", b"\0" * 8, {"rate_hz": 1e3, "unit": "mA"}, "supply_v"),
-        ("a.f32", b"\0" * 8, {"rate_hz": 1e3, "unit": "mV"}, "unit"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "content", "options", "field"), [
+    ("a.f32", b"\0" * 8, {}, "rate_hz"), ("a.f32", b"\0" * 9, {"rate_hz": 1e3}, "source"),
+    ("a.bin", b"\0" * 8, {"rate_hz": 1e3}, "source"), ("a.npy", b"\0" * 8, {"rate_hz": 1e3}, "source"),
+    ("a.f32", b"\0" * 8, {"rate_hz": 1e3, "unit": "mA"}, "supply_v"),
+    ("a.f32", b"\0" * 8, {"rate_hz": 1e3, "unit": "mV"}, "unit"),
+])  # fmt: skip
 def test_raw_numbers_that_leave_something_open_are_refused(
     name: str, content: bytes, options: dict[str, Any], field: str, tmp_path: Path
 ) -> None:

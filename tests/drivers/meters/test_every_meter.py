@@ -36,27 +36,24 @@ WRAPS_SOON = {"intel-rapl:0": TreeZone("package-0", {"core": 1.0}, begin_uj=RANG
 FINE = Wiring(noise=1e-5, gain_limit=0.0, offset_limit=0.0, resolution=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("name", "how", "options", "rule"),
-    [
-        ("ppk2", {}, {}, "read.count"), ("ppk2", {}, {"mark_channel": "D0"}, "edges.order"),
-        ("otii", {}, {}, "read.count"), ("otii", {"lacks": ("otii_is_logged_in",)}, {}, "read.count"),
-        ("joulescope", {}, {}, "read.count"), ("joulescope", {}, {"mark_input": 0}, "edges.order"),
-        ("lpm01a", {}, {"rate_hz": 1e3}, "read.count"), ("lpm01a", {}, {"rate_hz": 1e4}, "read.count"),
-        ("scpi-dmm", {}, {"rate_hz": 20_000}, "read.count"), ("scpi-smu", {}, {}, "read.count"),
-        ("dmm6500", {}, {"rate_hz": 1e3}, "read.count"), ("dmm6500", {}, {"rate_hz": 2e5}, "read.count"),
-        ("rapl", {}, {"rate_hz": 200}, "chunk.grow"), ("nvml", {}, {}, "chunk.grow"),
-        ("nvml", {}, {"source": "instant", "rate_hz": 50.0}, "rail.unit"),
-        ("serial-text", {}, {}, "chunk.grow"),
-        ("serial-text", {"sketch": Sketch("count:count,core:mW")}, COUNTED, "read.count"),
-        ("serial-text", {"sketch": Sketch("core:mA")},
-         {"columns": "core:mA", "supply_v": "1.8", "rate_hz": 200.0}, "read.count"),
-        ("serial-text", {"sketch": Sketch("time:us,v:V,core:mA")},
-         {"columns": "time:us, v:V, core:mA", "voltage": "v"}, "chunk.grow"),
-        ("serial-text", {"sketch": Sketch("time:us,core:mJ")}, {"columns": "time:us, core:mJ"}, "chunk.grow"),
-        ("serial-text", {"sketch": Sketch("core:mJ")}, {"columns": "core:mJ", "rate_hz": 200.0}, "read.count"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "how", "options", "rule"), [
+    ("ppk2", {}, {}, "read.count"), ("ppk2", {}, {"mark_channel": "D0"}, "edges.order"),
+    ("otii", {}, {}, "read.count"), ("otii", {"lacks": ("otii_is_logged_in",)}, {}, "read.count"),
+    ("joulescope", {}, {}, "read.count"), ("joulescope", {}, {"mark_input": 0}, "edges.order"),
+    ("lpm01a", {}, {"rate_hz": 1e3}, "read.count"), ("lpm01a", {}, {"rate_hz": 1e4}, "read.count"),
+    ("scpi-dmm", {}, {"rate_hz": 20_000}, "read.count"), ("scpi-smu", {}, {}, "read.count"),
+    ("dmm6500", {}, {"rate_hz": 1e3}, "read.count"), ("dmm6500", {}, {"rate_hz": 2e5}, "read.count"),
+    ("rapl", {}, {"rate_hz": 200}, "chunk.grow"), ("nvml", {}, {}, "chunk.grow"),
+    ("nvml", {}, {"source": "instant", "rate_hz": 50.0}, "rail.unit"),
+    ("serial-text", {}, {}, "chunk.grow"),
+    ("serial-text", {"sketch": Sketch("count:count,core:mW")}, COUNTED, "read.count"),
+    ("serial-text", {"sketch": Sketch("core:mA")},
+     {"columns": "core:mA", "supply_v": "1.8", "rate_hz": 200.0}, "read.count"),
+    ("serial-text", {"sketch": Sketch("time:us,v:V,core:mA")},
+     {"columns": "time:us, v:V, core:mA", "voltage": "v"}, "chunk.grow"),
+    ("serial-text", {"sketch": Sketch("time:us,core:mJ")}, {"columns": "time:us, core:mJ"}, "chunk.grow"),
+    ("serial-text", {"sketch": Sketch("core:mJ")}, {"columns": "core:mJ", "rate_hz": 200.0}, "read.count"),
+])  # fmt: skip
 def test_it_keeps_every_rule(name: str, how: Options, options: Options, rule: str) -> None:
     with live(name, **how) as instrument:
         checked = check_meter(instrument.open(**options), clock=instrument.plant.clock, seconds=0.3)
@@ -65,14 +62,11 @@ def test_it_keeps_every_rule(name: str, how: Options, options: Options, rule: st
     assert language is None or language.failures == []
 
 
-@pytest.mark.parametrize(
-    ("name", "how", "options", "rel"),
-    [
-        ("ppk2", {}, {}, 5e-3), ("otii", {}, {}, 1e-6), ("otii", {}, {"channel": "power"}, 1e-6),
-        ("joulescope", {}, {}, 1e-6), ("lpm01a", {"wiring": EXACT_33}, {"rate_hz": 1e4}, 2e-3),
-        ("scpi-dmm", {"wiring": FINE}, {"rate_hz": 1e4}, 2e-3),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "how", "options", "rel"), [
+    ("ppk2", {}, {}, 5e-3), ("otii", {}, {}, 1e-6), ("otii", {}, {"channel": "power"}, 1e-6),
+    ("joulescope", {}, {}, 1e-6), ("lpm01a", {"wiring": EXACT_33}, {"rate_hz": 1e4}, 2e-3),
+    ("scpi-dmm", {"wiring": FINE}, {"rate_hz": 1e4}, 2e-3),
+])  # fmt: skip
 def test_its_readings_are_the_power_where_it_was(name: str, how: Options, options: Options, rel: float) -> None:
     with live(name, **how) as instrument, closing(instrument.open(**options)) as meter:
         rail, plant = meter.info().rails[0], instrument.plant
@@ -89,16 +83,13 @@ def test_its_readings_are_the_power_where_it_was(name: str, how: Options, option
     assert got[(at_s < -1e-3) | (at_s > 0.051)] == pytest.approx(plant.idle_w["core"], rel=rel)
 
 
-@pytest.mark.parametrize(
-    ("name", "how", "options", "half_width"),
-    [
-        ("scpi-dmm", {"wiring": Wiring(gain_limit=5e-4, offset_limit=1e-4)}, {"rate_hz": 20_000}, 3e-3),
-        ("serial-text", {"sketch": Sketch(ready_s=0.05, noise=5e-3)}, {"kind": "mean", "rate_hz": 200.0}, 0.03),
-        ("serial-text", {"sketch": Sketch("count:count,core:mW", ready_s=0.05, noise=5e-3)}, COUNTED, 0.03),
-        ("rapl", {"zones": WRAPS_SOON}, {"rate_hz": 200}, np.inf),
-        ("nvml", {"update_s": 0.01}, {"rate_hz": 500.0}, np.inf),
-    ],
-)
+@pytest.mark.parametrize(("name", "how", "options", "half_width"), [
+    ("scpi-dmm", {"wiring": Wiring(gain_limit=5e-4, offset_limit=1e-4)}, {"rate_hz": 20_000}, 3e-3),
+    ("serial-text", {"sketch": Sketch(ready_s=0.05, noise=5e-3)}, {"kind": "mean", "rate_hz": 200.0}, 0.03),
+    ("serial-text", {"sketch": Sketch("count:count,core:mW", ready_s=0.05, noise=5e-3)}, COUNTED, 0.03),
+    ("rapl", {"zones": WRAPS_SOON}, {"rate_hz": 200}, np.inf),
+    ("nvml", {"update_s": 0.01}, {"rate_hz": 500.0}, np.inf),
+])  # fmt: skip
 def test_the_energy_of_a_computation_is_what_it_used(
     tmp_path: Path, name: str, how: Options, options: Options, half_width: float
 ) -> None:
@@ -115,30 +106,27 @@ def test_the_energy_of_a_computation_is_what_it_used(
     assert result.quantities["dynamic_power_w"].value == pytest.approx(real["dynamic_power_w"], rel=0.15)
 
 
-@pytest.mark.parametrize(
-    ("name", "fault", "kind", "says"),
-    [
-        ("ppk2", lambda sim: sim.stall(5.0), MeterSilentError, "sent nothing for 0.2 s"),
-        ("ppk2", lambda sim: sim.unplug(), MeterError, "is gone"),
-        ("otii", lambda sim: sim.detach(), MeterSilentError, "not grown"),
-        ("otii", lambda sim: sim.mute(), MeterSilentError, "not answered"),
-        ("otii", lambda sim: sim.close(), MeterError, "gone"),
-        ("joulescope", lambda sim: setattr(sim.latest, "mute", True), MeterSilentError, "nothing"),
-        ("joulescope", lambda sim: sim.latest.unplug(), MeterError, "unplugged"),
-        ("serial-text", lambda sim: sim.hang(), MeterSilentError, "no reading for 0.2 s"),
-        ("serial-text", lambda sim: sim.unplug(), MeterError, "is gone"),
-        ("lpm01a", lambda sim: sim.garble(6), MeterError, "bytes were lost"),
-        ("lpm01a", lambda sim: sim.insert("error"), MeterError, "reports: "),
-        ("lpm01a", lambda sim: sim.lose(20), MeterError, "lost 20 of"),
-        ("lpm01a", lambda sim: sim.unplug(), MeterError, "is gone"),
-        ("scpi-dmm", lambda sim: sim.server.garble(), MeterError, "TCPIP"),
-        ("scpi-dmm", lambda sim: sim.server.cut(3), MeterError, "hung up"),
-        ("rapl", lambda sim: sim.add("intel-rapl:0", 1000.0), MeterError, "it was reset"),
-        ("rapl", lambda sim: (sim.root / "intel-rapl:0" / "energy_uj").unlink(), MeterError, "cannot be read"),
-        ("nvml", lambda sim: setattr(sim.gpus[0], "lost", True), MeterError, "GPU is lost"),
-        ("nvml", lambda sim: setattr(sim.gpus[0], "begin_mj", 0), MeterError, "fell from"),
-    ],
-)
+@pytest.mark.parametrize(("name", "fault", "kind", "says"), [
+    ("ppk2", lambda sim: sim.stall(5.0), MeterSilentError, "sent nothing for 0.2 s"),
+    ("ppk2", lambda sim: sim.unplug(), MeterError, "is gone"),
+    ("otii", lambda sim: sim.detach(), MeterSilentError, "not grown"),
+    ("otii", lambda sim: sim.mute(), MeterSilentError, "not answered"),
+    ("otii", lambda sim: sim.close(), MeterError, "gone"),
+    ("joulescope", lambda sim: setattr(sim.latest, "mute", True), MeterSilentError, "nothing"),
+    ("joulescope", lambda sim: sim.latest.unplug(), MeterError, "unplugged"),
+    ("serial-text", lambda sim: sim.hang(), MeterSilentError, "no reading for 0.2 s"),
+    ("serial-text", lambda sim: sim.unplug(), MeterError, "is gone"),
+    ("lpm01a", lambda sim: sim.garble(6), MeterError, "bytes were lost"),
+    ("lpm01a", lambda sim: sim.insert("error"), MeterError, "reports: "),
+    ("lpm01a", lambda sim: sim.lose(20), MeterError, "lost 20 of"),
+    ("lpm01a", lambda sim: sim.unplug(), MeterError, "is gone"),
+    ("scpi-dmm", lambda sim: sim.server.garble(), MeterError, "TCPIP"),
+    ("scpi-dmm", lambda sim: sim.server.cut(3), MeterError, "hung up"),
+    ("rapl", lambda sim: sim.add("intel-rapl:0", 1000.0), MeterError, "it was reset"),
+    ("rapl", lambda sim: (sim.root / "intel-rapl:0" / "energy_uj").unlink(), MeterError, "cannot be read"),
+    ("nvml", lambda sim: setattr(sim.gpus[0], "lost", True), MeterError, "GPU is lost"),
+    ("nvml", lambda sim: setattr(sim.gpus[0], "begin_mj", 0), MeterError, "fell from"),
+])  # fmt: skip
 def test_what_goes_away_is_told_after_what_came(
     name: str, fault: Callable[[Any], object], kind: type[MeterError], says: str
 ) -> None:

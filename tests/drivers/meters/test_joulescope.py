@@ -60,16 +60,13 @@ def test_of_several_one_must_be_named_and_is_let_go_when_it_is_closed(it: StandI
     assert it.sim.latest.finalized and not it.sim.latest.is_open
 
 
-@pytest.mark.parametrize(
-    ("path", "range_mode", "set_to"),
-    [
-        (PATH, "auto", {"s/i/range/mode": "auto"}),
-        (PATH, "18 mA", {"s/i/range/select": "18 mA", "s/i/range/mode": "manual"}),
-        (PATH, "180 uA", {"s/i/range/select": "180 \N{MICRO SIGN}A", "s/i/range/mode": "manual"}),
-        (JS110, "auto", {"s/i/range/select": "auto"}),
-        (JS110, "180 mA", {"s/i/range/select": "180 mA"}),
-    ],
-)
+@pytest.mark.parametrize(("path", "range_mode", "set_to"), [
+    (PATH, "auto", {"s/i/range/mode": "auto"}),
+    (PATH, "18 mA", {"s/i/range/select": "18 mA", "s/i/range/mode": "manual"}),
+    (PATH, "180 uA", {"s/i/range/select": "180 \N{MICRO SIGN}A", "s/i/range/mode": "manual"}),
+    (JS110, "auto", {"s/i/range/select": "auto"}),
+    (JS110, "180 mA", {"s/i/range/select": "180 mA"}),
+])  # fmt: skip
 def test_each_model_is_told_its_range_in_its_own_words(
     it: StandIn, path: str, range_mode: str, set_to: dict[str, str]
 ) -> None:

@@ -94,14 +94,11 @@ def test_whatever_comes_is_readings_or_a_stream_error(data: bytes, at: list[int]
     assert len(value) == len(flags) and np.all(value <= 1.0)
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (b"\xf3\x00\x01", "bytes were lost"), (b"\xf0\xf3\0\0\0\0\0\0\0", "does not end"),
-        (b"\xf0\xf1Short circuit\xff\xff", "reports: Short circuit"), (b"\xf0\xf6\xff\xff", "switched its target off"),
-        (b"\x05\xa0", "cannot measure"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("data", "text"), [
+    (b"\xf3\x00\x01", "bytes were lost"), (b"\xf0\xf3\0\0\0\0\0\0\0", "does not end"),
+    (b"\xf0\xf1Short circuit\xff\xff", "reports: Short circuit"), (b"\xf0\xf6\xff\xff", "switched its target off"),
+    (b"\x05\xa0", "cannot measure"),
+])  # fmt: skip
 def test_what_is_no_reading_is_told(data: bytes, text: str) -> None:
     raised(StreamError, Stream().feed, data, says=text)
 

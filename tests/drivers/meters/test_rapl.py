@@ -85,15 +85,11 @@ def test_a_package_is_counted_once_and_what_is_inside_it_is_said() -> None:
 TEN = {f"intel-rapl:{k}": TreeZone("package-0" if k > 9 else f"package-{k}") for k in (0, 2, 10)}
 
 
-@pytest.mark.parametrize(
-    ("zones", "domains", "rails"),
-    [
-        (SERVER, "", ["package-0", "package-0-dram", "package-1", "package-1-dram"]),
-        (DESKTOP, "psys", ["psys"]),
-        (TEN, "", ["package-0-0", "package-2", "package-0-10"]),
-    ],
-    ids=["memory beside its package", "the platform alone", "in the order of their numbers"],
-)
+@pytest.mark.parametrize(("zones", "domains", "rails"), [
+    (SERVER, "", ["package-0", "package-0-dram", "package-1", "package-1-dram"]),
+    (DESKTOP, "psys", ["psys"]),
+    (TEN, "", ["package-0-0", "package-2", "package-0-10"]),
+], ids=["memory beside its package", "the platform alone", "in the order of their numbers"])  # fmt: skip
 def test_rails_are_the_zones_that_no_other_contains(
     zones: Mapping[str, TreeZone], domains: str, rails: list[str]
 ) -> None:

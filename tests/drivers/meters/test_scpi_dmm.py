@@ -104,13 +104,10 @@ def test_a_timer_that_the_instrument_changed_is_refused() -> None:
     assert error.field == "rate_hz"
 
 
-@pytest.mark.parametrize(
-    ("who", "options", "fast", "memory"),
-    [
-        (WHO, "0", False, 50_000), (WHO, "DIG", True, 50_000), (WHO, '"MEM","SEC"', False, 2_000_000),
-        (WHO_3, "0", True, 50_000), (WHO.replace("34465A", "34470A"), "DIG,MEM", True, 2_000_000),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("who", "options", "fast", "memory"), [
+    (WHO, "0", False, 50_000), (WHO, "DIG", True, 50_000), (WHO, '"MEM","SEC"', False, 2_000_000),
+    (WHO_3, "0", True, 50_000), (WHO.replace("34465A", "34470A"), "DIG,MEM", True, 2_000_000),
+])  # fmt: skip
 def test_options_and_firmware_say_how_fast_and_how_deep(who: str, options: str, fast: bool, memory: int) -> None:
     dialogue = [("*IDN?", who), ("*OPT?", options)]
 
@@ -211,17 +208,13 @@ def test_a_link_that_outlasts_the_memory_is_told_and_not_averaged_over(fault: Ca
         assert "MEM" in error.remedy
 
 
-@pytest.mark.parametrize(
-    ("wiring", "options", "range_max", "amperes", "says"),
-    [
-        (EXACT, {"range_max": 1e-3}, 1.2e-3, 1.2e-3, "3 A terminals"),
-        (EXACT, {"range_max": 2.0}, 3.6, 0.02 / 1.8, "3 A terminals"),
-        (EXACT, {"range_max": 5.0}, 12.0, 0.02 / 1.8, "10 A terminals"),
-        (replace(EXACT, shunt_ohm=10.0), {"function": "voltage", "shunt_ohm": 10.0, "range_max": 1.0}, 0.12,
-         0.02 / 1.8, ", 1000 readings/s"),
-    ],
-    ids=["over the range", "3 A", "10 A", "a shunt"],
-)  # fmt: skip
+@pytest.mark.parametrize(("wiring", "options", "range_max", "amperes", "says"), [
+    (EXACT, {"range_max": 1e-3}, 1.2e-3, 1.2e-3, "3 A terminals"),
+    (EXACT, {"range_max": 2.0}, 3.6, 0.02 / 1.8, "3 A terminals"),
+    (EXACT, {"range_max": 5.0}, 12.0, 0.02 / 1.8, "10 A terminals"),
+    (replace(EXACT, shunt_ohm=10.0), {"function": "voltage", "shunt_ohm": 10.0, "range_max": 1.0}, 0.12,
+     0.02 / 1.8, ", 1000 readings/s"),
+], ids=["over the range", "3 A", "10 A", "a shunt"])  # fmt: skip
 def test_a_current_is_read_on_its_range_and_flagged_beyond_it(
     wiring: Wiring, options: dict[str, Any], range_max: float, amperes: float, says: str
 ) -> None:

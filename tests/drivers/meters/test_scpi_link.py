@@ -187,13 +187,10 @@ def test_a_session_on_pyvisa_sim(tmp_path: Path) -> None:
 # ---- USB under pyvisa-py --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("says", "remedy"),
-    [
-        ("Please install PyUSB to use this resource type.\nNo module named 'usb'", "pip install pyusb libusb-package"),
-        ("No device found.", "udev"),
-    ],
-)
+@pytest.mark.parametrize(("says", "remedy"), [
+    ("Please install PyUSB to use this resource type.\nNo module named 'usb'", "pip install pyusb libusb-package"),
+    ("No device found.", "udev"),
+])  # fmt: skip
 def test_an_instrument_on_usb_that_cannot_be_opened_is_no_matter_of_the_network(
     says: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

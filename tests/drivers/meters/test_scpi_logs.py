@@ -66,14 +66,11 @@ def records(*value: float) -> Said:
     return ("FETC:ELOG? 4096,(@1)", block(struct.pack(f">{len(value)}f", *value)))
 
 
-@pytest.mark.parametrize(
-    ("module", "supply_v", "columns", "unit", "volts"),
-    [
-        ("N6781A", None, ("CURR", "VOLT"), "W", None), ("N6761A", None, ("CURR", "VOLT"), "W", None),
-        ("N6731B", None, ("CURR",), "A", 1.8), ("N6783A", None, ("CURR",), "A", 1.8),
-        ("N6731B", 1.9, ("CURR",), "A", 1.9),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("module", "supply_v", "columns", "unit", "volts"), [
+    ("N6781A", None, ("CURR", "VOLT"), "W", None), ("N6761A", None, ("CURR", "VOLT"), "W", None),
+    ("N6731B", None, ("CURR",), "A", 1.8), ("N6783A", None, ("CURR",), "A", 1.8),
+    ("N6731B", 1.9, ("CURR",), "A", 1.9),
+])  # fmt: skip
 def test_a_module_logs_what_its_converters_allow(
     module: str, supply_v: float | None, columns: Sequence[str], unit: str, volts: float | None
 ) -> None:

@@ -36,14 +36,11 @@ def language() -> ScpiParser:
 # ---- the language -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "known"),
-    [
-        ("SENSE:CURRENT:DC:APERTURE?", True), ("CURR:APER?", True), ("SENS:CURRENT:APER?", True),
-        ("sens:curr:dc:aper?", True), ("CUR:APER?", False), ("CURRE:APER?", False), ("CURR:APER", False),
-        ("DC:APER?", False), ("SENS:APER?", False), ("CURR:DC:DC:APER?", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "known"), [
+    ("SENSE:CURRENT:DC:APERTURE?", True), ("CURR:APER?", True), ("SENS:CURRENT:APER?", True),
+    ("sens:curr:dc:aper?", True), ("CUR:APER?", False), ("CURRE:APER?", False), ("CURR:APER", False),
+    ("DC:APER?", False), ("SENS:APER?", False), ("CURR:DC:DC:APER?", False),
+])  # fmt: skip
 def test_a_header_is_known_in_its_long_and_short_forms_alone(text: str, known: bool) -> None:
     assert language().execute(text) == (b"1\n" if known else b"")
 

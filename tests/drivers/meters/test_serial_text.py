@@ -41,30 +41,24 @@ def once(number: int, change: Callable[[bytes], bytes]) -> Callable[[int, bytes]
 # ---- one line -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("columns", "separator", "text", "value"),
-    [
-        ("time:ms, bus:V, i:mA", "comma", "1234,5.01,12.5", (5.01, 0.0125)),
-        ("bus:V, i:A", "comma", "5.01V,0.30A", (5.01, 0.30)),
-        ("vdd:mW, sdram:mW", "tab", "vdd:12.5\tsdram:3", (0.0125, 0.003)),
-        ("-, e:J", "whitespace", "17   2.5e-1", (0.25,)),
-        ("p:uW, x:xor8", "comma", "17.5,1D", (17.5e-6,)),
-        ("p:W, x:sum8", "comma", "1*31", (1.0,)),
-    ],
-)
+@pytest.mark.parametrize(("columns", "separator", "text", "value"), [
+    ("time:ms, bus:V, i:mA", "comma", "1234,5.01,12.5", (5.01, 0.0125)),
+    ("bus:V, i:A", "comma", "5.01V,0.30A", (5.01, 0.30)),
+    ("vdd:mW, sdram:mW", "tab", "vdd:12.5\tsdram:3", (0.0125, 0.003)),
+    ("-, e:J", "whitespace", "17   2.5e-1", (0.25,)),
+    ("p:uW, x:xor8", "comma", "17.5,1D", (17.5e-6,)),
+    ("p:W, x:sum8", "comma", "1*31", (1.0,)),
+])  # fmt: skip
 def test_a_line_says_what_its_columns_are_declared_to_be(
     columns: str, separator: str, text: str, value: tuple[float, ...]
 ) -> None:
     assert layout_of(columns, separator).row(text).value == pytest.approx(value)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "12,3.5", "12,3.5,6,7", "12,3.5,", "12,3.5x,6", "12,0x10,6", "-1,3.5,6", "1e3,3.5,6", "12,3..5,6", "12;3.5;6",
-        "12,1_0,6",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "12,3.5", "12,3.5,6,7", "12,3.5,", "12,3.5x,6", "12,0x10,6", "-1,3.5,6", "1e3,3.5,6", "12,3..5,6", "12;3.5;6",
+    "12,1_0,6",
+])  # fmt: skip
 def test_a_line_that_is_not_exactly_that_is_no_reading(text: str) -> None:
     raised(LineError, layout_of("time:ms, a:mW, b:mW", "comma").row, text)
 
@@ -209,17 +203,14 @@ def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
 # ---- faults -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "missing"),
-    [
-        (lambda line: line.rstrip(b"\r\n"), 2),  # the end of a line is lost, so one line holds two readings
-        (lambda line: line[:5] + b"\xfe\x81" + line[7:], 1),
-        (lambda line: b"", 1),
-        (lambda line: line[:-6] + line[-5:], 1),  # a digit is lost
-        (lambda line: line + line, 0),
-        (lambda line: line + b"\x00\r\n# hello\r\n", 0),
-    ],
-)
+@pytest.mark.parametrize(("change", "missing"), [
+    (lambda line: line.rstrip(b"\r\n"), 2),  # the end of a line is lost, so one line holds two readings
+    (lambda line: line[:5] + b"\xfe\x81" + line[7:], 1),
+    (lambda line: b"", 1),
+    (lambda line: line[:-6] + line[-5:], 1),  # a digit is lost
+    (lambda line: line + line, 0),
+    (lambda line: line + b"\x00\r\n# hello\r\n", 0),
+])  # fmt: skip
 def test_a_lost_torn_or_garbled_line_is_missing_and_nothing_moves(
     change: Callable[[bytes], bytes], missing: int
 ) -> None:
@@ -263,13 +254,10 @@ def test_a_time_that_stands_still_is_named() -> None:
             order.take(Row(57_963_000_000, 1e9, None, (1.0,), (False,), (0.0,)), k * 10**7)
 
 
-@pytest.mark.parametrize(
-    ("columns", "options"),
-    [
-        ("time:ms,core:mW", TIMED), ("count:count,core:mW", COUNTED),
-        ("core:mJ,time:us", {"columns": "core:mJ, time:us"}), ("core:mJ", {"columns": "core:mJ", "rate_hz": 200.0}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("columns", "options"), [
+    ("time:ms,core:mW", TIMED), ("count:count,core:mW", COUNTED),
+    ("core:mJ,time:us", {"columns": "core:mJ, time:us"}), ("core:mJ", {"columns": "core:mJ", "rate_hz": 200.0}),
+])  # fmt: skip
 def test_a_board_that_restarts_is_told(columns: str, options: Options) -> None:
     with live("serial-text", sketch=Sketch(columns=columns)) as it, closing(it.open(**options)) as meter:
         meter.start()

@@ -136,13 +136,10 @@ def test_a_rate_that_changes_under_way_is_an_error_and_no_figure(chip: str, othe
     assert "kept" in error.remedy
 
 
-@pytest.mark.parametrize(
-    ("fault", "says"),
-    [
-        (lambda board: board.power.stop_auto_power_measurement(), "stopped by something else"),
-        (lambda board: board.unplug(), "Device is not open"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "says"), [
+    (lambda board: board.power.stop_auto_power_measurement(), "stopped by something else"),
+    (lambda board: board.unplug(), "Device is not open"),
+])  # fmt: skip
 def test_a_monitor_that_stops_is_an_error(fault: Callable[[SimBoard], None], says: str, opened: Opened) -> None:
     device = opened(chip="audio3")
     meter = open_meter(device)

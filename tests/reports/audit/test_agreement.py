@@ -71,14 +71,11 @@ def test_two_right_methods_may_differ_by_what_leaves_the_plain_one_unsure(tmp_pa
     assert len(reported(tmp_path / "run")) >= 10 or few
 
 
-@pytest.mark.parametrize(
-    ("readings", "gap_w", "counter", "first"),
-    [
-        (0.5, 0.5e-3, False, 1), (0.5, 2.5e-3, True, 1), (1.5, 2.5e-3, False, 1), (1.5, 1e-3, True, 1),
-        (3.0, 0.5e-3, False, 1), (3.0, 2.5e-3, True, 1), (5.0, 2.5e-3, False, 1), (20.0, 1e-3, True, 1),
-        (10.5, 0.5e-3, False, 3), (10.5, 1e-3, False, 3), (10.5, 2.5e-3, False, 3),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("readings", "gap_w", "counter", "first"), [
+    (0.5, 0.5e-3, False, 1), (0.5, 2.5e-3, True, 1), (1.5, 2.5e-3, False, 1), (1.5, 1e-3, True, 1),
+    (3.0, 0.5e-3, False, 1), (3.0, 2.5e-3, True, 1), (5.0, 2.5e-3, False, 1), (20.0, 1e-3, True, 1),
+    (10.5, 0.5e-3, False, 3), (10.5, 1e-3, False, 3), (10.5, 2.5e-3, False, 3),
+])  # fmt: skip
 def test_what_short_gaps_draw_is_not_drawn_by_the_spans_and_what_these_draw_first_is(
     tmp_path: Path, readings: float, gap_w: float, counter: bool, first: int
 ) -> None:

@@ -150,14 +150,11 @@ def integrated(row: dict[str, Any]) -> None:
     one |= {key: 4 * one[key] for key in ("value", "low", "high")} | {"trials": [4 * one["value"]]}
 
 
-@pytest.mark.parametrize(
-    ("change", "number", "said"),
-    [
-        (off_its_mean, 17, ": active_power_w is 0.0031556"),
-        (integrated, 25, ", and energy_per_inference_integrated_j is"),
-        (lambda row: row.update({"class": "measured"}), 29, ""),
-    ],
-)
+@pytest.mark.parametrize(("change", "number", "said"), [
+    (off_its_mean, 17, ": active_power_w is 0.0031556"),
+    (integrated, 25, ", and energy_per_inference_integrated_j is"),
+    (lambda row: row.update({"class": "measured"}), 29, ""),
+])  # fmt: skip
 def test_a_claim_that_was_changed(
     folder: Path, change: Callable[[dict[str, Any]], None], number: int, said: str
 ) -> None:
@@ -175,15 +172,12 @@ def test_a_name_that_a_spreadsheet_would_run_is_no_fault(folder: Path) -> None:
     assert 30 not in failed(audit(folder, quick=True))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("name,class", "name,active_power_w,class", "the column 'active_power_w' is there twice"),
-        (NAME, "x" * 200_000, "no table that can be read"),
-        ("name,class", "name,tops_per_watt,class", "in order, each with a cell for every column"),
-        ("simulated", "simulated ", ": class is simulated , not simulated"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ("name,class", "name,active_power_w,class", "the column 'active_power_w' is there twice"),
+    (NAME, "x" * 200_000, "no table that can be read"),
+    ("name,class", "name,tops_per_watt,class", "in order, each with a cell for every column"),
+    ("simulated", "simulated ", ": class is simulated , not simulated"),
+])  # fmt: skip
 def test_a_table_that_says_more_than_the_claims(folder: Path, old: str, new: str, said: str) -> None:
     (folder / "results.csv").write_text((folder / "results.csv").read_text().replace(old, new))
     listed(folder)
@@ -300,13 +294,10 @@ def test_a_host_that_works_beside_the_spans_is_not_a_device_that_slept(tmp_path:
     assert "leave gaps" in always.found
 
 
-@pytest.mark.parametrize(
-    ("kind", "seed"),
-    [
-        ("drops_now_and_then", 18), ("drops_now_and_then", 35), ("every_reading_twice", 14), ("lost_block", 5),
-        ("pulses_timed_by_a_smart_plug", 2),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "seed"), [
+    ("drops_now_and_then", 18), ("drops_now_and_then", 35), ("every_reading_twice", 14), ("lost_block", 5),
+    ("pulses_timed_by_a_smart_plug", 2),
+])  # fmt: skip
 def test_readings_that_were_lost_twice_or_late_are_no_moved_trace(tmp_path: Path, kind: str, seed: int) -> None:
     lab = plain_lab(seed, kind)
     (LAB_KINDS | IDLE_LOAD_KINDS | RANGE_KINDS)[kind](lab)

@@ -96,14 +96,10 @@ def test_members_of_archives_that_lead_out_are_refused(tmp_path: Path, name: str
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("members", "place"),
-    [
-        ([("sub/a.txt", "a"), ("__MACOSX/sub/._a.txt", "x")], "a.txt"),
-        ([("sub\\", ""), ("sub\\b\\a.txt", "a")], "b/a.txt"),
-    ],
-    ids=["of Finder", "with backslashes"],
-)
+@pytest.mark.parametrize(("members", "place"), [
+    ([("sub/a.txt", "a"), ("__MACOSX/sub/._a.txt", "x")], "a.txt"),
+    ([("sub\\", ""), ("sub\\b\\a.txt", "a")], "b/a.txt"),
+], ids=["of Finder", "with backslashes"])  # fmt: skip
 def test_an_archive_of_another_system_is_read(tmp_path: Path, members: list[Member], place: str) -> None:
     held = unpack(packed(tmp_path / "a.zip", *members), tmp_path / "into")
     assert [path.relative_to(held).as_posix() for path in held.rglob("*") if path.is_file()] == [place]

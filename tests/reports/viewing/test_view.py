@@ -101,13 +101,10 @@ def test_another_host_than_the_loopback_is_refused(url: str, host: str) -> None:
     assert (status, PAGE in content) == ((403, False) if host in ELSEWHERE else (200, True))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/", "/data?rail=0&low=0&high=1&columns=10", "{token}", "{token}x/", "{token}/../", "{token}/../../etc/passwd",
-        "{token}//etc/passwd", "{token}/events.jsonl", "{token}/%2e%2e/", "{upper}/", "*",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("path", [
+    "/", "/data?rail=0&low=0&high=1&columns=10", "{token}", "{token}x/", "{token}/../", "{token}/../../etc/passwd",
+    "{token}//etc/passwd", "{token}/events.jsonl", "{token}/%2e%2e/", "{upper}/", "*",
+])  # fmt: skip
 def test_no_other_path_is_served(url: str, path: str) -> None:
     token = urlsplit(url).path.rstrip("/")
 
