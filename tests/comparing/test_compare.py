@@ -479,10 +479,9 @@ def test_what_both_declare_differently_is_named_in_its_place(pair: Path, capsys:
     assert "differs: device.details.power_profile.phase_w.inference.core: 0.003 and 0.0033" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [("map", "better"), ("session_accuracy_mean", "better"), ("latency_mean_s", "worse"), ("duration_s", "differs")],
-)
+@pytest.mark.parametrize(("name", "said"), [
+    ("map", "better"), ("session_accuracy_mean", "better"), ("latency_mean_s", "worse"), ("duration_s", "differs"),
+])  # fmt: skip
 def test_the_figure_itself_says_whether_more_is_better(name: str, said: str) -> None:
     less, more = Quantity(1.0, ""), Quantity(2.0, "")
     assert Difference(FigureKey(name), less, more, 1.0, 0.5, 1.5, False, None).said == said

@@ -165,11 +165,10 @@ def test_a_deadline_is_the_stride_unless_one_is_given(options: dict[str, float],
     assert ("over the" in said) == bool(word)
 
 
-@pytest.mark.parametrize(
-    ("took", "bound_s"),
-    [([0.1], 0.1), ([0.0, 0.0], 0.1), ([1e-6, 1e-3, 30.0], 1e6), ([0.0, 0.0], None), ([np.nan, 0.1], None),
-     (np.geomspace(1e-6, 10, 1_000_000), 0.1)],
-)  # fmt: skip
+@pytest.mark.parametrize(("took", "bound_s"), [
+    ([0.1], 0.1), ([0.0, 0.0], 0.1), ([1e-6, 1e-3, 30.0], 1e6), ([0.0, 0.0], None), ([np.nan, 0.1], None),
+    (np.geomspace(1e-6, 10, 1_000_000), 0.1),
+])  # fmt: skip
 def test_latencies_of_any_kind_draw(took: Any, bound_s: float | None) -> None:
     svg = draw(served(np.ones(len(took)), took, **({"latency_bound_s": bound_s} if bound_s else {})))["service"]
     ET.fromstring(svg)
@@ -251,9 +250,8 @@ def test_a_line_breaks_where_a_point_is_not_a_number() -> None:
     assert 'd="M0.0 1.0L1.0 2.0M3.0 3.0"' in sheet.svg({False}).decode()
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "said"),
-    [(0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]), (3.0, 3.0, [3.0]), (-0.13, 0.1, [-0.1, -0.05, 0.0, 0.05, 0.1])],
-)
+@pytest.mark.parametrize(("low", "high", "said"), [
+    (0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]), (3.0, 3.0, [3.0]), (-0.13, 0.1, [-0.1, -0.05, 0.0, 0.05, 0.1]),
+])  # fmt: skip
 def test_ticks_are_round_numbers(low: float, high: float, said: list[float]) -> None:
     assert ticks(low, high) == pytest.approx(said)

@@ -66,10 +66,9 @@ def test_limits_of_ones_own_do_not_hold_under_the_name_of_a_known_benchmark(decl
     assert broken(less, "single-stream") == {"data set", "split", "samples", "classes"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [ASC.replace(" ", "  ", 1), ASC.replace(" ", "\u00a0"), ASC.upper(), ASC.replace("e", "\u0435"), f"\u200b{ASC}"],
-)
+@pytest.mark.parametrize("name", [
+    ASC.replace(" ", "  ", 1), ASC.replace(" ", "\u00a0"), ASC.upper(), ASC.replace("e", "\u0435"), f"\u200b{ASC}",
+])  # fmt: skip
 def test_a_name_that_reads_alike_is_that_of_the_known_benchmark(name: str) -> None:
     assert limits_of(Benchmark(name, Parameter((), ()), {})) is not None
 

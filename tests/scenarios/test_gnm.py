@@ -206,9 +206,8 @@ def test_a_gap_is_positive_when_worse_and_negative_when_better(cost: int, target
     assert gap(cost, target) == (cost - target) / abs(target)
 
 
-@pytest.mark.parametrize(
-    ("cost", "target", "field"),
-    [(-5, 0, "target"), (-5, float("nan"), "target"), (float("inf"), -5, "cost"), (float("nan"), -5, "cost")],
-)
+@pytest.mark.parametrize(("cost", "target", "field"), [
+    (-5, 0, "target"), (-5, float("nan"), "target"), (float("inf"), -5, "cost"), (float("nan"), -5, "cost"),
+])  # fmt: skip
 def test_a_gap_that_is_not_defined_is_refused(cost: float, target: float, field: str) -> None:
     assert raised(UsageError, gap, cost, target).field == field

@@ -75,11 +75,9 @@ def matern(apart_s: Floats, wander_s: float) -> Floats:
 
 
 @pytest.mark.parametrize("lasts", [0.1, 0.5, 3.0])
-@pytest.mark.parametrize(
-    "weight",
-    [mean_of(1000), busy_against_idle(3000), np.roll(busy_against_idle(3000), 40)],
-    ids=["level", "difference", "halved"],
-)
+@pytest.mark.parametrize("weight", [
+    mean_of(1000), busy_against_idle(3000), np.roll(busy_against_idle(3000), 40),
+], ids=["level", "difference", "halved"])  # fmt: skip
 def test_a_smooth_wander_moves_a_sum_as_much_as_its_covariance_says(weight: Floats, lasts: float) -> None:
     wander_s = lasts * len(weight) * PERIOD_S
     noise = Noise(0.0, 0.0, 0.0, (), PERIOD_S, 1000.0, wander_w2=0.25, wander_s=wander_s)

@@ -473,11 +473,10 @@ def test_dropped_frames_tell_of_scenes_and_answers_come_in_their_own_order(tmp_p
     assert len(found.at_s) == 8
 
 
-@pytest.mark.parametrize(
-    ("output", "said"),
-    [("a", "a"), ({"label": "a"}, "a"), ({"label": "a", "probability": {"a": 0.6, "b": 0.4}}, "a"), (None, "None"),
-     ({"label": None}, "None"), (3, "3")],
-)  # fmt: skip
+@pytest.mark.parametrize(("output", "said"), [
+    ("a", "a"), ({"label": "a"}, "a"), ({"label": "a", "probability": {"a": 0.6, "b": 0.4}}, "a"), (None, "None"),
+    ({"label": None}, "None"), (3, "3"),
+])  # fmt: skip
 def test_an_answer_is_a_label_or_holds_one(tmp_path: Path, output: Any, said: str) -> None:
     known, _ = frames(3, 1.0, 2.0)
     found = heard(tmp_path / "run", known, [Asked(k, k, k + 0.1, f"f{k}", output) for k in range(3)])

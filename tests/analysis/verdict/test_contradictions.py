@@ -190,22 +190,18 @@ def contradicted(result: Result) -> bool:
     return bool(failed) and all("rail core" in c.rule for c in failed)
 
 
-@pytest.mark.parametrize(
-    ("fault", "rate_hz"),
-    [({"deliveries": 2}, 1e3), *(({"rate_error": e}, hz) for e, hz in ((0.01, 200.0), (-0.01, 20e3), (-0.5, 1e3)))],
-    ids=["twice", "faster than declared", "slower than declared", "half the rate"],
-)
+@pytest.mark.parametrize(("fault", "rate_hz"), [
+    ({"deliveries": 2}, 1e3), *(({"rate_error": e}, hz) for e, hz in ((0.01, 200.0), (-0.01, 20e3), (-0.5, 1e3))),
+], ids=["twice", "faster than declared", "slower than declared", "half the rate"])  # fmt: skip
 def test_readings_at_another_rate_than_declared_make_a_live_run_invalid(
     tmp_path: Path, fault: dict[str, float], rate_hz: float
 ) -> None:
     assert contradicted(measured(tmp_path, 0.05, rate_hz=rate_hz, **fault))
 
 
-@pytest.mark.parametrize(
-    "honest",
-    [{}, {"meter_forward_s": 0.05, "meter_back_s": 0.05}, {"meter_jitter_s": 0.02}, {"drop": 0.3}, {"rate_hz": 20.0}],
-    ids=["plain", "slow link", "jitter", "lost readings with stamps", "slow meter"],
-)
+@pytest.mark.parametrize("honest", [
+    {}, {"meter_forward_s": 0.05, "meter_back_s": 0.05}, {"meter_jitter_s": 0.02}, {"drop": 0.3}, {"rate_hz": 20.0},
+], ids=["plain", "slow link", "jitter", "lost readings with stamps", "slow meter"])  # fmt: skip
 def test_an_honest_meter_contradicts_nothing(tmp_path: Path, honest: dict[str, float]) -> None:
     validity = measured(tmp_path, 0.3, **honest).validity
     assert validity is not None and validity.verdict == "VALID"

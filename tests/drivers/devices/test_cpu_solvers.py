@@ -137,10 +137,9 @@ def test_options_out_of_range_are_refused(opener: Callable[..., Device], options
     assert raised(UsageError, opener, **options).field in options
 
 
-@pytest.mark.parametrize(
-    ("opener", "stack"),
-    [(cpu_mis.open_device, "numba"), (cpu_sa.open_device, "dwave.samplers"), (cpu_tabu.open_device, "dwave.samplers")],
-)
+@pytest.mark.parametrize(("opener", "stack"), [
+    (cpu_mis.open_device, "numba"), (cpu_sa.open_device, "dwave.samplers"), (cpu_tabu.open_device, "dwave.samplers"),
+])  # fmt: skip
 def test_a_stack_that_is_not_installed_is_named_with_its_extra(
     opener: Callable[..., Device], stack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,10 +63,9 @@ def begun(device: Device) -> float:
 # ---- what is answered ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("mode", "rules"),
-    [("performance", {"repeat.executions", "timer.rate", "span.clock"}), ("energy", {"repeat.executions"})],
-)
+@pytest.mark.parametrize(("mode", "rules"), [
+    ("performance", {"repeat.executions", "timer.rate", "span.clock"}), ("energy", {"repeat.executions"}),
+])  # fmt: skip
 def test_a_board_keeps_every_rule(mode: str, rules: set[str]) -> None:
     with bench(Chip(energy_mode=mode == "energy"), mode=mode, timeout_s=2.0) as (_, device):
         assert rules <= set(check_device(device, [sample(k) for k in range(3)]))

@@ -71,11 +71,10 @@ def test_a_network_that_heard_a_whole_folder_is_measured_on_another(tmp_path: Pa
     assert f"--option network={tmp_path}/a.json" in told
 
 
-@pytest.mark.parametrize(
-    ("device", "text"),
-    [pytest.param("xylo", "have 1 classes, but a network for Xylo Audio 2 has 2 to 8", marks=needs_rockpool),
-     ("arduino", "have one class")],
-)  # fmt: skip
+@pytest.mark.parametrize(("device", "text"), [
+    pytest.param("xylo", "have 1 classes, but a network for Xylo Audio 2 has 2 to 8", marks=needs_rockpool),
+    ("arduino", "have one class"),
+])  # fmt: skip
 def test_a_single_class_is_refused(device: str, text: str, tmp_path: Path, capsys: Capture) -> None:
     given = ("--data", recordings(tmp_path, "a"), "--out", str(tmp_path / FILE[device]))
     assert main(("network", "train", "asc", "--device", device, *given)) == 6

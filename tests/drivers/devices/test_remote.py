@@ -235,10 +235,9 @@ def test_what_the_worker_raises_is_told_and_it_works_on() -> None:
         assert answer(device, Sample("two", np.zeros(1))).output == 5
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [("DataError", DataError), ("Nonsense", DeviceError), ("os", DeviceError)],
-)
+@pytest.mark.parametrize(("kind", "expected"), [
+    ("DataError", DataError), ("Nonsense", DeviceError), ("os", DeviceError),
+])  # fmt: skip
 def test_an_error_of_the_rig_arrives_as_itself(kind: str, expected: type[RigError]) -> None:
     told = {"kind": kind, "message": "no good", "remedy": "Mend it", "field": "f", "value": 3}
     body = f"def stage(self, samples):\n    error = RuntimeError()\n    error.rig = {told!r}\n    raise error"

@@ -164,10 +164,9 @@ def test_a_program_that_was_held_up_tells_the_span_by_other_readouts(held: slice
     assert off_ns == pytest.approx(5_100_000_000, abs=300_000)
 
 
-@pytest.mark.parametrize(
-    ("step_ns", "held", "every_ns"),
-    [(10**6, slice(0, 40), 250_000), (10**6, slice(60, 100), 250_000), (2 * 10**7, slice(0), 10**7)],
-)
+@pytest.mark.parametrize(("step_ns", "held", "every_ns"), [
+    (10**6, slice(0, 40), 250_000), (10**6, slice(60, 100), 250_000), (2 * 10**7, slice(0), 10**7),
+])  # fmt: skip
 def test_a_span_whose_end_nobody_saw_in_time_is_refused(step_ns: int, held: slice, every_ns: int) -> None:
     raised(DeviceError, span_of, looks(np.arange(1, 101) * step_ns, held, every_ns), says=r"held up for \d+")
 

@@ -186,10 +186,9 @@ def test_a_player_gets_the_whole_sample_as_often_as_it_is_heard() -> None:
     assert (wav[:4], len(wav)) == (b"RIFF", 44 + 2 * 2 * round(0.8 * RATE_HZ))
 
 
-@pytest.mark.parametrize(
-    ("ends", "text"),
-    [("exit 3", "not played: the command ended with 3"), ("sleep 0.3", "not heard whole: .* longer than its sound")],
-)
+@pytest.mark.parametrize(("ends", "text"), [
+    ("exit 3", "not played: the command ended with 3"), ("sleep 0.3", "not heard whole: .* longer than its sound"),
+])  # fmt: skip
 def test_a_sample_counts_once_its_command_has_ended_well_and_in_time(ends: str, text: str) -> None:
     playing = player_of(f"sh -c 'cat > /dev/null; {ends}'")(sound(seconds=0.1), 1)
     raised(DeviceError, playing.ended, 10.0, says=f"sample sound-1 was {text}")

@@ -48,10 +48,9 @@ def test_an_altered_network_is_refused(alter: Callable[[Any], object], tmp_path:
     raised(DataError, load_network, tmp_path / "altered.json", says="altered")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [None, "", "[1]", '{"format": "other"}', "[" * 5000, "9" * 5000, f'{{"format": "{FORMAT}", "layers": [NaN]}}'],
-)
+@pytest.mark.parametrize("content", [
+    None, "", "[1]", '{"format": "other"}', "[" * 5000, "9" * 5000, f'{{"format": "{FORMAT}", "layers": [NaN]}}',
+])  # fmt: skip
 def test_an_unreadable_network_is_refused(content: str | None, tmp_path: Path) -> None:
     path = tmp_path / "network.json"
     if content is not None:

@@ -96,11 +96,9 @@ SHORT = [0.014, 1.08, 1.184, 2.28, 2.384, 3.49, 3.593, 4.69, 4.793, 5.89, 5.994]
 JS110 = [0.00341, 0.299824, 0.533934, 0.740259, 0.966961, 1.01326, 1.24949, 1.51005, 1.7499, 1.93058, 2.15994]
 
 
-@pytest.mark.parametrize(
-    ("rate_hz", "stamps"),
-    [(1000.0, LPM01A), (1000.0, SHORT), (20_000.0, JS110), (10_000.0, LPM01A[:3]), (333.0, SHORT[:5])],
-    ids=["LPM01A", "windows-of-0.1-s", "JS110-microseconds", "one-window", "333-Hz"],
-)
+@pytest.mark.parametrize(("rate_hz", "stamps"), [
+    (1000.0, LPM01A), (1000.0, SHORT), (20_000.0, JS110), (10_000.0, LPM01A[:3]), (333.0, SHORT[:5]),
+], ids=["LPM01A", "windows-of-0.1-s", "JS110-microseconds", "one-window", "333-Hz"])  # fmt: skip
 def test_every_figure_comes_out_to_the_digits_printed(rate_hz: float, stamps: list[float], tmp_path: Path) -> None:
     expected = session(tmp_path / "s", rate_hz, stamps)
     run = recorded(tmp_path / "s", tmp_path / "run")

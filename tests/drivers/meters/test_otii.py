@@ -38,10 +38,9 @@ def test_readings_missing_by_their_stamps_are_nan() -> None:
     assert list(np.flatnonzero(np.isnan(got))) == list(range(100, 125))
 
 
-@pytest.mark.parametrize(
-    ("lacks", "says"),
-    [("logged_in", "no user is logged in"), ("licence", "licence is needed"), ("attached", "Connected: none")],
-)
+@pytest.mark.parametrize(("lacks", "says"), [
+    ("logged_in", "no user is logged in"), ("licence", "licence is needed"), ("attached", "Connected: none"),
+])  # fmt: skip
 def test_without_a_user_a_licence_or_an_instrument_it_is_a_setup_error(it: StandIn, lacks: str, says: str) -> None:
     setattr(it.sim, lacks, False)
     raised(SetupError, it.open, says=says)

@@ -113,11 +113,10 @@ def test_no_other_path_is_served(url: str, path: str) -> None:
     assert (status, content) == (404, b"no such page")
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["", "rail=0", "rail=0&low=a&high=1&columns=9", "rail=0&low=0&high=1&columns=1e9", "rail=1&low=0&high=1&columns=9",
-     "&".join(f"x{k}=1" for k in range(50))],
-)  # fmt: skip
+@pytest.mark.parametrize("query", [
+    "", "rail=0", "rail=0&low=a&high=1&columns=9", "rail=0&low=0&high=1&columns=1e9", "rail=1&low=0&high=1&columns=9",
+    "&".join(f"x{k}=1" for k in range(50)),
+])  # fmt: skip
 def test_a_bad_request_is_answered_as_one(url: str, query: str) -> None:
     assert asked(url, f"{urlsplit(url).path}data?{query}")[0] == 400
 

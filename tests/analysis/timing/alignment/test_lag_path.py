@@ -254,10 +254,9 @@ def filtered(r: Readings, drawn_s: Floats, tau_s: float) -> float | None:
     return None if s is None or found is None or found.whole is None else undeclared_tau_s(s, found.whole)
 
 
-@pytest.mark.parametrize(
-    ("aperture", "tau_s"),
-    [(1.0, 0.015), (1.0, 0.03), *((aperture, tau_s) for aperture in (0.1, 0.23, 0.6) for tau_s in (0.0, 0.02))],
-)
+@pytest.mark.parametrize(("aperture", "tau_s"), [
+    (1.0, 0.015), (1.0, 0.03), *((aperture, tau_s) for aperture in (0.1, 0.23, 0.6) for tau_s in (0.0, 0.02)),
+])  # fmt: skip
 def test_a_filter_that_begins_and_ends_show_alike_is_found_and_what_a_meter_leaves_out_is_none(
     aperture: float, tau_s: float
 ) -> None:
