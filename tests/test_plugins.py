@@ -293,14 +293,6 @@ def test_the_plug_in_costs_less_than_20_ms_and_loads_nothing() -> None:
     assert set(loaded) == {"[]"}
 
 
-def test_a_bench_knows_its_energy(rig_bench: SimulatedBench) -> None:
-    rig_bench.install({"core": 1e-3, "io": 0.0}, {"inference": {"core": 3e-3}})
-    begin_ns = rig_bench.clock.now_ns()
-    rig_bench.occupy("inference", begin_ns, begin_ns + 10**9)
-
-    assert rig_bench.energy_j(begin_ns, begin_ns + 2 * 10**9) == pytest.approx(4e-3)
-
-
 def test_a_measurement_returns_its_result(rig_measure: Measures) -> None:
     results = [rig_measure("mock", meter="mock", options={"samples": 8, "audio_hz": 1000}) for _ in range(2)]
 

@@ -15,20 +15,11 @@ from rig.errors import DataError
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.targets import fault_of
-from tests.support.mis_graphs import graphs, random_graph
+from tests.support.mis_graphs import graphs, least_cost, random_graph
 
 pytest.importorskip("numba", reason="extra qubo is not installed")
 
 from benchmarks.mis_proof import exact
-
-
-def least_cost(graph: Graph) -> int:
-    """Try every subset."""
-    subsets = (np.arange(1 << graph.nodes)[:, None] >> np.arange(graph.nodes)) & 1
-    inside = np.zeros(len(subsets), bool)
-    for u, v in graph.edges:
-        inside |= (subsets[:, u] & subsets[:, v]).astype(bool)
-    return -int(subsets[~inside].sum(axis=1).max())
 
 
 @settings(max_examples=25, deadline=None)

@@ -390,14 +390,15 @@ def test_a_limit_that_cannot_be_read_shows_one_that_can(text: str) -> None:
         limit_of(text)
 
 
-def test_a_figure_that_is_not_in_both_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match="Did you mean energy_per_inference_j"):
-        gate(energy(1.0, 0.1), energy(1.0, 0.1), "energy_per_inferences_j > +5%")
-
-
-def test_a_limit_beyond_the_figure_itself_is_a_percentage_whose_sign_was_lost() -> None:
-    with pytest.raises(UsageError, match=r"more than the figure itself, 0\.001 J"):
-        gate(energy(1e-3, 1e-5), energy(1.2e-3, 1e-5), "energy_per_inference_j > +0.05")
+@pytest.mark.parametrize(("first", "limit", "says"), [
+    (energy(1.0, 0.1), "energy_per_inferences_j > +5%", "Did you mean energy_per_inference_j"),
+    (energy(1e-3, 1e-5), "energy_per_inference_j > +0.05", r"more than the figure itself, 0\.001 J"),
+    (Quantity(1.0, "J"), "energy_per_inference_j > +5%", "no uncertainty"),
+    (energy(0.0, 0.1), "energy_per_inference_j > +5%", "is 0"),
+])  # fmt: skip
+def test_a_limit_or_a_figure_that_no_gate_can_judge_is_refused(first: Quantity, limit: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        gate(first, energy(1.2 * first.value, 0.1), limit)
 
 
 def test_a_figure_that_one_of_them_refuses_is_refused_with_its_remedy() -> None:
@@ -407,13 +408,6 @@ def test_a_figure_that_one_of_them_refuses_is_refused_with_its_remedy() -> None:
     vars(second.result)["refusals"] = (found,)
     with pytest.raises(UsageError, match=r"no span is longer than a reading.*Add --repeat 20"):
         judged(compared(first, second), limit_of("energy_per_inference_j > +5%"))
-
-
-def test_a_figure_without_an_interval_is_refused() -> None:
-    with pytest.raises(UsageError, match="no uncertainty"):
-        gate(Quantity(1.0, "J"), energy(1.0, 0.1), "energy_per_inference_j > +5%")
-    with pytest.raises(UsageError, match="is 0"):
-        gate(energy(0.0, 0.1), energy(1.0, 0.1), "energy_per_inference_j > +5%")
 
 
 # ---- from the command line ----------------------------------------------------------------

@@ -30,7 +30,7 @@ from rig.doctor.host import host_findings, permission_findings
 from rig.doctor.meter import Taken, noise_finding, rate_finding, reading_findings
 from rig.errors import DeviceError, MeterError, RigError, SetupError, UsageError
 from rig.session.locks import device_lock
-from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
+from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, Floats, MeterInfo, Rail
 from tests.support.instruments import INSTRUMENTS
 from tests.support.paths import ROOT
 from tests.support.tiny_board import Chip, TinyBoardSim
@@ -196,24 +196,16 @@ def test_whatever_is_read_becomes_watts(rail: Rail, chunk: Chunk, mean_w: float)
     assert noise.values["unit"] == "W"
 
 
-def test_amperes_without_a_voltage_stay_amperes_and_are_broken() -> None:
-    rail = Rail("core", conversion=Conversion("A"), rate_hz=100.0)
-    said = said_of(rail, Chunk("core", AMPERES))
+@pytest.mark.parametrize(("rail", "amperes", "topic"), [
+    (replace(RAIL, conversion=Conversion("A")), AMPERES, "supply"),
+    (replace(RAIL, range_max=1.02), AMPERES, "overload"), (RAIL, np.append(AMPERES, math.nan), "readings"),
+], ids=["without a voltage", "above the range, without a flag", "no number, without a flag"])  # fmt: skip
+def test_amperes_that_cannot_be_right_are_broken(rail: Rail, amperes: Floats, topic: str) -> None:
+    said = said_of(rail, Chunk("core", amperes))
 
-    assert said["supply"].level == "broken"
-    assert said["noise"].values["unit"] == "A"
-
-
-def test_readings_above_the_range_are_overload_without_a_flag() -> None:
-    said = said_of(replace(RAIL, range_max=1.02), Chunk("core", np.array([1.0, 1.1, 0.9, 1.0, 1.05])))["overload"]
-
-    assert (said.level, said.values["over"]) == ("broken", 2)
-
-
-def test_readings_that_are_no_numbers_and_not_flagged_are_broken() -> None:
-    said = said_of(RAIL, Chunk("core", np.array([1.0, math.nan, 0.9, 1.0, 1.05, 1.0])))
-
-    assert said["readings"].level == "broken"
+    assert said[topic].level == "broken"
+    assert said[topic].values.get("over", 2) == 2
+    assert said["noise"].values["unit"] == ("A" if topic == "supply" else "W")
     assert math.isfinite(number(said["noise"], "mean"))
 
 

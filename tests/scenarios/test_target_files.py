@@ -277,10 +277,8 @@ def test_a_workload_without_problems_is_refused_before_the_first_step() -> None:
         optimization(asc.open_workload(samples=2, audio_hz=1000), FREE)
 
 
-def test_solves_end_at_the_target_of_the_file(tmp_path: Path) -> None:
-    row = Target(20, 0.25, 5, -1, to_hex([1] + [0] * 19), digest(gnm_edges(20, 0.25, 5)), "by hand", name="specified")
-    write_rows([row], tmp_path / "t.json")
-    workload = open_workload(nodes=20, density=0.25, seeds="5", targets=str(tmp_path / "t.json"))
-    steps = optimization(workload, FREE, to_gap=0.0, solves=2)
+def test_solves_end_at_the_target_of_the_file(file: Path) -> None:
+    write_rows([row(5, name="specified")], file)
+    steps = optimization(opened(file, "5"), FREE, to_gap=0.0, solves=2)
     budgets = [step.budget for step in steps if isinstance(step, Issue)]
     assert [b.stop_at_cost for b in budgets if b is not None] == [-1.0, -1.0]

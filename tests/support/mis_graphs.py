@@ -22,3 +22,12 @@ def random_graph(nodes: int, density: float, seed: int) -> Graph:
     u, v = np.triu_indices(nodes, 1)
     kept = np.random.default_rng(seed).random(len(u)) < density
     return Graph(nodes, np.stack([u[kept], v[kept]], axis=1).astype(np.int32))
+
+
+def least_cost(graph: Graph) -> int:
+    """Return the least cost of an independent set; try every subset."""
+    subsets = (np.arange(1 << graph.nodes)[:, None] >> np.arange(graph.nodes)) & 1
+    inside = np.zeros(len(subsets), bool)
+    for u, v in graph.edges:
+        inside |= (subsets[:, u] & subsets[:, v]).astype(bool)
+    return -int(subsets[~inside].sum(axis=1).max())

@@ -76,7 +76,7 @@ def read_plainly(path: Path) -> tuple[list[Document], dict[str, pa.Table]]:
     return events, tables
 
 
-def rewritten(path: Path, to: Path, edit: Callable[[list[Document], dict[str, pa.Table]], None]) -> Path:
+def rewritten(path: Path, to: Path, edit: Callable[[list[Document], dict[str, pa.Table]], object]) -> Path:
     """Copy a directory after ``edit`` of its lines and tables, sealed again; files of other kinds are kept."""
     events, tables = read_plainly(path)
     before = dict(tables)

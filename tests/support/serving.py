@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rig
 from fixtures.bench.mock_device import MockDevice, open_device
 from fixtures.bench.true_power import SimPlant, open_plant
 from rig.engine.acquisition import Bench
@@ -22,21 +23,6 @@ from rig.recording.disk.decoding import declared_start
 from rig.recording.events import IdleWindow
 from rig.recording.reader import Run, open_run
 from rig.recording.writer import Recorder
-from rig.types import (
-    Budget,
-    Clock,
-    ClockInfo,
-    Device,
-    DeviceInfo,
-    Issue,
-    Meter,
-    MeterInfo,
-    Reply,
-    Rules,
-    Sample,
-    Span,
-    Step,
-)  # fmt: skip
 from tests.support.start_lines import LEAST, start
 
 S = 1_000_000_000
@@ -44,8 +30,8 @@ MS = 1_000_000
 Log = list[tuple[Any, ...]]
 
 
-def samples(n: int) -> list[Sample]:
-    return [Sample(f"s{k}", np.zeros(1, np.float32), "x") for k in range(n)]
+def samples(n: int) -> list[rig.Sample]:
+    return [rig.Sample(f"s{k}", np.zeros(1, np.float32), "x") for k in range(n)]
 
 
 class Blank:
@@ -54,7 +40,7 @@ class Blank:
     name, task, version, digest_sha256 = "blank", "none", "1", "0" * 64
 
     def __init__(self, n: int = 0) -> None:
-        self.samples: Sequence[Sample] = samples(n)
+        self.samples: Sequence[rig.Sample] = samples(n)
         self.details: dict[str, Any] = {}
 
 
@@ -65,22 +51,22 @@ class Queue:
     """
 
     def __init__(
-        self, clock: Clock, seconds: float = 0.1, *, batch: int = 1, holds: int | None = None,
+        self, clock: rig.Clock, seconds: float = 0.1, *, batch: int = 1, holds: int | None = None,
         stage_s: float = 0.0, lost: Sequence[int] = (), timeout_s: float = 5.0,
     ) -> None:  # fmt: skip
         self.clock, self.service_ns, self.stage_ns = clock, round(seconds * S), round(stage_s * S)
-        self.facts = DeviceInfo("queue", "simulator", max_batch=batch, max_pending=holds, timeout_s=timeout_s)
+        self.facts = rig.DeviceInfo("queue", "simulator", max_batch=batch, max_pending=holds, timeout_s=timeout_s)
         self.lost, self.log = set(lost), list[tuple[Any, ...]]()
-        self.held: deque[tuple[int, Reply]] = deque()
+        self.held: deque[tuple[int, rig.Reply]] = deque()
         self.free_ns = self.batches = self.count = 0
 
-    def info(self) -> DeviceInfo:
+    def info(self) -> rig.DeviceInfo:
         return self.facts
 
-    def stage(self, samples: Sequence[Sample]) -> None:
+    def stage(self, samples: Sequence[rig.Sample]) -> None:
         self.clock.sleep_until(self.clock.now_ns() + self.stage_ns)
 
-    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+    def submit(self, samples: Sequence[rig.Sample], budget: rig.Budget | None) -> None:
         now_ns = self.clock.now_ns()
         self.log.append(("submit", now_ns, tuple(s.id for s in samples), len(self.held) + len(samples)))
         on_ns = max(now_ns, self.free_ns)
@@ -88,11 +74,12 @@ class Queue:
         if self.batches - 1 in self.lost:
             return
         self.free_ns = on_ns + self.service_ns
+        span = rig.Span("inference", on_ns, self.free_ns)
         for sample in samples:
-            self.held.append((self.free_ns, Reply(sample.id, self.count, (Span("inference", on_ns, self.free_ns),))))
+            self.held.append((self.free_ns, rig.Reply(sample.id, self.count, (span,))))
             self.count += 1
 
-    def poll(self, timeout_s: float) -> Sequence[Reply]:
+    def poll(self, timeout_s: float) -> Sequence[rig.Reply]:
         until_ns = self.clock.now_ns() + round(timeout_s * S)
         self.clock.sleep_until(min(until_ns, self.held[0][0]) if self.held else until_ns)
         ready = []
@@ -109,7 +96,7 @@ def submitted(device: Queue) -> list[tuple[str, ...]]:
 
 @contextmanager
 def played(
-    device: Device, steps: Iterable[Step], plant: SimPlant, meters: tuple[Meter, ...] = (),
+    device: rig.Device, steps: Iterable[rig.Step], plant: SimPlant, meters: tuple[rig.Meter, ...] = (),
     raises: type[Ended] | None = None,
 ) -> Iterator[Run]:  # fmt: skip
     """Return the recording of ``steps``, read back; with ``raises``, the run ends in that error."""
@@ -117,8 +104,8 @@ def played(
         path = Path(folder) / "run"
         bench = Bench(device, meters, plant.clock)
         with Recorder(path) as recorder:
-            infos: list[DeviceInfo | MeterInfo] = [device.info(), *(meter.info() for meter in meters)]
-            clocks = [ClockInfo("host", 1e9, 0.0), *(i.clock for i in infos if i.clock)]
+            infos: list[rig.DeviceInfo | rig.MeterInfo] = [device.info(), *(meter.info() for meter in meters)]
+            clocks = [rig.ClockInfo("host", 1e9, 0.0), *(i.clock for i in infos if i.clock)]
             given = {"t0_ns": plant.clock.now_ns(), "device": infos[0], "meters": infos[1:], "clocks": clocks}
             recorder.event(declared_start(LEAST | {"run_id": "run", "scenario": {"name": "by hand"}, **given}))
             with nullcontext() if raises is None else pytest.raises(raises):
@@ -132,10 +119,10 @@ def bench(seconds: float = 0.1, **options: Any) -> tuple[SimPlant, Queue]:
     return plant, Queue(plant.clock, seconds, **options)
 
 
-def due(at_s: Sequence[float], named: Sequence[Sample] | None = None, **fields: Any) -> list[Step]:
+def due(at_s: Sequence[float], named: Sequence[rig.Sample] | None = None, **fields: Any) -> list[rig.Step]:
     """Return one issue for each moment."""
     named = named or samples(len(at_s))
-    return [Issue([s], due_ns=round(t * S), **fields) for s, t in zip(named, at_s, strict=True)]
+    return [rig.Issue([s], due_ns=round(t * S), **fields) for s, t in zip(named, at_s, strict=True)]
 
 
 def rows(run: Run, *columns: str) -> list[tuple[Any, ...]]:
@@ -165,9 +152,9 @@ class Asked:
 
 
 def recording(
-    path: Path, asked: Iterable[Asked], *, rules: Rules | None = None, options: Mapping[str, Any] | None = None,
+    path: Path, asked: Iterable[Asked], *, rules: rig.Rules | None = None, options: Mapping[str, Any] | None = None,
     mode: str = "hardware", meters: Sequence[Mapping[str, Any]] = (), idle_s: Sequence[float] = (2.0, 2.0),
-    purpose: str = "all", known: Sequence[Sample] | None = None, size: int = 1, holds: int | None = None,
+    purpose: str = "all", known: Sequence[rig.Sample] | None = None, size: int = 1, holds: int | None = None,
     error: Ended | None = None, scenario: str = "server", details: Mapping[str, Any] | None = None,
     training: Any = None,
 ) -> Run:  # fmt: skip
@@ -188,8 +175,8 @@ def recording(
         for k, a in enumerate(asked):
             due_ns, at_ns, done_ns = (None if t is None else round(t * S) for t in (a.due, a.at, a.done))
             if at_ns is not None and done_ns is not None:
-                span = (Span("inference", at_ns, done_ns),)
-                r.reply(k, Reply(a.id, a.output, span), due_ns, at_ns, done_ns, a.warmup)
+                span = (rig.Span("inference", at_ns, done_ns),)
+                r.reply(k, rig.Reply(a.id, a.output, span), due_ns, at_ns, done_ns, a.warmup)
             else:
                 r.unanswered(k, a.id, due_ns, at_ns, a.warmup)
         r.stop(error)
@@ -202,14 +189,14 @@ def recording(
 class Wrapped:
     """The mock device with a test's changes; ``before`` is called with each issued sample."""
 
-    def __init__(self, plant: SimPlant, before: Callable[[MockDevice, Sample], Sample], **options: Any) -> None:
+    def __init__(self, plant: SimPlant, before: Callable[[MockDevice, rig.Sample], rig.Sample], **options: Any) -> None:
         self.device = open_device(plant, **{"inference_s": 0.05, "hit_rate": 1.0, "marks": False} | options)
         self.before = before
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.device, name)
 
-    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+    def submit(self, samples: Sequence[rig.Sample], budget: rig.Budget | None) -> None:
         self.device.submit([self.before(self.device, sample) for sample in samples], budget)
 
 
@@ -222,7 +209,7 @@ def caching(bench: SimPlant, *, kept: int = 1) -> Any:
     """Answers in a fifth of the time if a sample is among the last ``kept`` ones."""
     seen: deque[str] = deque(maxlen=kept)
 
-    def before(device: MockDevice, sample: Sample) -> Sample:
+    def before(device: MockDevice, sample: rig.Sample) -> rig.Sample:
         device._phase_s["inference"] = 0.01 if sample.id in seen else 0.05
         seen.append(sample.id)
         return sample

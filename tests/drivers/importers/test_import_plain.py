@@ -209,12 +209,6 @@ def test_windows_of_a_trace_that_counts_from_1970_count_from_then(tmp_path: Path
     assert "counts time from 1970" in caught.value.remedy
 
 
-def test_a_missing_reading_is_left_out(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    watts[700:703] = np.nan
-    check(plain(tmp_path, t, watts), tmp_path / "run")
-
-
 @settings(max_examples=8)
 @given(st.floats(-1e6, 1e6), st.sampled_from([50.0, 997.0, 1000.0, 3333.0]), st.sampled_from(["s", "ms", "us"]))
 def test_where_time_begins_and_its_unit_change_no_figure(

@@ -186,12 +186,7 @@ def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
                 time.sleep(0.06)
                 wire.send("".join(f"{line}\r\n" for line in part).encode())
 
-    options: Options = {
-        "columns": "time:ms, core:mW, n:count",
-        "kind": "point",
-        "start_command": "g",
-        "ignore": "boot|#",
-    }
+    options = TIMED | {"columns": "time:ms, core:mW, n:count", "start_command": "g", "ignore": "boot|#"}
     with PtyWire(115200, answer) as wire, closing(open_meter(port=wire.port, **options)) as meter:
         chunks = taken(meter, 0.15)
 
@@ -281,9 +276,7 @@ def test_a_late_burst_loses_nothing_where_lines_carry_their_time() -> None:
 
 def test_lines_that_are_not_as_declared_are_quoted() -> None:
     with live("serial-text") as it:
-        raised(
-            SetupError, it.open, columns="time:ms, a:mW, b:mW", kind="point", boot_s=0.2, says="has 2 columns, and 3 "
-        )
+        raised(SetupError, it.open, columns="time:ms, a:mW, b:mW", kind="point", boot_s=0.2, says="2 columns, and 3 ")
 
 
 def test_a_mean_of_unknown_length_is_refused_by_what_lacks() -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.fft import next_fast_len
 
 from fixtures.bench.true_power import steps_of
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
@@ -387,9 +386,3 @@ def test_a_correlation_is_the_sum_of_products_at_each_place(longer: list[float],
     shorter = data.draw(st.lists(st.floats(-9.0, 9.0), min_size=1, max_size=len(longer)))
     plain = np.correlate(longer, shorter, mode="valid")
     assert signals.correlated(np.array(longer), np.array(shorter)) == pytest.approx(plain, abs=1e-9)
-
-
-@CALM
-@given(st.integers(1, 1 << 30))
-def test_the_length_of_a_transform_is_the_least_with_small_factors(n: int) -> None:
-    assert signals.fast_length(n) == next_fast_len(n, real=True)
