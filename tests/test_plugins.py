@@ -24,6 +24,7 @@ from rig.types import SimulatedBench
 from scenarios.workloads.asc import audio
 from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.processes import python
+from tests.support.raised import raised
 from tests.support.remote_workers import opened
 
 CALM = settings(deadline=None, derandomize=True, database=None)
@@ -57,8 +58,7 @@ def test_what_is_handed_in_is_no_option_even_by_keyword() -> None:
 
 
 def test_what_nobody_has_is_a_setup_error_that_names_it() -> None:
-    with pytest.raises(SetupError, match="needs a device"):
-        build(factory, {"bench": "field"}, {})
+    raised(SetupError, build, factory, {"bench": "field"}, {}, says="needs a device")
     assert needs(factory, "device")
     assert not needs(factory, "bench")
     assert not needs(factory, "clock")
@@ -94,10 +94,8 @@ def test_whatever_a_factory_raises_is_a_setup_error_and_our_own_pass_through() -
     def broken(*, ours: bool = False) -> None:
         raise UsageError("no") if ours else OSError("no such port")
 
-    with pytest.raises(SetupError, match="no such port"):
-        build(broken, {}, {})
-    with pytest.raises(UsageError):
-        build(broken, {}, {"ours": "true"})
+    raised(SetupError, build, broken, {}, {}, says="no such port")
+    raised(UsageError, build, broken, {}, {"ours": "true"})
 
 
 def test_an_option_goes_to_the_one_who_declares_it_or_who_is_named() -> None:
@@ -120,17 +118,15 @@ def test_an_option_of_parts_of_two_kinds_is_refused_until_one_is_named() -> None
 
 @pytest.mark.parametrize("text", ["speed=1", "scenario.loud=yes", "nobody.count=1"])
 def test_an_option_that_nobody_declares_is_refused(text: str) -> None:
-    with pytest.raises(UnknownNameError):
-        split_options([text], {"device": factory, "scenario": needs_nothing})
+    raised(UnknownNameError, split_options, [text], {"device": factory, "scenario": needs_nothing})
 
 
 def test_an_option_by_the_name_of_what_is_handed_in_is_refused_with_what_to_do() -> None:
     def mistaken(*, device: str = "") -> str:
         return device
 
-    with pytest.raises(SetupError, match="has an option device") as caught:
-        build(mistaken, {"device": object()}, {})
-    assert "Rename" in caught.value.remedy
+    caught = raised(SetupError, build, mistaken, {"device": object()}, {}, says="has an option device")
+    assert "Rename" in caught.remedy
     assert build(mistaken, {}, {}) == ""
 
 
@@ -184,10 +180,9 @@ def test_without_a_package_the_extra_that_brings_it_is_named(
     package: str, extra: str, call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError) as caught:
-        call()
-    assert package in str(caught.value)
-    assert f"pip install 'neurorig[{extra}]'" in caught.value.remedy
+    caught = raised(MissingExtraError, call)
+    assert package in str(caught)
+    assert f"pip install 'neurorig[{extra}]'" in caught.remedy
 
 
 def test_a_package_that_finds_no_memory_is_not_called_missing() -> None:
@@ -227,19 +222,17 @@ def test_a_package_of_others_that_cannot_be_loaded_is_named_with_its_attribute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     registering(tmp_path, monkeypatch, "lab-meters", f"bench-meter = {target}")
-    with pytest.raises(SetupError) as caught:
-        load("meters", "bench-meter")
+    caught = raised(SetupError, load, "meters", "bench-meter")
     what = f"meter 'bench-meter' is {target} of the package lab-meters, which cannot be loaded"
-    assert caught.value.message == f"{what}: {CANNOT_BE_LOADED[target]}"
-    assert "pip uninstall lab-meters" in caught.value.remedy
+    assert caught.message == f"{what}: {CANNOT_BE_LOADED[target]}"
+    assert "pip uninstall lab-meters" in caught.remedy
 
 
 def test_a_name_that_two_packages_registered_is_refused_because_either_could_be_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registering(tmp_path, monkeypatch, "lab-meters", "ppk2 = json:loads")
-    with pytest.raises(SetupError, match="'ppk2' is registered by lab-meters and neurorig"):
-        load("meters", "ppk2")
+    raised(SetupError, load, "meters", "ppk2", says="'ppk2' is registered by lab-meters and neurorig")
 
 
 def test_the_list_says_what_is_missing_of_a_packages_own_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,8 +260,7 @@ def test_a_required_option_that_is_missing_is_asked_for() -> None:
         return port
 
     assert options_of(needs_port)["port"].required
-    with pytest.raises(UsageError, match=r"needs the option port\. Add --option port=VALUE, of type str"):
-        build(needs_port, {}, {})
+    raised(UsageError, build, needs_port, {}, {}, says=r"needs the option port\. Add --option port=VALUE, of type str")
     assert build(needs_port, {}, {"port": "COM3"}) == "COM3"
 
 

@@ -32,6 +32,7 @@ from rig.errors import NotDecidedError, UsageError, WorseError
 from rig.recording.records import MeterRecord
 from rig.session.report import Evaluated, evaluated
 from rig.types import Accuracy, Calibration, Floats, Rail
+from tests.support.raised import raised
 from tests.support.submissions import session, submitted
 
 Capture = pytest.CaptureFixture[str]
@@ -255,8 +256,7 @@ def test_runs_that_asked_the_same_samples_are_no_folds(folds: Path) -> None:
     same.mkdir()
     for device in ("first", "second"):
         (same / device).symlink_to(folds / device / "2000")
-    with pytest.raises(UsageError, match="no folds"):
-        compare([folds / "first", same])
+    raised(UsageError, compare, [folds / "first", same], says="no folds")
 
 
 def test_folds_that_share_samples_are_no_folds(tmp_path: Path) -> None:
@@ -269,8 +269,7 @@ def test_folds_that_share_samples_are_no_folds(tmp_path: Path) -> None:
 
 def test_folds_of_two_devices_are_no_folds(folds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "evaluated", lambda path: another_device(evaluated(path), path.name))
-    with pytest.raises(UsageError, match=r"2 devices: 2000 .*, 2100 "):
-        compare([folds / "first", folds / "second"])
+    raised(UsageError, compare, [folds / "first", folds / "second"], says=r"2 devices: 2000 .*, 2100 ")
 
 
 def another_device(found: Evaluated, name: str) -> Evaluated:
@@ -386,8 +385,7 @@ def test_accuracy_on_the_same_samples_is_judged_in_pairs() -> None:
 
 @pytest.mark.parametrize("text", ["energy", "energy > five", "energy > 5 W", "> 5%", "energy => 5%", "energy > nan%"])
 def test_a_limit_that_cannot_be_read_shows_one_that_can(text: str) -> None:
-    with pytest.raises(UsageError, match=r"energy_per_inference_j > \+5%"):
-        limit_of(text)
+    raised(UsageError, limit_of, text, says=r"energy_per_inference_j > \+5%")
 
 
 @pytest.mark.parametrize(("first", "limit", "says"), [
@@ -397,8 +395,7 @@ def test_a_limit_that_cannot_be_read_shows_one_that_can(text: str) -> None:
     (energy(0.0, 0.1), "energy_per_inference_j > +5%", "is 0"),
 ])  # fmt: skip
 def test_a_limit_or_a_figure_that_no_gate_can_judge_is_refused(first: Quantity, limit: str, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        gate(first, energy(1.2 * first.value, 0.1), limit)
+    raised(UsageError, gate, first, energy(1.2 * first.value, 0.1), limit, says=says)
 
 
 def test_a_figure_that_one_of_them_refuses_is_refused_with_its_remedy() -> None:

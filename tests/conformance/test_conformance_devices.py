@@ -22,6 +22,7 @@ from rig.engine.blocking_device import blocking
 from rig.errors import UsageError
 from rig.network.description import Layer, NetworkInfo
 from rig.types import MARK_PHASE, Bracket, Budget, ClockInfo, DeviceInfo, Reply, Sample, Span
+from tests.support.raised import raised
 
 SAMPLES = [Sample(f"s{k}", np.zeros(4), label="ab"[k % 2]) for k in range(3)]
 
@@ -223,9 +224,8 @@ SPOILT: list[tuple[str, Spoil]] = [
 
 
 def broken(device: Any, clock: VirtualClock) -> set[str]:
-    with pytest.raises(ConformanceError) as caught:
-        check_device(device, SAMPLES, clock=clock, labels="ab")
-    return {failure.rule for failure in caught.value.failures}
+    caught = raised(ConformanceError, check_device, device, SAMPLES, clock=clock, labels="ab")
+    return {failure.rule for failure in caught.failures}
 
 
 @pytest.mark.parametrize(("rule", "spoil"), SPOILT, ids=[rule for rule, _ in SPOILT])
@@ -245,11 +245,10 @@ def test_a_timer_that_cannot_be_used_is_named(timer: Callable[[], Any], says: st
     device = GoodDevice(VirtualClock())
     device.timer = timer  # type: ignore[method-assign]
 
-    with pytest.raises(ConformanceError) as caught:
-        check_device(device, SAMPLES, clock=device.clock)
+    caught = raised(ConformanceError, check_device, device, SAMPLES, clock=device.clock)
 
-    assert says in str(caught.value)
-    assert len(caught.value.failures) == 1
+    assert says in str(caught)
+    assert len(caught.failures) == 1
 
 
 def test_every_rule_for_devices_has_a_driver_that_breaks_it() -> None:
@@ -298,15 +297,13 @@ def test_a_call_that_hangs_is_named_with_its_time_and_what_to_do(name: str, monk
     device: Any = blocking(lambda sample: 1)
     setattr(device, name, lambda *given: threading.Event().wait(20.0))
 
-    with pytest.raises(ConformanceError) as caught:
-        check_device(device, SAMPLES)
+    caught = raised(ConformanceError, check_device, device, SAMPLES)
 
-    (failure,) = [f for f in caught.value.failures if f.rule == "calls"]
+    (failure,) = [f for f in caught.failures if f.rule == "calls"]
     told = rf"{name}\(\) of device <lambda> has not returned for 0\.\d s\. Check its power and link"
     assert re.search(told, failure.found)
     assert "recorded" not in failure.found
 
 
 def test_samples_to_check_with_are_needed() -> None:
-    with pytest.raises(UsageError, match="no samples"):
-        check_device(blocking(lambda sample: 1), [])
+    raised(UsageError, check_device, blocking(lambda sample: 1), [], says="no samples")

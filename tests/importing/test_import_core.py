@@ -17,6 +17,7 @@ from rig.analysis.scores.reference_methods import recorder_figures
 from rig.errors import DataError, StoreError
 from rig.importing.imported import ImportedRun, ImportedSpan, ImportedTrace
 from rig.importing.write import run_import, write
+from tests.support.raised import raised
 
 CASES = cases()
 
@@ -68,8 +69,7 @@ def test_originals_are_kept_with_their_digests(tmp_path: Path) -> None:
     assert (path / "artifacts" / "original" / "windows" / "windows.csv").is_file()
     assert imported.options["power"] == "p:W"
     copy.write_text("t,p\n0,1\n")
-    with pytest.raises(StoreError):
-        rig.open_run(path)
+    raised(StoreError, rig.open_run, path)
 
 
 @pytest.fixture
@@ -90,8 +90,7 @@ def test_several_recordings_are_bound_in_a_session(two: Path, tmp_path: Path) ->
 
 def test_nothing_is_left_when_one_of_several_fails(two: Path, tmp_path: Path) -> None:
     (two / "two" / "r" / "trace1-energy.bin").write_bytes(b"\xf1" + bytes(8))
-    with pytest.raises(DataError):
-        run_import("energyrunner", two, tmp_path / "out")
+    raised(DataError, run_import, "energyrunner", two, tmp_path / "out")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in"]
 
 
@@ -110,16 +109,14 @@ def test_nothing_is_left_when_one_of_several_fails(two: Path, tmp_path: Path) ->
     {"traces": (ImportedTrace("core", (rig.Chunk("core", np.ones(2), np.array([5, 5]), np.array([6, 6])),)),)},
 ])  # fmt: skip
 def test_what_no_run_can_hold_is_refused_and_leaves_nothing(change: dict[str, object], tmp_path: Path) -> None:
-    with pytest.raises(DataError):
-        write(small(**change), tmp_path / "run")
+    raised(DataError, write, small(**change), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine").write_text("mine")
-    with pytest.raises(StoreError, match="not an empty directory"):
-        write(small(), tmp_path / "run")
+    raised(StoreError, write, small(), tmp_path / "run", says="not an empty directory")
     assert (tmp_path / "run" / "mine").read_text() == "mine"
 
 

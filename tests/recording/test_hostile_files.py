@@ -31,6 +31,7 @@ from rig.recording.reader import open_run
 from rig.recording.session import FILE, bind, open_session
 from rig.session.report import parts_of, report
 from tests.support.hostile.arrow_bombs import REFUSED, empty_batches, put
+from tests.support.raised import raised
 
 Patch = pytest.MonkeyPatch
 
@@ -70,8 +71,7 @@ def test_a_trace_that_is_exchanged_after_it_was_hashed_is_not_used(run: Path) ->
     (run / "other").replace(run / "traces/core.arrows")
 
     np.testing.assert_array_equal(opened.traces["core"].value, true)
-    with pytest.raises(IntegrityError, match=r"traces/core\.arrows differs"):
-        open_run(run)
+    raised(IntegrityError, open_run, run, says=r"traces/core\.arrows differs")
 
 
 @pytest.mark.parametrize("how", ["written", "shorter", "longer"])
@@ -84,8 +84,7 @@ def test_a_trace_that_is_changed_in_place_after_it_was_hashed_is_refused(run: Pa
             other.write(b"\1")
     else:
         os.truncate(path, path.stat().st_size + (-8 if how == "shorter" else 8))
-    with pytest.raises(IntegrityError, match="changed while it was read"):
-        file.read(0, 100)
+    raised(IntegrityError, file.read, 0, 100, says="changed while it was read")
 
 
 def test_a_payload_that_is_exchanged_after_it_was_hashed_is_refused(run: Path) -> None:
@@ -95,8 +94,7 @@ def test_a_payload_that_is_exchanged_after_it_was_hashed_is_refused(run: Path) -
     hash_again(run, lines_of(run))
     opened = open_run(run)
     np.save(payloads / "s0.npy", np.arange(5))
-    with pytest.raises(IntegrityError, match=r"s0\.npy differs"):
-        opened.payload("s0")
+    raised(IntegrityError, opened.payload, "s0", says=r"s0\.npy differs")
 
 
 def test_a_run_that_is_exchanged_after_its_session_was_verified_is_refused(run: Path, tmp_path: Path) -> None:
@@ -110,8 +108,7 @@ def test_a_run_that_is_exchanged_after_its_session_was_verified_is_refused(run: 
     hash_again(session / "other", lines)
     shutil.rmtree(session / "first")
     (session / "other").rename(session / "first")
-    with pytest.raises(IntegrityError, match=r"is not the one whose hash is in session\.json"):
-        list(parts_of(session, opened))
+    raised(IntegrityError, list, parts_of(session, opened), says=r"is not the one whose hash is in session\.json")
 
 
 def test_a_folder_that_becomes_a_link_while_a_report_is_made_takes_nothing_elsewhere(run: Path, tmp_path: Path) -> None:
@@ -132,8 +129,7 @@ def test_without_descriptors_no_link_is_followed_either(run: Path, tmp_path: Pat
         (run / name).rename(elsewhere)
         (run / name).symlink_to(elsewhere)
         before = {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")}
-        with pytest.raises(StoreError, match=f"{name} is a link"):
-            report(run)
+        raised(StoreError, report, run, says=f"{name} is a link")
         assert {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")} == before
 
 
@@ -179,8 +175,7 @@ def test_a_batch_that_states_more_rows_than_it_holds_is_left_out_and_named(run: 
 @pytest.mark.parametrize("name", ["replies.arrows", "traces/core.arrows"])
 def test_a_compressed_file_is_refused_by_name(run: Path, name: str, codec: str) -> None:
     put(run, name, read(run / name).to_batches(), codec)
-    with pytest.raises(StoreError, match=f"{name} is compressed. Write it without"):
-        open_run(run)
+    raised(StoreError, open_run, run, says=f"{name} is compressed. Write it without")
 
 
 @pytest.mark.parametrize("read_it", [read_windows, lambda path: find(path, all_of(["time"]))])
@@ -264,8 +259,7 @@ def test_a_line_of_another_type_is_bounded_too(run: Path) -> None:
     lines = lines_of(run)
     lines.insert(1, {"type": "mine", "deep": nested(100)})
     hash_again(run, lines)
-    with pytest.raises(StoreError, match="is nested"):
-        open_run(run)
+    raised(StoreError, open_run, run, says="is nested")
 
 
 def test_brackets_in_a_text_are_not_nesting(run: Path) -> None:
@@ -277,14 +271,12 @@ def test_brackets_in_a_text_are_not_nesting(run: Path) -> None:
 
 def test_long_lines_and_files_are_refused_before_they_are_decoded(run: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(bounded, "LINE_BYTES", 50)
-    with pytest.raises(StoreError, match="longer than 50 bytes"):
-        open_run(run)
+    raised(StoreError, open_run, run, says="longer than 50 bytes")
 
 
 def test_a_file_of_events_that_is_a_hole_is_not_read(run: Path) -> None:
     os.truncate(run / "events.jsonl", 1 << 40)
-    with pytest.raises(StoreError, match="larger than"):
-        open_run(run)
+    raised(StoreError, open_run, run, says="larger than")
 
 
 @pytest.mark.skipif(not hasattr(os.stat_result, "st_blocks"), reason="no sparse files here")
@@ -302,8 +294,7 @@ def test_a_listed_file_that_is_a_hole_is_not_hashed(run: Path) -> None:
 def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(run: Path, name: str) -> None:
     (run / name).unlink()
     os.mkfifo(run / name)
-    with pytest.raises(StoreError):
-        open_run(run)
+    raised(StoreError, open_run, run)
 
 
 @pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
@@ -316,27 +307,23 @@ def test_a_link_in_place_of_a_file_or_folder_is_refused_wherever_it_leads(run: P
         (run / name).rename(run / "elsewhere")
     (run / name).symlink_to(run / target)
     for reader in (open_run, report):
-        with pytest.raises(StoreError, match="is a link"):
-            reader(run)
+        raised(StoreError, reader, run, says="is a link")
 
 
 def test_a_pipe_is_no_settings_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(OSError, match="regular file"):
-            read_bounded(path)
+        raised(OSError, read_bounded, path, says="regular file")
 
 
 def test_a_column_whose_name_is_no_text_is_refused(run: Path) -> None:
     file = run / "samples.arrows"
     file.write_bytes(file.read_bytes().replace(b"payload_sha256", b"payload\xffsha256"))
     hash_again(run)
-    with pytest.raises(StoreError, match="has a column name that is not UTF-8"):
-        open_run(run)
+    raised(StoreError, open_run, run, says="has a column name that is not UTF-8")
 
 
 def test_a_session_file_of_gigabytes_is_refused(tmp_path: Path) -> None:
     bind(tmp_path, [])
     os.truncate(tmp_path / FILE, 1 << 40)
-    with pytest.raises(StoreError, match="larger than"):
-        open_session(tmp_path)
+    raised(StoreError, open_session, tmp_path, says="larger than")

@@ -22,6 +22,7 @@ from fixtures.worlds import lab_recording
 from rig.analysis.evaluate import evaluate
 from rig.errors import DataError, IntegrityError, RigError, StoreError
 from rig.recording.reader import open_run
+from tests.support.raised import raised
 from tests.support.run_by_hand import read_plainly, rewritten, start_line, trace, write, write_lines
 
 
@@ -32,9 +33,8 @@ def minimal(path: Path, *events: dict[str, Any], tables: dict[str, pa.Table] | N
 @pytest.mark.parametrize("fields", [["t0_ns"], ["clocks", "device"], ["run_id", "meters", "scenario", "workload"]])
 def test_missing_start_fields_are_named(tmp_path: Path, fields: list[str]) -> None:
     start = {k: v for k, v in start_line().items() if k not in fields}
-    with pytest.raises(StoreError) as caught:
-        open_run(write(tmp_path / "run", [start], {}))
-    assert all(field in str(caught.value) for field in fields)
+    caught = raised(StoreError, open_run, write(tmp_path / "run", [start], {}))
+    assert all(field in str(caught) for field in fields)
 
 
 @pytest.mark.parametrize("option", ["to_gap", "latency_bound_s", "deadline_s", "stride_s"])
@@ -54,21 +54,17 @@ OUT_OF_BOUNDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("field", OUT_OF_BOUNDS)
 def test_a_start_line_with_a_number_that_means_nothing_is_refused_by_its_field(field: str, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=field):
-        open_run(minimal(tmp_path / "run", **OUT_OF_BOUNDS[field]))
+    raised(StoreError, open_run, minimal(tmp_path / "run", **OUT_OF_BOUNDS[field]), says=field)
 
 
 def test_another_version_of_the_format_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="neurorig-run/9"):
-        open_run(minimal(tmp_path / "run", schema="neurorig-run/9"))
-    with pytest.raises(StoreError) as caught:
-        open_run(minimal(tmp_path / "other", schema="x" * 10_000))
-    assert len(caught.value.message) < 1000
+    raised(StoreError, open_run, minimal(tmp_path / "run", schema="neurorig-run/9"), says="neurorig-run/9")
+    caught = raised(StoreError, open_run, minimal(tmp_path / "other", schema="x" * 10_000))
+    assert len(caught.message) < 1000
 
 
 def test_a_directory_without_events_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="not a run directory"):
-        open_run(tmp_path)
+    raised(StoreError, open_run, tmp_path, says="not a run directory")
 
 
 READINGS = {"value": [1.0, 2.0, 3.0], "start_tick": [0, 10, 20], "end_tick": [10, 20, 30]}
@@ -103,8 +99,7 @@ BAD_TRACES: dict[str, Callable[[], pa.Table]] = {
 @pytest.mark.parametrize("at_once", [0, 1 << 20])
 def test_a_trace_that_does_not_say_what_it_is_is_refused(tmp_path: Path, what: str, at_once: int) -> None:
     path = minimal(tmp_path / "run", tables={"traces/core.arrows": BAD_TRACES[what]()})
-    with pytest.raises(StoreError, match=r"core\.arrows"):
-        open_run(path, at_once=at_once)
+    raised(StoreError, open_run, path, says=r"core\.arrows", at_once=at_once)
 
 
 def test_two_traces_of_one_rail_are_refused(tmp_path: Path) -> None:
@@ -171,8 +166,7 @@ def test_a_rate_that_the_ticks_contradict_is_a_data_error(recording: Path, tmp_p
     events, tables = read_plainly(recording)
     columns = {name: tables["traces/core.arrows"][name] for name in ("value", "start_tick", "end_tick")}
     tables["traces/core.arrows"] = trace({"name": "core", "rate_hz": rate_hz}, columns)
-    with pytest.raises(DataError, match="as far apart"):
-        open_run(write(tmp_path / "run", events[:-1], tables))
+    raised(DataError, open_run, write(tmp_path / "run", events[:-1], tables), says="as far apart")
 
 
 REPLY = {"issue": 0, "issued_ns": 1, "on_tick": None, "off_tick": 5, "output": "{", "sample_id": None}
@@ -192,8 +186,7 @@ def test_a_malformed_reply_is_refused_by_its_column(recording: Path, tmp_path: P
             values = [str(v) + "x" for v in values]
         replies = replies.set_column(at, column, [values])
     path = write(tmp_path / "run", events[:-1], tables | {"replies.arrows": replies})
-    with pytest.raises(StoreError, match="replies"):
-        open_run(path)
+    raised(StoreError, open_run, path, says="replies")
 
 
 ANYTHING = st.recursive(
@@ -336,8 +329,7 @@ def test_an_altered_byte_of_any_line_is_an_integrity_error(recording: Path, line
 @pytest.mark.parametrize("name", RECORDED[2:])
 def test_a_missing_file_is_an_integrity_error(run: Path, name: str) -> None:
     (run / name).unlink()
-    with pytest.raises(IntegrityError, match="missing"):
-        open_run(run)
+    raised(IntegrityError, open_run, run, says="missing")
 
 
 @pytest.mark.parametrize("name", ["traces/more.arrows", "progress.arrows", "artifacts/payloads/forged.npy"])
@@ -346,23 +338,20 @@ def test_a_file_that_the_stop_line_does_not_list_breaks_integrity(recording: Pat
     write(tmp_path / "run", events[:-1], {k: v for k, v in tables.items() if k != name})
     (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(recording / "traces" / "core.arrows", tmp_path / "run" / name)
-    with pytest.raises(IntegrityError, match="does not list"):
-        open_run(tmp_path / "run")
+    raised(IntegrityError, open_run, tmp_path / "run", says="does not list")
 
 
 def test_lines_after_the_stop_line_are_an_integrity_error(run: Path) -> None:
     events, _ = read_plainly(run)
     write_lines(run, [*events, events[1]])
-    with pytest.raises(IntegrityError, match="after its stop line"):
-        open_run(run)
+    raised(IntegrityError, open_run, run, says="after its stop line")
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "a/../../b", ""])
 def test_the_stop_line_cannot_point_outside(run: Path, name: str) -> None:
     events, _ = read_plainly(run)
     write_lines(run, [*events[:-1], events[-1] | {"files": {name: "0" * 64}}])
-    with pytest.raises(StoreError, match="files"):
-        open_run(run)
+    raised(StoreError, open_run, run, says="files")
 
 
 def test_derived_files_are_not_recorded(recording: Path) -> None:
@@ -409,8 +398,7 @@ def test_torn_lines_of_a_crashed_run_read_to_the_last_whole_one(crashed: Path, k
     kept = data[: int(keep * len(data))]
     with with_content(crashed / "events.jsonl", kept):
         if len(kept) < data.index(b"\n"):
-            with pytest.raises(StoreError, match="empty"):
-                open_run(crashed)
+            raised(StoreError, open_run, crashed, says="empty")
         else:
             assert abs(len(open_run(crashed).lines) - kept.count(b"\n") - 0.5) <= 0.5
 

@@ -37,6 +37,7 @@ from rig.recording.traces.readings import BATCH
 from rig.recording.writer import Recorder
 from rig.types import Accuracy, Chunk, ClockInfo, MeterInfo, Rail, Reply, Sample, Span
 from tests.support.processes import python
+from tests.support.raised import raised
 from tests.support.start_lines import HOST, start
 
 
@@ -70,8 +71,7 @@ def test_a_chunk_unlike_those_before_is_refused_and_the_others_are_kept(recorder
     recorder.open_trace(meter(Rail("core", rate_hz=1e3)), Rail("core", rate_hz=1e3), 0)
     for value in (np.ones(2), np.ones(2, np.int16), np.ones(2)):
         recorder.chunk(Chunk("core", value), 1)
-    with pytest.raises(StoreError, match=r"core\.arrows"):
-        recorder.stop()
+    raised(StoreError, recorder.stop, says=r"core\.arrows")
     run = open_run(recorder.path)
     assert len(run.traces["core"].value) == 4
     assert run.error is not None
@@ -87,35 +87,30 @@ def test_a_trace_leaves_out_home_directories(recorder: Recorder) -> None:
 
 
 def test_readings_of_a_rail_that_no_meter_declared_are_refused(recorder: Recorder) -> None:
-    with pytest.raises(StoreError, match="no meter declared"):
-        recorder.chunk(Chunk("core", np.ones(1)), 1)
+    raised(StoreError, recorder.chunk, Chunk("core", np.ones(1)), 1, says="no meter declared")
 
 
 @pytest.mark.parametrize("names", [("core", "core"), ("a/b", "a b")])
 def test_two_rails_cannot_share_a_file(recorder: Recorder, names: tuple[str, str]) -> None:
     first, second = (Rail(name) for name in names)
     recorder.open_trace(meter(first), first, 0)
-    with pytest.raises(StoreError, match="share"):
-        recorder.open_trace(meter(second), second, 0)
+    raised(StoreError, recorder.open_trace, meter(second), second, 0, says="share")
 
 
 @pytest.mark.parametrize("rail", [Rail("core", rate_hz=float("nan")), Rail("core", kind="median"), Rail("")])  # type: ignore[arg-type]
 def test_a_rail_that_a_reader_would_refuse_is_refused_at_once(recorder: Recorder, rail: Rail) -> None:
-    with pytest.raises(StoreError, match="rail"):
-        recorder.open_trace(meter(rail), rail, 0)
+    raised(StoreError, recorder.open_trace, meter(rail), rail, 0, says="rail")
 
 
 def test_a_directory_in_use_is_refused(recorder: Recorder) -> None:
-    with pytest.raises(StoreError, match="not an empty directory"):
-        Recorder(recorder.path)
+    raised(StoreError, Recorder, recorder.path, says="not an empty directory")
 
 
 def test_a_directory_that_was_moved_is_no_matter_of_room(tmp_path: Path) -> None:
     with Recorder(tmp_path / "session" / "run") as recorder:
         (tmp_path / "session").rename(tmp_path / "moved")
-        with pytest.raises(StoreError, match="end of the recording") as caught:
-            recorder.stop()
-    assert "was moved or removed" in caught.value.remedy
+        caught = raised(StoreError, recorder.stop, says="end of the recording")
+    assert "was moved or removed" in caught.remedy
 
 
 def test_every_file_and_directory_was_synced_and_the_seal_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,8 +248,7 @@ def test_an_error_of_the_thread_is_raised_by_the_next_call(threaded: Recorder, m
     threaded.settle()
     monkeypatch.setattr(Hashed, "write", full)
     threaded.chunk(readings(10, 10), 1)
-    with pytest.raises(StoreError, match="No space left"):
-        threaded.settle()
+    raised(StoreError, threaded.settle, says="No space left")
     monkeypatch.undo()
     threaded.chunk(readings(20, 10), 2)  # later readings would leave a gap, and are not written
     threaded.stop()
@@ -316,8 +310,7 @@ def test_a_file_that_is_taken_away_while_it_is_recorded_is_told(threaded: Record
     threaded.chunk(readings(0, 100), 1)
     threaded.settle()
     (threaded.path / "traces" / "core.arrows").unlink()
-    with pytest.raises(StoreError, match=r"traces/core\.arrows was removed"):
-        threaded.stop()
+    raised(StoreError, threaded.stop, says=r"traces/core\.arrows was removed")
     run = rig.open_run(threaded.path)
     assert run.sealed
     assert run.error is not None and "was removed" in run.error.message

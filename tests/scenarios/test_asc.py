@@ -54,8 +54,7 @@ def test_the_train_split_uses_training_seeds_only() -> None:
     workload = asc.open_workload(split="train", samples=40)
     assert [s.seed for s in workload.samples] == [k // 4 for k in range(40)]
     assert workload.details["unseen"] is False
-    with pytest.raises(UsageError):
-        asc.open_workload(split="train", samples=4001)
+    raised(UsageError, asc.open_workload, split="train", samples=4001)
 
 
 def test_the_digest_follows_what_is_streamed() -> None:
@@ -264,8 +263,7 @@ def test_lengths_that_make_no_stream_are_refused_by_name(change: dict[str, Any],
 
 def test_a_set_of_one_label_cannot_change_its_scene() -> None:
     lengths = {"window_s": 1.0, "stride_s": 0.5, "scene_s": 2.0, "duration_s": 5.0}
-    with pytest.raises(UsageError, match="too few for scenes"):
-        frames_of(SLICES[:4], load, RATE_HZ, **lengths, seed=1)
+    raised(UsageError, frames_of, SLICES[:4], load, RATE_HZ, says="too few for scenes", **lengths, seed=1)
 
 
 def test_the_acoustic_workload_streams_its_own_slices() -> None:

@@ -73,8 +73,7 @@ def test_a_stream_has_a_surface_every_50_ms_and_begins_again(tmp_path: Path) -> 
     drive.write(tmp_path, 12)
     frames = opened(tmp_path, samples=3).stream(0.05, 0.05, 1.0, 0.4, 0)
     assert [frame.id[-5:] for frame in frames] == ["00000", "00001", "00002"] * 2 + ["00000", "00001"]
-    with pytest.raises(UsageError, match=r"window_s=0\.05"):
-        opened(tmp_path).stream(1.0, 0.05, 1.0, 0.4, 0)
+    raised(UsageError, opened(tmp_path).stream, 1.0, 0.05, 1.0, 0.4, 0, says=r"window_s=0\.05")
 
 
 def test_the_digest_changes_with_frames_and_boxes(tmp_path: Path) -> None:
@@ -101,8 +100,7 @@ def test_a_box_outside_of_the_picture_is_refused_and_one_across_its_edge_is_cut(
 def test_a_file_that_is_cut_is_refused(tmp_path: Path) -> None:
     path = drive.write(tmp_path, 12)
     path.write_bytes(path.read_bytes()[:4000])
-    with pytest.raises(DataError, match=r"car_td\.h5 cannot be used"):
-        opened(tmp_path)
+    raised(DataError, opened, tmp_path, says=r"car_td\.h5 cannot be used")
 
 
 @pytest.mark.parametrize("kind", ["dat", "evt2", "evt3"])
@@ -116,11 +114,8 @@ def test_an_events_file_cut_in_the_middle_is_refused(tmp_path: Path, kind: str) 
 
 
 def test_a_folder_without_the_split_or_the_boxes_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no \.h5"):
-        opened(tmp_path)
+    raised(DataError, opened, tmp_path, says=r"holds no \.h5")
     drive.write(tmp_path, 12)
-    with pytest.raises(DataError, match="holds no other"):
-        opened(tmp_path, files="other")
+    raised(DataError, opened, tmp_path, says="holds no other", files="other")
     (tmp_path / "test" / "car_bbox.npy").unlink()
-    with pytest.raises(DataError, match=r"no car_bbox\.npy"):
-        opened(tmp_path)
+    raised(DataError, opened, tmp_path, says=r"no car_bbox\.npy")

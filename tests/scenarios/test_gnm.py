@@ -94,14 +94,12 @@ def test_more_nodes_than_memory_holds_are_refused_before_drawing(monkeypatch: py
     assert (error.field, error.value) == ("nodes", nodes)
     most = int(error.remedy.split()[3])
     assert gnm_edges(most, 0.01, 0).nodes == most  # the remedy works
-    with pytest.raises(UsageError):
-        gnm_edges(most + 100, 0.01, 0)
+    raised(UsageError, gnm_edges, most + 100, 0.01, 0)
 
 
 def test_more_edges_than_a_payload_counts_are_refused_whatever_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     left_free(monkeypatch, 2**60)
-    with pytest.raises(UsageError, match="payload counts"):
-        gnm_edges(1_000_000, 0.01, 0)
+    raised(UsageError, gnm_edges, 1_000_000, 0.01, 0, says="payload counts")
 
 
 def test_memory_that_is_refused_while_drawing_is_an_error_of_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,8 +107,7 @@ def test_memory_that_is_refused_while_drawing_is_an_error_of_the_same_words(monk
         raise MemoryError
 
     monkeypatch.setattr(gnm, "_drawn", refuse)
-    with pytest.raises(UsageError, match="memory holds"):
-        gnm_edges(50, 0.1, 0)
+    raised(UsageError, gnm_edges, 50, 0.1, 0, says="memory holds")
 
 
 # ---- a graph for solvers: its cost, its neighbours, its payload and its solutions as text ------

@@ -78,17 +78,14 @@ def test_words_with_too_few_samples_are_refused(folder: Path, change: dict[str, 
 def test_a_folder_without_the_split_files_and_sound_of_another_rate_are_refused(tmp_path: Path) -> None:
     import soundfile
 
-    with pytest.raises(DataError, match=r"base_train\.csv cannot be read"):
-        opened(tmp_path)
+    raised(DataError, opened, tmp_path, says=r"base_train\.csv cannot be read")
     write_folder(tmp_path, base_words=1, base_shots=4, base_tests=2, languages=0)
     clip = next((tmp_path / "ca" / "clips").rglob("test_000.wav"))
     soundfile.write(clip, np.zeros(16_000), 16_000)
     assert str(clip) in str(raised(DataError, opened, tmp_path, sessions=0, says="16000 samples a second"))
     (tmp_path / "base_test.csv").write_text("only,two\n", encoding="utf-8")
-    with pytest.raises(DataError, match="only,two"):
-        opened(tmp_path, sessions=0)
-    with pytest.raises(UsageError, match="pool"):
-        opened(tmp_path, shots=5)
+    raised(DataError, opened, tmp_path, says="only,two", sessions=0)
+    raised(UsageError, opened, tmp_path, says="pool", shots=5)
 
 
 # ---- the front ends -------------------------------------------------------------------------

@@ -71,11 +71,9 @@ def test_a_file_that_is_not_mnist_is_refused(folder: Path, field: str, change: o
 def test_a_packed_file_that_is_cut_and_a_missing_one_are_refused(folder: Path) -> None:
     path = folder / "t10k-labels-idx1-ubyte.gz"
     path.write_bytes(path.read_bytes()[:-6])
-    with pytest.raises(DataError, match="cannot be read"):
-        read_digits(folder, "test", verify=False)
+    raised(DataError, read_digits, folder, "test", says="cannot be read", verify=False)
     path.unlink()
-    with pytest.raises(DataError, match="there is no t10k-labels"):
-        read_digits(folder, "test", verify=False)
+    raised(DataError, read_digits, folder, "test", says="there is no t10k-labels", verify=False)
 
 
 # ---- Poisson ------------------------------------------------------------------------------
@@ -200,8 +198,7 @@ def test_a_file_cut_or_holding_what_no_retina_sends_is_refused(tmp_path: Path, f
 
 
 def test_what_the_format_cannot_hold_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="each address must be 0 to 1567"):
-        aer.write_aedat(tmp_path / "x", np.array([[1, 1568]]), 28)
+    raised(DataError, aer.write_aedat, tmp_path / "x", np.array([[1, 1568]]), 28, says="each address must be 0 to 1567")
 
 
 def test_an_exported_stream_is_read_again_as_it_was(tmp_path: Path) -> None:
@@ -218,10 +215,8 @@ def test_an_exported_stream_is_read_again_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_stream_is_not_exported_to_a_format_that_cannot_hold_it(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"\.aedat or \.npy"):
-        export(np.array([[1, 1]]), PIXELS, tmp_path / "x.txt")
-    with pytest.raises(DataError, match="each address"):
-        export(np.array([[1, 3 * PIXELS]]), 4 * PIXELS, tmp_path / "x.aedat")
+    raised(UsageError, export, np.array([[1, 1]]), PIXELS, tmp_path / "x.txt", says=r"\.aedat or \.npy")
+    raised(DataError, export, np.array([[1, 3 * PIXELS]]), 4 * PIXELS, tmp_path / "x.aedat", says="each address")
 
 
 # ---- the workload -------------------------------------------------------------------------

@@ -89,8 +89,7 @@ def test_the_published_problems_whose_optimum_is_proven_have_it_as_their_specifi
 def test_a_wrong_row_is_named(file: Path) -> None:
     write_rows([row(5), row(6, name="specified", cost=-2)], file)
     assert opened(file, "5").details["targets"]["best_known"], "only what is used is verified"
-    with pytest.raises(DataError, match=r"the row specified of n 20, density 0\.25, seed 6.*cost -2 does not fit"):
-        opened(file)
+    raised(DataError, opened, file, says=r"the row specified of n 20, density 0\.25, seed 6.*cost -2 does not fit")
 
 
 @pytest.mark.parametrize(("rows", "says"), [
@@ -106,8 +105,7 @@ def test_what_is_no_file_of_targets_is_refused(file: Path, rows: list[Any], says
 
 
 def test_a_file_that_is_not_there_is_refused(file: Path) -> None:
-    with pytest.raises(DataError, match="No such file"):
-        opened(file)
+    raised(DataError, opened, file, says="No such file")
 
 
 def test_where_no_target_is_known_the_command_is_told(file: Path) -> None:

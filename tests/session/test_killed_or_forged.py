@@ -22,6 +22,7 @@ from rig.recording.disk.files import Whole
 from rig.recording.session import FILE, REQUEST, SEAL, bind, open_session
 from rig.session.resumable_session import go_on, request_in
 from tests.support.forgery import replaced
+from tests.support.raised import raised
 from tests.support.submissions import session as recorded
 
 Capture = pytest.CaptureFixture[str]
@@ -101,9 +102,8 @@ def test_an_audit_says_that_it_can_go_on(session: Path, capsys: Capture, asked: 
 
 def test_a_session_whose_first_run_was_broken_off_says_so(session: Path, tmp_path: Path) -> None:
     bind(session, [], seal=False)
-    with pytest.raises(StoreError, match="no run of the session") as caught:
-        rig.report(session)
-    assert "--resume" in caught.value.remedy
+    caught = raised(StoreError, rig.report, session, says="no run of the session")
+    assert "--resume" in caught.remedy
     about = tmp_path / "submission.toml"
     assert main(["submit", str(session), "--init", "--about", str(about)]) == StoreError.exit_code
     assert not about.exists()
@@ -192,8 +192,7 @@ def test_resuming_may_be_killed(session: Path, monkeypatch: Patch, at: str, afte
 
 def test_a_session_that_is_whole_has_nothing_to_go_on_with(session: Path) -> None:
     (session / REQUEST).unlink()
-    with pytest.raises(UsageError, match="nothing left"):
-        request_in(session, trust=False)
+    raised(UsageError, request_in, session, says="nothing left", trust=False)
 
 
 def test_a_session_that_names_code_by_its_path_goes_on_only_with_trust(session: Path) -> None:
@@ -202,8 +201,7 @@ def test_a_session_that_names_code_by_its_path_goes_on_only_with_trust(session: 
     (session / REQUEST).write_text(json.dumps(document | {"device": "/tmp/evil.py:open_device"}))
 
     assert go_on(session) == f"rig measure --resume {session} --trust"
-    with pytest.raises(UsageError, match="names the code"):
-        request_in(session, trust=False)
+    raised(UsageError, request_in, session, says="names the code", trust=False)
     assert request_in(session, trust=True).device == "/tmp/evil.py:open_device"
 
 
@@ -224,8 +222,7 @@ def test_ones_own_session_goes_on_with_its_code_without_trust_and_a_copy_does_no
     assert request_in(own, trust=False).device == "mine.py:open_device"
     shutil.copytree(own, "copy")
     assert go_on(Path("copy")) == "rig measure --resume copy --trust"
-    with pytest.raises(UsageError, match="no one asked for this here"):
-        request_in(Path("copy"), trust=False)
+    raised(UsageError, request_in, Path("copy"), says="no one asked for this here", trust=False)
 
 
 @pytest.mark.parametrize("changed", [False, True])
@@ -239,8 +236,7 @@ def test_code_that_changed_between_the_runs_of_a_session_is_told(own: Path, caps
 @pytest.mark.parametrize("content", ["", "[]", '{"device": 1}', '{"device": "mock", "out": [1]}', "[" * 5000])
 def test_a_request_that_cannot_be_read_says_so(session: Path, content: str) -> None:
     (session / REQUEST).write_text(content)
-    with pytest.raises(StoreError, match="cannot be read"):
-        request_in(session, trust=False)
+    raised(StoreError, request_in, session, says="cannot be read", trust=False)
 
 
 # ---- sessions with dropped, swapped, doubled or forged runs are refused, INVALID, or have another digest
@@ -249,8 +245,7 @@ def test_a_request_that_cannot_be_read_says_so(session: Path, content: str) -> N
 @pytest.fixture(scope="module")
 def wholes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("sessions")
-    valid = ("samples=12", "idle_s=2")
-    return recorded(folder / "one", *valid), recorded(folder / "other", *valid, "device_seed=1")
+    return recorded(folder / "one", *OPTIONS), recorded(folder / "other", *OPTIONS, "device_seed=1")
 
 
 @pytest.fixture
@@ -295,8 +290,7 @@ def test_runs_that_are_dropped_swapped_doubled_or_lie_elsewhere_are_refused(
     whole: Path, change: Callable[[dict[str, Any]], None], error: type[Exception], says: str
 ) -> None:
     bind_again(whole, change)
-    with pytest.raises(error, match=says):
-        rig.report(whole)
+    raised(error, rig.report, whole, says=says)
 
 
 def test_a_dropped_last_run_is_missed(whole: Path) -> None:
@@ -312,8 +306,7 @@ def test_a_run_of_another_session_is_refused(whole: Path, wholes: tuple[Path, Pa
     shutil.rmtree(whole / "power")
     shutil.copytree(wholes[1] / "power", whole / "power")
     bind_again(whole)
-    with pytest.raises(IntegrityError, match="another session"):
-        rig.report(whole)
+    raised(IntegrityError, rig.report, whole, says="another session")
 
 
 def right(run: Path) -> None:
@@ -328,8 +321,7 @@ def right(run: Path) -> None:
 def test_a_forged_accuracy_breaks_the_chain(whole: Path) -> None:
     right(whole / "accuracy")
     bind_again(whole)
-    with pytest.raises(IntegrityError, match="performance does not follow"):
-        rig.report(whole)
+    raised(IntegrityError, rig.report, whole, says="performance does not follow")
 
 
 def test_runs_that_are_all_forged_have_another_digest(whole: Path) -> None:
@@ -346,15 +338,13 @@ def test_runs_that_are_all_forged_have_another_digest(whole: Path) -> None:
 
 def test_a_changed_byte_of_the_file_is_refused(whole: Path) -> None:
     (whole / FILE).write_text((whole / FILE).read_text().replace("+00:00", "+01:00"))
-    with pytest.raises(IntegrityError, match="seal"):
-        rig.report(whole)
+    raised(IntegrityError, rig.report, whole, says="seal")
 
 
 def test_a_link_in_the_place_of_a_run_is_refused(whole: Path, tmp_path: Path) -> None:
     (whole / "power").rename(tmp_path / "power")
     (whole / "power").symlink_to(tmp_path / "power")
-    with pytest.raises(IntegrityError, match="is a link"):
-        rig.report(whole)
+    raised(IntegrityError, rig.report, whole, says="is a link")
     assert not (tmp_path / "power" / "derived").exists()
 
 
@@ -369,8 +359,7 @@ def test_a_report_follows_no_link_out_of_its_directory(whole: Path, tmp_path: Pa
     precious.write_text("mine")
     (whole / place).parent.mkdir(exist_ok=True)
     (whole / place).symlink_to(precious if place.endswith("html") else elsewhere)
-    with pytest.raises(StoreError, match="is a link"):
-        rig.report(whole)
+    raised(StoreError, rig.report, whole, says="is a link")
     assert [file.read_text() for file in elsewhere.iterdir()] == ["mine"]
 
 

@@ -17,6 +17,7 @@ from rig.solving.model import ROWS, Qubo, from_bqm, from_payload, qubo
 from scenarios.workloads.qubo.workload import open_workload
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
+from tests.support.raised import raised
 
 dimod = pytest.importorskip("dimod", reason="extra qubo is not installed")
 coo = pytest.importorskip("dimod.serialization.coo")
@@ -140,10 +141,9 @@ def test_an_edge_list_is_an_independent_set_problem() -> None:
 def test_what_is_wrong_in_a_text_is_told_by_line(tmp_path: Path, name: str, text: str, line: int, says: str) -> None:
     (tmp_path / name).write_text(text)
 
-    with pytest.raises(DataError) as told:
-        open_workload(data=str(tmp_path / name))
-    assert told.value.message.startswith(f"{name}:{line}: ")
-    assert says in told.value.message
+    told = raised(DataError, open_workload, data=str(tmp_path / name))
+    assert told.message.startswith(f"{name}:{line}: ")
+    assert says in told.message
 
 
 def test_binary_files_that_are_damaged_are_told_of(tmp_path: Path) -> None:
@@ -159,19 +159,15 @@ def test_binary_files_that_are_damaged_are_told_of(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("# nothing\n")
 
     for name in ("changed.npz", "oblong.npz", "nan.npz", "cut.bqm", "other.json", "no.bin", "empty.txt"):
-        with pytest.raises(DataError, match=name):
-            open_workload(data=str(tmp_path / name))
-    with pytest.raises(UsageError, match="is not there"):
-        open_workload(data=str(tmp_path / "absent.coo"))
+        raised(DataError, open_workload, says=name, data=str(tmp_path / name))
+    raised(UsageError, open_workload, says="is not there", data=str(tmp_path / "absent.coo"))
 
 
 def test_a_model_with_a_coefficient_that_is_none_is_refused() -> None:
     with pytest.raises(DataError, match="the coefficient of b is nan"):
         qubo({"odd": dimod.BinaryQuadraticModel({"a": 1.0, "b": float("nan")}, {}, 0.0, "BINARY")})
-    with pytest.raises(DataError, match="empty"):
-        qubo({"odd": dimod.BinaryQuadraticModel("BINARY")})
-    with pytest.raises(DataError, match="is a dict"):
-        qubo({"odd": {(0, 1): 1.0}})
+    raised(DataError, qubo, {"odd": dimod.BinaryQuadraticModel("BINARY")}, says="empty")
+    raised(DataError, qubo, {"odd": {(0, 1): 1.0}}, says="is a dict")
 
 
 def test_the_names_of_variables_are_kept_in_their_order() -> None:
@@ -187,8 +183,7 @@ def test_a_model_and_its_payload_are_one_problem() -> None:
     bad = problem.payload.copy()
     bad["v"][-1] = 9
     for payload in (bad, np.zeros(3), np.zeros(0, ROWS), Graph(2, np.array([[0, 1]], np.int32)).to_payload()):
-        with pytest.raises(DataError):
-            from_payload(payload)
+        raised(DataError, from_payload, payload)
 
 
 def test_targets_come_from_an_option_or_a_file_of_costs(tmp_path: Path) -> None:
@@ -209,8 +204,7 @@ def test_a_file_of_costs_that_is_wrong_is_told_of(tmp_path: Path, text: str, say
     as_coo(tmp_path / "one.coo")
     (tmp_path / "costs.txt").write_text(text)
 
-    with pytest.raises(RigError, match=says):
-        open_workload(data=str(tmp_path / "one.coo"), targets=str(tmp_path / "costs.txt"))
+    raised(RigError, open_workload, says=says, data=str(tmp_path / "one.coo"), targets=str(tmp_path / "costs.txt"))
 
 
 def test_targets_that_the_rig_computed_are_those_of_the_same_graph(tmp_path: Path) -> None:
@@ -227,5 +221,4 @@ def test_a_folder_is_a_set_of_problems(tmp_path: Path) -> None:
 
     found = open_workload(data=str(tmp_path))
     assert [sample.id for sample in found.samples] == ["one", "two"]
-    with pytest.raises(UsageError, match="several problems"):
-        open_workload(data=str(tmp_path), target=1.0)
+    raised(UsageError, open_workload, says="several problems", data=str(tmp_path), target=1.0)

@@ -12,6 +12,7 @@ from reports.audit.folder.signature import verify
 from rig.errors import MissingExtraError, StoreError, UsageError
 from rig.recording.submission import MANIFEST, NAMESPACE, SIGNATURE, open_submission
 from rig.submission.signature import sign
+from tests.support.raised import raised
 from tests.support.submissions import session, submitted
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="OpenSSH is not installed")
@@ -66,25 +67,21 @@ def test_a_signature_holds_for_its_purpose_alone(folder: Path, key: Path) -> Non
 
 
 def test_a_key_that_no_audit_verifies_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not an Ed25519 key"):
-        sign(folder, new_key(tmp_path / "key", "ecdsa"))
+    raised(UsageError, sign, folder, new_key(tmp_path / "key", "ecdsa"), says="not an Ed25519 key")
 
 
 def test_what_is_no_key_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not a file"):
-        sign(folder, tmp_path / "none")
+    raised(UsageError, sign, folder, tmp_path / "none", says="not a file")
     (tmp_path / "text").write_text("no key")
     (tmp_path / "text").chmod(0o600)
-    with pytest.raises(UsageError, match="did not sign"):
-        sign(folder, tmp_path / "text")
+    raised(UsageError, sign, folder, tmp_path / "text", says="did not sign")
 
 
 def test_without_openssh_the_error_says_what_to_install(
     folder: Path, key: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(MissingExtraError, match="Install OpenSSH"):
-        sign(folder, key)
+    raised(MissingExtraError, sign, folder, key, says="Install OpenSSH")
 
 
 # ---- verified -------------------------------------------------------------------------------
@@ -132,18 +129,15 @@ def test_a_line_of_signers_is_read_as_ssh_keygen_reads_it(folder: Path, key: Pat
 
 
 def test_another_file_or_purpose_is_refused(folder: Path, key: Path) -> None:
-    with pytest.raises(StoreError, match="not good"):
-        verify(MESSAGE + b"x", signature(folder, key), "")
+    raised(StoreError, verify, MESSAGE + b"x", signature(folder, key), "", says="not good")
     (folder / SIGNATURE).unlink()
     command = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(key), "-n", "file", str(folder / MANIFEST)]
     subprocess.run(command, check=True, capture_output=True)
-    with pytest.raises(StoreError, match="namespace"):
-        verify(MESSAGE, (folder / SIGNATURE).read_bytes(), "")
+    raised(StoreError, verify, MESSAGE, (folder / SIGNATURE).read_bytes(), "", says="namespace")
 
 
 @pytest.mark.parametrize(
     "text", [b"", b"-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----", b"\xff\xfe"]
 )
 def test_what_is_no_signature_is_refused(text: bytes) -> None:
-    with pytest.raises(StoreError, match="not good"):
-        verify(MESSAGE, text, "")
+    raised(StoreError, verify, MESSAGE, text, "", says="not good")

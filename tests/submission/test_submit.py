@@ -25,6 +25,7 @@ from rig.session.report import evaluated
 from rig.submission.about import FIELDS, read_about
 from rig.submission.folder import Submitted, submit
 from tests.support.hardware_clothes import recorded
+from tests.support.raised import raised
 from tests.support.schema import schemas
 from tests.support.submission_folder import edited, row_edited
 from tests.support.submissions import WHOLE, session, submitted
@@ -53,10 +54,9 @@ def refused(lab: Path, tmp_path: Path, about: str = WHOLE, **more: Any) -> RigEr
     """Return the error of a submission of ``a``, which leaves nothing behind."""
     (tmp_path / "submission.toml").write_text(about)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(RigError) as caught:
-        submitted(tmp_path, lab / "a", about=about, **more)
+    caught = raised(RigError, submitted, tmp_path, lab / "a", about=about, **more)
     assert sorted(tmp_path.iterdir()) == before
-    return caught.value
+    return caught
 
 
 # ---- one recording counts once ------------------------------------------------------------
@@ -302,8 +302,7 @@ def test_a_session_that_was_altered_or_is_not_whole_is_refused(
 ) -> None:
     copy = altered(lab, tmp_path)
     spoil(copy)
-    with pytest.raises(error, match=says):
-        submitted(tmp_path / "out", copy)
+    raised(error, submitted, tmp_path / "out", copy, says=says)
     assert list((tmp_path / "out").iterdir()) == [tmp_path / "out" / "submission.toml"]
 
 
@@ -316,8 +315,7 @@ def test_what_no_hash_covers_stays_in_the_lab(lab: Path, tmp_path: Path) -> None
 
 
 def test_a_session_that_is_named_twice_is_no_second_trial(lab: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="twice"):
-        submitted(tmp_path, lab / "a", lab / "a")
+    raised(UsageError, submitted, tmp_path, lab / "a", lab / "a", says="twice")
 
 
 def test_ctrl_c_leaves_nothing_half(lab: Path, tmp_path: Path, monkeypatch: Patch) -> None:
@@ -342,8 +340,7 @@ def test_a_changed_byte_of_any_file_is_noticed(copy: Path) -> None:
     for file in sorted(p for p in copy.rglob("*") if p.is_file()):
         content = file.read_bytes()
         file.write_bytes(content[:-2] + bytes([content[-2] ^ 1]) + content[-1:])
-        with pytest.raises(RigError):
-            open_submission(copy)
+        raised(RigError, open_submission, copy)
         file.write_bytes(content)
     open_submission(copy)
 
@@ -353,8 +350,7 @@ def test_a_file_that_is_not_listed_is_noticed_and_reports_of_readers_are_not(cop
     (copy / "sessions" / "a" / "derived" / "report.html").write_text("x")
     open_submission(copy)
     (copy / "sessions" / "a" / "more").write_text("x")
-    with pytest.raises(IntegrityError, match="not in the manifest"):
-        open_submission(copy)
+    raised(IntegrityError, open_submission, copy, says="not in the manifest")
 
 
 @pytest.mark.parametrize("edit", [
@@ -363,23 +359,20 @@ def test_a_file_that_is_not_listed_is_noticed_and_reports_of_readers_are_not(cop
 ], ids=lambda edit: str(edit)[:30])  # fmt: skip
 def test_a_description_of_the_wrong_shape_is_refused(copy: Path, edit: dict[str, Any]) -> None:
     edited(copy, lambda document: document.update(edit))
-    with pytest.raises(StoreError):
-        open_submission(copy)
+    raised(StoreError, open_submission, copy)
 
 
 @pytest.mark.parametrize("name", ["sessions/../../x", "/etc", "sessions/a/b", "sessions/.", "sessions/a\nb"])
 def test_a_description_names_only_its_own_sessions(copy: Path, name: str) -> None:
     row_edited(copy, lambda row: row.update(sessions=[name]))
-    with pytest.raises(StoreError):
-        open_submission(copy)
+    raised(StoreError, open_submission, copy)
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/../../b", "a\\b", "", "./x"])
 def test_a_manifest_leads_nowhere_else(copy: Path, name: str) -> None:
     with (copy / "MANIFEST.sha256").open("a") as manifest:
         manifest.write(f"{'0' * 64}  {name}\n")
-    with pytest.raises(IntegrityError, match="line"):
-        open_submission(copy)
+    raised(IntegrityError, open_submission, copy, says="line")
 
 
 # ---- where it is written ------------------------------------------------------------------
@@ -394,10 +387,9 @@ def test_nothing_is_written_where_the_hashes_of_another_submission_cover(
     inner = copy / inside / "new.tar.gz"
     out, archive = (inner, None) if argument == "out" else (tmp_path / "new", inner)
     (tmp_path / "submission.toml").write_text(WHOLE)
-    with pytest.raises(UsageError, match="lies inside of") as caught:
-        submit([lab / "b"], tmp_path / "submission.toml", out, archive)
-    assert caught.value.field == argument
-    assert "Name a place beside it" in caught.value.remedy
+    caught = raised(UsageError, submit, [lab / "b"], tmp_path / "submission.toml", out, archive, says="lies inside of")
+    assert caught.field == argument
+    assert "Name a place beside it" in caught.remedy
     assert open_submission(copy).root
     assert not (tmp_path / "new").exists()
 

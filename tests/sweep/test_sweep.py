@@ -25,6 +25,7 @@ from rig.sweep.rows import content_digest, estimator_sources, figures_by, row_pa
 from rig.sweep.store import frozen, place_of
 from tests.support import sweep_bench as bench
 from tests.support.paths import ROOT
+from tests.support.raised import raised
 
 Capture = pytest.CaptureFixture[str]
 
@@ -172,11 +173,9 @@ def test_what_is_set_aside_is_never_overwritten(copy: Path) -> None:
 
 def test_another_grid_is_refused_by_its_difference(copy: Path) -> None:
     says = r"vary.inference_s was 0.01,0.02, is 0.01,0.03.*repetitions was 2, is 4"
-    with pytest.raises(UsageError, match=says):
-        bench.quick(copy, "--vary", "inference_s=0.01,0.03", "--repetitions", "4")
-    with pytest.raises(UsageError) as caught:
-        bench.quick(copy, *bench.GRID, "--meter", "gone.py:open_meter")
-    assert "the directory of its first call" in str(caught.value.remedy)
+    raised(UsageError, bench.quick, copy, "--vary", "inference_s=0.01,0.03", "--repetitions", "4", says=says)
+    caught = raised(UsageError, bench.quick, copy, *bench.GRID, "--meter", "gone.py:open_meter")
+    assert "the directory of its first call" in str(caught.remedy)
     assert len(frozen(copy)) == 1
 
 
@@ -238,8 +237,7 @@ def test_a_disk_that_takes_nothing_is_no_fault_of_a_cell(tmp_path: Path, monkeyp
 
     monkeypatch.setattr("rig.session.measure.measure", full)
     monkeypatch.setattr("rig.sweep.cells._writable", lambda folder: False)
-    with pytest.raises(StoreError, match="no space left"):
-        bench.quick(tmp_path / "s", *bench.GRID)
+    raised(StoreError, bench.quick, tmp_path / "s", *bench.GRID, says="no space left")
     monkeypatch.undo()
     assert bench.go_on(tmp_path / "s") == 0
 

@@ -13,6 +13,7 @@ from rig.errors import UnknownNameError, UsageError
 from rig.sweep.check import checked
 from rig.sweep.grid import Cell, Facts, Grid, GridSpec, cells_of, plain, with_workload
 from tests.support.paths import SUPPORT
+from tests.support.raised import raised
 from tests.support.sweep_bench import QUICK, sweep
 
 KEYS = st.text("abcdefgh_.", min_size=1, max_size=12)
@@ -68,8 +69,8 @@ def seeds(given: GridSpec) -> list[dict[str, str]]:
 
 def test_repetition_k_raises_every_seed_of_device_plant_and_meter_by_k() -> None:
     declared = {"device.device_seed": "1", "meter.meter_seed": "2", "bench.seed": "0"}
-    raised = {"device.device_seed": "3", "meter.meter_seed": "4", "bench.seed": "2"}
-    assert seeds(asked(repetitions=3))[::2] == [declared, raised]
+    third = {"device.device_seed": "3", "meter.meter_seed": "4", "bench.seed": "2"}
+    assert seeds(asked(repetitions=3))[::2] == [declared, third]
 
 
 def test_a_given_seed_is_counted_from_and_a_varied_or_excepted_one_is_left_alone() -> None:
@@ -80,8 +81,7 @@ def test_a_given_seed_is_counted_from_and_a_varied_or_excepted_one_is_left_alone
 
 
 def test_a_repetition_seed_is_a_whole_number() -> None:
-    with pytest.raises(UsageError, match="inference_s is not a whole number"):
-        checked(asked(repetition_seeds=["inference_s"]))
+    raised(UsageError, checked, asked(repetition_seeds=["inference_s"]), says="inference_s is not a whole number")
 
 
 # ---- what is refused before anything is recorded --------------------------------------------
@@ -99,8 +99,7 @@ def test_a_repetition_seed_is_a_whole_number() -> None:
     ("--jobs -1", "-1 jobs"),
 ])  # fmt: skip
 def test_what_cannot_be_meant_is_named_before_recording(tmp_path: Path, words: str, named: str) -> None:
-    with pytest.raises(UsageError, match=named):
-        sweep("--device", "mock", *QUICK, "--out", str(tmp_path / "s"), *words.split())
+    raised(UsageError, sweep, "--device", "mock", *QUICK, "--out", str(tmp_path / "s"), *words.split(), says=named)
     assert not (tmp_path / "s").exists()
 
 
@@ -110,13 +109,11 @@ def test_an_option_must_be_known_to_every_device(tmp_path: Path) -> None:
     file.write_text(of_mock + "def open_device(bench, *, inference_s: float = 0.1): return mock(bench)\n")
     both = ("mock", f"{file}:open_device")
     assert len(cells_of([checked(asked(devices=both, vary={"inference_s": ["0.1"]}))])) == 2
-    with pytest.raises(UnknownNameError, match="idle_w"):
-        checked(asked(devices=both, vary={"idle_w": ["0.1"]}))
+    raised(UnknownNameError, checked, asked(devices=both, vary={"idle_w": ["0.1"]}), says="idle_w")
 
 
 def test_a_million_cells_are_enough() -> None:
-    with pytest.raises(UsageError, match="10000000 cells"):
-        checked(asked(repetitions=10_000_000))
+    raised(UsageError, checked, asked(repetitions=10_000_000), says="10000000 cells")
 
 
 def test_a_cell_is_measured_alone_by_its_command() -> None:
@@ -136,9 +133,8 @@ def problems(**given: object) -> GridSpec:
 
 @pytest.mark.parametrize("how", [{"options": {"draw": "2"}}, {"vary": {"draw": ["0", "2"]}}])
 def test_a_workload_that_draws_anew_for_each_cell_is_refused_with_the_seeds_it_drew(how: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match="draws new samples each time") as caught:
-        checked(problems(**how))
-    assert "--option seeds=" in caught.value.remedy
+    caught = raised(UsageError, checked, problems(**how), says="draws new samples each time")
+    assert "--option seeds=" in caught.remedy
 
 
 def test_named_seeds_are_the_same_problems_in_every_cell() -> None:
@@ -152,10 +148,8 @@ def test_a_value_out_of_range_fails_its_own_cells_wherever_it_stands(sizes: list
 
 
 def test_a_grid_of_which_no_value_is_taken_is_refused() -> None:
-    with pytest.raises(UsageError, match="nodes is 0"):
-        checked(problems(options={}, vary={"nodes": ["0", "1"]}))
-    with pytest.raises(UsageError, match="density"):
-        checked(problems(options={"density": "7"}, vary={"nodes": ["12", "13"]}))
+    raised(UsageError, checked, problems(options={}, vary={"nodes": ["0", "1"]}), says="nodes is 0")
+    raised(UsageError, checked, problems(options={"density": "7"}, vary={"nodes": ["12", "13"]}), says="density")
 
 
 @pytest.mark.parametrize(("named", "workload"), [("optimization", "qubo-mis"), ("single-stream", "asc"), ("", "asc")])

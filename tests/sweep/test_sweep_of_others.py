@@ -18,6 +18,7 @@ from rig.session.locks import claimed, device_lock, locked
 from rig.sweep.grid import digest
 from rig.sweep.rows import row_path
 from rig.sweep.store import place_of
+from tests.support.raised import raised
 from tests.support.sweep_bench import FAILS, aside, cells, forget_rows, go_on, quick, sweep, unseal
 
 # ---- a directory that others made -----------------------------------------------------------
@@ -29,8 +30,7 @@ def test_no_file_outside_is_written_through_a_link(copy: Path, tmp_path: Path, n
     other.write_text("mine")
     (copy / name).unlink(missing_ok=True)
     (copy / name).symlink_to(other)
-    with pytest.raises(StoreError, match="leads out of"):
-        go_on(copy, "--table", "--plot", "active_power_w")
+    raised(StoreError, go_on, copy, "--table", "--plot", "active_power_w", says="leads out of")
     assert other.read_text() == "mine"
 
 
@@ -43,8 +43,7 @@ def test_nothing_is_recorded_or_moved_outside_through_a_link(tmp_path: Path, nam
     (out / name).rename(other) if (out / name).exists() else other.mkdir()
     before = sorted(other.rglob("*"))
     (out / name).symlink_to(other)
-    with pytest.raises(StoreError, match=r"(leads out of|is a link)"):
-        go_on(out, "--retry-failed")
+    raised(StoreError, go_on, out, "--retry-failed", says=r"(leads out of|is a link)")
     assert sorted(other.rglob("*")) == before
 
 
@@ -55,8 +54,7 @@ def test_nothing_is_recorded_or_moved_outside_through_a_link(tmp_path: Path, nam
 def test_a_sweep_that_is_altered_or_unreadable_says_so(copy: Path, old: str, new: str, error: type[RigError]) -> None:
     file = copy / "sweep.json"
     file.write_text(re.sub(old, lambda _: new, file.read_text(), count=1))
-    with pytest.raises(error):
-        go_on(copy)
+    raised(error, go_on, copy)
 
 
 def refrozen(out: Path, change: Callable[[Any], None]) -> None:
@@ -78,9 +76,8 @@ def refrozen(out: Path, change: Callable[[Any], None]) -> None:
 ])  # fmt: skip
 def test_a_grid_that_contradicts_itself_is_refused(copy: Path, change: Callable[[Any], None]) -> None:
     refrozen(copy, change)
-    with pytest.raises(RigError, match="grid") as caught:
-        go_on(copy, "--table")
-    assert caught.value.remedy
+    caught = raised(RigError, go_on, copy, "--table", says="grid")
+    assert caught.remedy
 
 
 def altered(path: Path) -> None:
@@ -94,8 +91,7 @@ def test_a_byte_that_changed_is_noticed_when_the_table_is_made(copy: Path, file:
     altered(place_of(copy, cells(copy)[0]) / file)
     if not kept:
         forget_rows(copy)
-    with pytest.raises(IntegrityError, match="differs from what was recorded"):
-        go_on(copy, "--table")
+    raised(IntegrityError, go_on, copy, "--table", says="differs from what was recorded")
     assert aside(copy) == []
 
 
@@ -127,8 +123,7 @@ def test_no_figure_is_taken_from_what_others_can_hand_over(copy: Path) -> None:
 
 def test_a_cache_that_others_can_write_is_refused(copy: Path, tmp_path: Path) -> None:
     (tmp_path / "cache" / "rows").chmod(0o777)
-    with pytest.raises(SetupError, match="can be written by others"):
-        go_on(copy, "--table")
+    raised(SetupError, go_on, copy, "--table", says="can be written by others")
 
 
 # ---- one at a time --------------------------------------------------------------------------

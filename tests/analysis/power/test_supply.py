@@ -25,6 +25,7 @@ from rig.recording.traces.conversion import to_watts
 from rig.types import Conversion, Floats, Rail
 from tests.support.figures import ACTIVE, IDLE, POWER, held, said
 from tests.support.labs import lab_of, measured
+from tests.support.raised import raised
 from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write
 
 CALM = settings(deadline=None, derandomize=True, database=None)
@@ -166,9 +167,8 @@ def test_volts_without_a_calibration_are_said_to_have_none(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("rail", "says"), [("vcc", "is not in the recording"), ("core", "no volts")])
 def test_a_supply_that_is_none_is_refused(tmp_path: Path, rail: str, says: str) -> None:
-    with pytest.raises(DataError, match=says) as caught:
-        result_of(tmp_path / "run", conversion={"unit": "A", "supply_rail": rail})
-    assert caught.value.field == "supply_rail"
+    caught = raised(DataError, result_of, tmp_path / "run", says=says, conversion={"unit": "A", "supply_rail": rail})
+    assert caught.field == "supply_rail"
 
 
 @pytest.mark.parametrize("conversion", [
@@ -176,15 +176,12 @@ def test_a_supply_that_is_none_is_refused(tmp_path: Path, rail: str, says: str) 
     {"unit": "A", "supply_rail": 3}, {"unit": "mV"},
 ])  # fmt: skip
 def test_a_conversion_that_cannot_be_meant_is_refused(tmp_path: Path, conversion: dict[str, Any]) -> None:
-    with pytest.raises(StoreError):
-        open_run(recorded(tmp_path / "run", conversion=conversion))
+    raised(StoreError, open_run, recorded(tmp_path / "run", conversion=conversion))
 
 
 def test_a_voltage_alone_is_no_power() -> None:
-    with pytest.raises(DataError, match="power cannot be computed from a voltage alone"):
-        to_watts(np.ones(3), Conversion("V"))
-    with pytest.raises(DataError, match="no declared supply voltage"):
-        to_watts(np.ones(3), Conversion("A", supply_rail="vdd"))
+    raised(DataError, to_watts, np.ones(3), Conversion("V"), says="power cannot be computed from a voltage alone")
+    raised(DataError, to_watts, np.ones(3), Conversion("A", supply_rail="vdd"), says="no declared supply voltage")
 
 
 # ---- volts over a reading -----------------------------------------------------------------
@@ -210,8 +207,7 @@ def test_amperes_far_from_any_volts_have_no_power_and_a_lost_reading_is_bridged(
 
     assert found[known] == pytest.approx(2.0)
     assert known[np.arange(-10.0, 40.0) == 5.0].all() and not known[0] and not known[-1]
-    with pytest.raises(DataError, match="holds no volts"):
-        mean_volts(volts_of(start, start, start + 1.0, False), start, start + 1.0)
+    raised(DataError, mean_volts, volts_of(start, start, start + 1.0, False), start, start + 1.0, says="holds no volts")
 
 
 def test_ripple_that_current_and_voltage_share_is_found_and_independent_noise_is_not() -> None:

@@ -114,9 +114,8 @@ def test_loops_are_executions_of_one_span_and_there_are_no_warm_ups(iterations: 
 
 @pytest.mark.parametrize("opens", [open_device, open_arduino])
 def test_a_board_hides_no_warm_ups_in_a_query_and_the_scenario_issues_them_as_such(opens: Factory) -> None:
-    with pytest.raises(UnknownNameError) as caught:
-        split_options(["warmups=10"], {"device": opens, "scenario": single_stream})
-    assert "warmup" in caught.value.remedy and "warmups" not in caught.value.remedy
+    caught = raised(UnknownNameError, split_options, ["warmups=10"], {"device": opens, "scenario": single_stream})
+    assert "warmup" in caught.remedy and "warmups" not in caught.remedy
 
 
 def test_samples_handed_over_together_are_loaded_one_by_one_and_none_that_is_loaded_already() -> None:

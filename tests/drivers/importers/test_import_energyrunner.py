@@ -142,9 +142,8 @@ def test_a_dropped_sample_leaves_out_its_window_alone(tmp_path: Path) -> None:
     figures = recorder_figures(run)
     assert "peer.window.1.energy_j" not in figures
     assert "peer.energy_per_inference_median_j" not in figures
-    assert [f"{figures[f'peer.window.{k}.energy_j'].value * 1e6:.3f}" for k in (2, 3, 4, 5)] == [
-        e for e, _, _ in expected[1:]
-    ]
+    found = [f"{figures[f'peer.window.{k}.energy_j'].value * 1e6:.3f}" for k in (2, 3, 4, 5)]
+    assert found == [energy for energy, _, _ in expected[1:]]
     assert evaluate(run).quantities["active_power_w"].value == pytest.approx(2e-3, rel=5e-3)
 
 
@@ -209,9 +208,8 @@ def test_another_rate_of_the_successor_is_told_by_its_results(tmp_path: Path) ->
     {"power": None, "note": "samples"},
 ])  # fmt: skip
 def test_what_is_no_trial_is_refused(entry: dict[str, object], tmp_path: Path) -> None:
-    (tmp_path / "results.json").write_text(
-        json.dumps([entry | {"infer": {"iterations": 3}}]).replace("note", "samples")
-    )
+    text = json.dumps([entry | {"infer": {"iterations": 3}}]).replace("note", "samples")
+    (tmp_path / "results.json").write_text(text)
     raised(DataError, open_import, tmp_path, says=r"results\.json")
 
 

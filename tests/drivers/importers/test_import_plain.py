@@ -29,9 +29,8 @@ def test_plain_columns_and_units_are_declared(tmp_path: Path) -> None:
     check(plain_csv.open_import(source, power="p:mW", **options), tmp_path / "a")
     check(plain_csv.open_import(source, current="i:uA", voltage="v:mV", **options), tmp_path / "b")
     check(plain_csv.open_import(source, current="i:uA", supply_v=SUPPLY_V, **options), tmp_path / "c")
-    check(
-        plain_csv.open_import(source, current="i:uV", shunt_ohm=0.5, supply_v=0.5 * SUPPLY_V, **options), tmp_path / "s"
-    )
+    shunt = {"shunt_ohm": 0.5, "supply_v": 0.5 * SUPPLY_V}
+    check(plain_csv.open_import(source, current="i:uV", **shunt, **options), tmp_path / "s")
     del options["time"], options["stamp"]
     check(plain_csv.open_import(source, power="p:mW", rate_hz=RATE_HZ, **options), tmp_path / "d")
 
@@ -196,17 +195,15 @@ def test_stamps_and_readings_that_cannot_be_are_refused(spoil: Callable[..., Any
 
 def test_stamps_that_are_rounded_are_not_to_be_removed(tmp_path: Path) -> None:
     t, watts, _ = trace(100.0)
-    with pytest.raises(DataError, match="reading 2 has the stamp of the one before it") as caught:
-        plain(tmp_path, np.floor(t), watts)
-    assert "rate_hz=NUMBER" in caught.value.remedy
+    caught = raised(DataError, plain, tmp_path, np.floor(t), watts, says="reading 2 has the stamp of the one before it")
+    assert "rate_hz=NUMBER" in caught.remedy
 
 
 def test_windows_of_a_trace_that_counts_from_1970_count_from_then(tmp_path: Path) -> None:
     t, watts, _ = trace(100.0)
     text = "\n".join(["t,p", *(f"{s + 1790000000.0:.2f},{w}" for s, w in zip(t, watts, strict=True))])
-    with pytest.raises(DataError, match="no window overlaps") as caught:
-        write(plain(tmp_path, text=text), tmp_path / "run")
-    assert "counts time from 1970" in caught.value.remedy
+    caught = raised(DataError, write, plain(tmp_path, text=text), tmp_path / "run", says="no window overlaps")
+    assert "counts time from 1970" in caught.remedy
 
 
 @settings(max_examples=8)

@@ -119,9 +119,8 @@ def test_a_link_may_be_closed_twice_and_then_says_so() -> None:
 def test_every_error_of_the_queue_is_in_the_exception() -> None:
     queue = ['-113,"Undefined header"', '-222,"Data out of range"', '+0,"No error"']
     says = r'setting up: -113,"Undefined header"; -222,"Data out of range"'
-    spoken(
-        [("SYST:ERR?", each) for each in queue], lambda link: raised(MeterError, link.check, "setting up", says=says)
-    )
+    asked = [("SYST:ERR?", each) for each in queue]
+    spoken(asked, lambda link: raised(MeterError, link.check, "setting up", says=says))
 
 
 def test_a_queue_without_end_is_not_read_forever() -> None:
@@ -213,9 +212,8 @@ def test_an_instrument_on_usb_that_is_silent_under_pyvisa_py_is_told_of_other_wa
         session=1, visalib=SimpleNamespace(read=timed_out), write_raw=len, close=lambda: None,
         ignore_warning=lambda *_: nullcontext(),
     )  # fmt: skip
-    monkeypatch.setattr(
-        pyvisa, "ResourceManager", lambda library: SimpleNamespace(open_resource=lambda *_, **__: resource)
-    )
+    manager = SimpleNamespace(open_resource=lambda *_, **__: resource)
+    monkeypatch.setattr(pyvisa, "ResourceManager", lambda library: manager)
     with closing(Visa(USB, timeout_s=0.1).open()) as session:
         caught = raised(MeterError, session.query, "*IDN?")
     assert "pyvisa-py issue 262" in caught.remedy

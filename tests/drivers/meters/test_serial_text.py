@@ -115,12 +115,8 @@ def test_a_steady_count_keeps_pace_with_any_clock_within_its_tolerance(drift: fl
 
 
 @given(st.floats(-4e-3, 4e-3), st.sampled_from([20.0, 50.0, 100.0]), st.integers(1, 50), st.integers(0, 9))
-def test_one_line_that_is_lost_is_told(drift: float, rate_hz: float, lost: int, seed: int) -> None:
+def test_lines_that_are_lost_or_too_many_are_told(drift: float, rate_hz: float, lost: int, seed: int) -> None:
     raised(MeterError, paced, rate_hz, drift, 20.0, seed, 8.0, lost, says="are missing")
-
-
-@given(st.floats(-4e-3, 4e-3), st.integers(0, 9))
-def test_lines_that_came_too_many_are_told(drift: float, seed: int) -> None:
     raised(MeterError, paced, 100.0, drift, 20.0, seed, 8.0, -1, says="were too many")
 
 

@@ -19,20 +19,19 @@ from rig.commands.shell.main import main
 from rig.errors import StoreError
 from scenarios.rules import SETS, rules
 from tests.support.processes import MAIN, python
+from tests.support.raised import raised
 from tests.support.submission_folder import unpacked
 from tests.support.submissions import submitted
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a//b", "", ".", "a\0b", "c:x", "a\\b"])
 def test_a_path_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(StoreError, match="leads outside"):
-        inside(tmp_path, name)
+    raised(StoreError, inside, tmp_path, name, says="leads outside")
 
 
 def test_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("/etc")
-    with pytest.raises(StoreError, match="link"):
-        inside(tmp_path, "a/passwd")
+    raised(StoreError, inside, tmp_path, "a/passwd", says="link")
 
 
 def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
@@ -55,8 +54,7 @@ def test_a_recording_is_not_blamed_for_what_the_system_refused(tmp_path: Path) -
     "text", ["NaN", "[1e999]", '{"a": 1, "a": 2}', "[" * 100_000, "9" * 10_000, "{", "[" * 5_000 + "]" * 5_000]
 )
 def test_json_that_no_recording_holds_is_refused(text: str) -> None:
-    with pytest.raises(StoreError):
-        parse_json(text.encode(), "a file")
+    raised(StoreError, parse_json, text.encode(), "a file")
 
 
 def test_control_characters_are_not_shown() -> None:
@@ -91,8 +89,7 @@ def linked(name: str) -> tarfile.TarInfo:
 def test_members_of_archives_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
     outward: dict[str, Member] = {"link.tar.gz": (linked("link"), ""), "win.zip": ("..\\out", "x")}
     packed(tmp_path / name, outward.get(name, ("../out", "x")))
-    with pytest.raises(StoreError, match=f"^{name}.* (leads outside|is a link)"):
-        unpack(tmp_path / name, tmp_path / "into")
+    raised(StoreError, unpack, tmp_path / name, tmp_path / "into", says=f"^{name}.* (leads outside|is a link)")
     assert not (tmp_path / "out").exists()
 
 
@@ -108,8 +105,7 @@ def test_an_archive_of_another_system_is_read(tmp_path: Path, members: list[Memb
 def test_an_archive_that_is_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reports.submission.archive.SMALL", 1 << 20)
     packed(tmp_path / "a.zip", ("zeros", "\0" * (8 << 20)), method=zipfile.ZIP_DEFLATED)
-    with pytest.raises(StoreError, match="is a bomb"):
-        unpack(tmp_path / "a.zip", tmp_path / "into")
+    raised(StoreError, unpack, tmp_path / "a.zip", tmp_path / "into", says="is a bomb")
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
@@ -131,8 +127,7 @@ def test_a_zip_with_a_damaged_head_is_called_damaged(tmp_path: Path) -> None:
     at = whole.find(b"sub/x") + 5
     whole[at : at + 9] = b"\xff" * 9
     path.write_bytes(whole)
-    with pytest.raises(StoreError, match=r"^a.zip is damaged"):
-        unpack(path, tmp_path / "into")
+    raised(StoreError, unpack, path, tmp_path / "into", says=r"^a.zip is damaged")
 
 
 @pytest.mark.parametrize("headers", [{"map": "a,b"}, {"major": "1", "minor": "0"}, {"size": "zz", "numblocks": "1"}])
@@ -149,16 +144,14 @@ def test_an_archive_of_too_many_files_is_refused_before_any_is_written(
 ) -> None:
     monkeypatch.setattr("reports.submission.archive.FILES_MOST", 3)
     packed(tmp_path / name, *((f"sub/{number}", "") for number in range(4)))
-    with pytest.raises(StoreError, match="holds more than 3 files"):
-        unpack(tmp_path / name, tmp_path / "into")
+    raised(StoreError, unpack, tmp_path / name, tmp_path / "into", says="holds more than 3 files")
     assert not list((tmp_path / "into").iterdir())
 
 
 def test_a_file_that_is_a_hole_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "hole").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(StoreError, match="of which 0 are on the disk"):
-        sha256_of(tmp_path / "hole")
+    raised(StoreError, sha256_of, tmp_path / "hole", says="of which 0 are on the disk")
 
 
 def test_the_name_of_a_path_cannot_write_over_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,8 +175,7 @@ def test_a_link_in_a_zip_becomes_no_link(tmp_path: Path) -> None:
 
 
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"has no events\.jsonl"):
-        audit(tmp_path)
+    raised(StoreError, audit, tmp_path, says=r"has no events\.jsonl")
     (tmp_path / "events.jsonl").write_text(json.dumps({"seq": 0}) + "\n")
     found = audit(tmp_path)
     assert [c.number for c in found.failed] == [2]
