@@ -1,6 +1,6 @@
 """Do stated intervals contain the truth on benches of every kind that labs have?
 
-The kinds are those of every module ``*_kinds`` in ``fixtures.worlds``, in the order in which the draws were made.
+The kinds are those of the modules in ``DRAWS``, in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -15,96 +15,49 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import beta
 
-from fixtures.worlds.devices import (
-    chores_and_stamps_kinds,
-    courses_of_work_kinds,
-    gap_kinds,
-    memory_and_radio_kinds,
-    moving_idle_kinds,
-    nodes_and_surroundings_kinds,
-    power_management_kinds,
-    power_outside_spans_kinds,
-    power_within_spans_kinds,
-    timers_and_heat_kinds,
-)
-from fixtures.worlds.faults import (
-    clocks_and_gains_kinds,
-    lost_packets_and_swapped_columns_kinds,
-    lost_readings_and_files_kinds,
-    queue_stamps_and_frozen_meters_kinds,
-    ranges_and_counters_kinds,
-    stamps_by_hand_and_scripts_kinds,
-    undeclared_meters_kinds,
-    wrong_column_or_wiring_kinds,
-    wrong_stamps_and_rates_kinds,
-)
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
-from fixtures.worlds.labs import (
-    board_kinds,
-    chips_and_surroundings_kinds,
-    disturbances_kinds,
-    experiment_designs_kinds,
-    extreme_lengths_and_levels_kinds,
-    filters_and_idle_loads_kinds,
-    harness_kinds,
-    instruments_and_hosts_kinds,
-    lab_kinds,
-    other_loads_kinds,
-    power_supplies_and_people_kinds,
-    requests_and_trainings_kinds,
-    schedule_kinds,
-    supplies_and_exports_kinds,
-    two_things_at_once_kinds,
-    work_without_spans_kinds,
-)
-from fixtures.worlds.meters import (
-    aperture_and_noise_kinds,
-    clicks_and_resampling_kinds,
-    converters_and_timers_kinds,
-    counters_and_slow_meters_kinds,
-    edges_and_rail_loads_kinds,
-    filters_and_ranges_kinds,
-    monitors_and_drivers_kinds,
-    noise_kinds,
-    registers_and_scripts_kinds,
-    wiring_and_loggers_kinds,
-    zeros_and_missed_polls_kinds,
-)
+from fixtures.worlds.labs.lab_kinds import Kind
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
 from rig.errors import RigError
 from rig.recording.reader import open_run
 
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
-KINDS = {
-    **lab_kinds.KINDS, **filters_and_idle_loads_kinds.KINDS, **instruments_and_hosts_kinds.KINDS,
-    **work_without_spans_kinds.KINDS,
-    **gap_kinds.KINDS, **noise_kinds.KINDS, **edges_and_rail_loads_kinds.KINDS,
-    **power_management_kinds.KINDS, **converters_and_timers_kinds.KINDS,
-    **filters_and_ranges_kinds.KINDS, **supplies_and_exports_kinds.KINDS,
-    **memory_and_radio_kinds.KINDS, **monitors_and_drivers_kinds.KINDS, **power_supplies_and_people_kinds.KINDS,
-    **extreme_lengths_and_levels_kinds.KINDS, **registers_and_scripts_kinds.KINDS, **chores_and_stamps_kinds.KINDS,
-    **power_within_spans_kinds.KINDS, **power_outside_spans_kinds.KINDS, **wiring_and_loggers_kinds.KINDS,
-    **wrong_column_or_wiring_kinds.KINDS,
-    **moving_idle_kinds.KINDS, **counters_and_slow_meters_kinds.KINDS, **lost_readings_and_files_kinds.KINDS,
-    **schedule_kinds.KINDS, **disturbances_kinds.KINDS,
-    **experiment_designs_kinds.KINDS, **clocks_and_gains_kinds.KINDS,
-    **board_kinds.KINDS, **courses_of_work_kinds.KINDS, **undeclared_meters_kinds.KINDS,
-    **harness_kinds.KINDS, **nodes_and_surroundings_kinds.KINDS, **stamps_by_hand_and_scripts_kinds.KINDS,
-    **timers_and_heat_kinds.KINDS, **requests_and_trainings_kinds.KINDS, **ranges_and_counters_kinds.KINDS,
-    **chips_and_surroundings_kinds.KINDS, **aperture_and_noise_kinds.KINDS,
-    **queue_stamps_and_frozen_meters_kinds.KINDS,
-    **other_loads_kinds.KINDS, **clicks_and_resampling_kinds.KINDS, **wrong_stamps_and_rates_kinds.KINDS,
-    **two_things_at_once_kinds.KINDS, **zeros_and_missed_polls_kinds.KINDS,
-    **lost_packets_and_swapped_columns_kinds.KINDS,
-}  # fmt: skip
-"""Every kind by its name, draw after draw."""
+DRAWS = (
+    ("labs.lab", "labs.filters_and_idle_loads", "labs.instruments_and_hosts", "labs.work_without_spans"),
+    ("devices.gap", "meters.noise", "meters.edges_and_rail_loads"),
+    ("devices.power_management", "meters.converters_and_timers"),
+    ("meters.filters_and_ranges", "labs.supplies_and_exports"),
+    ("devices.memory_and_radio", "meters.monitors_and_drivers", "labs.power_supplies_and_people"),
+    ("labs.extreme_lengths_and_levels", "meters.registers_and_scripts", "devices.chores_and_stamps"),
+    (
+        "devices.power_within_spans",
+        "devices.power_outside_spans",
+        "meters.wiring_and_loggers",
+        "faults.wrong_column_or_wiring",
+    ),
+    ("devices.moving_idle", "meters.counters_and_slow_meters", "faults.lost_readings_and_files"),
+    ("labs.schedule", "labs.disturbances"),
+    ("labs.experiment_designs", "faults.clocks_and_gains"),
+    ("labs.board", "devices.courses_of_work", "faults.undeclared_meters"),
+    ("labs.harness", "devices.nodes_and_surroundings", "faults.stamps_by_hand_and_scripts"),
+    ("devices.timers_and_heat", "labs.requests_and_trainings", "faults.ranges_and_counters"),
+    ("labs.chips_and_surroundings", "meters.aperture_and_noise", "faults.queue_stamps_and_frozen_meters"),
+    ("labs.other_loads", "meters.clicks_and_resampling", "faults.wrong_stamps_and_rates"),
+    ("labs.two_things_at_once", "meters.zeros_and_missed_polls", "faults.lost_packets_and_swapped_columns"),
+)
+"""The modules of each draw of kinds, without the ``_kinds`` in which their names end."""
+KINDS: dict[str, Kind] = {}
+for name in chain.from_iterable(DRAWS):
+    KINDS |= import_module(f"fixtures.worlds.{name}_kinds").KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
