@@ -11,7 +11,6 @@ audits them. Prints a table and, last, one JSON line; exits 1 if something disag
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command_line import parser_of
 from fixtures.worlds.random_draw import Draw, draw, measured
 from reports.audit.audit import audit
 from reports.audit.evidence import Compared
@@ -210,12 +210,9 @@ def flips(folder: Path, count: int, seed: int) -> list[str]:
 
 def main() -> int:
     """Run the requested parts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--plants", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=1000)
+    parser = parser_of(__doc__, plants=0, seed=1000, flips=0)
     parser.add_argument("--short", action="store_true", help="plants of few spans")
     parser.add_argument("--bugs", action="store_true")
-    parser.add_argument("--flips", type=int, default=0)
     parser.add_argument("folder", type=Path, nargs="?")
     args = parser.parse_args()
     told: dict[str, Any] = {}

@@ -13,8 +13,6 @@ line; exits 0 if all goals are met: no reading lost or changed, the rate sustain
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
 import shutil
 import sys
@@ -29,6 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.command_line import concluded, parser_of
 from drivers.meters.joulescope.meter import open_meter
 from fixtures.bench.live_plant import live_plant
 from fixtures.instruments.joulescope_driver import BASE_HZ, FakeDriver
@@ -180,12 +179,7 @@ def connected(rails: int, rate_hz: int) -> tuple[list[Meter], list[Replayed]]:
 
 def main() -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rate-hz", type=int, default=2_000_000)
-    parser.add_argument("--rails", type=int, default=2)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
-    a = parser.parse_args()
+    a = parser_of(__doc__, seconds=60.0, rate_hz=2_000_000, rails=2, folder=Path(tempfile.gettempdir())).parse_args()
     needed = 5.0 * a.seconds * a.rate_hz * a.rails
     if shutil.disk_usage(a.folder).free < needed:
         print(f"{a.folder} has no room for {needed / 1e9:.1f} GB")
@@ -211,8 +205,8 @@ def main() -> int:
         "sustained": row["readings_per_s"] >= 0.98 * a.rate_hz * a.rails,
         "slip": row["slip_p99_s"] - max(before["slip_p99_s"], after["slip_p99_s"]) <= SLIP_S,
     }
-    print(json.dumps({"benchmark": "capture", "runs": rows, "goals": goals, "pass": all(goals.values())}))
-    return 0 if all(goals.values()) else 1
+    passed = all(goals.values())
+    return concluded({"benchmark": "capture", "runs": rows, "goals": goals, "pass": passed}, passed)
 
 
 if __name__ == "__main__":

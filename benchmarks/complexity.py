@@ -25,11 +25,9 @@ real values, so the sum is compared there as well.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import ctypes
 import gc
-import json
 import sys
 import time
 from collections import Counter
@@ -39,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command_line import concluded, parser_of
 from drivers.torch_counting import TorchCounter
 from rig.analysis.complexity.static import static_figures
 
@@ -55,10 +54,7 @@ ROUNDED = 1.01e-4
 
 def main() -> int:
     """Draw, compare and time; the exit code is 1 when a goal is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--networks", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+    args = parser_of(__doc__, networks=300, seed=0).parse_args()
     import torch
 
     differences: Counter[str] = Counter()
@@ -85,8 +81,7 @@ def main() -> int:
     share = {kind: ours_s / theirs_s for kind, (_, ours_s, theirs_s) in ratios.items()}
     ok = not differences and max(share.values()) <= GOAL_RATIO
     found = {"networks": args.networks, "differences": differences, "explained": +terms, "overhead_share": share}
-    print(json.dumps(found | {"ok": ok}))
-    return 0 if ok else 1
+    return concluded(found | {"ok": ok}, ok)
 
 
 def drawn(kind: str, rng: np.random.Generator, batch: int, size: int = 30, steps: int = 6) -> tuple[Any, Any]:

@@ -18,7 +18,6 @@ Prints a table and, last, one JSON line; exits 1 when coverage or sharpness miss
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.command_line import concluded, parser_of
 from benchmarks.counter_meter import Counter, CounterMeter
 from fixtures.bench.true_power import SimPlant, open_plant
 from fixtures.worlds.random_draw import FIGURES, blank, steps, truth
@@ -168,11 +168,8 @@ def _cells(s: dict[str, Any]) -> list[str]:
 
 def main() -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, seed=1, workers=2, kinds=",".join(KINDS))
     parser.add_argument("--runs", type=int, default=200, help="of each kind")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--rows", type=Path, help="also write every run as a JSON line")
     args = parser.parse_args()
     out: dict[str, Any] = {"benchmark": "counters", "runs": args.runs, "kinds": {}}
@@ -192,8 +189,7 @@ def main() -> int:
                     good = good and LEAST <= s["coverage"] <= MOST and s["ratio"] <= SHARP * s["exact"]
                 print(f"{kind:12} {name:34}" + "".join(f"{c:>9}" for c in _cells(s)))
     out["pass"] = good
-    print(json.dumps(out))
-    return 0 if good else 1
+    return concluded(out, good)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ fewer than 93 of 100 draws, or the second is refused in fewer than 95 of 100.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -21,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import counting_device
+from benchmarks.command_line import concluded, parser_of
 from benchmarks.counting_device import INPUTS, LAWS
 from rig.analysis.complexity.energy_line import EnergyLine, line_of, point_of
 from rig.analysis.evaluate import evaluate
@@ -34,10 +33,7 @@ OTHERS = tuple(law for law in LAWS if law != "line")
 
 def main() -> int:
     """Measure all draws, print the counts, and return whether the goals were missed."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--draws", type=int, default=100)
-    parser.add_argument("--jobs", type=int, default=2)
-    args = parser.parse_args()
+    args = parser_of(__doc__, draws=100, jobs=2).parse_args()
     laws = [law for k in range(args.draws) for law in ("line", OTHERS[k % len(OTHERS)])]
     draws = [k for k in range(args.draws) for _ in range(2)]
     found = []
@@ -53,8 +49,7 @@ def main() -> int:
     print(f"  half-widths, median: {np.median([line['relative'] for line in lines if line['relative']], axis=0)}")
     print(f"on no line: refused in {refused} of {args.draws}")
     ok = held[0] >= HELD * args.draws and refused >= REFUSED * args.draws
-    print(json.dumps({"benchmark": "energy_line", "draws": args.draws, "held": held, "refused": refused, "ok": ok}))
-    return 0 if ok else 1
+    return concluded({"benchmark": "energy_line", "draws": args.draws, "held": held, "refused": refused, "ok": ok}, ok)
 
 
 def drawn(law: str, draw: int) -> dict[str, Any]:

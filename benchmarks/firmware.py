@@ -12,8 +12,6 @@ network, with the least and the most time of a phase, and last JSON.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
 from collections import Counter, defaultdict
@@ -23,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.command_line import concluded, parser_of
 from drivers.devices.arduino import mfe, toolchain, training
 from drivers.devices.arduino.device import open_device
 from drivers.devices.arduino.quantised import Quantised, header, read_network, write_network
@@ -79,10 +78,8 @@ def trial_of(trial: Trial, folder: Path) -> Counter[str]:
 
 def main() -> int:
     """Train, test and compare; the exit code is 1 if the firmware differs from Python."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = parser_of(__doc__, folds=4, samples=200)
     parser.add_argument("--data", help="a folder of recordings with a labels.csv")
-    parser.add_argument("--folds", type=int, default=4)
-    parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--again", action="store_true", help="train the shipped network once more")
     args = parser.parse_args()
     trials = by_fold(args.data, args.folds) if args.data else shipped(args.samples, args.again)
@@ -92,8 +89,7 @@ def main() -> int:
             found = trial_of(trial, Path(folder))
         print(dict(found), flush=True)
         total += found
-    print(json.dumps(total))
-    return 0 if 0 < total["slices"] == total["scores_equal"] else 1
+    return concluded(total, 0 < total["slices"] == total["scores_equal"])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ with its seed. What pyjls says about damaged files goes to standard error.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import re
 import shutil
@@ -25,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command_line import parser_of
 from benchmarks.import_cases import Case, cases
 from rig.analysis.evaluate import evaluate
 from rig.analysis.scores.reference_methods import recorder_figures
@@ -53,10 +53,9 @@ HOSTILE = (
 
 def main() -> int:
     """Fuzz each importer; the exit code is 1 when anything but a typed error came back."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = parser_of(__doc__, seed=0)
     parser.add_argument("--inputs", type=int, default=10_000, help="per importer")
     parser.add_argument("--only", help="one importer")
-    parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     failed = 0
     for name, case in cases().items():

@@ -13,7 +13,6 @@ Prints a table and, last, one JSON line; exits 1 if more than 5 % of the unchang
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -26,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command_line import concluded, parser_of
 from fixtures.worlds.random_draw import Draw, draw, measured
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import Figures
@@ -95,11 +95,8 @@ def one(seed: int, noise: float) -> dict[str, Any]:
 
 def main() -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=200)
+    parser = parser_of(__doc__, pairs=200, seed=1, workers=2)
     parser.add_argument("--noise", type=float, default=1.0, help="times the noise that is drawn")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rows", type=Path, help="write one JSON line for each bench")
     args = parser.parse_args()
     table: list[dict[str, Any]] = []
@@ -125,8 +122,7 @@ def main() -> int:
         f"{len(asked)} were measured again with as many samples as they asked for: {decided:.1%} of them were decided"
     )
     found = {"false alarms at most": false, "asked": len(asked), "decided": decided, "pass": false <= FALSE}
-    print(json.dumps({"benchmark": "gates", "pairs": len(table)} | found))
-    return 0 if found["pass"] else 1
+    return concluded({"benchmark": "gates", "pairs": len(table)} | found, found["pass"])
 
 
 if __name__ == "__main__":

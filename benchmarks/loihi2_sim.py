@@ -10,11 +10,11 @@ extra qubo for the peer.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.command_line import parser_of
 from drivers.devices.cpu import cpu_tabu
 from drivers.devices.loihi2 import device as loihi2
 from rig.analysis.solving.gap import gap
@@ -70,13 +70,9 @@ def peer() -> Device | None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", default="10,25,50,100,250,1000")
-    parser.add_argument("--budgets", default="0.1,1,10")
-    parser.add_argument("--density", type=float, default=0.05)
-    parser.add_argument("--seeds", default="0-4")
-    parser.add_argument("--interpreter", default="")
-    given = parser.parse_args()
+    given = parser_of(
+        __doc__, nodes="10,25,50,100,250,1000", budgets="0.1,1,10", density=0.05, seeds="0-4", interpreter=""
+    ).parse_args()
     budgets_s = [float(text) for text in given.budgets.split(",")]
     device, other = loihi2.open_device(simulate=True, interpreter=given.interpreter), peer()
     print(HEAD)

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command_line import parser_of
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from rig.commands.shell.main import BLAS_THREADS
 
@@ -42,11 +43,9 @@ ASKED = ("dynamic_power_w", "active_power_w", "energy_per_inference_j", "executi
 
 def main() -> int:
     """Make, time, compare; the exit code is 1 when a goal is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = parser_of(__doc__, folder=Path(tempfile.gettempdir()), rounds=1)
     parser.add_argument("--readings", type=float, nargs="+", default=[1e7])
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--spans", type=int, default=50_000, help="readings to one span and the gap after it")
-    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--evaluate", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.evaluate is not None:

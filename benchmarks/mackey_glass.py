@@ -15,7 +15,6 @@ with neurobench, and here only from there on. Such starts are left out of the di
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -25,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command_line import parser_of
 from drivers.devices.cpu.esn import Shape, Trained, trained
 from rig.analysis.complexity.static import static_figures
 from rig.analysis.scores.predictions import WORST, smape
@@ -42,9 +42,7 @@ SAME = {"smape": 0.05, "connection_sparsity": 1e-4, "footprint_bytes": 0.0, "den
 
 def main() -> int:
     """Compare and time; the exit code is 1 for a difference."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--starts", type=int, default=30)
-    args = parser.parse_args()
+    args = parser_of(__doc__, starts=30).parse_args()
     import torch
     from neurobench.benchmarks import Benchmark  # noqa: F401  # importing it is no part of its time
 

@@ -10,7 +10,6 @@ in ten, or if fewer than nine in ten of the figures are stated.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from benchmarks.command_line import parser_of
 from drivers.devices.arduino.emulator import RAIL, SimulatedBoard
 from drivers.devices.mlperf_tiny.queries import TinyDevice
 from fixtures.bench.mock_meter import open_meter
@@ -154,10 +154,7 @@ def compared(seed: int, way: str, folder: Path) -> list[dict[str, Any]]:
 
 def main() -> int:
     """Run the campaign."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--boards", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
+    args = parser_of(__doc__, boards=60, seed=1).parse_args()
     found: dict[str, Any] = {}
     for way in WAYS:
         with tempfile.TemporaryDirectory() as folder:

@@ -14,13 +14,13 @@ power does not hold the truth.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.busy_cores import RAIL, BusyCores
+from benchmarks.command_line import concluded, parser_of
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from reports.submission.leaderboard import Published, published
 from rig.analysis.evaluate import evaluate
@@ -113,11 +113,10 @@ def picture(path: Path, ours: Mapping[int, Quantity]) -> None:
 
 def main() -> int:
     """Sweep, compare power with its truth, print and draw."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser = parser_of(__doc__, out=Path("runs/ne15-nest"))
     parser.add_argument("--data", required=True, help="folder with MNIST's idx files")
     parser.add_argument("--networks", type=Path, nargs="+", required=True, help="trained outside fold 0 of 5")
     parser.add_argument("--samples", type=int, default=200, help="images of each cell")
-    parser.add_argument("--out", type=Path, default=Path("runs/ne15-nest"))
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of the workload")
     given = parser.parse_args()
     cores = swept(given.networks, given)
@@ -132,8 +131,7 @@ def main() -> int:
     if energies:
         picture(given.out / "energies.svg", energies)
     passed = held == len(runs) == len(given.networks)
-    print(json.dumps({"benchmark": "ne15_nest", "cells": len(runs), "held": held, "pass": passed}))
-    return 0 if passed else 1
+    return concluded({"benchmark": "ne15_nest", "cells": len(runs), "held": held, "pass": passed}, passed)
 
 
 def subclasses_of(run: Run) -> int:

@@ -9,7 +9,6 @@ of seed 0. Prints one JSON line last. Needs numba (extra qubo).
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -22,6 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from benchmarks.command_line import parser_of
 from drivers.devices.pynn.command import Course, taught
 from drivers.devices.pynn.description import NetworkFile, write_network
 from drivers.devices.pynn.ne15 import NEURON, PIXELS, RELAY_NA, STDP, TEACHING_REFRACTORY_MS
@@ -202,12 +202,9 @@ def told(answers: Collection[Answer], neurons: int, seconds: float) -> dict[str,
 
 def main() -> None:
     """Learn, show, and compare."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__, subclasses=1, scale=1.0, rate_hz=5000.0)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--subclasses", type=int, default=1)
-    parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--fold", type=int, default=0, choices=range(FOLDS), help="which one is shown; default: 0")
-    parser.add_argument("--rate-hz", type=float, default=5000.0)
     parser.add_argument("--jobs", type=int, help="lessons at the same time; default: one for each core")
     parser.add_argument("--out", type=Path, help="write the network, which devices take too")
     parser.add_argument("--run", type=Path, help="a recording of the device nest")

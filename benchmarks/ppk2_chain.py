@@ -17,7 +17,6 @@ ten runs with a figure, and every reading is at its true time. A refused run pri
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.command_line import parser_of
 from drivers.meters.ppk2.loss_detection import UNSEEN
 from drivers.meters.ppk2.meter import open_meter
 from drivers.meters.ppk2.words import RATE_HZ
@@ -134,12 +134,9 @@ def _placed(value: np.ndarray, sim: Ppk2Sim, activity: list[tuple[str, int, int]
 
 def main() -> int:
     """Run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=12)
+    parser = parser_of(__doc__, runs=12, burners=2, seed=1)
     parser.add_argument("--spans", type=int, default=100, help="of 0.1 s")
-    parser.add_argument("--burners", type=int, default=2)
     parser.add_argument("--noise-a", type=float, default=0.0, help="of a reading; 1e-4 hides the converter's steps")
-    parser.add_argument("--seed", type=int, default=1)
     a = parser.parse_args()
     runs = []
     for k in range(a.runs):

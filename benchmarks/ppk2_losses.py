@@ -13,7 +13,6 @@ Prints a table and, last, one JSON line; exits 1 when a loss was missed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import Counter
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.command_line import parser_of
 from drivers.meters.ppk2.loss_detection import UNSEEN, Proof
 from drivers.meters.ppk2.words import RATE_HZ
 from rig.errors import MeterError
@@ -94,7 +94,7 @@ def verdict(log: Log, missing: int) -> tuple[str, float]:
 
 def main() -> int:
     """Run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--logs", type=int, default=200, help="logs of each machine and loss")
     logs = parser.parse_args().logs
     rows = []

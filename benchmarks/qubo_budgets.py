@@ -13,7 +13,6 @@ again. Exits 1 if a cell failed, or if fewer than nine in ten intervals of power
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.busy_cores import RAIL, BusyCores
+from benchmarks.command_line import concluded, parser_of
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from rig.recording.reader import open_run
 from rig.sweep.store import CELLS
@@ -104,10 +104,7 @@ def against_truth(out: Path, table: pd.DataFrame, cores: BusyCores) -> dict[str,
 
 def main() -> int:
     """Sweep, print and draw."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--out", type=Path, default=Path("runs/qubo-budgets"))
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--density", type=float, default=0.05)
+    parser = parser_of(__doc__, out=Path("runs/qubo-budgets"), nodes=1000, density=0.05)
     parser.add_argument("--seeds", default="0-4", help="problem seeds")
     parser.add_argument("--solves", type=int, default=5, help="of each problem, each with a seed of its own")
     parser.add_argument("--budgets", type=float, nargs="+", default=[1e-3, 1e-2, 1e-1, 1.0, 10.0])
@@ -125,8 +122,7 @@ def main() -> int:
         figures |= against_truth(given.out, done, cores)
         picture(given.out, "active_power_w", "timeout_s")
     passed = len(done) == len(table) and figures.get("held", 0) >= 0.9 * figures.get("powered", 0)
-    print(json.dumps({"benchmark": "qubo_budgets", **figures, "pass": passed}))
-    return 0 if passed else 1
+    return concluded({"benchmark": "qubo_budgets", **figures, "pass": passed}, passed)
 
 
 if __name__ == "__main__":

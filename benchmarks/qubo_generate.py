@@ -30,6 +30,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.command_line import concluded, parser_of
 from rig.errors import UsageError
 from scenarios.workloads.qubo_mis.graph import NODE_COST, PAIR_COST
 from scenarios.workloads.qubo_mis.random_graphs import edge_count, gnm_edges
@@ -208,12 +209,9 @@ def largest(density: float, limit_bytes: int) -> Json:
 
 def main() -> int:
     """Run one of the benchmarks."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser = parser_of(__doc__, nodes=5000, density=0.25, times=5)
     parser.add_argument("--all", action="store_true", help="compare every official workload")
     parser.add_argument("--largest", action="store_true", help="find the largest graph that 8 GiB hold")
-    parser.add_argument("--nodes", type=int, default=5000)
-    parser.add_argument("--density", type=float, default=0.25)
-    parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.child:
@@ -230,8 +228,7 @@ def main() -> int:
         summary = largest(0.01, LIMIT_BYTES)
     else:
         summary = race(chosen.nodes, chosen.density, chosen.times)
-    print(json.dumps(summary))
-    return 0 if summary["pass"] else 1
+    return concluded(summary, summary["pass"])
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ be matched within a second of search. In a full run, 86 of those 140 must be bea
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+from benchmarks.command_line import concluded, parser_of
 from benchmarks.mis_proof.exact import maximum_independent_set, proven
 from drivers.devices.cpu.mis import search
 from drivers.devices.cpu.mis.command import compute, specified_tabu
@@ -134,7 +133,7 @@ def update(keys: list[Key], seconds: float, path: Path) -> None:
 
 def main() -> int:
     """Race, compare or update, as asked."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, up to 1000 nodes, 5 s each")
     parser.add_argument(
         "--tabu", type=int, nargs="?", const=1000, metavar="N", help="only compare with Tabu, to N nodes"
@@ -148,8 +147,7 @@ def main() -> int:
     figures = against_tabu(given.tabu) if given.tabu else against_targets(keys, 5.0 if given.quick else 60.0)
     passed = _passed(figures, given.quick) if not given.tabu else figures["tabu_least_ratio"] > 1
     summary = {"benchmark": "qubo_targets", **figures, "wall_s": time.perf_counter() - began, "pass": passed}
-    print(json.dumps(summary))
-    return 0 if passed else 1
+    return concluded(summary, passed)
 
 
 def _passed(figures: dict[str, float], quick: bool) -> bool:

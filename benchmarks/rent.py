@@ -10,7 +10,6 @@ stated instead of refused, or wider. A few plants of a kind do not show its rare
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import sys
@@ -28,6 +27,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from benchmarks.command_line import parser_of
 from benchmarks.kinds import FIGURES, KINDS, judged
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.power.estimators import Margin
@@ -212,16 +212,14 @@ def rent(kinds: Sequence[str], names: Sequence[str], plants: int, seed: int, wor
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, seed=1, workers=2)
     parser.add_argument("--plants", type=int, default=4, help="of each kind")
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--kind", metavar="KIND", action="append", choices=sorted(KINDS), help="this kind only; may be repeated"
     )
     parser.add_argument(
         "--case", metavar="CASE", action="append", choices=sorted(CASES), help="this case only; may be repeated"
     )
-    parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     found = rent(args.kind or list(KINDS), args.case or list(CASES), args.plants, args.seed, args.workers)
     print(json.dumps(found))

@@ -14,8 +14,6 @@ Prints a table and, last, one JSON line; exits 1 when a goal is missed.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
 import time
@@ -25,6 +23,7 @@ from multiprocessing.managers import BaseManager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command_line import concluded, parser_of
 from drivers.meters.scpi.dmm.meter import open_meter
 from fixtures.bench.live_plant import RealClock, live_plant
 from fixtures.bench.mock_device import open_device
@@ -171,10 +170,9 @@ def verdict(rows: dict[str, dict[str, Any]]) -> dict[str, bool]:
 
 def main() -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, seed=1)
     parser.add_argument("--seconds", type=float, default=60.0, help="length of the run with a sound link")
     parser.add_argument("--stalled-seconds", type=float, default=12.0, help="length of the runs with a stall")
-    parser.add_argument("--seed", type=int, default=1)
     a = parser.parse_args()
     rows = {
         "sound": run("DIG,MEM", a.seconds, 0.0, a.seed),
@@ -196,8 +194,8 @@ def main() -> int:
     if said := rows["stall, no MEM"].get("said"):
         print(f"it said: {said}")
     goals = verdict(rows)
-    print(json.dumps({"benchmark": "scpi_stream", "runs": rows, "goals": goals, "pass": all(goals.values())}))
-    return 0 if all(goals.values()) else 1
+    passed = all(goals.values())
+    return concluded({"benchmark": "scpi_stream", "runs": rows, "goals": goals, "pass": passed}, passed)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,8 @@ Prints a table and, last, one JSON line; exits 1 when something required is miss
 
 from __future__ import annotations
 
-import argparse
 import csv
 import hashlib
-import json
 import os
 import random
 import signal
@@ -28,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command_line import concluded, parser_of
 from rig.recording.disk.atomic_write import BROKEN
 from rig.recording.layout import SEAL
 from rig.sweep.grid import cells_of
@@ -150,12 +149,7 @@ def cluster() -> Iterator[tuple[str, list[int]]]:
 
 def main() -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", type=int, default=200)
-    parser.add_argument("--kills", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=2)
-    args = parser.parse_args()
+    args = parser_of(__doc__, cells=200, kills=3, seed=1, jobs=2).parse_args()
     rng = random.Random(args.seed)
     words = [*grid(args.cells), "--jobs", str(args.jobs)]
     with tempfile.TemporaryDirectory() as name:
@@ -175,8 +169,7 @@ def main() -> int:
     same = all(story.digests == whole.digests for story in stories)
     passed = same and not any(story.missed for story in stories)
     found = {s.name: {"work_s": round(s.work_s, 2), "at_kills": s.at_kills, "set_aside": s.broken} for s in stories}
-    print(json.dumps({"benchmark": "sweep_kill", "sweeps": found, "tables_identical": same, "pass": passed}))
-    return 0 if passed else 1
+    return concluded({"benchmark": "sweep_kill", "sweeps": found, "tables_identical": same, "pass": passed}, passed)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ if a median of the rig differs from the loop's by more than both 2 % and 20 us.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -18,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.command_line import concluded, parser_of
 from rig.plugins import load
 from rig.recording.reader import open_run
 from rig.session.measure import measure
@@ -41,10 +41,7 @@ def convolutions():
 
 def main() -> int:
     """Measure without and with counting, print the medians, and return whether the goal was missed."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--samples", type=int, default=600)
-    parser.add_argument("--rounds", type=int, default=3)
-    args = parser.parse_args()
+    args = parser_of(__doc__, samples=600, rounds=3).parse_args()
     each: dict[bool, tuple[list[float], list[float]]] = {False: ([], []), True: ([], [])}
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "network.py").write_text(NETWORK)
@@ -60,8 +57,7 @@ def main() -> int:
         apart = f"{1e6 * (rig_s - loop_s):+.2f} us, {rig_s / loop_s - 1:+.2%}"
         print(f"counting {count!s:<5}  loop {1e6 * loop_s:8.2f} us  rig {1e6 * rig_s:8.2f} us  ({apart})")
     ok = all(row["ok"] for row in rows.values())
-    print(json.dumps({"benchmark": "torch_loop", **rows, "ok": ok}))
-    return 0 if ok else 1
+    return concluded({"benchmark": "torch_loop", **rows, "ok": ok}, ok)
 
 
 def both(folder: Path, name: str, samples: int, count: bool) -> tuple[list[float], list[float]]:

@@ -5,13 +5,13 @@ python -m benchmarks.trace_picture docs/images/trace-model.png [--kind idle_in_a
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from benchmarks.command_line import parser_of
 from benchmarks.kinds import KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.power.model.blocks import GAP, IDLE, SPAN
@@ -66,10 +66,9 @@ def drawn(model: RailModel) -> Figure:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, seed=3)
     parser.add_argument("out", type=Path)
     parser.add_argument("--kind", metavar="KIND", default="idle_in_a_sine", choices=list(KINDS))
-    parser.add_argument("--seed", type=int, default=3)
     args = parser.parse_args()
     drawn(modelled(args.kind, args.seed)).savefig(args.out, dpi=110)
 

@@ -11,9 +11,7 @@ best of three, on one core. Prints a table and, last, one JSON line.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import json
 import os
 import sys
 import tempfile
@@ -30,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.command_line import concluded, parser_of
 from rig.types import Floats
 
 RATE_HZ, BLOCK = 2_000_000, 500_000
@@ -211,9 +210,7 @@ def _read_before_the_cut(name: str, path: Path) -> int:
 
 def main() -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readings", type=int, default=20_000_000)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser = parser_of(__doc__, readings=20_000_000, folder=Path(tempfile.gettempdir()))
     parser.add_argument("--trace", type=Path, help="float32, little-endian, instead of simulated readings")
     a = parser.parse_args()
     pa.set_cpu_count(1)
@@ -228,8 +225,7 @@ def main() -> int:
             cells.append(f"{row['after_a_kill']:12.1%}{row['hashed_as_written']!s:>8}")
             print(f"{name:34}" + "".join(cells))
     same = all(row["same"] for row in rows.values())
-    print(json.dumps({"benchmark": "trace_storage", "readings": len(value), "forms": rows, "pass": same}))
-    return 0 if same else 1
+    return concluded({"benchmark": "trace_storage", "readings": len(value), "forms": rows, "pass": same}, same)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ Prints a table and, last, one JSON line; exits 1 when a goal is missed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -34,6 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.command_line import concluded, parser_of
 from benchmarks.kinds import KINDS, every_kind, second_draw
 from benchmarks.pairs import every_pair
 from fixtures.worlds.random_draw import FIGURES, draw, measured, truth
@@ -180,10 +180,8 @@ def _cell(value: float | None, form: str) -> str:
 
 def main() -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, seed=1, workers=2)
     parser.add_argument("--plants", type=int, default=300, help="plants in all, or of each kind with --every-kind")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rows", type=Path, help="also write every plant as a JSON line")
     parser.add_argument("--every-kind", action="store_true", help="the second draw alone, a row for each kind")
     parser.add_argument(
@@ -197,8 +195,7 @@ def main() -> int:
         result = every_kind(args.kind or list(KINDS), args.plants, args.seed, args.workers)
     else:
         result = both_draws(args.plants, args.seed, args.workers, args.rows)
-    print(json.dumps(result))
-    return 0 if result["pass"] else 1
+    return concluded(result, result["pass"])
 
 
 def both_draws(plants: int, seed: int, workers: int, kept: Path | None) -> dict[str, Any]:

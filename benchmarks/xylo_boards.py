@@ -9,7 +9,6 @@ and, last, one JSON line; exits 1 if an interval fails more often than one in te
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command_line import parser_of
 from drivers.meters.xylo_monitor import open_meter
 from fixtures.bench.live_plant import live_plant
 from fixtures.instruments.xylo.bench import events, on_board
@@ -143,10 +143,7 @@ def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     """Run the campaign."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--boards", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser = parser_of(__doc__, boards=100, seed=1, jobs=2)
     parser.add_argument("--rows", type=Path, help="write one JSON line for each board")
     args = parser.parse_args()
     with ProcessPoolExecutor(args.jobs) as pool:

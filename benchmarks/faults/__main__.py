@@ -16,13 +16,14 @@ import sys
 import time
 from collections.abc import Iterator
 
+from benchmarks.command_line import parser_of
 from benchmarks.faults import bits, captures, drivers, fields, kills, parsers, physics, starved
 from benchmarks.faults.tally import Outcome, Tally
 
 
 def main() -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, seed=1, workers=2)
     parser.add_argument("--fields", type=int, default=4000, help="recordings with hostile fields")
     parser.add_argument("--inputs", type=int, default=1000, help="hostile inputs for each parser; fewer for slow ones")
     parser.add_argument("--flips", type=int, default=3000, help="flipped bits")
@@ -31,8 +32,6 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="kills and signals")
     parser.add_argument("--captures", type=int, default=20, help="kills at 2 MS/s, and half as many full disks")
     parser.add_argument("--forged", type=int, default=300, help="forged recordings that the audit must see")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     began_s = time.monotonic()
     parts: list[Tally] = []

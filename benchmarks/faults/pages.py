@@ -11,8 +11,6 @@ line; exits 1 if a payload did anything in a report.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import shutil
 import subprocess
@@ -24,6 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command_line import concluded, parser_of
 from benchmarks.faults.fields import reported as evaluated
 from benchmarks.faults.forge import bind_again, hash_again, lines_of, read, store, unpacked
 from benchmarks.faults.hostile import places
@@ -185,7 +184,7 @@ def hostile_pages(url: str, folder: Path) -> Iterator[tuple[str, tuple[str, byte
 
 def main() -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--browser", default=shutil.which("chromium") or shutil.which("google-chrome"))
     args = parser.parse_args()
     if args.browser is None:
@@ -210,8 +209,8 @@ def main() -> int:
     reports = sum(name.endswith("report.html") for name in pages)
     passed = not ran and not asked and len(seen) == len(PAYLOADS)
     counts = {"recordings": len(RECORDINGS) * len(PAYLOADS), "pages": reports, "pictures": len(pages) - reports}
-    print(json.dumps({"benchmark": "pages", **counts, "scripts": len(ran), "requests": len(asked), "pass": passed}))
-    return 0 if passed else 1
+    counts |= {"scripts": len(ran), "requests": len(asked)}
+    return concluded({"benchmark": "pages", **counts, "pass": passed}, passed)
 
 
 if __name__ == "__main__":

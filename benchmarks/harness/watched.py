@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import functools
 import inspect
-import json
 import math
 import re
 import shutil
@@ -29,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command_line import concluded, parser_of
 from benchmarks.harness.ours import AtOnce, steps, workload
 from rig.engine import collect, dispatcher, record
 from rig.engine.acquisition import Bench
@@ -102,10 +102,7 @@ def difference(scenario: str, issues: int, pairs: int, folder: Path) -> dict[str
 
 def main() -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--issues", type=int, default=20_000)
-    a = parser.parse_args()
+    a = parser_of(__doc__, pairs=200, issues=20_000).parse_args()
     record.environment = functools.cache(record.environment)
     found = {}
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
@@ -114,8 +111,7 @@ def main() -> int:
             said = f"{f['median']:+.2%}, {f['low']:+.2%} to {f['high']:+.2%}"
             print(f"{scenario}: {f['issue_s'] * 1e6:.2f} us for an issue without a watch; with it {said}", flush=True)
     passed = all(f["low"] <= MOST for f in found.values())
-    print(json.dumps({"benchmark": "watched", "found": found, "most": MOST, "pass": passed}))
-    return 0 if passed else 1
+    return concluded({"benchmark": "watched", "found": found, "most": MOST, "pass": passed}, passed)
 
 
 if __name__ == "__main__":
