@@ -39,7 +39,8 @@ from rig.errors import RigError
 from rig.recording.events import ChunkArrived
 from rig.recording.layout import trace_path
 from rig.recording.reader import Run, open_run
-from rig.types import Budget, DeviceInfo, Floats, Idle, Issue, Mark, Meter, Reply, Sample, Span, Step
+from rig.types import Budget, DeviceInfo, Floats, Issue, Meter, Reply, Sample, Span, Step
+from scenarios.steps import framed
 
 BLOCK = 16_240
 """Readings of float32 in a full block of the package: 64 KiB without its header and one USB frame."""
@@ -111,19 +112,16 @@ class Timed:
 
 
 def steps(seconds: float) -> Iterator[Step]:
-    """Samples on a schedule, between two idle windows."""
-    yield Mark()
-    yield Idle(IDLE_S)
+    """Samples on a schedule."""
     for k in range(round(seconds / PERIOD_S)):
         yield Issue([blank(1).samples[0]], due_ns=round(k * PERIOD_S * 1e9))
-    yield Idle(IDLE_S)
-    yield Mark()
 
 
 def recorded(path: Path, meters: Sequence[Meter], seconds: float) -> None:
     """Record one run on the host's clock. Raises what ``record`` raises."""
-    bench = Bench(Timed(), tuple(meters), HostClock())
-    record(path, bench, blank(1), steps(seconds), scenario={"name": "capture"}, argv=[])
+    bench, work = Bench(Timed(), tuple(meters), HostClock()), blank(1)
+    played = framed(steps(seconds), work, IDLE_S, 0)
+    record(path, bench, work, played, scenario={"name": "capture"}, argv=[])
 
 
 def run(path: Path, meters: Sequence[Meter], seconds: float) -> dict[str, Any]:

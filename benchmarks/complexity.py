@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.command_line import concluded, parser_of
+from benchmarks.harness.load import status_b
 from drivers.torch_counting import TorchCounter
 from rig.analysis.complexity.static import static_figures
 
@@ -282,14 +283,9 @@ def _growth_bytes(call: Callable[[], object]) -> int:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
-    before = _status_bytes("VmRSS")
+    before = status_b("VmRSS")
     call()
-    return _status_bytes("VmHWM") - before
-
-
-def _status_bytes(name: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name))
+    return status_b("VmHWM") - before
 
 
 def _timed(call: Callable[[], object]) -> float:

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from benchmarks.command_line import concluded, parser_of
 from benchmarks.counter_meter import Counter, CounterMeter
+from benchmarks.truth import ratio_if_exact
 from fixtures.bench.true_power import SimPlant, open_plant
 from fixtures.worlds.random_draw import FIGURES, blank, steps, truth
 from rig.analysis.evaluate import evaluate
@@ -148,17 +149,11 @@ def summary(table: list[dict[str, Any]], name: str) -> dict[str, Any]:
         "n": len(found),
         "coverage": float(np.mean(error <= half)),
         "ratio": float(np.median(half) / np.median(error)),
-        "exact": _if_exact(half),
+        "exact": ratio_if_exact(half),
         "own": float(1.0 / np.median(error / half)),
         "median_error": float(np.median(error)),
         "median_half": float(np.median(half)),
     }
-
-
-def _if_exact(half: Array) -> float:
-    """Return the ratio for exact Gaussians of these half-widths: the median of 1,000 trials."""
-    trials = np.abs(np.random.default_rng(0).normal(0.0, half / 1.96, (1000, len(half))))
-    return float(np.median(np.median(half) / np.median(trials, axis=1)))
 
 
 def _cells(s: dict[str, Any]) -> list[str]:

@@ -14,14 +14,12 @@ power does not hold the truth.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.busy_cores import RAIL, BusyCores
+from benchmarks.busy_cores import BusyCores, swept
 from benchmarks.command_line import concluded, parser_of
-from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from reports.submission.leaderboard import Published, published
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey, Figures
@@ -29,7 +27,6 @@ from rig.analysis.result.quantity import Quantity
 from rig.recording.reader import Run, open_run
 from rig.sweep.store import CELLS
 
-IDLE_W, CORE_W = 8.0, 12.0
 SYSTEMS = ("NEST", "SpiNNaker")
 FOLD = ("fold=0", "folds=5")
 PHASE = "inference"
@@ -45,22 +42,16 @@ ROWS = {
 """Published figures, and the phase of our figure that is compared with each."""
 
 
-def swept(networks: Sequence[Path], given: argparse.Namespace) -> BusyCores:
+def measured(networks: Sequence[Path], given: argparse.Namespace) -> BusyCores:
     """Sweep the networks with counters that follow the processor time, and return the truth."""
-    cores, root = BusyCores(IDLE_W, CORE_W), given.out.with_name(given.out.name + "-powercap")
-    root.mkdir(parents=True)  # counters from an earlier run belong to other processes
-    rig = [sys.executable, "-c", "import sys; from rig.commands.shell.main import main; sys.exit(main())"]
     vary = ",".join(str(path.resolve()) for path in networks)
-    options = [*FOLD, f"samples={given.samples}", f"root={root}", "meter.rate_hz=200", "idle_s=5", *given.option]
+    options = [*FOLD, f"samples={given.samples}", "idle_s=5", *given.option]
     chosen = dict(option.split("=", 1) for option in options)  # given options override
     told = [part for name, value in chosen.items() for part in ("--option", f"{name}={value}")]
     case = ["--device", "nest", "--workload", "ne15-mnist", "--data", given.data, "--vary", f"network={vary}"]
-    with PowercapTree(root, cores, {"intel-rapl:0": TreeZone("package-0", {RAIL: 1.0})}):
-        asked = [*rig, "sweep", *case, "--meter", "rapl", *told, "--out", str(given.out), "--jobs", "0"]
-        with subprocess.Popen(asked) as process:
-            cores.pid = process.pid
-    if process.returncode:
-        sys.exit(process.returncode)
+    cores, code = swept([*case, *told, "--jobs", "0"], given.out)
+    if code:
+        sys.exit(code)
     return cores
 
 
@@ -119,7 +110,7 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=200, help="images of each cell")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of the workload")
     given = parser.parse_args()
-    cores = swept(given.networks, given)
+    cores = measured(given.networks, given)
     held, energies = 0, {}
     runs = [open_run(path) for path in sorted((given.out / CELLS).iterdir())]
     for run in sorted(runs, key=subclasses_of):

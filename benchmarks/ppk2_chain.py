@@ -43,7 +43,8 @@ from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import RigError
 from rig.recording.reader import open_run
-from rig.types import Idle, Issue, Mark, Step
+from rig.types import Issue, Step
+from scenarios.steps import framed
 
 IDLE_W, BUSY_W, SUPPLY_V, LARGEST_A = 0.02, 0.06, 1.8, 0.06
 PLACED_S = 3e-4
@@ -82,15 +83,11 @@ def burning(count: int) -> Iterator[None]:
 
 
 def steps(sim: Ppk2Sim, spans: int, lost: int) -> Iterator[Step]:
-    """Yield marks and idle at both ends, and spans between them; readings are lost in the middle span."""
-    yield Mark()
-    yield Idle(1.0)
+    """Yield the spans; readings are lost in the middle one."""
     for k, sample in enumerate(blank(spans).samples):
         if k == spans // 2 and lost:
             sim.lose_words(lost)
         yield Issue([sample])
-    yield Idle(1.0)
-    yield Mark()
 
 
 def measured(folder: Path, seed: int, spans: int, burners: int, lost: int, noise_a: float) -> Outcome:
@@ -100,9 +97,10 @@ def measured(folder: Path, seed: int, spans: int, burners: int, lost: int, noise
     device = open_device(plant, device_seed=seed, idle_w=IDLE_W, inference_w=BUSY_W, inference_s=0.1, marks=True)
     with burning(burners), Ppk2Sim(plant, replace(EXACT, seed=seed, noise=noise_a)) as sim:
         meter = open_meter(plant.clock, port=sim.port, supply_v=SUPPLY_V, largest_a=LARGEST_A)
-        bench = Bench(device, (meter,), plant.clock)
+        bench, work = Bench(device, (meter,), plant.clock), blank(spans)
+        played = framed(steps(sim, spans, lost), work, 1.0, 0)
         try:
-            record(folder, bench, blank(spans), steps(sim, spans, lost), scenario={"name": "ppk2"}, argv=[])
+            record(folder, bench, work, played, scenario={"name": "ppk2"}, argv=[])
         except RigError as error:
             out.refused = f"{type(error).__name__}: {error.message}"
         out.streamed, out.dropped = sim.streamed, sim.dropped

@@ -22,51 +22,36 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.busy_cores import RAIL, BusyCores
+from benchmarks.busy_cores import RIG, BusyCores, swept
 from benchmarks.command_line import concluded, parser_of
-from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from rig.recording.reader import open_run
 from rig.sweep.store import CELLS
 
 DEVICES = ("cpu-mis", "cpu-sa", "cpu-tabu")
 LAVA = "loihi2"
 GAP = "gap_best_known_mean"
-IDLE_W, CORE_W = 8.0, 12.0
 
 
-def sweep(out: Path, devices: Sequence[str], given: argparse.Namespace, *more: str) -> list[str]:
-    """Return the command of a sweep over the budgets."""
+def words_of(devices: Sequence[str], given: argparse.Namespace) -> list[str]:
+    """Return the words of a sweep over the budgets."""
     budgets = ",".join(f"{b:g}" for b in given.budgets)
     options = {"nodes": given.nodes, "density": given.density, "seeds": given.seeds, "solves": given.solves}
     told = [part for key, value in options.items() for part in ("--option", f"{key}={value}")]
-    rig = [sys.executable, "-c", "import sys; from rig.commands.shell.main import main; sys.exit(main())"]
     problem = ["--scenario", "optimization", "--workload", "qubo-mis", *told, "--vary", f"timeout_s={budgets}"]
-    return [*rig, "sweep", "--device", *devices, *problem, "--out", str(out), "--jobs", "0", *more]
+    return ["--device", *devices, *problem, "--jobs", "0"]
 
 
 def solved(out: Path, given: argparse.Namespace) -> None:
     """Sweep the solvers of this computer and, where there is an interpreter with it, Lava."""
-    subprocess.run(sweep(out, DEVICES, given, "--meter", "none", "--extend"), check=False)
-    subprocess.run(sweep(out, [LAVA], given, "--meter", "none", "--simulate", "--extend"), check=False)
-
-
-def powered(out: Path, given: argparse.Namespace) -> BusyCores:
-    """Sweep the solvers of this computer with counters that follow their processor time."""
-    cores, root = BusyCores(IDLE_W, CORE_W), out.with_name(out.name + "-powercap")
-    root.mkdir(parents=True)  # counters from an earlier run belong to another process
-    zone = {"intel-rapl:0": TreeZone("package-0", {RAIL: 1.0})}
-    with PowercapTree(root, cores, zone):
-        meter = ("--meter", "rapl", "--option", f"root={root}", "--option", "rate_hz=200")
-        with subprocess.Popen(sweep(out, DEVICES, given, *meter, "--option", "idle_s=2")) as process:
-            cores.pid = process.pid
-    return cores
+    for devices, more in ((DEVICES, ()), ((LAVA,), ("--simulate",))):
+        words = [*words_of(devices, given), *more, "--meter", "none", "--extend", "--out", str(out)]
+        subprocess.run([*RIG, "sweep", *words], check=False)
 
 
 def picture(out: Path, quantity: str, against: str) -> None:
     """Draw one quantity of a sweep, and store it under its name."""
-    rig = [sys.executable, "-c", "import sys; from rig.commands.shell.main import main; sys.exit(main())"]
     asked = ["--plot", quantity, "--against", against]
-    subprocess.run([*rig, "sweep", str(out), "--table", *asked], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*RIG, "sweep", str(out), "--table", *asked], check=True, stdout=subprocess.DEVNULL)
     (out / "sweep.svg").replace(out / f"{quantity}.svg")
 
 
@@ -110,8 +95,10 @@ def main() -> int:
     parser.add_argument("--budgets", type=float, nargs="+", default=[1e-3, 1e-2, 1e-1, 1.0, 10.0])
     parser.add_argument("--powered", action="store_true")
     given = parser.parse_args()
-    cores = powered(given.out, given) if given.powered else None
-    if cores is None:
+    cores: BusyCores | None = None
+    if given.powered:
+        cores, _ = swept([*words_of(DEVICES, given), "--option", "idle_s=2"], given.out)
+    else:
         solved(given.out, given)
     table = pd.read_csv(given.out / "table.csv")
     done = table[table["state"] == "done"]

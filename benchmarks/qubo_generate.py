@@ -24,13 +24,13 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.command_line import concluded, parser_of
+from benchmarks.harness.load import status_b
 from rig.errors import UsageError
 from scenarios.workloads.qubo_mis.graph import NODE_COST, PAIR_COST
 from scenarios.workloads.qubo_mis.random_graphs import edge_count, gnm_edges
@@ -100,7 +100,7 @@ def child(way: str, nodes: int, density: float, seed: int, times: int) -> Json:
         before_s = time.perf_counter()
         result = WAYS[way](nodes, density, seed)
         seconds.append(time.perf_counter() - before_s)
-    peak = peak_bytes()
+    peak = status_b("VmHWM")
     matrix = np.asarray(result)
     edges = np.ascontiguousarray(matrix if matrix.dtype == np.int32 else np.argwhere(np.triu(matrix, 1)), np.int32)
     return {
@@ -109,14 +109,6 @@ def child(way: str, nodes: int, density: float, seed: int, times: int) -> Json:
         "edges": len(edges),
         "sha256": hashlib.sha256(edges.data).hexdigest(),
     }
-
-
-def peak_bytes() -> int:
-    """Return the peak memory of this process, without that of its parent."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError("this system does not state VmHWM")
 
 
 def in_a_process(*arguments: object, limit_bytes: int | None = None) -> Json | None:

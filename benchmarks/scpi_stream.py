@@ -38,7 +38,8 @@ from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import MeterError, RigError
 from rig.recording.reader import open_run
-from rig.types import Idle, Issue, Mark, Step
+from rig.types import Issue, Step
+from scenarios.steps import framed
 
 RATE_HZ, RANGE_A, SUPPLY_V = 50_000.0, 0.1, 1.8
 SPAN_S, IDLE_S = 0.1, 1.0
@@ -109,14 +110,10 @@ def calibration(folder: Path, gain: float) -> Path:
 
 def steps(instrument: Any, n: int, stall_s: float) -> Iterator[Step]:
     """Play a single stream whose link falls silent after half of the samples."""
-    yield Mark()
-    yield Idle(IDLE_S)
     for number, sample in enumerate(blank(n).samples):
         if stall_s and number == n // 2:
             instrument.stall(stall_s)
         yield Issue([sample])
-    yield Idle(IDLE_S)
-    yield Mark()
 
 
 def run(options: str, seconds: float, stall_s: float, seed: int, gain: float = GAIN_LIMIT) -> dict[str, Any]:
@@ -134,10 +131,11 @@ def run(options: str, seconds: float, stall_s: float, seed: int, gain: float = G
             supply_v=SUPPLY_V,
             calibration=str(calibration(folder, gain)),
         )
-        bench = Bench(device, (meter,), plant.clock)
+        bench, work = Bench(device, (meter,), plant.clock), blank(n)
+        played = framed(steps(instrument, n, stall_s), work, IDLE_S, 0)
         began_s, cpu_s = time.monotonic(), time.process_time()
         try:
-            record(folder / "run", bench, blank(n), steps(instrument, n, stall_s), scenario={"name": "stream"}, argv=[])
+            record(folder / "run", bench, work, played, scenario={"name": "stream"}, argv=[])
         except RigError as error:
             row |= {"error": type(error).__name__, "said": error.message}
         row |= {"seconds": time.monotonic() - began_s, "cpu": time.process_time() - cpu_s}

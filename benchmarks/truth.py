@@ -103,7 +103,7 @@ def summary(table: list[dict[str, Any]], name: str) -> dict[str, Any]:
         "ratio": float(np.median(half) / np.median(error)),
         "ratio_noisy": _sharpness(error[noisy], half[noisy]),
         "plain_ratio_noisy": _plain(error[noisy], half[noisy]),
-        "plain_ratio_noisy_if_exact": _plain_if_exact(half[noisy]),
+        "plain_ratio_noisy_if_exact": ratio_if_exact(half[noisy]),
         "median_error": float(np.median(error)),
     }
 
@@ -117,7 +117,7 @@ def _plain(error: Array, half: Array) -> float | None:
     return float(np.median(half) / np.median(error)) if len(error) else None
 
 
-def _plain_if_exact(half: Array) -> float | None:
+def ratio_if_exact(half: Array) -> float | None:
     """Return the plain ratio for exact Gaussians of these half-widths: the median of 1,000 trials."""
     if not len(half):
         return None

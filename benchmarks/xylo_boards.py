@@ -33,7 +33,8 @@ from rig.engine.clock import HostClock
 from rig.engine.record import record
 from rig.errors import RigError
 from rig.recording.reader import open_run
-from rig.types import Idle, Issue, Mark, Step
+from rig.types import Idle, Issue, Step
+from scenarios.steps import framed
 
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j", "execution_time_s")
 
@@ -77,14 +78,10 @@ def draw(seed: int, spans: int = 6) -> Draw:
 
 
 def steps(d: Draw, workload: BlankWorkload) -> Iterator[Step]:
-    """Yield idle, the spans, idle."""
-    yield Mark()
-    yield Idle(d.idle_s)
+    """Yield the spans, with idle after each."""
     for sample in workload.samples:
         yield Issue([sample], repeat=d.repeat)
         yield Idle(0.2)
-    yield Idle(d.idle_s)
-    yield Mark()
 
 
 def measured(d: Draw, path: Path) -> tuple[SimBoard, Any]:
@@ -96,8 +93,8 @@ def measured(d: Draw, path: Path) -> tuple[SimBoard, Any]:
     device = on_board(board)
     try:
         meter = open_meter(device, rate_hz=d.rate_hz)
-        bench = Bench(device, (meter,), HostClock())
-        record(path, bench, workload, steps(d, workload), scenario={"name": "single-stream"}, argv=["xylo_boards"])
+        bench, played = Bench(device, (meter,), HostClock()), framed(steps(d, workload), workload, d.idle_s, 0)
+        record(path, bench, workload, played, scenario={"name": "single-stream"}, argv=["xylo_boards"])
     finally:
         device.close()
     return board, evaluate(open_run(path))

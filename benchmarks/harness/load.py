@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,6 +44,20 @@ def waiting(how: Wait) -> Callable[[int], int]:
     return spin if how == "spin" else asleep
 
 
+def parser_of(about: str, out: str) -> ArgumentParser:
+    """Return the command line of one side; ``out`` is what it writes into a new directory."""
+    parser = ArgumentParser(description=about)
+    parser.add_argument("scenario", choices=("single", "server"))
+    parser.add_argument("--out", type=Path, required=True, help=f"a new directory: {out}")
+    parser.add_argument("--queries", type=int, default=1000, help="single: number of queries; ours: at least")
+    parser.add_argument("--rate", type=float, default=200.0, help="server: mean arrivals per second")
+    parser.add_argument("--seconds", type=float, default=10.0, help="server: how long")
+    parser.add_argument("--seed", type=int, default=1, help="server: of the arrivals")
+    parser.add_argument("--answer-s", type=float, default=0.0, help="0: at once")
+    parser.add_argument("--wait", choices=("spin", "sleep"), default="spin")
+    return parser
+
+
 @dataclass(frozen=True)
 class Cost:
     """The cost of a call in its process: wall time, CPU time and wait for a CPU (s), peak resident memory (bytes)."""
@@ -63,7 +78,7 @@ def costed(call: Callable[[], object]) -> Cost:
     queued_s, cpu_s, wall_s = _queued_s(), time.process_time(), time.perf_counter()
     call()
     wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-    return Cost(wall_s, cpu_s, _queued_s() - queued_s, _peak_b())
+    return Cost(wall_s, cpu_s, _queued_s() - queued_s, status_b("VmHWM"))
 
 
 def said(cost: Cost) -> None:
@@ -76,6 +91,7 @@ def _queued_s() -> float:
     return int(Path("/proc/self/schedstat").read_text().split()[1]) * 1e-9
 
 
-def _peak_b() -> int:
+def status_b(name: str) -> int:
+    """Return a size of this process (bytes), such as its peak ``VmHWM``, without that of its parent (Linux)."""
     status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+    return int(status.split(f"{name}:")[1].split()[0]) * 1024

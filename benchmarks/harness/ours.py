@@ -11,11 +11,10 @@ import argparse
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.harness.load import arrays, costed, said, waiting
+from benchmarks.harness.load import arrays, costed, parser_of, said, waiting
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.record import record
@@ -80,16 +79,7 @@ def steps(a: argparse.Namespace, work: Any, rules: Rules, clock: HostClock) -> I
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("scenario", choices=("single", "server"))
-    parser.add_argument("--out", type=Path, required=True, help="a new directory: the recording")
-    parser.add_argument("--queries", type=int, default=1000, help="single: least number of queries")
-    parser.add_argument("--rate", type=float, default=200.0, help="server: mean arrivals per second")
-    parser.add_argument("--seconds", type=float, default=10.0, help="server: how long")
-    parser.add_argument("--seed", type=int, default=1, help="server: of the arrivals")
-    parser.add_argument("--answer-s", type=float, default=0.0, help="0: at once")
-    parser.add_argument("--wait", choices=("spin", "sleep"), default="spin")
-    a = parser.parse_args()
+    a = parser_of(__doc__ or "", "the recording").parse_args()
     work, clock = workload(), HostClock()
     device: Device = After(a.answer_s, waiting(a.wait)) if a.answer_s else AtOnce()
     least = a.queries if a.scenario == "single" else 1

@@ -12,10 +12,9 @@ from __future__ import annotations
 import argparse
 import time
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.load import SAMPLES, arrays, costed, said, waiting
+from benchmarks.harness.load import SAMPLES, arrays, costed, parser_of, said, waiting
 
 
 def system(lg: Any, a: argparse.Namespace) -> int:
@@ -76,16 +75,8 @@ def _nothing(*_: Any) -> None:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("scenario", choices=("single", "server"))
-    parser.add_argument("--out", type=Path, required=True, help="a new directory: LoadGen's logs")
-    parser.add_argument("--queries", type=int, default=1000, help="single: number of queries")
+    parser = parser_of(__doc__ or "", "LoadGen's logs")
     parser.add_argument("--percentile", type=float, default=0.9, help="single: percentile for early stopping")
-    parser.add_argument("--rate", type=float, default=200.0, help="server: mean arrivals per second")
-    parser.add_argument("--seconds", type=float, default=10.0, help="server: how long")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--answer-s", type=float, default=0.0, help="0: at once")
-    parser.add_argument("--wait", choices=("spin", "sleep"), default="spin")
     parser.add_argument("--sut", choices=("plain", "lean"), default="plain")
     parser.add_argument("--trace", action="store_true", help="every query on disk")
     a = parser.parse_args()
