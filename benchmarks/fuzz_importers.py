@@ -35,20 +35,8 @@ from rig.plugins import load
 from rig.recording.reader import open_run
 
 HOSTILE = (
-    "nan",
-    "inf",
-    "-inf",
-    "1e308",
-    "-1e308",
-    "1e400",
-    "-1",
-    "0",
-    "",
-    "x",
-    "99999999999999999999",
-    "1e-320",
-    "-0.5",
-)
+    "nan", "inf", "-inf", "1e308", "-1e308", "1e400", "-1", "0", "", "x", "99999999999999999999", "1e-320", "-0.5",
+)  # fmt: skip
 
 
 def main() -> int:
