@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from benchmarks.command_line import concluded, parser_of
 from benchmarks.counter_meter import Counter, CounterMeter
-from benchmarks.truth import ratio_if_exact
+from benchmarks.truth import ratios
 from fixtures.bench.true_power import SimPlant, open_plant
 from fixtures.worlds.random_draw import FIGURES, blank, steps, truth
 from rig.analysis.evaluate import evaluate
@@ -148,9 +148,7 @@ def summary(table: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return {
         "n": len(found),
         "coverage": float(np.mean(error <= half)),
-        "ratio": float(np.median(half) / np.median(error)),
-        "exact": ratio_if_exact(half),
-        "own": float(1.0 / np.median(error / half)),
+        **ratios(error, half),
         "median_error": float(np.median(error)),
         "median_half": float(np.median(half)),
     }

@@ -94,36 +94,33 @@ def summary(table: list[dict[str, Any]], name: str) -> dict[str, Any]:
     error = np.array([abs(f["error"] / f["truth"]) for f in found])
     half = np.array([f["half"] / abs(f["truth"]) for f in found])
     noisy = np.array([f["noisy"] for f in found], bool)
-    held = error <= half
+    held, of_noisy = error <= half, ratios(error[noisy], half[noisy])
     return {
         "n": len(found),
         "coverage": float(held.mean()),
         "n_noisy": int(noisy.sum()),
         "coverage_noisy": float(held[noisy].mean()) if noisy.any() else None,
         "ratio": float(np.median(half) / np.median(error)),
-        "ratio_noisy": _sharpness(error[noisy], half[noisy]),
-        "plain_ratio_noisy": _plain(error[noisy], half[noisy]),
-        "plain_ratio_noisy_if_exact": ratio_if_exact(half[noisy]),
+        "ratio_noisy": of_noisy["own"],
+        "plain_ratio_noisy": of_noisy["ratio"],
+        "plain_ratio_noisy_if_exact": of_noisy["exact"],
         "median_error": float(np.median(error)),
     }
 
 
-def _sharpness(error: Array, half: Array) -> float | None:
-    """Half-width over |error|, each plant in units of its own half-width."""
-    return float(1.0 / np.median(error / half)) if len(error) else None
+def ratios(error: Array, half: Array) -> dict[str, float | None]:
+    """Return half-width over |error|: of the medians, its value for exact Gaussians, and each by its own width.
 
-
-def _plain(error: Array, half: Array) -> float | None:
-    return float(np.median(half) / np.median(error)) if len(error) else None
-
-
-def ratio_if_exact(half: Array) -> float | None:
-    """Return the plain ratio for exact Gaussians of these half-widths: the median of 1,000 trials."""
+    The value for exact Gaussians of these half-widths is the median of 1,000 trials. Without plants, each is None.
+    """
     if not len(half):
-        return None
-    rng = np.random.default_rng(0)
-    trials = np.abs(rng.normal(0.0, half / 1.96, (1000, len(half))))
-    return float(np.median(np.median(half) / np.median(trials, axis=1)))
+        return dict.fromkeys(("ratio", "exact", "own"))
+    trials = np.abs(np.random.default_rng(0).normal(0.0, half / 1.96, (1000, len(half))))
+    return {
+        "ratio": float(np.median(half) / np.median(error)),
+        "exact": float(np.median(np.median(half) / np.median(trials, axis=1))),
+        "own": float(1.0 / np.median(error / half)),
+    }
 
 
 def verdict(table: list[dict[str, Any]], second: list[dict[str, Any]] | None = None) -> dict[str, Any]:
