@@ -5,8 +5,8 @@
     python -m benchmarks.qubo_generate --largest   the largest graph of 1 % that 8 GiB of address space hold
 
 The official way (QUBO/mis.py of NeuroBench/system_benchmarks) is ``networkx.gnm_random_graph``, its adjacency matrix
-as a dense array, and from that Q in float64, then int8. Each way runs in its own process. Needs networkx and scipy;
-with numba, it also shows what compiling would gain. Prints one JSON line last; exits 1 when a goal is missed.
+as a dense array, and from that Q in float64, then int8. Each way runs in its own process. Needs networkx and scipy.
+Prints one JSON line last; exits 1 when a goal is missed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.command_line import concluded, parser_of
 from benchmarks.harness.load import status_b
@@ -36,7 +33,6 @@ from scenarios.workloads.qubo_mis.graph import NODE_COST, PAIR_COST
 from scenarios.workloads.qubo_mis.random_graphs import edge_count, gnm_edges
 
 Json = dict[str, Any]
-Edges = NDArray[np.int32]
 GOAL_RATIO = 50.0
 GOAL_MEMORY = 0.2
 LIMIT_BYTES = 8 << 30
@@ -72,21 +68,10 @@ def official(nodes: int, density: float, seed: int) -> Any:
     return (-1 * np.eye(nodes) + 8 / 2 * adjacency).astype(np.int8)
 
 
-def by_numba(nodes: int, density: float, seed: int) -> Any:
-    """Return the generator compiled, on the first call."""
-    return _loops()(nodes, density, seed)
-
-
-@cache
-def _loops() -> Callable[[int, float, int], Edges]:
-    return cast("Callable[[int, float, int], Edges]", import_module("benchmarks.qubo_compiled").compiled())
-
-
 WAYS: dict[str, Callable[[int, float, int], Any]] = {
     "official": official,
     "ours": ours,
     "ours-dense": ours_dense,
-    "compiled": by_numba,
 }
 
 
@@ -133,9 +118,8 @@ def in_a_process(*arguments: object, limit_bytes: int | None = None) -> Json | N
 def race(nodes: int, density: float, times: int) -> Json:
     """Run every way at one size, in turn; the official one once."""
     found: dict[str, Json] = {}
-    ways = [way for way in WAYS if way != "compiled" or find_spec("numba")]
     print(f"{nodes} nodes, density {density}, seed 0")
-    for way in ways:
+    for way in WAYS:
         result = in_a_process(way, nodes, density, 0, 1 if way == "official" else times + 1)
         assert result is not None
         first_s, later = result["seconds"][0], result["seconds"][1:]
