@@ -64,6 +64,17 @@ def one_speed(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
             yield Finding(rule, found, f"at most {limit:.0%}", share <= limit, by="session")
 
 
+def other_speed(by: Mapping[str, list[Part]]) -> float:
+    """Return by how much the power runs' own times differ from the reported ones, as a relative standard uncertainty.
+
+    Watts of slower runs are those of another operating point, such as a lower clock or a busier host. A difference within the scatter of executions tells of none. The rest is a limit (GUM 4.3.7).
+    """
+    codes: dict[tuple[str, str], int] = {}
+    power = [part for part in by["power"] if not _own_time(part.run)]
+    ratio = paired(executions_of(power, codes), executions_of(by["performance"], codes)) if power else None
+    return 0.0 if ratio is None else math.sqrt(max((ratio.value - 1.0) ** 2 - ratio.u**2, 0.0) / 3.0)
+
+
 def paired(own: Executions, speed: Executions) -> Quantity | None:
     """Return the ratio of the times of the executions that two runs share; None for fewer than two.
 

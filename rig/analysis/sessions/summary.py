@@ -23,6 +23,7 @@ from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.rate_probes import peak_rate, rate_probes
 from rig.analysis.sessions.rules import ACCURACY, by_purpose, session_checks, trial_checks, trial_figures
+from rig.analysis.sessions.speed import other_speed
 from rig.analysis.solving.solves import RUNTIME, gap_energies
 from rig.analysis.verdict.rule_set import is_known
 from rig.recording.session import SizeProbe
@@ -158,7 +159,7 @@ def _figures(by: Mapping[str, list[Part]]) -> Figures:
     if amortised:
         own.pop(FigureKey("average_energy_per_sample_j"), None)  # a sample of the power run is a sequence
     figures = Figures(times | scores | own | amortised | _complexity(by))
-    return figures | _energies(by["power"], figures, bool(amortised or not by["performance"]))
+    return figures | _energies(by, figures, bool(amortised or not by["performance"]))
 
 
 def _complexity(by: Mapping[str, list[Part]]) -> dict[FigureKey, Quantity]:
@@ -185,46 +186,37 @@ def _amortised(times: Mapping[FigureKey, Quantity], power: Mapping[FigureKey, Qu
     return single | {key: q for key, q in power.items() if key.quantity in _EXECUTION_TIMES}
 
 
-def _energies(power: Sequence[Part], figures: Figures, same_runs: bool) -> Figures:
+def _energies(by: Mapping[str, list[Part]], figures: Figures, same_runs: bool) -> Figures:
     """Return energy by phase and in total: power times the reported time (NeuroBench, ASC).
 
     ``same_runs`` says that power and time are from the same runs, so that errors of the stamps cancel in the product.
     The integrated energy stays that of the power runs.
     """
+    power = by["power"]
     if not power:
         return Figures()
     series = power[0].result.series
     phases, per_phase = list(series.phase_windows_s), power[0].run.start.scenario.per_phase
-    own = over_trials([part.result.quantities for part in power])
-    seconds = {key: q for key, q in figures.items() if q.unit == "s"}
-    times = (
-        figures
-        if same_runs
-        else Figures({key: _at_its_own_time(_by_itself(q), own.get(key)) for key, q in seconds.items()})
-    )
+    if same_runs:
+        times = figures
+    else:
+        u = other_speed(by)
+        times = Figures({key: _of_other_runs(q, u) for key, q in figures.items() if q.unit == "s"})
     found = energy_figures(times, figures, [r.rail for r in series.rails], phases, per_phase and len(phases) > 1)
     if (runtime_w := figures.get(RUNTIME)) is not None:
         found |= gap_energies(times, runtime_w)
     return Figures({key: q for key, q in found.items() if key in figures and key.quantity != INTEGRATED})
 
 
-def _by_itself(q: Quantity) -> Quantity:
-    """Return the quantity without shared origins of stamp errors, which are independent between runs."""
+def _of_other_runs(q: Quantity, u: float) -> Quantity:
+    """Return a time of other runs than those of power: origins of stamp errors are not shared between them.
+
+    ``u`` is the relative uncertainty of a time at which the watts were drawn.
+    """
     of_stamps = ("stamps:", "ticks:")
     parts = (replace(c, shared=None) if (c.shared or "").startswith(of_stamps) else c for c in q.components)
-    return replace(q, components=tuple(parts))
-
-
-def _at_its_own_time(q: Quantity, own: Quantity | None) -> Quantity:
-    """Return a time for energy: that of the power runs is as good as the reported one (GUM 4.3.7).
-
-    Watts of runs that took another time are those of another operating point: a clock that was lower, or a host that
-    was busy with the meter.
-    """
-    if own is None or own.value == q.value:
-        return q
-    apart = Component("other times in the power runs", abs(own.value - q.value) / math.sqrt(3.0))
-    return replace(q, components=(*q.components, apart))
+    speed = [Component("speed of the power runs", u * q.value, shared="speed")] if u else []
+    return replace(q, components=(*parts, *speed))
 
 
 def over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:
