@@ -53,7 +53,11 @@ def instrument_notes(readings: Readings) -> Iterator[Finding]:
         if rail.accuracy is None:
             yield note(f"Rail {rail.name}: instrument uncertainty not stated (no calibration was declared)")
     if supply is not None:
-        sag = supply.sag
+        sag, apart_s = supply.sag, float(np.median(readings.end_s - readings.start_s))
+        if sag is None and supply.window_s > 2.0 * apart_s:
+            rule, found = f"readings of the voltage of {supply.rail.name} beside {readings.rail.name}", "fewer than 2"
+            remedy = f"Measure for several of its readings of {supply.window_s:.3g} s, or make them shorter"
+            yield Finding(rule, f"{found} differ with its current", "2, to show by how much it falls", remedy=remedy)
         how = (
             ""
             if sag is None

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from rig.analysis.result.quantity import coverage_factor
 from rig.analysis.timing.activity_signal import SETTLE_TAU, count_before, inside, margin_s, merged, touches
 from rig.analysis.timing.profile import FEW, MANY, ends_of
 from rig.analysis.timing.timebase import Timebase
@@ -21,7 +22,7 @@ from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats, Indices, Rail
 
 LEAST_VOLTS = 6
-"""At least this many readings of the volts show the resistance of a supply."""
+"""At least this many readings of the volts show the resistance of a supply beside a drift of its voltage."""
 FARTHEST = 2.5
 """Volts are unknown in a pause of more than this many periods between two of their readings."""
 
@@ -350,14 +351,18 @@ def _sag(v: Volts, amperes: Volts, seen: Floats, shown: Bools) -> Sag | None:
     """Return the resistance that volts show; ``seen`` are mean amperes in each volts reading, valid where ``shown``."""
     use = shown & v.ok & (v.start_s >= amperes.start_s[0]) & (v.end_s <= amperes.end_s[-1])
     count = int(np.count_nonzero(use))
-    if count < LEAST_VOLTS or not np.ptp(seen[use]) > 0.0:
+    if count < 2 or not np.ptp(seen[use]) > 0.0:
         return None
     t = v.start_s[use] - v.start_s[use].mean()
-    design = np.column_stack([np.ones(count), t / max(float(np.ptp(t)), 1e-300), seen[use] - seen[use].mean()])
+    design = np.column_stack([seen[use] - seen[use].mean(), np.ones(count), t / max(float(np.ptp(t)), 1e-300)])
+    design = design[:, : 3 if count >= LEAST_VOLTS else 2]
     solution, *_ = np.linalg.lstsq(design, v.value[use], rcond=None)
-    left = v.value[use] - design @ solution
-    variance = float(left @ left) / (count - 3) * float(np.linalg.pinv(design.T @ design)[2, 2])
-    return Sag(-float(solution[2]), math.sqrt(max(variance, 0.0)), np.zeros(0))
+    left, dof = v.value[use] - design @ solution, count - design.shape[1]
+    u = abs(float(solution[0])) / math.sqrt(3.0)  # two readings may as well differ by a drift
+    if dof:
+        variance = float(left @ left) / dof * float(np.linalg.pinv(design.T @ design)[0, 0])
+        u = math.sqrt(max(variance, 0.0)) * coverage_factor(dof) / coverage_factor(math.inf)
+    return Sag(-float(solution[0]), u, np.zeros(0))
 
 
 def covariance_w(s: Supply, whole: Bools, beside: Bools | np.bool_) -> float:

@@ -120,7 +120,7 @@ def test_volts_alone_are_refused_as_power_with_what_lacks(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("volts_hz", "shift_s", "look"), [
     (1000.0, 0.0004, 1.0), (5000.0, 0.0, 1.0), (50.0, 0.003, 1.0), (40.0, 0.0, 1.0), (10.0, 0.0, 1.0),
-    (4.0, 0.0, 1.0), (7.0, 0.0, 1.0), (7.0, 0.0, 0.007), (23.0, 0.0, 0.023),
+    (4.0, 0.0, 1.0), (7.0, 0.0, 1.0), (7.0, 0.0, 0.007), (23.0, 0.0, 0.023), (0.7, 0.0, 1.0), (0.3, 0.0, 1.0),
 ])  # fmt: skip
 def test_volts_at_another_pace_follow_the_amperes_however_slow_and_short_their_looks_are(
     tmp_path: Path, volts_hz: float, shift_s: float, look: float
@@ -130,6 +130,12 @@ def test_volts_at_another_pace_follow_the_amperes_however_slow_and_short_their_l
     for key, real in ((IDLE, idle_w), (ACTIVE, busy_w), (POWER, busy_w - idle_w)):
         assert held(found[key], real)
         assert found[key].value == pytest.approx(real, rel=5e-3)
+
+
+def test_one_reading_of_the_volts_does_not_show_how_far_the_supply_sags(tmp_path: Path) -> None:
+    result = result_of(tmp_path / "run", volts_hz=0.2)
+    (check,) = (c for c in result.findings if c.rule == "readings of the voltage of vdd beside core")
+    assert not check.ok and "Measure for several of its readings of 5 s" in check.remedy
 
 
 def test_the_shunt_between_volts_and_device_is_taken_off(tmp_path: Path) -> None:
