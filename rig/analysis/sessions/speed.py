@@ -67,7 +67,8 @@ def one_speed(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
 def other_speed(by: Mapping[str, list[Part]]) -> float:
     """Return by how much the power runs' own times differ from the reported ones, as a relative standard uncertainty.
 
-    Watts of slower runs are those of another operating point, such as a lower clock or a busier host. A difference within the scatter of executions tells of none. The rest is a limit (GUM 4.3.7).
+    Watts of slower runs are those of another operating point, such as a lower clock or a busier host. A difference
+    within the scatter of executions tells of none. The rest is a limit (GUM 4.3.7).
     """
     codes: dict[tuple[str, str], int] = {}
     power = [part for part in by["power"] if not _own_time(part.run)]
