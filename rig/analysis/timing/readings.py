@@ -21,8 +21,6 @@ from rig.recording.traces.conversion import PLAUSIBLE, to_watts
 from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats, Indices, Rail
 
-LEAST_VOLTS = 6
-"""At least this many readings of the volts show the resistance of a supply beside a drift of its voltage."""
 FARTHEST = 2.5
 """Volts are unknown in a pause of more than this many periods between two of their readings."""
 
@@ -355,7 +353,7 @@ def _sag(v: Volts, amperes: Volts, seen: Floats, shown: Bools) -> Sag | None:
         return None
     t = v.start_s[use] - v.start_s[use].mean()
     design = np.column_stack([seen[use] - seen[use].mean(), np.ones(count), t / max(float(np.ptp(t)), 1e-300)])
-    design = design[:, : 3 if count >= LEAST_VOLTS else 2]
+    design = design[:, : 3 if count > 3 else 2]
     solution, *_ = np.linalg.lstsq(design, v.value[use], rcond=None)
     left, dof = v.value[use] - design @ solution, count - design.shape[1]
     u = abs(float(solution[0])) / math.sqrt(3.0)  # two readings may as well differ by a drift
