@@ -1,9 +1,8 @@
 """The protocol of what runs a Xylo network, a chip or a simulator, and the simulated chip.
 
-In: rasters of events. Out: output spikes, spans and activity. The real chip is in ``chip``. The simulated
-chip's declared power, in watts by rail, is published as a total; its split over rails is assumed. This project measured
-none of it. The simulated chip may learn words from a few samples: its readout then holds a prototype of each word in
-integers, and the features of a sample are the spikes of each neuron of the last hidden layer.
+In: rasters of events. Out: output spikes, spans and activity. The real chip is in ``chip``. The simulated chip may
+learn words from a few samples: its readout then holds a prototype of each word in integers, and the features of a
+sample are the spikes of each neuron of the last hidden layer.
 """
 
 from __future__ import annotations
@@ -21,40 +20,12 @@ from drivers.devices.training_data import LEARNING, base_words, prototypes, shot
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.networks.complexity import Inspection, inspection_of
 from drivers.devices.xylo.networks.network import LIMITS, Network
+from drivers.devices.xylo.published_power import IDLE_W, LIVE_IDLE_W, LIVE_PHASE_W, PHASE_W
 from drivers.links.virtual_time import VirtualTime
 from rig.errors import DataError
 from rig.network.description import Activity, NetworkInfo
 from rig.types import Floats, Sample, SimulatedBench, Span, Workload
 
-SOURCE = (
-    "published Xylo Audio 2 acoustic scene figures (arXiv 2410.23776): active 692 uW, "
-    "57.6 uJ per inference of which 28.4 uJ dynamic; idle = active * (1 - 28.4 / 57.6)"
-)
-ASSUMPTION = (
-    "the split over rails, and all that the analog front end adds while pre-processing, "
-    "are assumptions: the publication gives totals of the inference only"
-)
-
-ACTIVE_W = 692e-6
-DYNAMIC_W = ACTIVE_W * 28.4 / 57.6
-_IDLE_SHARE = {"io": 0.18, "afe_core": 0.10, "afe_ldo": 0.02, "snn_core": 0.70}
-_INFERENCE_SHARE = {"io": 0.15, "snn_core": 0.85}
-_FRONT_END_W = {"afe_core": 36e-6, "afe_ldo": 4e-6}
-
-IDLE_W = {rail: share * (ACTIVE_W - DYNAMIC_W) for rail, share in _IDLE_SHARE.items()}
-PHASE_W = {
-    "preprocess": {rail: idle + _FRONT_END_W.get(rail, 0.0) for rail, idle in IDLE_W.items()},
-    "inference": {rail: idle + DYNAMIC_W * _INFERENCE_SHARE.get(rail, 0.0) for rail, idle in IDLE_W.items()},
-}
-
-FRONT_END_RAILS = tuple(_FRONT_END_W)
-"""The rails that supply only the analog front end."""
-LIVE_IDLE_W = PHASE_W["preprocess"]
-"""Idle power while the front end listens all the time."""
-LIVE_PHASE_W = {
-    phase: {rail: watts + _FRONT_END_W.get(rail, 0.0) for rail, watts in PHASE_W["inference"].items()}
-    for phase in ("inference", "learning")
-}
 PHASES = ("preprocess", "inference")
 TICK_NS = 80
 """The tick of the simulated counter: 80 ns, as the 12.5 MHz of the board's FPGA."""
@@ -64,11 +35,6 @@ WEIGHT, THRESHOLD = 127, 16_000
 """The largest weight of 8 bits, and the largest threshold: half the range of a membrane of 16 bits."""
 CURRENT_SHIFT, MEMBRANE_SHIFT = 1, 15
 """Shifts of the readout's neurons: the current decays in a few steps, and the membrane integrates it."""
-
-
-def profile() -> dict[str, Any]:
-    """Return the profile as JSON values, with its source and what in it is assumed."""
-    return {"idle_w": IDLE_W, "phase_w": PHASE_W, "source": SOURCE, "assumption": ASSUMPTION}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import importlib.metadata
 from dataclasses import replace
 from typing import Any
 
-from drivers.devices.xylo import backend as xylo_power
+from drivers.devices.xylo import published_power as xylo_power
 from drivers.devices.xylo.backend import PHASES, TICK_NS, SimBackend
 from drivers.devices.xylo.board import Board
 from drivers.devices.xylo.chip import SPAN_TICK_HZ, ChipBackend, ChipOptions

@@ -16,7 +16,7 @@ from benchmarks.spoken_words import write_folder
 from drivers.devices.keywords.device import SHAPES, STEPS, Keywords, m5, open_device, spiking
 from drivers.devices.training_data import prototypes
 from drivers.devices.xylo import device as xylo
-from drivers.devices.xylo.backend import LIVE_PHASE_W
+from drivers.devices.xylo.published_power import LIVE_PHASE_W
 from fixtures.bench.true_power import open_plant
 from rig.analysis.complexity.static import static_figures
 from rig.commands.shell.main import main
