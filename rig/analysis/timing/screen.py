@@ -199,6 +199,27 @@ def _on_arrival(look: Look) -> Found | None:
     return Found(words | {"delay": (period + late) / hz}, trace, period + late)
 
 
+def _renewed(look: Look) -> Found | None:
+    """Put the values of a counter at the pace of its renewals, if successive readings then differ half as much or less.
+
+    The host finds a new value up to a poll after it was made, so the ends of intervals scatter, and means with them.
+    """
+    trace = look.trace
+    if trace.rail.kind != "cumulative" or not look.whole or len(trace.value) < LEAST:
+        return None
+    since = np.diff(trace.end_tick).astype(np.float64)
+    number = np.concatenate([[0.0], np.cumsum(np.rint(since / np.median(since)))])
+    at = np.polyval(np.polyfit(number, trace.end_tick - trace.end_tick[0], 1), number)
+    if np.any(np.diff(number) < 1.0):
+        return None
+    found, steady = (np.median(np.abs(np.diff(np.diff(trace.value) / over))) for over in (since, np.diff(at)))
+    if steady > 0.5 * found:
+        return None
+    end = trace.end_tick[0] + np.round(at).astype(trace.end_tick.dtype)
+    words = {"pace": float(at[-1] - at[0]) / float(number[-1]) / look.clock.clock.tick_hz}
+    return Found(words, replace(trace, start_tick=end - (trace.end_tick - trace.start_tick), end_tick=end))
+
+
 def _drifting(look: Look) -> Found | None:
     """Find delays whose change along the run exceeds what the ages of last readings and the clock's rate explain."""
     ended_s, at_s = look.arrived_s.T
@@ -247,6 +268,10 @@ RULES = (
         _on_arrival,
         "readings overlap, so they were stamped on arrival, on average {late:.3g} s later than the earliest; {how}. "
         "All may be late by about {delay:.3g} s, unless the activity shows where they were taken",
+    ),
+    Rule(
+        _renewed,
+        "the counter is renewed every {pace:.6g} s. Its values are placed at that pace, not when the host found them",
     ),
     Rule(
         _drifting,

@@ -271,3 +271,21 @@ def test_two_late_deliveries_of_a_busy_host_are_no_change_of_the_delay(change_s:
     assert [c.rule for c in found.late if "change of the delay" in c.rule] == (
         ["change of the delay of rail core in the run"] if fails else []
     )
+
+
+# ---- counters -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("jitter_s", "moved"), [(0.0, True), (0.02, False)])
+def test_a_counter_is_placed_at_its_renewals_if_these_are_steady(jitter_s: float, moved: bool) -> None:
+    rng = np.random.default_rng(1)
+    renewed_s = 0.1 * np.arange(1, 201) + rng.uniform(-jitter_s, jitter_s, 200)
+    looked_s = renewed_s + rng.uniform(0.0, 0.0167, 200)
+    end = np.round(1e9 * looked_s).astype(np.int64)
+    rail = Rail("gpu0", "cumulative", rate_hz=10.0)
+    counter = Trace(rail, "meter", "meter", end - 10**6, end, 50.0 * renewed_s, np.zeros(200, bool), False)
+    found = screen.screened(counter, host_timebase(0), IDLE_S, 1e3, NONE).trace
+    late_s = 1e-9 * found.end_tick - renewed_s
+
+    assert np.array_equal(found.end_tick, end) is not moved
+    assert np.ptp(late_s) < (0.002 if moved else 0.02) and 0.0 < late_s.mean() < 0.0167
