@@ -48,6 +48,7 @@ KINDS = {
     "rapl-100": Counter(looks_hz=100.0),
     "nvml-20ms": Counter(looks_hz=100.0, renew_s=0.02, renew_jitter=0.02, step_j=1e-3, on_change=True),
     "nvml-100ms": Counter(looks_hz=100.0, renew_s=0.1, renew_jitter=0.02, step_j=1e-3, on_change=True),
+    "nvml-steady": Counter(looks_hz=100.0, renew_s=0.1, renew_jitter=0.0, step_j=1e-3, on_change=True),
     "joule-meter": Counter(looks_hz=1000.0, renew_s=1e-3, renew_jitter=0.0, step_j=1e-6),
 }
 LEVELS_W = {"rapl": (5.0, 150.0), "nvml": (20.0, 300.0), "joul": (1e-3, 0.1)}

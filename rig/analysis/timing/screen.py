@@ -7,6 +7,7 @@ Everything else is a failed check, which refuses power.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -209,15 +210,19 @@ def _renewed(look: Look) -> Found | None:
         return None
     since = np.diff(trace.end_tick).astype(np.float64)
     number = np.concatenate([[0.0], np.cumsum(np.rint(since / np.median(since)))])
-    at = np.polyval(np.polyfit(number, trace.end_tick - trace.end_tick[0], 1), number)
     if np.any(np.diff(number) < 1.0):
         return None
+    after = (trace.end_tick - trace.end_tick[0]).astype(np.float64)
+    line, covariance = np.polyfit(number, after, 1, cov=True)
+    at = np.polyval(line, number)
     found, steady = (np.median(np.abs(np.diff(np.diff(trace.value) / over))) for over in (since, np.diff(at)))
     if steady > 0.5 * found:
         return None
     end = trace.end_tick[0] + np.round(at).astype(trace.end_tick.dtype)
     words = {"pace": float(at[-1] - at[0]) / float(number[-1]) / look.clock.clock.tick_hz}
-    return Found(words, replace(trace, start_tick=end - (trace.end_tick - trace.start_tick), end_tick=end))
+    mean_w = float(trace.value[-1] - trace.value[0]) / float(at[-1] - at[0]) * look.clock.clock.tick_hz
+    off_w = 2.0 * math.sqrt(covariance[0, 0]) / float(line[0]) * mean_w  # watts are joules over this pace
+    return Found(words, replace(trace, start_tick=end - (trace.end_tick - trace.start_tick), end_tick=end), bias=off_w)
 
 
 def _drifting(look: Look) -> Found | None:
