@@ -19,7 +19,7 @@ from reports.audit.folder.reading import Run, by_sample
 from rig.types import Floats
 
 NODES_MOST, EDGES_DRAWN = 10_000, 400_000
-Score = Callable[[Floats, Floats], float | None]
+Score = Callable[[Floats, Floats], float]
 
 
 @functools.lru_cache(4096)
@@ -40,7 +40,13 @@ def outputs(run: Run) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def answers(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:
-    """Return the sample and the answer of each counted output: its field ``label`` if it has one, else all of it.
+    """Return the sample and the answer of each counted output: its field ``label`` if it has one, else all of it."""
+    told = decided(run, silent=silent)
+    return [(sample, a["label"] if isinstance(a, dict) and "label" in a else a) for sample, a in told]
+
+
+def decided(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:
+    """Return the sample and the value of each counted output.
 
     If the last phase ran alone in some issue, an output of earlier phases only is no answer. With ``silent``, samples
     that were completed without an output are included, with the answer None.
@@ -50,8 +56,7 @@ def answers(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:
         every = every[[not ran or phases[-1] in ran for ran in every.phases]]
     told = np.array([output is not None for output in every.output], dtype=bool)
     done = every[~every.warmup & (told | (silent & ~np.isnan(every.answered_s)))]
-    found = [(sample, parsed(output)) for sample, output in zip(done.sample, done.output, strict=True)]
-    return [(sample, a["label"] if isinstance(a, dict) and "label" in a else a) for sample, a in found]
+    return [(sample, parsed(output)) for sample, output in zip(done.sample, done.output, strict=True)]
 
 
 def accuracy(run: Run) -> Figures:
@@ -70,7 +75,10 @@ def accuracy(run: Run) -> Figures:
 
 
 def predictions(run: Run) -> Figures:
-    """Return the scores of the samples, each counted once, and their summary; none without anything to predict."""
+    """Return the scores of the samples, each counted once, and their summary; none without anything to predict.
+
+    There is no summary if a sample has no score.
+    """
     details = run.details
     if "forecast_from" in details:
         each = _scores(run, "forecast", lambda _: (None, details["forecast_from"]), smape)
@@ -85,7 +93,8 @@ def predictions(run: Run) -> Figures:
         return {}
     if each:
         found[mean] = mean_of(each.values())
-    return {key: Plain(value, EXACT * max(1.0, abs(value)), "outputs beside payloads") for key, value in found.items()}
+    stated = ((key, value) for key, value in found.items() if math.isfinite(value))
+    return {key: Plain(value, EXACT * max(1.0, abs(value)), "outputs beside payloads") for key, value in stated}
 
 
 def smape(wanted: Floats, found: Floats) -> float:
@@ -95,28 +104,26 @@ def smape(wanted: Floats, found: Floats) -> float:
     return 200.0 * float(np.mean(np.where(np.isfinite(both), share, 1.0)))
 
 
-def r2(wanted: Floats, found: Floats) -> float | None:
-    """Return 1 minus squared error over squared deviation, averaged over columns; None if it is undefined."""
+def r2(wanted: Floats, found: Floats) -> float:
+    """Return 1 minus squared error over squared deviation, averaged over columns; NaN if it is undefined."""
     around = np.sum((wanted - wanted.mean(axis=0)) ** 2, axis=0)
     if np.any(around == 0) or not np.isfinite(found).all():
-        return None
+        return math.nan
     return float(np.mean(1.0 - np.sum((wanted - found) ** 2, axis=0) / around))
 
 
 def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], score: Score) -> dict[str, float]:
+    """Return the score of each sample; NaN if an answer cannot be judged. Without a list it is one of nulls only."""
     each = defaultdict[str, list[float]](list)
     truth = functools.cache(lambda sample: truth_of(run, sample, *part(sample)))
-    for issue, fields in outputs(run):
-        if not isinstance(fields.get(key), list):
-            continue
-        wanted = truth(issue.sample)
-        try:
-            guess = np.array(fields[key], dtype=np.float64)  # null becomes NaN
-            value = score(wanted, guess) if len(wanted) and wanted.shape == guess.shape else None
+    for sample, value in decided(run):
+        wanted, guess = truth(sample), value.get(key) if isinstance(value, dict) else None
+        try:  # null becomes NaN
+            found = np.array(guess, np.float64) if isinstance(guess, list) else np.full_like(wanted, math.nan)
+            each[sample] += [score(wanted, found) if len(wanted) and wanted.shape == found.shape else math.nan]
         except (TypeError, ValueError, OverflowError):  # texts, or lists of different lengths
-            value = None
-        each[issue.sample] += [] if value is None else [value]
-    return {name: mean_of(values) for name, values in each.items() if values}
+            each[sample] += [math.nan]
+    return {name: mean_of(values) for name, values in each.items()}
 
 
 def truth_of(run: Run, sample: str, field: str | None, begin: Any) -> Any:

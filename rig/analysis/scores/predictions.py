@@ -1,7 +1,8 @@
 """Predictions of numbers: the error of forecasts of a series, and the variance that a regression explains.
 
 The truth is in the payloads that are stored with the recording. A sample that was asked several times counts once, by
-the mean of its scores.
+the mean of its scores. An answer without a list of numbers predicts nothing: it is as wrong as a list of nulls. No mean
+is stated if some answers cannot be judged, so that none is better for leaving them out.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _forecasts(run: Run, answers: Sequence[Answer], first: int) -> tuple[Figures
 
     scores, checks = _scored(answers, "forecast", truth, smape, "forecasts of the whole series")
     found, each = Figures(), np.array(list(scores.values()))
-    if scores:
+    if scores and not checks:
         told = f"by the definition of NeuroBench, over {len(each)} series; starts that overlap give no interval"
         found |= figure("smape_mean", each.mean(), told, len(each))
         for p in PERCENTILES:
@@ -90,10 +91,10 @@ def _regressions(
 
     scores, checks = _scored(answers, "prediction", truth, r2, "predictions of every step, and a truth that varies")
     found, told = Figures(), "by the definition of NeuroBench; steps that follow one another give no interval"
-    if scores:
+    if scores and not checks:
         found |= figure("r2", float(np.mean(list(scores.values()))), f"mean over sessions, {told}", len(scores))
-        for name, one in scores.items():
-            found |= figure("r2", one, told, 1, sample=name)
+    for name, one in scores.items():
+        found |= figure("r2", one, told, 1, sample=name)
     return found, checks
 
 
@@ -104,21 +105,19 @@ def _scored(
     score: Callable[[Floats, Floats], float | None],
     rule: str,
 ) -> tuple[dict[str, float], list[Finding]]:
-    """Return the score of each sample, and a failed check on answers that cannot be judged."""
+    """Return the score of each sample whose answers can be judged, and a failed check on the others."""
     scores: dict[str, list[float]] = {}
-    odd = []
-    for sample_id, output in ((answer.sample_id, answer.output) for answer in answers):
-        points = output.get(key) if isinstance(output, dict) else None
-        if not isinstance(points, list):
-            continue
-        wanted, found = truth(sample_id), _floats(points)
+    odd: dict[str, str] = {}
+    for sample_id, output in ((answer.sample_id, answer.output) for answer in answers if answer.decided):
+        points, wanted = output.get(key) if isinstance(output, dict) else None, truth(sample_id)
+        found = _floats(points) if isinstance(points, list) else np.full_like(wanted, np.nan)
         fits = len(wanted) > 0 and wanted.shape == found.shape and bool(np.all(np.isfinite(wanted)))
         if (value := score(wanted, found) if fits else None) is not None:
             scores.setdefault(sample_id, []).append(value)
         else:
-            odd.append(f"{len(found)} points of {sample_id}, where {len(wanted)} are known")
-    checks = [Finding(rule, f"{len(odd)}, such as {odd[0]}", "0")] if odd else []
-    return {name: float(np.mean(values)) for name, values in scores.items()}, checks
+            odd[sample_id] = f"{np.isfinite(found).sum()} numbers for {sample_id}, where {wanted.size} are known"
+    checks = [Finding(rule, f"{len(odd)}, such as {next(iter(odd.values()))}", "0")] if odd else []
+    return {name: float(np.mean(values)) for name, values in scores.items() if name not in odd}, checks
 
 
 def _floats(values: Any) -> Floats:

@@ -73,6 +73,13 @@ def test_a_forecast_that_cannot_be_judged_is_told(points: list[float], kept: Any
     assert [note for note in result.notes if note.startswith("forecasts of the whole series")]
 
 
+@pytest.mark.parametrize("silence", [None, "nothing", [None] * 3])
+def test_a_forecast_of_nothing_has_the_largest_error(silence: Any, tmp_path: Path) -> None:
+    result = forecast(tmp_path, [("a", [1.0, 2.0, 4.0]), ("b", silence)])
+    assert (result.quantities["smape_mean"].value, result.quantities["smape_mean"].n) == (pytest.approx(100.0), 2)
+    assert not [note for note in result.notes if note.startswith("forecasts of the whole series")]
+
+
 TRUTH = np.array([[9.0, 9.0], [0.0, 1.0], [1.0, 3.0], [2.0, 5.0]])
 """A series; its last three points are predicted."""
 
@@ -111,11 +118,12 @@ def test_r2_stands_for_each_session_and_as_their_mean(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("rows", "truth"), [
     ([[0.0, 1.0]] * 2, TRUTH), ([0.0, 1.0, 2.0], TRUTH), ([[0.0, 1.0], [0.0], [0.0, 1.0]], TRUTH),
     ([[None, 1.0]] * 3, TRUTH), ([["x", 1.0]] * 3, TRUTH), ([["0", "1"]] * 3, TRUTH),
-    ([[0.0, 1.0]] * 3, np.ones((4, 2))),
+    ([[0.0, 1.0]] * 3, np.ones((4, 2))), (None, TRUTH), ("nothing", TRUTH),
 ])  # fmt: skip
 def test_predictions_that_cannot_be_judged_are_told(rows: Any, truth: Any, tmp_path: Path) -> None:
-    result = regression(tmp_path, [("a", rows)], truth)
-    assert not [key for key in result.quantities if key.quantity == "r2"]
+    """A session that was left out, because the device had nothing to say there, must not improve the mean."""
+    result = regression(tmp_path, [("a", rows), ("b", TRUTH[1:].tolist())], truth)
+    assert not {"r2", "sample.a.r2"} & {str(key) for key in result.quantities}
     assert [note for note in result.notes if note.startswith("predictions of every step")]
 
 

@@ -126,17 +126,20 @@ def rows(key: str, scale: float) -> Any:
     return (scale * RNG.normal(size=5 if key == "forecast" else (5, 2))).tolist()
 
 
-@pytest.mark.parametrize("kind", [FORECAST, REGRESSION], ids=["forecast", "regression"])
-def test_both_give_the_same_scores(kind: tuple[Any, Any, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "odd", "count"), [
+    (FORECAST, "none", 4), (FORECAST, 5 * [None], 4), (FORECAST, [1.0], 0), (REGRESSION, "none", 2),
+    (REGRESSION, [], 2), (REGRESSION, None, 2), (REGRESSION, (), 4),
+])  # fmt: skip
+def test_both_give_the_same_scores(kind: tuple[Any, Any, str], odd: Any, count: int, tmp_path: Path) -> None:
+    """The odd answer is to a sample that was answered well too; () is that good answer again."""
     kept, details, key = kind
     answers = [(name, rows(key, scale)) for name, scale in zip("abcc", (0.1, 1.0, 1e3, 0.5), strict=True)]
-    odd = [None, *answers[0][1][1:]]
-    run = recorded(tmp_path, [*answers, ("b", odd), ("a", answers[0][1][:2]), ("a", "none")], kept, details, key)
+    run = recorded(tmp_path, [*answers, ("a", answers[0][1] if odd == () else odd)], kept, details, key)
     derived = predictions(read_run(run))
     claimed = {str(k): q.value for k, q in evaluate(open_run(run)).quantities.items()}
     claimed = {k: v for k, v in claimed.items() if "smape" in k or k.endswith("r2")}
     assert {k: plain.value for k, plain in derived.items()} == pytest.approx(claimed, rel=1e-9)
-    assert len(derived) == 4
+    assert len(derived) == count
 
 
 def test_a_payload_of_another_kind_is_refused(tmp_path: Path) -> None:
