@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,8 +34,11 @@ JUDGED = (
     "average_power_w", "runtime_power_w", "energy_per_inference_j", "average_energy_per_sample_j",
 )  # fmt: skip
 """Figures that the rules judge."""
-OF_EXECUTIONS = ("execution_time_s", "energy_per_inference_j", "dynamic_energy_per_inference_j")
-"""Figures that state the mean of the executions that ran, whose times scatter from run to run."""
+OF_EXECUTIONS = re.compile(
+    "execution_time_s|execution_time_single_s|learning_.*|real_time_factor|synaptic_operations_per_j|"
+    "(dynamic_)?energy_per_(inference|inference_integrated|effective_operation|spike|synaptic_operation)_j"
+)
+"""Figures in proportion to the mean time of the executions that ran, or its inverse."""
 _CALIBRATION = ("gain:", "offset:")
 """Origins that belong to an instrument; most others belong to one run, such as its stamps and its clocks."""
 _ACCURACY = FigureKey("accuracy")
@@ -281,15 +285,35 @@ def _difference(
 def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str], factor: float = 1.0) -> Quantity:
     """Return a figure of the second minus ``factor`` times that of the first.
 
-    Calibrations of ``shared`` instruments stay correlated. Times and energies differ too by how far executions of the
-    same samples scatter from one to the other.
+    Calibrations of ``shared`` instruments stay correlated. Times, energies and average powers differ too by how far
+    executions of the same samples scatter from one to the other.
     """
     a, b = first.result.quantities[key], second.result.quantities[key]
     found = linear([(-factor, _owned(a, "first", shared)), (1.0, _owned(b, "second", shared))], a.unit, "difference")
     one, other = first.executions, second.executions
-    ratio = paired(other, one) if one and other and key.quantity in OF_EXECUTIONS else None
-    scatter = () if ratio is None else ratio.scaled(a.value, a.unit, "").components
+    growth = _growth(key, first.result.quantities)
+    ratio = paired(other, one) if one and other and growth else None
+    scatter = () if ratio is None else ratio.scaled(growth, a.unit, "").components
     return replace(found, components=(*found.components, *scatter))
+
+
+def _growth(key: FigureKey, of: Figures) -> float:
+    """Return by how much a figure grows with the time of all executions, over the part by which this grows.
+
+    Average power and energy hold idle stretches too. Longer executions use up those of a schedule; without a schedule
+    they come on top.
+    """
+    entry, value = entry_of(key), of[key].value
+    if entry.family != "average":
+        return value if OF_EXECUTIONS.fullmatch(key.quantity) else 0.0
+    wanted = (
+        FigureKey("execution_time_s"), FigureKey("throughput_inferences_hz"),
+        replace(key, quantity="idle_power_w"), replace(key, quantity="average_power_w"),
+    )  # fmt: skip
+    time_s, rate_hz, idle_w, average_w = (of[k].value if k in of else 0.0 for k in wanted)
+    free = 1.0 if FigureKey("dropped_share") in of else max(1.0 - time_s * rate_hz, 0.0)
+    at_rest = free * idle_w / average_w if average_w else 0.0
+    return value * ((free if entry.unit == "W" else 1.0) - at_rest)
 
 
 def of_instrument(origin: str | None) -> bool:

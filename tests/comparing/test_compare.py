@@ -130,6 +130,34 @@ def test_times_that_scatter_from_run_to_run_show_no_difference_of_their_means(ea
     assert d.shown is shown
 
 
+@pytest.mark.parametrize(("scheduled", "idle_s"), [(False, 0.0), (False, 0.5), (False, 3.0), (True, 0.5), (True, 3.0)])
+def test_energies_and_average_power_scatter_as_far_as_their_executions_make_them(
+    scheduled: bool, idle_s: float
+) -> None:
+    """Each run is known exactly: 1 W, 2 W more in executions. What a schedule leaves idle, longer executions use up."""
+
+    def run(times_s: Floats) -> Subject:
+        time_s = times_s.mean()
+        window_s = idle_s + (1.0 if scheduled else time_s)
+        figures = {
+            "execution_time_s": time_s, "idle_power_w": 1.0, "average_power_w": 1.0 + 2.0 * time_s / window_s,
+            "energy_per_inference_integrated_j": 3.0 * time_s, "energy_per_spike_j": 3.0 * time_s,
+            "average_energy_per_sample_j": window_s + 2.0 * time_s, "throughput_inferences_hz": 1.0 / window_s,
+        } | ({"dropped_share": 0.0} if scheduled else {})  # fmt: skip
+        known = {FigureKey(name): Quantity(float(value), "") for name, value in figures.items()}
+        stated = {key: replace(q, components=(Component("noise", 1e-6 * q.value),)) for key, q in known.items()}
+        return replace(subject(stated), executions=(np.arange(20), times_s))
+
+    rng = np.random.default_rng(0)
+    pairs = [compared(*(run(rng.lognormal(-0.08, 0.4, 20)) for _ in "ab")).differences for _ in range(400)]
+    for name in ("energy_per_inference_integrated_j", "energy_per_spike_j", "average_energy_per_sample_j"):
+        shown = np.mean([d.shown for differences in pairs for d in differences if d.key.quantity == name])
+        assert 0.01 <= shown <= 0.09, name
+    power = [(d.shown, half(d)) for differences in pairs for d in differences if d.key.quantity == "average_power_w"]
+    assert np.mean([shown for shown, _ in power]) <= 0.09
+    assert idle_s or max(wide for _, wide in power) < 1e-5
+
+
 @given(st.floats(1e-6, 1.0), st.floats(1e-6, 1.0), st.booleans())
 def test_a_comparison_turned_round_has_the_other_sign(a: float, b: float, same: bool) -> None:
     one, other = ("meter 7", "meter 7") if same else ("meter 7", "meter 8")
