@@ -6,6 +6,8 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,12 +19,13 @@ import rig
 from fixtures.bench.mock_device import SETTLE_S
 from reports.render import render
 from reports.result_tables import cards, key_figures
-from rig.analysis.sessions.rate_probes import PEAK, peak_rate
+from rig.analysis.sessions.rate_probes import PEAK, _of_draw, peak_rate
 from rig.comparing.compare import compare
 from rig.errors import MeasurementRefusedError
 from rig.recording.records import DeviceRecord
 from rig.recording.session import runs_in
 from rig.session.searches import CLOSE, find_largest, find_peak
+from rig.types import Floats
 from scenarios.rules import quick
 from scenarios.server import server
 from tests.support.serving import Blank
@@ -150,6 +153,37 @@ def test_the_peak_is_as_uncertain_as_another_draw_of_arrivals_makes_it(tmp_path:
     several = [structs.replace(part.result.start, device=DeviceRecord(max_batch=2)) for part in found.parts]
     parts = [replace(p, result=replace(p.result, start=start)) for p, start in zip(found.parts, several, strict=True)]
     assert peak_rate(parts)[PEAK].components == ()
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.4])
+def test_searches_with_the_same_arrivals_share_their_draw_and_not_that_of_times_of_service(sigma: float) -> None:
+    def drawn(arrivals: int, services: int) -> tuple[Floats, Floats]:
+        each_s = SERVICE_S * np.random.default_rng(services).lognormal(0.0, sigma, 3000)
+        return np.cumsum(np.random.default_rng(arrivals).exponential(size=3000)), each_s
+
+    def served(rate_hz: float, at: Floats, each_s: Floats) -> tuple[Floats, Floats]:
+        due_s = at[: np.searchsorted(at, SECONDS * rate_hz) + 1] / rate_hz
+        early_s = due_s - np.cumsum(each_s)[: len(due_s)] + each_s[: len(due_s)]
+        return due_s, np.maximum.accumulate(early_s) - early_s + each_s[: len(due_s)]
+
+    def peak_hz(arrivals: int, services: int) -> float:
+        return find_peak(lambda hz: bool(np.quantile(served(hz, *drawn(arrivals, services))[1], 0.99) <= BOUND_S), 10.0)
+
+    peaks_hz = np.array([[peak_hz(arrivals, 100 + services) for services in range(8)] for arrivals in range(8)])
+    device = SimpleNamespace(holds_one=True)
+    scenario = SimpleNamespace(latency_bound_s=BOUND_S, duration_s=SECONDS, options={"arrival_seed": 1})
+    rules = SimpleNamespace(percentile=0.99, min_queries=1, min_duration_s=None, early_stopping=False)
+    parts = []
+    for k in range(8):
+        due_s, latency_s = served(peaks_hz[k, k], *drawn(k, 100 + k))
+        series = SimpleNamespace(requested_s=due_s, latency_s=latency_s)
+        start = SimpleNamespace(rules=rules, scenario=scenario, device=device)
+        parts.append(_of_draw(cast(Any, SimpleNamespace(start=start, series=series)), peaks_hz[k, k]))
+    own = np.array([sum(c.u**2 for c in each if c.shared is None) for each in parts])
+    every = np.array([sum(c.u**2 for c in each) for each in parts])
+    of_services = np.mean(np.var(peaks_hz, axis=1, ddof=1))
+    assert (own.mean() == 0.0) if sigma == 0.0 else 0.6 < own.mean() / of_services < 1.6
+    assert 0.5 < every.mean() / np.var(peaks_hz, ddof=1) < 2.0
 
 
 def test_a_bound_below_the_service_time_is_refused_with_its_probes_bound(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def peak_rate(parts: Sequence[Part]) -> Figures:
 def _of_draw(probe: Result, rate_hz: float) -> tuple[Component, ...]:
     """Return the scatter of the highest rate over draws of arrivals, from a queue with the probe's times of service.
 
+    Searches with one seed share the arrivals, but each has other times of service, which are drawn too.
     One sample at a time is served in order, so a sample begins when it is due and the one before it is answered.
     """
     rules, scenario, due_s = probe.start.rules, probe.start.scenario, probe.series.requested_s
@@ -75,9 +76,11 @@ def _of_draw(probe: Result, rate_hz: float) -> tuple[Component, ...]:
     service_s = done_s - np.maximum(due_s, np.concatenate([[-math.inf], done_s[:-1]]))
 
     rng, rates = np.random.default_rng(0), []
-    for _ in range(DRAWS):
+    for k in range(2 * DRAWS):
         many = math.ceil(FACTOR * len(due_s)) + least
-        at, each_s = np.cumsum(rng.exponential(size=many)), rng.choice(service_s, many)
+        if k % 2 == 0:  # so that two draws of times of service meet each draw of arrivals
+            at = np.cumsum(rng.exponential(size=many))
+        each_s = rng.choice(service_s, many)
         before_s = np.cumsum(each_s) - each_s
         low_hz, high_hz = rate_hz / FACTOR, rate_hz * FACTOR
         for _ in range(HALVINGS):
@@ -88,5 +91,11 @@ def _of_draw(probe: Result, rate_hz: float) -> tuple[Component, ...]:
             over = allowed(n, p) if rules.early_stopping else n - math.ceil(n * p)
             low_hz, high_hz = (middle_hz, high_hz) if late <= over else (low_hz, middle_hz)
         rates.append(math.sqrt(low_hz * high_hz))
-    u_hz = float(np.std(rates, ddof=1))
-    return (Component("another draw of arrivals", u_hz, DRAWS - 1, f"{DRAWN}{seed}"),)
+    pairs = np.reshape(rates, (DRAWS, 2))
+    of_service = float(np.mean(np.diff(pairs) ** 2)) / 2.0
+    of_arrivals = max(float(np.var(pairs.mean(axis=1), ddof=1)) - of_service / 2.0, 0.0)
+    parts = (
+        Component("another draw of times of service", math.sqrt(of_service), DRAWS),
+        Component("another draw of arrivals", math.sqrt(of_arrivals), DRAWS - 1, f"{DRAWN}{seed}"),
+    )
+    return tuple(part for part in parts if part.u)
