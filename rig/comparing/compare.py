@@ -11,10 +11,11 @@ from typing import Any
 
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.proportion import paired_difference, proportion
+from rig.analysis.result.proportion import independent, paired_difference, proportion
 from rig.analysis.result.quantity import Component, Quantity, linear
 from rig.analysis.result.result import Result
 from rig.analysis.scores.accuracy import right_of
+from rig.analysis.scores.answers import data_of
 from rig.analysis.sessions.rate_probes import DRAWN, PEAK, SEED
 from rig.analysis.sessions.speed import Executions, executions_of, paired
 from rig.analysis.sessions.summary import together
@@ -43,8 +44,8 @@ _CALIBRATION = ("gain:", "offset:")
 """Origins that belong to an instrument; most others belong to one run, such as its stamps and its clocks."""
 _ACCURACY = FigureKey("accuracy")
 
-Right = Mapping[tuple[str, str], bool]
-"""By the digest of the data and the sample's id: whether the answer was right."""
+Right = Mapping[tuple[str, str, str], bool]
+"""By the digest of the data set, the sample's id and the name of its data: whether the answer was right."""
 
 
 @dataclass(frozen=True)
@@ -190,18 +191,17 @@ def _over_folds(subject: Subject, folds: Sequence[Evaluated]) -> Subject:
 
     Raises ``UsageError`` for runs of several devices, for runs with a common sample, and for runs without labels.
     """
-    asked = sum(len(_right(fold)) for fold in folds)
-    payloads = [digest for fold in folds for digest in _payloads(fold)]
-    shared = max(len(payloads) - len(set(payloads)), asked - len(subject.right))
+    asked = [{data for _, _, data in _right(fold)} for fold in folds]
+    shared = sum(map(len, asked)) - len(set[str]().union(*asked))
     devices = sorted({f"{d.name} ({d.mode})" for d in (fold.result.start.device for fold in folds)})
     wrong = f"they are of {len(devices)} devices: {', '.join(devices)}" if len(devices) > 1 else ""
-    wrong = f"{shared} of their {asked} samples are in more than one run" if shared else wrong
-    if wrong or not asked:
+    wrong = f"{shared} of their {sum(map(len, asked))} samples are in more than one run" if shared else wrong
+    if wrong or not subject.right:
         what = f"the runs in {subject.path} are no folds: {wrong or 'they have no answers to samples with labels'}"
         raise refused("path", str(subject.path), "Name one run, or put others into a folder", what)
     own, *others = (fold.result.quantities for fold in folds)
     alike = {k: q for k, q in own.items() if entry_of(k).family == "complexity" and all(o.get(k) == q for o in others)}
-    pooled = proportion(sum(subject.right.values()), asked, f"outputs equal to labels, counted over {len(folds)} folds")
+    pooled = proportion(*_counted(subject.right), f"outputs equal to labels, counted over {len(folds)} folds")
     quantities = Figures({_ACCURACY: pooled, **alike})
     return replace(subject, name=subject.path.name, result=replace(subject.result, quantities=quantities))
 
@@ -209,19 +209,12 @@ def _over_folds(subject: Subject, folds: Sequence[Evaluated]) -> Subject:
 def _right(session: Evaluated) -> Right:
     """Return the answers behind the accuracy of a session: those of its accuracy run, if it has one."""
     parts = [part for part in session.parts if part.purpose == "accuracy"] or session.parts[:1]
-    runs = [part.run for part in parts]
-    return {(run.start.workload.digest_sha256, name): ok for run in runs for name, ok in right_of(run).items()}
+    runs = [(part.run, part.run.start.workload.digest_sha256, data_of(part.run)) for part in parts]
+    return {(digest, name, data[name]): ok for run, digest, data in runs for name, ok in right_of(run).items()}
 
 
-def _payloads(session: Evaluated) -> set[str]:
-    """Return the digests of the samples of a session; folds with different data digests may still share samples."""
-    asked = _right(session)
-    return {
-        row["payload_sha256"]
-        for part in session.parts
-        for row in part.run.samples.select(["id", "payload_sha256"]).to_pylist()
-        if row["payload_sha256"] and (part.run.start.workload.digest_sha256, row["id"]) in asked
-    }
+def _counted(right: Right) -> tuple[float, float]:
+    return independent(list(right.values()), [data for _, _, data in right])
 
 
 def _pairs(first: Sequence[Subject], second: Sequence[Subject]) -> list[tuple[Subject, Subject]]:
@@ -254,10 +247,10 @@ def compared(first: Subject, second: Subject) -> Comparison:
 def _paired(d: Difference, first: Subject, second: Subject) -> Difference:
     """Give a difference of accuracy on the same samples the interval of pairs, which is narrower."""
     a, b = first.right, second.right
-    if d.key != _ACCURACY or not a or a.keys() != b.keys() or {d.first.n, d.second.n} != {len(a)}:
+    if d.key != _ACCURACY or not a or a.keys() != b.keys() or {d.first.n, d.second.n} != {round(n := _counted(a)[1])}:
         return d
     lost, won = (sum(one[key] and not other[key] for key in a) for one, other in ((a, b), (b, a)))
-    low, high = paired_difference(lost, won, len(a))
+    low, high = paired_difference(lost * n / len(a), won * n / len(a), n)
     return replace(d, low=low, high=high, paired=(lost, won))
 
 

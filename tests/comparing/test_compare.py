@@ -20,7 +20,7 @@ from reports.comparison import beside
 from reports.names import text_of
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import refusal
-from rig.analysis.result.proportion import paired_difference, proportion
+from rig.analysis.result.proportion import independent, paired_difference, proportion
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.sessions.rate_probes import PEAK, SEED
 from rig.commands.shell.main import main
@@ -229,9 +229,11 @@ def test_sessions_and_submissions_are_compared_from_their_recordings(tmp_path: P
 
 
 def answered(right: Mapping[str, bool]) -> Subject:
-    """Return a subject with one run on the data ``d``, with these samples right."""
-    accuracy = proportion(sum(right.values()), len(right), "")
-    return replace(subject({ACCURACY: accuracy}), right={("d", name): ok for name, ok in right.items()})
+    """Return a subject with one run on the data ``d``, with these samples right; the data are named before a colon."""
+    data = [name.partition(":")[0] for name in right]
+    accuracy = proportion(*independent(list(right.values()), data), "")
+    known = {("d", name, datum): ok for (name, ok), datum in zip(right.items(), data, strict=True)}
+    return replace(subject({ACCURACY: accuracy}), right=known)
 
 
 def accuracy_of(first: Subject, second: Subject) -> Difference:
@@ -247,6 +249,14 @@ def test_accuracy_on_the_same_samples_is_compared_in_pairs() -> None:
     assert found.to_json()["right_in_one_only"] == [1, 2]
 
 
+def test_copies_of_samples_make_a_difference_of_accuracies_no_surer() -> None:
+    first = {f"s{k}:{c}": k < 6 for k in range(10) for c in "abcde"}
+    other = first | {f"s{k}:{c}": True for k in (6, 7) for c in "abcde"}
+    found = accuracy_of(answered(first), answered(other))
+    assert (found.paired, found.value, found.first.n) == ((0, 10), pytest.approx(0.2), 10)
+    assert (found.low, found.high) == pytest.approx(paired_difference(0, 2, 10))
+
+
 def test_accuracy_on_other_samples_is_compared_by_counts() -> None:
     first, other = ({f"{name}{k}": k < 60 for k in range(100)} for name in "ab")
     found = accuracy_of(answered(first), answered(other))
@@ -257,7 +267,7 @@ def test_accuracy_on_other_samples_is_compared_by_counts() -> None:
 def test_an_accuracy_over_more_answers_than_pairs_is_no_accuracy_of_pairs() -> None:
     first = {f"s{k}": k < 60 for k in range(100)}
     more = answered(first)
-    more = replace(more, right={("d", "s0"): True})
+    more = replace(more, right={("d", "s0", "s0"): True})
     assert accuracy_of(more, more).paired is None
 
 

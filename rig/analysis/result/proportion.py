@@ -8,6 +8,7 @@ Statistical Science 16 (2001) 101.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -33,7 +34,18 @@ def proportion(count: float, n: float, method: str) -> Quantity:
     return _stated(count / n, clopper_pearson(count, n), round(n), f"{method}; {NAMED}")
 
 
-def mean_proportion(counts: Sequence[tuple[float, int]], method: str) -> Quantity:
+def independent(right: Sequence[float], data: Sequence[str]) -> tuple[float, float]:
+    """Return how many of how many independent samples are right; ``data`` names the data of each sample.
+
+    Samples with the same data are answered alike, so that they show no more than one sample does. Each counts in the
+    share. The number is the effective one of clusters (Kish, Journal of Official Statistics 8 (1992) 183): that of
+    distinct data if each has as many samples.
+    """
+    weight = len(data) / sum(k * k for k in Counter(data).values())
+    return sum(right) * weight, len(data) * weight
+
+
+def mean_proportion(counts: Sequence[tuple[float, float]], method: str) -> Quantity:
     """Return the mean of several shares ``count / n``, each with at least one case.
 
     The distances of the Clopper-Pearson limits from each share are added in quadrature, separately for each side (Zou
@@ -44,10 +56,10 @@ def mean_proportion(counts: Sequence[tuple[float, int]], method: str) -> Quantit
     mean = sum(shares) / len(shares)
     below, above = (np.sqrt(np.sum(apart**2, axis=0)) / len(shares)).tolist()
     total = sum(n for _, n in counts)
-    return _stated(mean, (mean - below, mean + above), total, f"{method}; from {NAMED}s")
+    return _stated(mean, (mean - below, mean + above), round(total), f"{method}; from {NAMED}s")
 
 
-def paired_difference(lost: int, won: int, n: int) -> tuple[float, float]:
+def paired_difference(lost: float, won: float, n: float) -> tuple[float, float]:
     """Return the interval of ``(won - lost) / n`` for two systems that answered the same ``n`` cases.
 
     ``won`` counts the cases that only the second has right, ``lost`` those that only the first has right. Their

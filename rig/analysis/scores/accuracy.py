@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow.compute as pc
 
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding
-from rig.analysis.result.proportion import mean_proportion, proportion
-from rig.analysis.scores.answers import Answer, answer_in, answers_of
+from rig.analysis.result.proportion import independent, mean_proportion, proportion
+from rig.analysis.scores.answers import Answer, answer_in, answers_of, data_of
 from rig.recording.reader import Run
 
 
@@ -18,23 +18,28 @@ def accuracy_figures(run: Run, answers: Sequence[Answer]) -> Figures:
     """Return accuracy and the mean recall by class.
 
     An issue that ran only an earlier phase does not count, nor does a dropped sample. A sample that was asked several
-    times counts once in the interval, with its share of right answers, since repetition shows nothing of other samples.
+    times counts once, with its share of right answers, and samples with the same data count as one in the interval,
+    since neither repetition shows anything of other samples.
     """
-    hits = _hits(run, answers)
-    if not hits:
+    shares, data, labels = _shares(run, answers), data_of(run), run.by_sample("label")
+    if not shares:
         return Figures()
-    by_class: dict[str, list[float]] = {}
-    for (label, _), right in hits.items():
-        by_class.setdefault(label, []).append(sum(right) / len(right))
-    each = [share for shares in by_class.values() for share in shares]
-    method = "outputs equal to labels, counted"
-    if (asked := sum(map(len, hits.values()))) > len(each):
-        method = f"{asked} outputs equal to labels, counted by sample"
+    by_class: dict[str, dict[str, float]] = {}
+    for sample, share in shares.items():
+        by_class.setdefault(labels[sample], {})[sample] = share
+    asked = [answer.sample_id for answer in answers if answer.decided]
+    method, held = "outputs equal to labels, counted", {data[sample] for sample in shares}
+    if (several := sum(map(shares.__contains__, asked))) > len(shares):
+        method = f"{several} outputs equal to labels, counted by sample"
+    if len(held) < len(shares):
+        method += f", {len(shares)} samples with {len(held)} distinct data"
+    if unlabelled := len(set(asked) - shares.keys()):
+        method += f", without {unlabelled} samples that have no label"
     if dropped := pc.sum(run.replies["issued_ns"].is_null()).as_py():
         method += f", without {dropped} samples that were dropped"
-    recalls = [(sum(shares), len(shares)) for shares in by_class.values()]
+    recalls = [_counted(own, data) for own in by_class.values()]
     return Figures({
-        FigureKey("accuracy"): proportion(sum(each), len(each), method),
+        FigureKey("accuracy"): proportion(*_counted(shares, data), method),
         FigureKey("balanced_accuracy"): mean_proportion(recalls, "mean recall by class"),
     })  # fmt: skip
 
@@ -46,23 +51,24 @@ def session_figures(run: Run, answers: Sequence[Answer]) -> Figures:
     """
     if not run.start.workload.details.get("incremental"):
         return Figures()
-    of: dict[tuple[str, str], list[float]] = {}
-    for (_, sample), right in _hits(run, answers).items():
+    of: dict[tuple[str, str], dict[str, float]] = {}
+    for sample, share in _shares(run, answers).items():
         session, kind, _ = [*sample.split("/", 2), "", ""][:3]
         for name in ("", f"_{kind}"):
-            of.setdefault((session, f"session_accuracy{name}"), []).append(sum(right) / len(right))
-    method = "outputs equal to labels, of the words asked after the session"
+            of.setdefault((session, f"session_accuracy{name}"), {})[sample] = share
+    method, data = "outputs equal to labels, of the words asked after the session", data_of(run)
+    counts = {key: _counted(shares, data) for key, shares in sorted(of.items())}
     found = {
-        FigureKey(name, sample=f"session {session}"): proportion(sum(shares), len(shares), method)
-        for (session, name), shares in sorted(of.items())
+        FigureKey(name, sample=f"session {session}"): proportion(*count, method)
+        for (session, name), count in counts.items()
     }
-    means = [(sum(s), len(s)) for (_, name), s in of.items() if name == "session_accuracy"]
+    means = [count for (_, name), count in counts.items() if name == "session_accuracy"]
     return Figures({FigureKey("session_accuracy_mean"): mean_proportion(means, "mean over sessions"), **found})
 
 
 def right_of(run: Run) -> dict[str, bool]:
     """Return for each sample whether its answers are right; a sample with right and wrong answers is left out."""
-    return {sample: each[0] for (_, sample), each in _hits(run, answers_of(run)).items() if len(set(each)) == 1}
+    return {sample: share == 1.0 for sample, share in _shares(run, answers_of(run)).items() if share in (0.0, 1.0)}
 
 
 def answer_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
@@ -118,12 +124,16 @@ def seen_checks(run: Run) -> Iterator[Finding]:
     yield Finding("data on which the network was trained", f"{said[0]}, measured on {said[1]}", "other samples", apart)
 
 
-def _hits(run: Run, answers: Sequence[Answer]) -> dict[tuple[str, str], list[bool]]:
-    """Return by label and sample which answers are right."""
-    hits: dict[tuple[str, str], list[bool]] = {}
+def _shares(run: Run, answers: Sequence[Answer]) -> dict[str, float]:
+    """Return by sample the share of its answers that are right."""
+    hits: dict[str, list[bool]] = {}
     for sample, label, answer in _labelled(run, answers):
-        hits.setdefault((label, sample), []).append(answer == label)
-    return hits
+        hits.setdefault(sample, []).append(answer == label)
+    return {sample: sum(right) / len(right) for sample, right in hits.items()}
+
+
+def _counted(shares: Mapping[str, float], data: Mapping[str, str]) -> tuple[float, float]:
+    return independent(list(shares.values()), [data[sample] for sample in shares])
 
 
 def _labelled(run: Run, answers: Sequence[Answer]) -> Iterator[tuple[str, str, object]]:

@@ -38,6 +38,12 @@ def answers_of(run: Run) -> list[Answer]:
     ]
 
 
+def data_of(run: Run) -> dict[str, str]:
+    """Return what tells whether two samples have the same data: a digest of them, or else the data set and the id."""
+    digests, of = run.by_sample("payload_sha256"), run.start.workload.digest_sha256
+    return {name: digest or f"{of} {name}" for name, digest in digests.items()}
+
+
 def decided_issues(run: Run) -> set[int]:
     """Return the issues whose output is an answer: all but those of an earlier phase alone.
 

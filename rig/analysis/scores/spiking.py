@@ -18,7 +18,7 @@ from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity, product
-from rig.analysis.scores.answers import Answer
+from rig.analysis.scores.answers import Answer, data_of
 from rig.recording.reader import Run
 from rig.types import Floats
 
@@ -34,22 +34,23 @@ def spiking_figures(run: Run, answers: Sequence[Answer], known: Figures) -> Figu
     ``known`` holds times and energies of the run. Speed and energy are those of the last phase, which simulates.
     A simulator of a machine that runs in real time has no speed of its own to state.
     """
-    fans = _fan_outs(run)
+    fans, data = _fan_outs(run), data_of(run)
     counted = [row for row in _counted(run, answers) if not _contradiction(row[2], fans)]
     if not counted:
         return Figures()
-    ids, seconds, said = zip(*counted, strict=True)
-    figures, biological_s = _latency(ids, said), sum(seconds) / len(seconds)
+    names, seconds, said = zip(*counted, strict=True)
+    asked = [data[name] for name in names]
+    figures, biological_s = _latency(asked, said), sum(seconds) / len(seconds)
     device = run.start.device
     phase = device.phases[-1] if device.phases else ""
     for name, method in _COUNTS.items():
         counts = np.array([answer[name] for answer in said], np.float64)
-        figures |= {FigureKey(f"{name}_hz"): _mean(counts / biological_s, ids, "Hz", method)}
+        figures |= {FigureKey(f"{name}_hz"): _mean(counts / biological_s, asked, "Hz", method)}
     wall_s = None if "times_of" in device.details else known.get(FigureKey("execution_time_s", phase))
     if wall_s is not None and wall_s.value > 0:
         method = f"biological time over the time of the phase {phase}"
         figures |= {FigureKey("real_time_factor"): _inverse(wall_s, biological_s, "1", method)}
-    each = _mean(np.array([answer["synaptic_operations"] for answer in said], np.float64), ids, "1", "")
+    each = _mean(np.array([answer["synaptic_operations"] for answer in said], np.float64), asked, "1", "")
     energy_j = known.get(FigureKey("dynamic_energy_per_inference_j", phase))
     if energy_j is None or not each.value:
         return figures
@@ -107,23 +108,23 @@ def _counted(run: Run, answers: Sequence[Answer]) -> Iterator[tuple[str, float, 
             yield answer.sample_id, seconds, output
 
 
-def _latency(ids: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> Figures:
+def _latency(data: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> Figures:
     """Return the mean time from the first input spike to the first output spike, and the share of silent answers."""
     pairs: list[tuple[Any, Any]] = [(a.get("first_input_ms"), a.get("first_output_ms")) for a in answers]
     spiked = [k for k, pair in enumerate(pairs) if all(map(_is_number, pair))]
-    silent, asked = len(pairs) - len(spiked), len(set(ids)) / len(ids)
+    silent, asked = len(pairs) - len(spiked), len(set(data)) / len(data)
     method = "answers without an output spike, counted"
     figures = Figures({FigureKey("silent_share"): proportion(asked * silent, asked * len(pairs), method)})
     if spiked:
         each_s = np.array([1e-3 * (pairs[k][1] - pairs[k][0]) for k in spiked], float)
         method = "first input spike to first output spike in biological time, over samples with an output spike"
-        figures |= {FigureKey("response_latency_mean_s"): _mean(each_s, [ids[k] for k in spiked], "s", method)}
+        figures |= {FigureKey("response_latency_mean_s"): _mean(each_s, [data[k] for k in spiked], "s", method)}
     return figures
 
 
-def _mean(each: Floats, ids: Sequence[str], unit: str, method: str) -> Quantity:
-    """Return the mean of samples, with its standard error (GUM 4.2); a sample that was asked again counts once."""
-    _, of = np.unique(ids, return_inverse=True)
+def _mean(each: Floats, data: Sequence[str], unit: str, method: str) -> Quantity:
+    """Return the mean of samples, with its standard error (GUM 4.2); those with the same data count as one."""
+    _, of = np.unique(data, return_inverse=True)
     means = np.bincount(of, each) / np.bincount(of)
     n = len(means)
     parts = (Component("finite sample", float(means.std(ddof=1)) / math.sqrt(n), n - 1),) if n > 1 else ()

@@ -74,7 +74,7 @@ def test_the_json_of_a_share_is_read_as_the_same_share(count: int, n: int) -> No
 def answered(folder: Path, outputs: list[Any], rounds: int = 1, **more: Any) -> Run:
     """Samples a, b, ... labelled x and y in turn, all issued in each round, with the same answers."""
     n = len(outputs)
-    known = [Sample(f"s{k}", np.zeros(1, np.float32), "xy"[k % 2]) for k in range(n)]
+    known = [Sample(f"s{k}", np.full(1, k, np.float32), "xy"[k % 2]) for k in range(n)]
     asked = [Asked(None, 0.1 * k, 0.1 * k + 0.05, known[k % n].id, output=outputs[k % n]) for k in range(rounds * n)]
     return recording(folder / "run", asked, known=known, **more)
 
@@ -85,6 +85,42 @@ def test_asking_again_makes_accuracy_no_more_certain(tmp_path: Path) -> None:
     once, often = (accuracy_figures(run, answers_of(run))["accuracy"] for run in runs)
     assert once.value == often.value == pytest.approx(5 / 6)
     assert once.interval() == often.interval()
+
+
+def copied(path: Path, copies: Sequence[int], right: Sequence[bool], silent: int = 0) -> Run:
+    """Return a run over so many copies of each datum under other ids; ``silent`` more samples have no label."""
+    known = [Sample(f"s{k}-{c}", np.full(1, k), "x") for k, n in enumerate(copies) for c in range(n)]
+    known += [Sample(f"none-{k}", np.full(1, -k - 1.0)) for k in range(silent)]
+    ok = [o for n, o in zip(copies, right, strict=True) for _ in range(n)] + [True] * silent
+    return recording(
+        path,
+        [Asked(None, k, k + 0.5, s.id, "yx"[o]) for k, (s, o) in enumerate(zip(known, ok, strict=True))],
+        known=known,
+    )
+
+
+def test_copies_of_a_sample_make_accuracy_no_more_certain(tmp_path: Path) -> None:
+    right = [True, False, True, True]
+    runs = [copied(tmp_path / str(n), [n] * 4, right) for n in (1, 10)]
+    for key in ("accuracy", "balanced_accuracy"):
+        once, often = (accuracy_figures(run, answers_of(run))[key] for run in runs)
+        assert (often.n, often.value, often.interval()) == (once.n, once.value, once.interval())
+    assert "40 samples with 4 distinct data" in accuracy_figures(runs[1], answers_of(runs[1]))["accuracy"].method
+
+
+def test_a_sample_of_which_most_are_copies_shows_little_more_than_one_sample(tmp_path: Path) -> None:
+    """Of 90 copies and 10 others, every sample counts in the share, and 100 / (0.9 * 90 + 0.1) in the interval."""
+    run = copied(tmp_path, [90] + [1] * 10, [False] + [True] * 10)
+    found = accuracy_figures(run, answers_of(run))["accuracy"]
+    assert found.value == pytest.approx(0.1)
+    assert found.interval() == pytest.approx(clopper_pearson(0.1 * 100 / 81.1, 100 / 81.1))
+
+
+def test_samples_without_a_label_are_told(tmp_path: Path) -> None:
+    run = copied(tmp_path, [1] * 3, [True] * 3, silent=2)
+    found = accuracy_figures(run, answers_of(run))["accuracy"]
+    assert (found.n, found.value) == (3, 1.0)
+    assert "without 2 samples that have no label" in found.method
 
 
 @pytest.mark.parametrize(("outputs", "classes", "said"), [

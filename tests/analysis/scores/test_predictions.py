@@ -198,7 +198,7 @@ def spikes_of(first_output_ms: float | None, operations: int) -> dict[str, Any]:
 
 def spiking(path: Path, outputs: list[Any], rounds: int = 1, **said: Any) -> Run:
     given, info = iter(outputs * rounds), DeviceInfo("toy", "hardware", phases=("inference",), **said)
-    samples = [Sample(f"s{k}", np.zeros(1), "3", duration_s=SECONDS) for k in range(len(outputs))]
+    samples = [Sample(f"s{k}", np.full(1, k % 4), "3", duration_s=SECONDS) for k in range(len(outputs))]
     steps = [Issue([sample]) for sample in samples * rounds]
     bench = Bench(blocking(lambda sample: next(given), info), (), HostClock())
     record(path, bench, Blank(), steps, scenario={"name": "by hand"})
@@ -211,8 +211,10 @@ FOUR = [spikes_of(11.0, 1000), spikes_of(21.0, 2000), spikes_of(31.0, 3000), spi
 
 def test_rounds_of_the_same_samples_show_no_more_of_other_samples(tmp_path: Path) -> None:
     once, often = (evaluate(spiking(tmp_path / f"{k}", FOUR, k)).quantities for k in (1, 9))
+    copies = evaluate(spiking(tmp_path / "copies", 9 * FOUR)).quantities
     for key in ("response_latency_mean_s", "synaptic_operations_hz", "silent_share"):
         assert often[key].interval() == pytest.approx(once[key].interval())
+        assert copies[key].interval() == pytest.approx(once[key].interval())
 
 
 def test_every_figure_by_hand(tmp_path: Path) -> None:
