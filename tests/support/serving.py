@@ -31,7 +31,7 @@ Log = list[tuple[Any, ...]]
 
 
 def samples(n: int) -> list[rig.Sample]:
-    return [rig.Sample(f"s{k}", np.zeros(1, np.float32), "x") for k in range(n)]
+    return [rig.Sample(f"s{k}", np.full(1, k, np.float32), "x") for k in range(n)]
 
 
 class Blank:

@@ -41,8 +41,8 @@ def independent(right: Sequence[float], data: Sequence[str]) -> tuple[float, flo
     share. The number is the effective one of clusters (Kish, Journal of Official Statistics 8 (1992) 183): that of
     distinct data if each has as many samples.
     """
-    weight = len(data) / sum(k * k for k in Counter(data).values())
-    return sum(right) * weight, len(data) * weight
+    n = len(data) ** 2 / sum(k * k for k in Counter(data).values())
+    return sum(right) * n / len(data), n
 
 
 def mean_proportion(counts: Sequence[tuple[float, float]], method: str) -> Quantity:

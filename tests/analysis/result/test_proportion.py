@@ -18,7 +18,7 @@ from scipy.stats import binom, multinomial
 from reports.audit.folder.reading import read_run
 from reports.audit.rules import judge_run
 from reports.audit.scores import accuracy as accuracy_by_the_auditor
-from rig.analysis.result.proportion import clopper_pearson, mean_proportion, paired_difference, proportion
+from rig.analysis.result.proportion import clopper_pearson, independent, mean_proportion, paired_difference, proportion
 from rig.analysis.result.quantity import from_json
 from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, seen_checks, span_checks
 from rig.analysis.scores.answers import answers_of
@@ -102,6 +102,7 @@ def copied(path: Path, copies: Sequence[int], right: Sequence[bool], silent: int
 def test_copies_of_a_sample_make_accuracy_no_more_certain(tmp_path: Path) -> None:
     right = [True, False, True, True]
     runs = [copied(tmp_path / str(n), [n] * 4, right) for n in (1, 10)]
+    assert all(independent([1.0] * n, ["same"] * n) == (1.0, 1.0) for n in range(1, 100))
     for key in ("accuracy", "balanced_accuracy"):
         once, often = (accuracy_figures(run, answers_of(run))[key] for run in runs)
         assert (often.n, often.value, often.interval()) == (once.n, once.value, once.interval())
