@@ -60,7 +60,7 @@ BUGS = (
     ("energy of dynamic power by the wrong time", "single-session", "rig/analysis/power/energy.py",
      'above = product(dynamic, time_s, "J"', 'above = product(dynamic, active, "J"'),
     ("execution time over one sample too few", "single-session", "rig/analysis/timing/execution_time.py",
-     "phase.busy_s / max(phase.n, 1)", "phase.busy_s / max(phase.n - 1, 1)"),
+     "busy.seconds / max(busy.n, 1)", "busy.seconds / max(busy.n - 1, 1)"),
     ("idle leaves out its first window", "truth-14", "rig/analysis/power/estimators.py",
      "    r, (idle, idle_u_w) = model.readings, under\n",
      "    r, (idle, idle_u_w) = model.readings, under\n"

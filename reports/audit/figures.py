@@ -110,15 +110,21 @@ def windows_of(stamped: Table) -> Floats:
     return np.stack([stamped.on, stamped.off], axis=1)
 
 
-def batches(of_phase: Table, one_at_a_time: bool = False) -> tuple[Floats, Any, Floats]:
+def batches(of_phase: Table, holds: tuple[int, int] | None = None) -> tuple[Floats, Any, Floats]:
     """Join spans that overlap: return windows, float64 of shape (k, 2), the first issue of each, and its inferences.
 
-    Of a device that holds one sample at a time, spans of different issues stay apart: only their stamps overlap.
+    Of a device that ``holds`` a batch of so many samples, and so many in all, only spans of one execution are joined:
+    those of one issue if it holds one sample, for then only stamps overlap, or else the same spans if it takes batches.
     """
-    apart = of_phase.on[1:] >= np.maximum.accumulate(of_phase.off)[:-1]
-    begins = np.flatnonzero(np.concatenate([[True], apart | one_at_a_time & (np.diff(of_phase.issue) != 0)]))
-    window = np.stack([of_phase.on[begins], np.maximum.reduceat(of_phase.off, begins)], axis=1)
-    return window, of_phase.issue[begins], np.add.reduceat(of_phase.inferences, begins)
+    own = of_phase[np.lexsort((of_phase.off, of_phase.on))]
+    apart = own.on[1:] >= np.maximum.accumulate(own.off)[:-1]
+    if holds == (1, 1):
+        apart |= np.diff(own.issue) != 0
+    elif holds is not None:
+        apart |= (holds[0] == 1) | (np.diff(own.on) != 0) | (np.diff(own.off) != 0)
+    begins = np.flatnonzero(np.append(True, apart))
+    window = np.stack([own.on[begins], np.maximum.reduceat(own.off, begins)], axis=1)
+    return window, own.issue[begins], np.add.reduceat(own.inferences, begins)
 
 
 def nearest_rank(values: Floats, share: float) -> float:
@@ -127,24 +133,47 @@ def nearest_rank(values: Floats, share: float) -> float:
 
 
 def execution_times(run: Run) -> Figures:
-    """Compute execution times from stamps only."""
-    stamped, clock = spans(run), device_line(run)
-    stamped = stamped[~stamped.warmup]
+    """Compute execution times from stamps only, and the busy time per inference, which is less if samples overlap.
+
+    Phases of one sample that overlap count once.
+    """
+    stamped, device, found = spans(run), run.start["device"], Figures()
+    stamped, clock = stamped[~stamped.warmup], device_line(run)
     if not len(stamped):
-        return {}
-    found, mean_s, by_issue = Figures(), 0.0, defaultdict[int, float](float)
-    holds = [run.start["device"].get(most) or 1 for most in ("max_batch", "max_pending")]
-    alone = holds == [1, 1] and not run.start.get("imported")
-    for phase in dict.fromkeys(stamped.phase):
-        window, number, inferences = batches(stamped[stamped.phase == phase], alone)
-        length = np.diff(window, axis=1)[:, 0]
-        each = length / inferences
-        mean = float(length.sum() / inferences.sum())
-        mean_s += mean
-        for first, s in zip(number, each, strict=True):
-            by_issue[first] += float(s)
-        found |= _times(f"phase.{phase}.", mean, each, clock)
-    return found | _times("", mean_s, np.array(list(by_issue.values())), clock)
+        return found
+    holds = device.get("max_batch") or 1, device.get("max_pending") or 1
+    own = None if holds == (1, 1) and run.start.get("imported") else holds
+    mean_s, most, by_issue = 0.0, 0.0, defaultdict[int, list[tuple[float, float, float]]](list)
+    phases = dict.fromkeys(stamped.phase)
+    for phase in phases:
+        window, number, inferences = batches(stamped[stamped.phase == phase], own)
+        length, count = np.diff(window, axis=1)[:, 0], float(inferences.sum())
+        found |= _times(f"phase.{phase}.", float(length.sum()) / count, length / inferences, clock)
+        mean_s, most = mean_s + float(length.sum()) / count, max(most, count)
+        for issue, (on, off), n in zip(number, window, inferences, strict=True):
+            by_issue[issue].append((on, off, n))
+    each_s = np.array([_union_s(of) for of in by_issue.values()])
+    mean_s -= math.fsum([*(off - on for of in by_issue.values() for on, off, _ in of), *-each_s]) / most
+    found |= _times("", mean_s, each_s / [max(n for *_, n in of) for of in by_issue.values()], clock)
+    busy_s = length_s(batches(stamped, holds if (len(phases), *holds) == (1, 1, 1) else None)[0])
+    if busy_s < each_s.sum() * (1 - EXACT):
+        value, why = busy_s / most, "the rate of the clock"
+        bound = (clock.rate_bound + EXACT) * value
+        found["busy_time_per_inference_s"] = Plain(value, bound, "union of stamped spans over inferences", why)
+    return found
+
+
+def length_s(window: Floats) -> float:
+    """Return the total length of all windows."""
+    return float(np.sum(window[:, 1] - window[:, 0]))
+
+
+def _union_s(spans_s: list[tuple[float, float, float]]) -> float:
+    """Return the time in which any of some spans ran."""
+    total, reach = 0.0, -math.inf
+    for on, off, _ in sorted(spans_s):
+        total, reach = total + max(off - max(on, reach), 0.0), max(off, reach)
+    return total
 
 
 def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:

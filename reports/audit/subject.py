@@ -204,7 +204,7 @@ def _energies(figures: Figures, run: Run) -> Figures:
 
 def energies(figures: Figures) -> Figures:
     """Compute energy per inference (all rails, each rail, mean over the spans) as power times execution time."""
-    found, time = Figures(), figures.get("execution_time_s")
+    found, time = Figures(), figures.get("busy_time_per_inference_s") or figures.get("execution_time_s")
     prefixes = ["", *(key.removesuffix("active_power_w") for key in figures if key.endswith(".active_power_w"))]
     for key, source in ((prefix + key, prefix + source) for prefix in prefixes for key, source in ENERGY.items()):
         if time is not None and (watts := figures.get(source)) is not None:
@@ -229,7 +229,7 @@ def of_session(part: Part) -> Figures:
     watts, scores = ("power", "energy", "_j"), ("accuracy", "smape", "r2")
     found = mean("accuracy performance all", scores) | mean("performance all power", (*scores, *watts), False)
     if any(run.start["scenario"].get("amortise_s") for run in part.runs if run.purpose == "power"):
-        found |= mean("power", ("execution_time",))
+        found |= mean("power", ("execution_time", "busy_time"))
     found |= {key: value for key, value in mean("power all", watts).items() if not key.startswith("phase.")}
     return found | energies(found)
 

@@ -6,7 +6,7 @@ import math
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import pyarrow.compute as pc
@@ -146,9 +146,12 @@ def _recorded(run: Run, at_once: int) -> _Recorded:
 def _figures(told: _Recorded) -> tuple[Figures, list[Finding]]:
     """Compute all figures, topic by topic, and the findings of these computations."""
     run, activity, readings = told.run, told.activity, [r.readings for r in told.rails]
-    by_host_s = math.inf if told.models else host_jitter_s(run, told.device)
-    busy = busy_times(activity, stamps_u_s(activity, told.device, list(told.models.values()), by_host_s))
-    times = time_figures(activity, told.device, busy)
+    by_host_s, by_span = partial(host_jitter_s, run, told.device), replace(activity, phases=activity.spans)
+    models = list(told.models.values())
+    stamps = stamps_u_s(activity, told.device, models, math.inf if models else by_host_s())
+    own = stamps_u_s(by_span, told.device, (), by_host_s()) if activity.overlaps else stamps
+    busy = busy_times(activity, stamps)
+    times = time_figures(activity, told.device, busy, own)
     power = power_figures(readings, told.models, activity, busy, told.against)
     figures = accuracy_figures(run, told.answers) | times | power.figures
     rails = [r.rail.name for r in readings]
@@ -238,7 +241,7 @@ def _series(told: _Recorded, timebases: Mapping[str, Timebase]) -> Series:
         stream=told.stream,
         solves=tuple(told.solves),
         clock_reads={name: rows for name, rows in reads.items() if len(rows)},
-        executions={name: np.column_stack([p.issue, p.each_s]) for name, p in activity.phases.items()},
+        executions={name: np.column_stack([p.issue, p.each_s]) for name, p in activity.spans.items()},
     )
 
 

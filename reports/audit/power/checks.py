@@ -34,6 +34,7 @@ SLEEPS = "the device sleeps in the gaps, or it worked in the idle windows"
 CALIBRATED_DAYS = 730
 DATED_NS = 10**18
 """An import whose first reading is later than this (2001) counts time from 1970."""
+BUSY, TIME = "busy_time_per_inference_s", "execution_time_s"
 PRODUCTS = ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
 STEP_BOUNDS = 2.0
 """Dynamic power below this many of its bounds is no step: readings are placed where noise looks most like spans."""
@@ -219,13 +220,13 @@ def rails(e: Evidence) -> Verdict:
 
 
 def _powered_s(e: Evidence) -> dict[str, float]:
-    """Return the mean execution time of each run, and of the power runs of each session, by the scope of its claims.
+    """Return the busy time per inference of each run, and its mean over the power runs of each session, by scope.
 
     If times scatter, the mean of the performance runs differs from that of the power runs by chance.
     """
     found = dict[str, float]()
     for part in e.subject.parts:
-        each = [(run, own["execution_time_s"].value) for run in part.runs if (own := execution_times(run))]
+        each = [(run, (own.get(BUSY) or own[TIME]).value) for run in part.runs if (own := execution_times(run))]
         found |= {clean(run.path.name): seconds for run, seconds in each}
         if powered := [seconds for run, seconds in each if run.purpose == "power"]:
             found[clean(part.folder.relative_to(e.subject.path).as_posix())] = mean_of(powered)
@@ -249,7 +250,7 @@ def arithmetic(e: Evidence) -> Verdict:
     faults, doubts, counted, lasted = [], list[str](), 0, _powered_s(e)
     for scope, held in e.claims.items():
         values = defaultdict(lambda: math.nan, {key: claim.value for key, claim in held.items()})
-        idle, time = values["idle_power_w"], values["execution_time_s"]
+        idle, time = values["idle_power_w"], values[BUSY if BUSY in held else TIME]
         for prefix in ("", "literal."):
             active, dynamic, joules = (values[prefix + key] for key in PRODUCTS)
             sums = (active - dynamic - idle, active, "dynamic_power_w is not active less idle power")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.audit.figures import Figures, Plain, Table, device_line, spans
+from reports.audit.figures import Figures, Plain, Table, device_line, length_s, spans
 from reports.audit.folder.reading import Run, traces
-from reports.audit.power.placing import PAD, clearest, drift_s, length_s, looked_at, misplaced_s, open_s
+from reports.audit.power.placing import PAD, clearest, drift_s, looked_at, misplaced_s, open_s
 from reports.audit.power.windows import TINY, Facts, Sums, facts_of, sums
 from rig.recording.traces.traces import Trace
 from rig.types import Floats

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from reports.audit.clocks import line
-from reports.audit.figures import Table, batches, device_line, issues, requested, windows_of
+from reports.audit.figures import Table, batches, device_line, issues, length_s, requested, windows_of
 from reports.audit.folder.reading import Run
 from reports.audit.power.windows import TINY, Facts, sums
 from rig.recording.traces.traces import Trace
@@ -163,11 +163,6 @@ def looked_at(
     found = {"spans": window, "unplaced": window - shift, "region": region, "wide": wide, "eighth": eighth}
     found |= {"middle": (gaps + np.diff(gaps) * [1 / 3, -1 / 3])[free], "inner": inner, "gap": gaps[free]}
     return found | {"asked": requested(run) + shift}, met
-
-
-def length_s(window: Floats) -> float:
-    """Return the total length of all windows."""
-    return float(np.sum(window[:, 1] - window[:, 0]))
 
 
 def _other(run: Run, stamped: Table) -> Floats:

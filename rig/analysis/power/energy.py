@@ -33,15 +33,19 @@ def energy_figures(
     """
     out = Figures()
     for phase in ("", *phases):
-        time_s = times.get(FigureKey("busy_time_per_inference_s", phase)) or times.get(
-            FigureKey("execution_time_s", phase)
-        )
+        time_s = _busy_time(times, phase)
         for rail in ("", *rails):
             if time_s is not None:
                 out |= _of_scope(powers, time_s, phase, rail)
     if not per_phase:
         return out
     return out | _per_phase_totals(times, out, phases, "") | _per_phase_totals(times, out, phases, LITERAL)
+
+
+def _busy_time(times: Figures, phase: str) -> Quantity | None:
+    """Return the time per inference in which a phase, or any, was busy: that of execution unless samples overlapped."""
+    own = times.get(FigureKey("busy_time_per_inference_s", phase))
+    return own or times.get(FigureKey("execution_time_s", phase))
 
 
 def _of_scope(powers: Figures, time_s: Quantity, phase: str, rail: str) -> Figures:
@@ -84,8 +88,8 @@ def _per_phase_totals(times: Figures, energies: Figures, phases: Sequence[str], 
         [energies.get(FigureKey(quantity, phase, method=by)) for phase in phases]
         for quantity in ("energy_per_inference_j", "dynamic_energy_per_inference_j")
     )
-    time_s = times.get(FigureKey("execution_time_s"))
-    if time_s is None or any(q is None for q in (*active, *dynamic)):
+    spent_s = sum(q.value for phase in phases if (q := _busy_time(times, phase)) is not None)
+    if any(q is None for q in (*active, *dynamic)):
         return Figures()
     total, above = (
         linear([(1.0, q) for q in parts if q is not None], "J", "sum of phases measured one at a time")
@@ -95,8 +99,8 @@ def _per_phase_totals(times: Figures, energies: Figures, phases: Sequence[str], 
     return Figures({
         FigureKey("energy_per_inference_j", method=by): total,
         FigureKey("dynamic_energy_per_inference_j", method=by): above,
-        FigureKey("active_power_w", method=by): total.scaled(1.0 / time_s.value, "W", method),
-        FigureKey("dynamic_power_w", method=by): above.scaled(1.0 / time_s.value, "W", method),
+        FigureKey("active_power_w", method=by): total.scaled(1.0 / spent_s, "W", method),
+        FigureKey("dynamic_power_w", method=by): above.scaled(1.0 / spent_s, "W", method),
     })  # fmt: skip
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.order_statistics import nearest_rank, percentile
 from rig.analysis.result.quantity import Component, Quantity, linear
-from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase
 from rig.types import Floats
 
 PERCENTILES = (50, 90, 99)
+CLOSE = 1e-9
+"""Times that differ by less than this part differ only by rounding."""
 
 
 @dataclass(frozen=True)
@@ -49,32 +50,40 @@ def busy_times(activity: Activity, stamps: Mapping[str, StampsU]) -> dict[str, B
     if not activity.phases:
         return {}
     busy = {name: BusyTime(p.busy_s, {name: stamps[name]}, p.n) for name, p in activity.phases.items()}
-    seconds, n = sum(b.seconds for b in busy.values()), max(b.n for b in busy.values())
-    windows_s = activity.busy_windows_s()
-    union = merged(windows_s) if len(activity.phases) > 1 else windows_s
-    together_s = float(np.sum(union[:, 1] - union[:, 0]))
-    overlap = together_s < seconds * (1.0 - 1e-9)
-    return busy | {"": BusyTime(together_s if overlap else seconds, dict(stamps), n)}
+    together_s = float(np.sum(np.diff(activity.busy_windows_s())))
+    return busy | {"": BusyTime(together_s, dict(stamps), max(b.n for b in busy.values()))}
 
 
-def time_figures(activity: Activity, device: Timebase, busy: Mapping[str, BusyTime]) -> Figures:
-    """Return execution times by phase and in total."""
-    figures, means = Figures(), {}
+def time_figures(
+    activity: Activity, device: Timebase, busy: Mapping[str, BusyTime], stamps: Mapping[str, StampsU]
+) -> Figures:
+    """Return execution times by phase and in total, and the time in which the device was busy if samples overlapped.
+
+    ``stamps`` are those of spans, by phase.
+    """
     if not activity.phases:
-        return figures
-    for name, phase in activity.phases.items():
-        means[name] = mean_time(phase, device, busy[name].stamps[name], name)
+        return Figures()
+    figures, spans, late_s = Figures(), activity.spans, {name: p.goes_on_s for name, p in activity.phases.items()}
+    means, spent_s = dict[str, Quantity](), dict[str, float]()
+    for name, phase in spans.items():
+        told, spent_s[name] = "sum of spans over inferences", phase.busy_s
+        means[name] = mean_time(BusyTime(phase.busy_s, {name: stamps[name]}, phase.n), device, late_s[name], told)
         figures |= {FigureKey("execution_time_s", name): means[name]}
         figures |= spread(phase.each_s, device, name, float(np.median(phase.inferences)), phase.looped)
-    figures |= {FigureKey("execution_time_s"): linear([(1.0, q) for q in means.values()], "s", "sum over phases")}
-    held = min(float(np.median(p.inferences)) for p in activity.phases.values())
-    loops = any(p.looped for p in activity.phases.values())
-    figures |= spread(per_inference_s(activity), device, held=held, loops=loops)
-    whole = busy[""]
-    if whole.seconds < sum(b.seconds for name, b in busy.items() if name):
-        method = "time in which any phase ran, over inferences: phases of different samples overlapped"
-        value = Quantity(whole.seconds / max(whole.n, 1), "s", (), 0.0, whole.n, method)
-        figures |= {FigureKey("busy_time_per_inference_s"): value}
+    total = linear([(1.0, q) for q in means.values()], "s", "sum over phases")
+    spent_s[""] = float(np.sum(_issues(spans)[0]))
+    twice_s = sum(p.busy_s for p in spans.values()) - spent_s[""]
+    if twice_s > CLOSE * spent_s[""]:
+        value = total.value - twice_s / max(busy[""].n, 1)
+        total = replace(total, value=value, method="sum over phases, of which some lie inside others")
+    figures |= {FigureKey("execution_time_s"): total}
+    held = min(float(np.median(p.inferences)) for p in spans.values())
+    figures |= spread(per_inference_s(activity), device, held=held, loops=any(p.looped for p in spans.values()))
+    for name, b in busy.items():
+        if b.seconds < spent_s[name] * (1.0 - CLOSE):
+            method = "time in which any sample ran, over inferences: different samples overlapped"
+            value_of = mean_time(b, device, sum(late_s[phase] for phase in b.stamps), method)
+            figures |= {FigureKey("busy_time_per_inference_s", name): value_of}
     return figures
 
 
@@ -82,28 +91,37 @@ def per_inference_s(activity: Activity) -> Floats:
     """Return the execution time of each inference in issue order, shape (n,).
 
     It is the time of all phases of an issue over the inferences of the issue. The shape is (0,) if no issue holds a
-    whole inference, because phases were issued one at a time or spans of several phases overlapped.
+    whole inference, because phases were issued one at a time, or because only some of them were batched.
     """
-    if not activity.phases or activity.per_phase or (activity.joined and len(activity.phases) > 1):
-        return np.zeros(0)
-    phases = list(activity.phases.values())
-    issue, at = np.unique(np.concatenate([p.issue for p in phases]), return_inverse=True)
-    total, count = np.zeros(len(issue)), np.zeros(len(issue))
-    for p, mine in zip(phases, np.split(at, np.cumsum([len(p.issue) for p in phases[:-1]])), strict=True):
-        total += np.bincount(mine, p.windows_s[:, 1] - p.windows_s[:, 0], len(issue))
-        count = np.maximum(count, np.bincount(mine, p.inferences, len(issue)))
-    return np.asarray(total / np.maximum(count, 1.0))
+    times_s, inferences = _issues(activity.spans)
+    whole = not activity.per_phase and all(len(np.unique(p.issue)) == len(times_s) for p in activity.spans.values())
+    return times_s / np.maximum(inferences, 1.0) if whole else np.zeros(0)
 
 
-def mean_time(phase: Phase, device: Timebase, stamps: StampsU, name: str) -> Quantity:
-    """Return the mean execution time of one phase per inference, averaged over all samples."""
-    mean = phase.busy_s / max(phase.n, 1)
-    parts = (
-        Component("clock rate, device to host", mean * device.rate_sigma, shared=f"rate:{device.clock.name}"),
-        *stamps.components(1.0 / max(phase.n, 1), name),
-    )
-    bias = phase.goes_on_s / max(phase.n, 1)
-    return Quantity(mean, "s", tuple(p for p in parts if p.u), bias, phase.n, "sum of spans over inferences")
+def _issues(spans: Mapping[str, Phase]) -> tuple[Floats, Floats]:
+    """Return, in issue order, the time in which any span of each issue ran, and its inferences; shapes (n,)."""
+    phases = list(spans.values())
+    if not phases:
+        return np.zeros(0), np.zeros(0)
+    issues, at = np.unique(np.concatenate([p.issue for p in phases]), return_inverse=True)
+    mine = np.split(at, np.cumsum([len(p.issue) for p in phases[:-1]]))
+    held = [np.bincount(k, p.inferences, len(issues)) for k, p in zip(mine, phases, strict=True)]
+    windows_s = np.concatenate([p.windows_s for p in phases])
+    order = np.lexsort((windows_s[:, 0], at))
+    at, (on, off), ends = at[order], windows_s[order].T, np.sort(windows_s[:, 1])
+    # the latest end so far within an issue, as a rank, so that nothing of an earlier issue is later
+    rank = np.maximum.accumulate(np.searchsorted(ends, off) + at * len(ends)) - at * len(ends)
+    reach = np.where(np.diff(at) == 0, ends[rank[:-1]], -np.inf)
+    times_s = np.maximum(off - np.maximum(on, np.append(-np.inf, reach)), 0.0)
+    return np.asarray(np.bincount(at, times_s, len(issues)), float), np.asarray(np.max(held, axis=0), float)
+
+
+def mean_time(busy: BusyTime, device: Timebase, late_s: float, method: str) -> Quantity:
+    """Return the mean time per inference, over all samples; the ends of spans may lack ``late_s`` in all."""
+    mean, each = busy.seconds / max(busy.n, 1), 1.0 / max(busy.n, 1)
+    parts = [Component("clock rate, device to host", mean * device.rate_sigma, shared=f"rate:{device.clock.name}")]
+    parts += [c for name, u in busy.stamps.items() for c in u.components(each, name)]
+    return Quantity(mean, "s", tuple(p for p in parts if p.u), late_s * each, busy.n, method)
 
 
 def spread(times_s: Floats, device: Timebase, phase: str = "", held: float = 1.0, loops: bool = False) -> Figures:

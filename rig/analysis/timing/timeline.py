@@ -15,8 +15,9 @@ from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.timebase import CERTAIN, SURE, Timebase, fit_brackets, host_timebase, off_line, quick_reads
 from rig.errors import DataError
 from rig.recording.columns.buffers import array_of
+from rig.recording.events import Start
 from rig.recording.reader import Run
-from rig.types import MARK_PHASE, Floats
+from rig.types import MARK_PHASE, Bools, Floats
 
 OVERLAP_S = 1e-9
 """An overlap of two successive spans below this time counts as rounding of ticks to seconds."""
@@ -62,19 +63,25 @@ class Activity:
     """The device's activity, in run seconds: spans by the device's clock, idle windows by the host's clock."""
 
     phases: Mapping[str, Phase]
+    """The windows in which each phase ran, with all inferences of spans that overlap."""
+    spans: Mapping[str, Phase]
+    """The same by span: each with its own inferences, which are those of a batch if its samples share the span."""
     warmup_s: Floats
     marks_s: Floats
     idle_s: Floats
     per_phase: bool
     """Whether phases were issued one at a time, so that no issue holds a whole inference."""
-    joined: bool = False
-    """Whether spans of one phase overlapped (a batch, two cores) and were joined."""
     step_s: float = 0.0
     """The step of the stamps of spans: either end of a span may be off by one step."""
     outside_s: Floats = field(default_factory=lambda: np.zeros((0, 2)))
     """Times at which a trace shows work that no span covers."""
     unlooped: bool = False
     """Whether samples were to be looped inside one span, but each span holds one execution."""
+
+    @property
+    def overlaps(self) -> bool:
+        """Return whether spans of different samples overlap, as on two cores, so that windows hold several."""
+        return any(len(p.windows_s) > len(self.phases[name].windows_s) for name, p in self.spans.items())
 
     def excluded_s(self) -> Floats:
         """Return the windows of warm-up, marks and work without spans: the device was busy, but nothing counts."""
@@ -208,46 +215,49 @@ def activity_of(run: Run, device: Timebase) -> Activity:
     size = dict(zip(run.samples["id"].to_pylist(), run.samples["inferences"].to_pylist(), strict=True))
     each = np.array([size.get(i) or 1 for i in table["sample_id"].to_pylist()], dtype=np.int64)
     times = np.array([e or 1 for e in table["executions"].to_pylist()], dtype=np.int64)
-    phases: dict[str, Phase] = {}
-    joined = False
-    for name in dict.fromkeys(phase.tolist()):
+    phases, spans = dict[str, Phase](), dict[str, Phase]()
+    for name in dict.fromkeys(phase[~warm].tolist()):
         use = (phase == name) & ~warm
-        if np.any(use):
-            spans = Phase(windows[use], (each * times)[use], times[use], issue[use].astype(np.int64))
-            phases[name] = _joined(spans, run.start.device.holds_one and run.start.imported is None)
-            joined = joined or len(phases[name].windows_s) < len(spans.windows_s)
+        if name != MARK_PHASE:
+            stamped = Phase(windows[use], (each * times)[use], times[use], issue[use].astype(np.int64))
+            phases[name], spans[name] = _joined(stamped, run.start)
     marked = run.marks()
-    phases.pop(MARK_PHASE, None)
     t0_ns = run.start.t0_ns
     issues = [set(issue[~warm][phase[~warm] == name].tolist()) for name in phases]
     return Activity(
         phases=phases,
+        spans=spans,
         warmup_s=windows[warm],
         marks_s=np.column_stack([device.seconds(marked[:, 0]), device.seconds(marked[:, 1])]),
         idle_s=(run.idle_windows_ns() - t0_ns) * 1e-9,
         per_phase=any(i != issues[0] for i in issues),
-        joined=joined,
         step_s=device.step_s,
         unlooped=(run.start.scenario.repeat or 1) > 1 and all(np.all(p.executions == 1) for p in phases.values()),
     )
 
 
-def _joined(phase: Phase, one_at_a_time: bool) -> Phase:
-    """Return the spans in order, those that overlap, as in a batch, joined into windows that hold all their inferences.
+def _joined(stamped: Phase, start: Start) -> tuple[Phase, Phase]:
+    """Return the windows in which a phase ran, and its spans; both in order, with the inferences that they hold.
 
-    If the device holds one sample at a time, only spans of one issue are joined: stamps that jitter more than the gap
-    between two samples overlap too, and joining those would count the overlap once and make the mean span too short.
+    Spans that overlap are one window. If a device takes batches, samples with the same span are one batch, and share
+    it; other spans are of their own samples. If it holds one sample at a time, only spans of one issue are joined, in
+    both: stamps that jitter more than the gap between two samples overlap too, and a common window would count the
+    overlap once and make the mean span too short.
     """
-    order = np.argsort(phase.windows_s[:, 0], kind="stable")
-    on, off = phase.windows_s[order].T
-    reach = np.maximum.accumulate(off)
-    other_issue = one_at_a_time & (np.diff(phase.issue[order]) != 0)
-    first = np.concatenate([[True], (on[1:] >= reach[:-1] - OVERLAP_S) | other_issue])
-    at = np.flatnonzero(first)
-    windows = np.column_stack([on[at], np.maximum.reduceat(off, at)])
-    return Phase(
-        windows,
-        np.add.reduceat(phase.inferences[order], at),
-        np.maximum.reduceat(phase.executions[order], at),
-        np.minimum.reduceat(phase.issue[order], at),
-    )
+    device, order = start.device, np.lexsort(stamped.windows_s.T[::-1])
+    windows_s, issue = stamped.windows_s[order], stamped.issue[order]
+    apart = windows_s[1:, 0] >= np.maximum.accumulate(windows_s[:, 1])[:-1] - OVERLAP_S
+    if device.holds_one and start.imported is None:
+        apart |= np.diff(issue) != 0
+    shared = device.holds_one | (device.max_batch > 1) & np.all(np.diff(windows_s, axis=0) == 0.0, axis=1)
+
+    def of(begins: Bools) -> Phase:
+        at = np.flatnonzero(np.append(True, begins))
+        return Phase(
+            np.column_stack([windows_s[at, 0], np.maximum.reduceat(windows_s[:, 1], at)]),
+            np.add.reduceat(stamped.inferences[order], at),
+            np.maximum.reduceat(stamped.executions[order], at),
+            np.minimum.reduceat(issue, at),
+        )
+
+    return of(apart), of(apart | ~shared)

@@ -140,7 +140,7 @@ def activity(rng: np.random.Generator, spans: int = 20) -> Activity:
     ones = np.ones(spans, dtype=np.int64)
     none = np.zeros((0, 2))
     phases = {"inference": Phase(windows, ones, ones, np.arange(spans))}
-    return Activity(phases, none, none, np.array([[0.05, 0.4], [2.6, 2.95]]), False)
+    return Activity(phases, phases, none, none, np.array([[0.05, 0.4], [2.6, 2.95]]), False)
 
 
 def test_stretches_hold_the_idle_windows_the_first_and_the_last_span_and_both_ends() -> None:
@@ -165,7 +165,7 @@ def test_a_long_trace_costs_no_more_readings_than_may_be_looked_at() -> None:
     ones = np.ones(len(on), dtype=np.int64)
     phases = {"inference": Phase(np.column_stack([on, on + 0.03]), ones, ones, ones)}
     none = np.zeros((0, 2))
-    busy = Activity(phases, none, none, np.array([[1.0, 49.0], [951.0, 999.0]]), False)
+    busy = Activity(phases, phases, none, none, np.array([[1.0, 49.0], [951.0, 999.0]]), False)
     windows_s, part = stretches(trace, CLOCK, busy, 1 << 20)
     assert np.sum(windows_s[:, 1] - windows_s[:, 0]) * 1e6 < 1 << 20
     assert len(part.phases["inference"].windows_s) >= 8

@@ -1,0 +1,110 @@
+"""The time of an inference is that of its own spans: beside others on two cores, or with a phase inside another. Power
+times the time in which the device was busy is the energy, and the auditor agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fixtures.bench.mock_device import MockDevice
+from fixtures.bench.true_power import ORIGIN_NS, SimPlant
+from fixtures.worlds.random_draw import BlankWorkload
+from reports.audit.audit import audit
+from rig.analysis.timing.activity_signal import merged
+from rig.commands.shell.main import main
+from rig.types import Budget, DeviceInfo, Reply, Sample, Span, Step
+from scenarios.offline import offline
+from scenarios.rules import quick
+from scenarios.server import server
+from tests.support.figures import held
+from tests.support.plants import OnPlant, on_plant
+
+Stages = tuple[tuple[str, int, int], ...]
+"""Phases of an inference, with their begin and end in ms."""
+ONE: Stages = (("inference", 0, 100),)
+
+
+class Cores:
+    """The mock device on several cores: a core takes a batch at a time, and stamps the same spans for all of it."""
+
+    def __init__(self, plant: SimPlant, device: MockDevice, stages: Stages, cores: int, batch: int) -> None:
+        self.device, self.plant, self.stages, self.batch = device, plant, stages, batch
+        self.free_ns = [0] * cores
+        self.poll, self.stage, self.close, self.timer = device.poll, device.stage, device.close, device.timer
+
+    def info(self) -> DeviceInfo:
+        phases, clock = tuple(dict.fromkeys(phase for phase, _, _ in self.stages)), self.device.info().clock
+        return DeviceInfo(
+            "cores", "simulator", "Cores", clock, phases, self.batch, 64 if len(self.free_ns) > 1 else None
+        )
+
+    def submit(self, samples: list[Sample], budget: Budget | None) -> None:
+        core = self.free_ns.index(min(self.free_ns))
+        begin_ns, spans = max(self.plant.clock.now_ns() + 20_000, self.free_ns[core]), []
+        for phase, *ends in self.stages:
+            on_ns, off_ns = (begin_ns + ms * 1_000_000 for ms in ends)
+            self.plant.occupy(phase, on_ns, off_ns)
+            on, off = (self.device._clock.tick_at((ns - ORIGIN_NS) * 1e-9) for ns in (on_ns, off_ns))
+            spans.append(Span(phase, on, off))
+        self.free_ns[core] = begin_ns + max(end for *_, end in self.stages) * 1_000_000
+        self.device._pending += [(self.free_ns[core], Reply(s.id, {"label": s.label}, tuple(spans))) for s in samples]
+
+
+def served(path: Path, stages: Stages = ONE, arrival_hz: float = 5.0, cores: int = 1, batch: int = 1) -> OnPlant:
+    def play(work: BlankWorkload) -> Iterator[Step]:
+        if not arrival_hz:
+            return offline(work, quick("offline"), idle_s=1.0)
+        return server(work, quick("server"), arrival_hz=arrival_hz, duration_s=20.0, idle_s=1.0)
+
+    found = on_plant(
+        path,
+        play,
+        device={"marks": False, "preprocess_s": 0.01}, meter={"noise": 0.002}, samples=40,
+        driver=partial(Cores, stages=stages, cores=cores, batch=batch),
+    )  # fmt: skip
+    main(["report", str(path)])
+    checked = audit(path)
+    assert [c.key for c in checked.compared if not c.ok] == []
+    assert {"execution_time_s", "energy_per_inference_j"} <= {c.key for c in checked.compared}
+    assert {one.outcome for one in checked.checks if one.name.startswith("energy is power times time")} == {"passed"}
+    return found
+
+
+@pytest.mark.parametrize(("arrival_hz", "cores", "batch"), [(5.0, 2, 1), (14.0, 2, 1), (0.0, 2, 1), (60.0, 1, 8)])
+def test_the_time_of_an_inference_does_not_depend_on_others_beside_it(
+    tmp_path: Path, arrival_hz: float, cores: int, batch: int
+) -> None:
+    """Two cores take 0.1 s for each sample at any load, even if both begin at once; only a batch shares a span."""
+    found = served(tmp_path / "run", arrival_hz=arrival_hz, cores=cores, batch=batch)
+    q, table = found.result.quantities, [row for row in found.run.replies.to_pylist() if not row["warmup"]]
+    n = len(table)
+    batches = n if batch == 1 else len({row["on_tick"] for row in table})
+    assert batches == n or batches < 0.5 * n
+    assert len(found.result.series.executions["inference"]) == batches  # as they are compared with those of other runs
+    assert q["execution_time_s"].value == pytest.approx(0.1 * batches / n, 1e-4)
+    assert q["execution_time_s"].half_width() < 1e-3 * q["execution_time_s"].value
+    assert (q["execution_time_s"].n, q["phase.inference.execution_time_p50_s"].n) == (n, batches)
+    windows_s = found.result.series.phase_windows_s["inference"]
+    busy_s = float((merged(windows_s)[:, 1] - merged(windows_s)[:, 0]).sum()) / n
+    assert held(q["dynamic_energy_per_inference_j"], 0.1 * batches / n * 2e-3, 0.999)
+    assert ("busy_time_per_inference_s" in {str(key) for key in q}) == (cores > 1)
+    if cores > 1:
+        assert q["busy_time_per_inference_s"].value == pytest.approx(busy_s)
+        assert q["energy_per_inference_j"].value == pytest.approx(q["active_power_w"].value * busy_s)
+        assert busy_s < 0.99 * q["execution_time_s"].value
+
+
+def test_a_phase_inside_another_takes_no_time_of_its_own(tmp_path: Path) -> None:
+    """Of 100 ms, 40 ms are a phase inside; 2 mW above idle for the whole, and 1 mW for the phase inside."""
+    q = served(tmp_path / "run", (("inference", 0, 100), ("preprocess", 30, 70))).result.quantities
+    assert q["execution_time_s"].value == pytest.approx(0.1, 1e-4)
+    assert q["execution_time_p99_s"].value == pytest.approx(0.1, 1e-4)
+    assert [q[f"phase.{name}.execution_time_s"].value for name in ("inference", "preprocess")] == pytest.approx(
+        [0.1, 0.04], 1e-4
+    )
+    assert "busy_time_per_inference_s" not in {str(key) for key in q}
+    assert held(q["energy_per_inference_j"], 0.1 * 3e-3 + 0.04 * 1e-3, 0.999)
+    assert q["energy_per_inference_j"].value == pytest.approx(q["active_power_w"].value * 0.1, 1e-4)
