@@ -214,9 +214,14 @@ def answering(run: Run) -> list[Table]:
 
 
 def requested(run: Run) -> Floats:
-    """Return the time from the first request to the last answer as a window of shape (1, 2); empty without answers."""
+    """Return the time from the first request to the last answer as a window of shape (1, 2); empty without answers.
+
+    The last frame of a stream has its whole stride.
+    """
     asked = counted(run)
     begin, end = np.fmin.reduce(asked.asked_s, initial=np.inf), np.fmax.reduce(asked.answered_s, initial=-np.inf)
+    if np.isfinite(end) and (stride := run.options.get("stride_s")):
+        end = np.fmax.reduce(asked.due_s + stride, initial=end)
     return np.array([[begin, end]] if np.isfinite([begin, end]).all() else []).reshape(-1, 2)
 
 

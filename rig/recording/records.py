@@ -122,7 +122,12 @@ class ScenarioRecord(Record, frozen=True):
     @property
     def deadline_s(self) -> float | None:
         """Return the deadline after a sample (s), or else the stride of a stream."""
-        return self._real("deadline_s") or self._real("stride_s") or None
+        return self._real("deadline_s") or self.stride_s
+
+    @property
+    def stride_s(self) -> float | None:
+        """Return the time between frames of a stream (s), None without one."""
+        return self._real("stride_s") or None
 
     @property
     def latency_bound_s(self) -> float | None:

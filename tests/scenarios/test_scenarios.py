@@ -240,7 +240,9 @@ def test_a_right_device_hears_each_scene_as_soon_as_a_frame_ends_in_it(tmp_path:
 
 
 def test_frames_are_due_one_stride_after_another(scenes: AscWorkload) -> None:
-    asked = issues(real_time(scenes, FREE, stride_s=0.3, stream_s=4.0, queue=2))
+    steps = list(real_time(scenes, FREE, stride_s=0.3, stream_s=4.0, queue=2, idle_s=0.1))
+    asked = issues(iter(steps))
+    assert [step.seconds for step in steps if isinstance(step, Idle)] == [0.3, 0.3]
     assert [i.due_ns for i in asked] == [round(k * 0.3e9) for k in range(11)]
     assert {i.queue for i in asked} == {2}
 

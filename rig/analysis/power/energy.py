@@ -21,7 +21,7 @@ LEARNT = {
     "energy_per_inference_j": "learning_energy_per_class_j",
     "dynamic_energy_per_inference_j": "learning_dynamic_energy_per_class_j",
 }
-AVERAGE = "mean from the first request to the last completion"
+AVERAGE = "mean from the first request to the last completion, or to the end of the last stride of a stream"
 
 
 def energy_figures(

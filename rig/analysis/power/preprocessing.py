@@ -62,7 +62,7 @@ def _declared(run: Run) -> Preprocessing:
 
 def _heard_s(run: Run) -> float:
     """Return the seconds of input for one inference: the stride of a stream, or the mean length of samples, or 0."""
-    if stride_s := run.start.scenario.options.get("stride_s"):
-        return float(stride_s)
+    if stride_s := run.start.scenario.stride_s:
+        return stride_s
     lasting = run.samples["duration_s"].to_pylist()
     return sum(s or 0.0 for s in lasting) / max(sum(n or 1 for n in run.samples["inferences"].to_pylist()), 1)

@@ -40,7 +40,7 @@ def stream_of(run: Run, q: Queries) -> Stream | None:
     scene = tuple(str(labels[q.sample[k]]) for k in starts)
     classes = tuple(sorted({*scene, *(name for a in answers for name in _probabilities(a))}))
     table = np.array([[_probabilities(a).get(c, 0.0) for c in classes] for a in answers]).reshape(-1, len(classes))
-    begin_s, end_s = float(q.due_s[order[0]]), float(max(q.due_s[order[-1]], q.window_s()[1]))
+    begin_s, end_s = float(q.due_s[order[0]]), float(np.nanmax([q.due_s, q.completed_s]))
     said = tuple(str(answer_in(a)) for a in answers)
     return Stream(q.completed_s[came], said, classes, table, onset[starts], scene, begin_s, end_s)
 

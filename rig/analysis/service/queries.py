@@ -37,6 +37,8 @@ class Queries:
     max_pending: int | None = None
     """The number of samples that the device can hold at a time; None if it takes one batch at a time."""
     names: tuple[str, ...] = ()
+    stride_s: float | None = None
+    """The time between frames of a stream; None without a stream."""
 
     def __len__(self) -> int:
         return len(self.issue)
@@ -82,10 +84,14 @@ class Queries:
         return np.asarray((times_s / np.where(np.isnan(self.due_s), self.executions, 1))[self.completed])
 
     def window_s(self) -> tuple[float, float]:
-        """Return the times of the first request and the last completion, or (nan, nan) if nothing was completed."""
+        """Return the times of the first request and the last completion, or (nan, nan) if nothing was completed.
+
+        A stream lasts for the stride of its last frame too: each frame has its time of idle.
+        """
         if not np.any(self.completed):
             return float("nan"), float("nan")
-        return float(np.nanmin(self.requested_s)), float(np.nanmax(self.completed_s))
+        ends_s = self.due_s + self.stride_s if self.stride_s else self.completed_s
+        return float(np.nanmin(self.requested_s)), float(np.nanmax([self.completed_s, ends_s]))
 
 
 def queries_of(run: Run) -> Queries:
@@ -120,6 +126,7 @@ def queries_of(run: Run) -> Queries:
         outputs=tuple(map(json.loads, outputs)),
         max_pending=max(run.start.device.max_pending or 0, 0) or None,
         names=(*names, ""),
+        stride_s=run.start.scenario.stride_s,
     )
 
 

@@ -123,9 +123,8 @@ def _on_time(scenario: ScenarioRecord, q: Queries, rules: Rules, figures: Figure
         rule = f"frames answered within {deadline_s:g} s"
         met = in_time_share(q, deadline_s).value
         yield Finding(rule, f"{met:.2%}", f"at least {share:.0%}", met >= share, by="in_time_share")
-    stride_s = scenario.options.get("stride_s")
-    if rules.deadline_strides is not None and deadline_s is not None and stride_s:
-        most_s = rules.deadline_strides * stride_s
+    if rules.deadline_strides is not None and deadline_s is not None and scenario.stride_s:
+        most_s = rules.deadline_strides * scenario.stride_s
         yield at_most("deadline of a frame", deadline_s, most_s, "deadline_strides", "{:g} s")
     yield from _schedule_kept(q, rules, bound_s if bound_s is not None else deadline_s, figures)
 

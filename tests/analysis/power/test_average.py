@@ -12,15 +12,19 @@ from msgspec import structs
 
 from fixtures.bench.mock_device import MockDevice
 from fixtures.bench.true_power import ORIGIN_NS, SimPlant
+from reports.audit.audit import audit
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.result import Result
-from rig.types import Budget, DeviceInfo, Preprocessing, Reply, Rules, Sample, Span
+from rig.commands.shell.main import main
+from rig.types import Budget, DeviceInfo, Issue, Preprocessing, Reply, Rules, Sample, Span
 from scenarios.offline import offline
 from scenarios.rules import neurobench_1_0, quick
 from scenarios.server import server
 from scenarios.single_stream import single_stream
+from scenarios.steps import framed
 from tests.support.figures import held
 from tests.support.plants import OnPlant, Play, on_plant
+from tests.support.serving import S
 
 
 def by_server(arrival_hz: float = 8.0, duration_s: float = 6.0) -> Play:
@@ -82,6 +86,27 @@ def test_a_rarely_asked_device_draws_nearly_idle_on_average_and_its_own_power_wh
     assert served(found)
     assert found.result.quantities["average_power_w"].value < 1.3e-3
     assert found.result.quantities["active_power_w"].value > 2.9e-3
+
+
+@pytest.mark.parametrize(("frames", "inference_s", "late_s"), [(6, 0.1, 0.0), (60, 0.1, 0.0), (6, 0.7, 1.201)])
+def test_a_stream_takes_its_strides_also_after_the_last_answer(
+    tmp_path: Path, frames: int, inference_s: float, late_s: float
+) -> None:
+    """Of each stride of 0.5 s, 0.1 s at 3 mW and the rest at 1 mW; a device that is too slow works on to the end."""
+    found = on_plant(
+        tmp_path / "run",
+        lambda work: framed((Issue([s], due_ns=k * S // 2) for k, s in enumerate(work.samples)), work, 1.0, 1),
+        stream={"stride_s": 0.5}, samples=frames, device={"inference_s": inference_s, "device_jitter_s": 0.0},
+    )  # fmt: skip
+    q, lasts_s = found.result.quantities, 0.5 * frames + late_s
+    assert q["duration_s"].value == pytest.approx(lasts_s, abs=1e-2 * late_s)
+    assert q["throughput_samples_hz"].value == pytest.approx(frames / lasts_s, 1e-2 * late_s + 1e-9)
+    joules = lasts_s * 1e-3 + frames * inference_s * 2e-3
+    assert held(q["average_power_w"], joules / lasts_s, 0.999)
+    assert held(q["average_energy_per_sample_j"], joules / frames, 0.999)
+    main(["report", str(tmp_path / "run")])
+    checked = audit(tmp_path / "run").compared
+    assert {"average_power_w", "average_energy_per_sample_j", "duration_s"} <= {c.key for c in checked if c.ok}
 
 
 class Batching:
