@@ -6,7 +6,7 @@ import math
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 
 import numpy as np
 import pyarrow.compute as pc
@@ -17,7 +17,7 @@ from rig.analysis.power.figures import power_figures
 from rig.analysis.power.findings import no_power, sign_checks
 from rig.analysis.power.model.rail_model import RailModel, rail_model
 from rig.analysis.power.preprocessing import front_end_figures, preprocessing_checks
-from rig.analysis.power.stamp_uncertainty import host_jitter_s, stamps_u_s
+from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.result.figure_key import Figures
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.result import ClockSummary, Result
@@ -146,10 +146,9 @@ def _recorded(run: Run, at_once: int) -> _Recorded:
 def _figures(told: _Recorded) -> tuple[Figures, list[Finding]]:
     """Compute all figures, topic by topic, and the findings of these computations."""
     run, activity, readings = told.run, told.activity, [r.readings for r in told.rails]
-    by_host_s, by_span = partial(host_jitter_s, run, told.device), replace(activity, phases=activity.spans)
-    models = list(told.models.values())
-    stamps = stamps_u_s(activity, told.device, models, math.inf if models else by_host_s())
-    own = stamps_u_s(by_span, told.device, (), by_host_s()) if activity.overlaps else stamps
+    stamps = own = stamps_u_s(run, activity, told.device, list(told.models.values()))
+    if activity.overlaps:  # a trace shows the ends of windows, not those of each span
+        own = stamps_u_s(run, replace(activity, phases=activity.spans), told.device)
     busy = busy_times(activity, stamps)
     times = time_figures(activity, told.device, busy, own)
     power = power_figures(readings, told.models, activity, busy, told.against)

@@ -27,14 +27,13 @@ WHOLE = 0.999
 """A reading shows the power of one span alone if the span fills more than this part of it."""
 
 
-def stamps_u_s(
-    activity: Activity, device: Timebase, models: Sequence[RailModel], by_host_s: float = math.inf
-) -> dict[str, StampsU]:
+def stamps_u_s(run: Run, activity: Activity, device: Timebase, models: Sequence[RailModel] = ()) -> dict[str, StampsU]:
     """Return the uncertainty of the total busy time of each phase.
 
-    It comes from the jitter of stamps with the lag of a pin, and from the step of stamps. Without a trace, the jitter
-    is at most ``by_host_s``, which is ``host_jitter_s``. A trace bounds it too, by energy that stamps do not explain.
+    It comes from the jitter of stamps with the lag of a pin, and from the step of stamps. A trace bounds the jitter, by
+    energy that stamps do not explain; without a trace, stamps of the host do.
     """
+    by_host_s = math.inf if models else _host_jitter_s(run, device)
     return {
         name: StampsU(
             _stamp_jitter_u_s(phase, device, models, by_host_s), _stamp_step_u_s(activity, name, device, models)
@@ -43,7 +42,7 @@ def stamps_u_s(
     }
 
 
-def host_jitter_s(run: Run, device: Timebase) -> float:
+def _host_jitter_s(run: Run, device: Timebase) -> float:
     """Return the largest jitter of the stamped length of an issue's spans, in seconds, by stamps of the host.
 
     It is the scatter of the host's time from issue to answer without the spans; inf if the host has no such stamps.

@@ -64,26 +64,22 @@ def time_figures(
     if not activity.phases:
         return Figures()
     figures, spans, late_s = Figures(), activity.spans, {name: p.goes_on_s for name, p in activity.phases.items()}
-    means, spent_s = dict[str, Quantity](), dict[str, float]()
     for name, phase in spans.items():
-        told, spent_s[name] = "sum of spans over inferences", phase.busy_s
-        means[name] = mean_time(BusyTime(phase.busy_s, {name: stamps[name]}, phase.n), device, late_s[name], told)
-        figures |= {FigureKey("execution_time_s", name): means[name]}
+        own, told = BusyTime(phase.busy_s, {name: stamps[name]}, phase.n), "sum of spans over inferences"
+        figures |= {FigureKey("execution_time_s", name): mean_time(own, device, late_s[name], told)}
         figures |= spread(phase.each_s, device, name, float(np.median(phase.inferences)), phase.looped)
-    total = linear([(1.0, q) for q in means.values()], "s", "sum over phases")
-    spent_s[""] = float(np.sum(_issues(spans)[0]))
+    means = [(1.0, figures[FigureKey("execution_time_s", name)]) for name in spans]
+    total = linear(means, "s", "sum over phases; of one sample, those that overlap count once")
+    spent_s = {name: p.busy_s for name, p in spans.items()} | {"": float(np.sum(_issues(spans)[0]))}
     twice_s = sum(p.busy_s for p in spans.values()) - spent_s[""]
-    if twice_s > CLOSE * spent_s[""]:
-        value = total.value - twice_s / max(busy[""].n, 1)
-        total = replace(total, value=value, method="sum over phases, of which some lie inside others")
-    figures |= {FigureKey("execution_time_s"): total}
+    figures |= {FigureKey("execution_time_s"): replace(total, value=total.value - twice_s / max(busy[""].n, 1))}
     held = min(float(np.median(p.inferences)) for p in spans.values())
     figures |= spread(per_inference_s(activity), device, held=held, loops=any(p.looped for p in spans.values()))
     for name, b in busy.items():
         if b.seconds < spent_s[name] * (1.0 - CLOSE):
-            method = "time in which any sample ran, over inferences: different samples overlapped"
-            value_of = mean_time(b, device, sum(late_s[phase] for phase in b.stamps), method)
-            figures |= {FigureKey("busy_time_per_inference_s", name): value_of}
+            told = "time in which any sample ran, over inferences: different samples overlapped"
+            each = mean_time(b, device, sum(late_s[phase] for phase in b.stamps), told)
+            figures |= {FigureKey("busy_time_per_inference_s", name): each}
     return figures
 
 
