@@ -163,9 +163,7 @@ def test_energy_by_integration_is_of_the_time_of_its_own_runs(session: Path, tmp
     told = audit(other)
     assert told.claimed > 0
     assert SPEED in faults(told)
-    (joules,) = (c for c in told.checks if c.number == 25)
-    assert joules.outcome == "warned"
-    assert "s of the power runs; keep the host quiet, and measure again" in joules.found
+    assert [c.outcome for c in told.checks if c.number == 25] == ["passed"]
 
 
 @pytest.mark.parametrize("answer", ['{"label": "bus"}', "null", None])
