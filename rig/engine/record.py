@@ -25,11 +25,11 @@ from rig.errors import DataError, DeviceError, Ended, MeterError
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.descriptions import check_descriptions
 from rig.recording.disk.decoding import declared_start
-from rig.recording.events import SessionLink, Start
+from rig.recording.events import Start
 from rig.recording.records import Environment
 from rig.recording.write_events import line_of
 from rig.recording.writer import Recorder
-from rig.types import ClockInfo, Rules, Sample, Step, Workload
+from rig.types import ClockInfo, Sample, Step, Workload
 
 PACKAGES = ("neurorig", "numpy", "scipy", "pyarrow", "pandas")
 
@@ -41,23 +41,15 @@ def record(
     steps: Iterable[Step],
     *,
     scenario: Mapping[str, Any],
-    rules: Rules | None = None,
-    purpose: str = "all",
-    argv: list[str] | None = None,
     progress: Progress | None = None,
     artifacts: Mapping[str, bytes] | None = None,
     keep_identity: bool = False,
-    configuration: str = "",
-    session: SessionLink | None = None,
     watch: Watch | None = None,
-    workload_options: Mapping[str, Any] | None = None,
-    device_options: Mapping[str, Any] | None = None,
-    local_code: Mapping[str, str] | None = None,
+    **said: Any,
 ) -> Path:
     """Record one run into ``path``; ``scenario`` is its name and all its options.
 
-    ``session`` is the place of the run in its session, ``local_code`` the SHA-256 of the user's own files by path.
-    Home directories and absolute paths of the command line are left out unless ``keep_identity`` is set.
+    ``said`` is what else the first line says; see ``start_document``.
 
     Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises; the remedy then also names
     ``path``, which holds everything recorded until then.
@@ -66,11 +58,8 @@ def record(
 
     check_ids(workload)
     files = artifacts or {}
-    start = start_document(
-        bench, workload, path.name, scenario, argv, keep_identity, workload_options, device_options, local_code,
-        purpose=purpose, rules=rules, configuration=configuration, session=session,
-        **lab_of(files.get("bench.toml", b"")),
-    )  # fmt: skip
+    said |= lab_of(files.get("bench.toml", b""))
+    start = start_document(bench, workload, path.name, scenario, keep_identity=keep_identity, **said)
     check_descriptions(start, {})
     line_of(start, keep_identity)  # refuses what a reader would refuse, before anything is written
     background = isinstance(bench.clock, HostClock)  # in simulated time, no write is too late
@@ -98,7 +87,10 @@ def start_document(
     local_code: Mapping[str, str] | None = None,
     **said: Any,
 ) -> Start:
-    """Return the first line of ``events.jsonl``; ``said`` are further fields of it.
+    """Return the first line of ``events.jsonl``; ``said`` are further fields of it, such as the rules and the session.
+
+    ``local_code`` is the SHA-256 of the user's own files by path. Home directories and absolute paths of the command
+    line are left out unless ``keep_identity`` is set.
 
     Raises ``StoreError`` for a driver that declares a value that a line cannot hold.
     """
