@@ -6,7 +6,7 @@ knows where a driver hangs. When the generator is closed, it closes what it open
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -46,15 +46,10 @@ class Item:
 def examine_device(device_item: Item, given: Mapping[str, Any], seconds: float, held: list[Any]) -> Steps:
     """Yield the findings of a device. It stays open, in ``held``, for the meters that see it."""
     item = device_item.name
-    yield "opening it"
-    device = build(device_item.factory, given, device_item.options)
     with ExitStack() as opened:
-        opened.callback(close_quietly, device)
-        yield "reading its info"
-        info = _info(device.info, DeviceInfo, DeviceError)
-        yield ok(item, "identity", _identity(info.name, info.mode, info.description, info.versions))
+        device, info = yield from _opened(device_item, given, opened, DeviceInfo, DeviceError)
+        yield ok(item, "identity", _identity(info))
         if info.clock is not None and isinstance(device, Clocked):
-            yield f"reading its clock for {seconds:g} s"
             yield from _clock(item, info.clock, device, given["clock"], seconds, DeviceError)
         elif info.clock is None:
             yield ok(item, "clock", "stamped by the host")
@@ -68,21 +63,16 @@ def examine_device(device_item: Item, given: Mapping[str, Any], seconds: float, 
 def examine_meter(meter_item: Item, given: Mapping[str, Any], seconds: float, held: list[Any] | None = None) -> Steps:
     """Yield the findings of a meter, and close it, or leave it open in ``held``."""
     item = meter_item.name
-    yield "opening it"
-    meter = build(meter_item.factory, given, meter_item.options)
     with ExitStack() as opened:
-        opened.callback(close_quietly, meter)
-        yield "reading its info"
-        info = _info(meter.info, MeterInfo, MeterError)
+        meter, info = yield from _opened(meter_item, given, opened, MeterInfo, MeterError)
         sees = ", ".join(f"{r.name} ({r.conversion.unit}, {r.kind}{_range(r)})" for r in info.rails)
-        yield ok(item, "identity", f"{_identity(info.name, info.mode, info.description, info.versions)}; rails: {sees}")
+        yield ok(item, "identity", f"{_identity(info)}; rails: {sees}")
         yield f"reading it for {seconds:g} s"
         taken = take(meter, info, given["clock"], seconds)
         trip_s = (taken.trigger.after_ns - taken.trigger.before_ns) * 1e-9
         yield ok(item, "trigger", f"{si(trip_s, 's')} from request to answer", trip_s=trip_s)
         yield from reading_findings(item, info, taken, meter_item.rails)
         if isinstance(meter, Clocked) and info.clock.name != "host":
-            yield f"reading its clock for {seconds:g} s"
             yield from _clock(item, info.clock, meter, given["clock"], seconds, MeterError)
         if held is not None:
             opened.pop_all()
@@ -97,25 +87,30 @@ def failed(item: str, step: str, error: BaseException) -> Finding:
     return broken(item, "driver", text, "Correct its driver; try rig.conformance.device on it", DeviceError)
 
 
-def _clock(
-    item: str, info: ClockInfo, source: Clocked, clock: Clock, seconds: float, error: type[RigError]
-) -> Sequence[Finding]:
-    brackets = bracketed(source.timer, clock, seconds)
-    return list(clock_findings(item, info, brackets, clock.now_ns(), error))
-
-
-def _info(info: Callable[[], T], wanted: type[T], error: type[RigError]) -> T:
-    found = info()
-    if not isinstance(found, wanted):
-        what, remedy = f"its info() gives a {type(found).__name__}", f"Return a {wanted.__name__} from it"
+def _opened(
+    item: Item, given: Mapping[str, Any], handles: ExitStack, wanted: type[T], error: type[RigError]
+) -> Generator[str, None, tuple[Any, T]]:
+    """Open a device or a meter, which ``handles`` closes; return it and its info."""
+    yield "opening it"
+    driver = build(item.factory, given, item.options)
+    handles.callback(close_quietly, driver)
+    yield "reading its info"
+    info = driver.info()
+    if not isinstance(info, wanted):
+        what, remedy = f"its info() gives a {type(info).__name__}", f"Return a {wanted.__name__} from it"
         raise error(what, field="info", remedy=remedy)
-    return found
+    return driver, info
+
+
+def _clock(item: str, info: ClockInfo, source: Clocked, clock: Clock, seconds: float, error: type[RigError]) -> Steps:
+    yield f"reading its clock for {seconds:g} s"
+    yield from clock_findings(item, info, bracketed(source.timer, clock, seconds), clock.now_ns(), error)
 
 
 def _range(rail: Rail) -> str:
     return f", up to {si(rail.range_max, rail.conversion.unit)}" if rail.range_max is not None else ""
 
 
-def _identity(name: str, mode: str, description: str, versions: Mapping[str, str]) -> str:
-    known = ", ".join(f"{k} {v}" for k, v in versions.items())
-    return f"{description or name} ({mode}{'; ' + known if known else ''})"
+def _identity(info: DeviceInfo | MeterInfo) -> str:
+    known = ", ".join(f"{k} {v}" for k, v in info.versions.items())
+    return f"{info.description or info.name} ({info.mode}{'; ' + known if known else ''})"

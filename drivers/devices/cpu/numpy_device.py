@@ -33,12 +33,10 @@ def numpy_device(
 
     ``synapses`` are those of the network that runs the sample. Counting is not part of the span.
     """
-    last: dict[str, NDArray[Any]] = {}
+    last: dict[str, Seen] = {}
 
     def answer(sample: Sample) -> Any:
-        output, seen = run(sample)
-        last.clear()
-        last.update(seen)
+        output, last["seen"] = run(sample)
         return output
 
     info = DeviceInfo(
@@ -51,7 +49,7 @@ def numpy_device(
         algorithm=algorithm,
         network=network,
     )
-    return blocking(answer, info, load, lambda sample: count(synapses(sample), last))
+    return blocking(answer, info, load, lambda sample: count(synapses(sample), last["seen"]))
 
 
 def recurrent(name: str, into: Floats, back: Floats, read: str, out: Floats) -> tuple[Synapses, ...]:
