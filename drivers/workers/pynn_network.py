@@ -172,6 +172,7 @@ class Network:
         # PyNN 0.13 fails to connect populations of one neuron one to one (numpy 2)
         one_to_one = p["connector"] == "one-to-one" and pre.size > 1
         connector = sim.OneToOneConnector() if one_to_one else sim.AllToAllConnector()
+        synapse = sim.StaticSynapse() if isinstance(weight, str) else sim.StaticSynapse(weight=weight, delay=delay_ms)
         if p["plastic"]:
             assert rule is not None
             times = {name: rule[name] for name in ("tau_plus", "tau_minus", "A_plus", "A_minus")}
@@ -182,12 +183,9 @@ class Network:
                 weight=weight,
                 delay=delay_ms,
             )
-            return sim.Projection(pre, post, connector, synapse, receptor_type=p["receptor"])
-        if isinstance(weight, str):
+        elif isinstance(weight, str):
             array = self._weights[weight]
             at = np.indices(array.shape).reshape(2, -1).T
             rows = np.column_stack([at, array.ravel(), np.full(array.size, delay_ms)])
             connector = sim.FromListConnector(rows, column_names=["weight", "delay"])
-            return sim.Projection(pre, post, connector, sim.StaticSynapse(), receptor_type=p["receptor"])
-        synapse = sim.StaticSynapse(weight=weight, delay=delay_ms)
         return sim.Projection(pre, post, connector, synapse, receptor_type=p["receptor"])

@@ -14,17 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rig.bench.check import Entry, driver_name, factory_of, places_of, problems_of, texts_of
-from rig.bench.read import FILE, BenchFile, DeviceEntry, MeterEntry, Notes, Problem, lab_of, read
+from rig.bench.read import FILE, BenchFile, MeterEntry, Notes, Problem, read
 from rig.errors import MissingExtraError, UsageError, refused
 from rig.factories import options_of
 from rig.plugins import names, unknown
 from rig.recording.disk.bounded import read_bounded
 from rig.terminal import command
-
-__all__ = [
-    "BenchFile", "Chosen", "DeviceEntry", "Entry", "MeterEntry", "Problem",
-    "examine", "find_bench", "lab_of", "request_of",
-]  # fmt: skip
 
 VARIABLE = "RIG_BENCH"
 

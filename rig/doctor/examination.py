@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rig.bench.bench_file import BenchFile, Problem, examine
-from rig.bench.read import PATIENCE_S
+from rig.bench.bench_file import examine
+from rig.bench.read import PATIENCE_S, BenchFile, Problem
 from rig.doctor.deadline import with_deadline
 from rig.doctor.findings import Finding, broken, checked, of_error, ok
 from rig.doctor.groups import BenchGroup, groups_of

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rig.bench.bench_file import BenchFile, Entry, MeterEntry, Problem
-from rig.bench.check import driver_name, factory_of, texts_of
-from rig.bench.read import PATIENCE_S
+from rig.bench.check import Entry, driver_name, factory_of, texts_of
+from rig.bench.read import PATIENCE_S, BenchFile, MeterEntry, Problem
 from rig.doctor.items import Item
 from rig.errors import MissingExtraError, RigError, UnknownNameError
 from rig.factories import Factory, needs, options_of, split_options

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ from rig.session.locks import Say, device_lock
 from rig.session.measure import MODES
 from rig.session.own_requests import note
 from rig.session.setup import Takers, plant_factory_of, set_up_bench, which_of
-from rig.sweep.grid import AUTO, NONE, Cell, Facts, Grid, GridSpec, cells_of, check_size, difference, plain, texts
+from rig.sweep.grid import AUTO, NONE, Facts, Grid, GridSpec, cells_of, check_size, difference, plain, texts
 from rig.sweep.store import FILE, Frozen, check_empty, freeze, frozen, is_sweep
 from rig.types import Workload
 
@@ -104,21 +105,15 @@ def _facts_of(spec: GridSpec, device: str, simulated: bool, wait: bool, say: Say
 def _facts_of_first_cell(
     spec: GridSpec, vary: Mapping[str, tuple[str, ...]], device: str, simulated: bool, wait: bool, say: Say | None
 ) -> Facts:
+    """Return the facts of a device's bench, opened for its first cell; the workload is opened for each varied value."""
     first = msgspec.structs.replace(spec, devices=(device,), vary={k: v[:1] for k, v in vary.items()}, repetitions=1)
     options = first.options | {key: values[0] for key, values in first.vary.items()}
     trial = Grid(first, options, {}, {device: {}}, {device: Facts(not simulated, ())})
     (cell,) = cells_of([trial])
     declared = options_of(load("workloads", spec.workload))
     own = {k: v for k, v in vary.items() if k.removeprefix("workload.") in declared}
-    if simulated:
-        return _facts(cell, simulated, own)
-    with device_lock(device, wait, say, which_of(device, texts(cell.options))):
-        return _facts(cell, simulated, own)
-
-
-def _facts(cell: Cell, simulated: bool, own: Mapping[str, tuple[str, ...]]) -> Facts:
-    """Return the facts of a cell's opened bench, opening the workload for each value of ``own``, its varied options."""
-    with set_up_bench(cell.request(Path("nowhere"))) as setup:
+    lock = nullcontext() if simulated else device_lock(device, wait, say, which_of(device, texts(cell.options)))
+    with lock, set_up_bench(cell.request(Path("nowhere"))) as setup:
         info = setup.bench.device.info()
         _check_same(setup.workload, setup.other_workload, {})
         for changed in ({key.rpartition(".")[2]: value} for key, values in own.items() for value in values[1:]):

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
-from rig.bench.bench_file import Chosen, examine, find_bench, lab_of, request_of
-from rig.bench.read import line_of, lines_of
+from rig.bench.bench_file import Chosen, examine, find_bench, request_of
+from rig.bench.read import lab_of, line_of, lines_of
 from rig.errors import DataError, RigError, SetupError, UnknownNameError, UsageError
 from rig.recording.reader import open_run
 from rig.session.measure import measure

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rig.bench.bench_file import BenchFile, examine
+from rig.bench.bench_file import examine
+from rig.bench.read import BenchFile
 
 
 def open_bench(path: Path) -> BenchFile:
