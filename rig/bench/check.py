@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rig.bench.file_checks import clashes, wrong_value
-from rig.bench.read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value, Where, line_of
+from rig.bench.read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value, line_of, where_of
 from rig.errors import MissingExtraError, RigError, UnknownNameError, closest
 from rig.factories import Factory, Option, located, options_of
 from rig.plugins import home_of, load
@@ -57,7 +57,7 @@ def places_of(bench: BenchFile, entry: Entry) -> dict[str, str]:
 
 
 def _loaded(bench: BenchFile, entry: Entry) -> Factory:
-    return load("meters" if isinstance(entry, MeterEntry) else "devices", driver_name(bench, entry))
+    return load(where_of(entry)[0], driver_name(bench, entry))
 
 
 def driver_name(bench: BenchFile, entry: Entry) -> str:
@@ -95,11 +95,6 @@ def problems_of(bench: BenchFile, entries: Mapping[str, Entry]) -> list[Problem]
     meters = {n: e for n, e in entries.items() if isinstance(e, MeterEntry)}
     _check_rails(notes, {n: _rails(m, declared[n] or {}) for n, m in meters.items()}, meters)
     return notes.problems
-
-
-def where_of(entry: Entry) -> Where:
-    """Return the key path of an entry's table."""
-    return ("meters" if isinstance(entry, MeterEntry) else "devices", entry.name)
 
 
 def _own(m: MeterEntry) -> dict[str, Value]:

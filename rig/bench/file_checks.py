@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rig.bench.read import PLAUSIBLE_C, DeviceEntry, MeterEntry, Value
+from rig.bench.read import PLAUSIBLE_C, DeviceEntry, MeterEntry, Value, where_of
 from rig.factories import Option
 
 WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
@@ -57,15 +57,11 @@ def clashes(
         for option, place in _places(values):
             for other, theirs, kind, them in seen:
                 same = theirs == place and all(them[k] == apart[k] for k in set(them) & set(apart))
-                if same and other != name and "meters" in (kind, _kind(entry)):
+                if same and other != name and "meters" in (kind, where_of(entry)[0]):
                     found.append((other, name, option, place))
                     break
-            seen.append((name, place, _kind(entry), apart))
+            seen.append((name, place, where_of(entry)[0], apart))
     return found
-
-
-def _kind(entry: DeviceEntry | MeterEntry) -> str:
-    return "meters" if isinstance(entry, MeterEntry) else "devices"
 
 
 def _places(values: Mapping[str, object]) -> list[tuple[str, str]]:

@@ -75,6 +75,11 @@ class MeterEntry(msgspec.Struct, frozen=True, kw_only=True):
     feeds: Annotated[bool | None, Meta(description="true if the device's power comes through it, else false")] = None
 
 
+def where_of(entry: DeviceEntry | MeterEntry) -> Where:
+    """Return the key path of an entry's table."""
+    return ("meters" if isinstance(entry, MeterEntry) else "devices", entry.name)
+
+
 class _Whole(msgspec.Struct):
     lab: Annotated[Text, Meta(description="a text")] = ""
     operator: Annotated[Text, Meta(description="a text")] = ""

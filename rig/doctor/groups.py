@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rig.bench.check import Entry, driver_name, factory_of, texts_of
-from rig.bench.read import PATIENCE_S, BenchFile, MeterEntry, Problem
+from rig.bench.read import PATIENCE_S, BenchFile, MeterEntry, Problem, where_of
 from rig.doctor.items import Item
 from rig.errors import MissingExtraError, RigError, UnknownNameError
 from rig.factories import Factory, needs, options_of, split_options
@@ -60,7 +60,7 @@ def _item(bench: BenchFile, entry: Entry) -> Item:
     except RigError as error:  # a missing package becomes a finding when the item is examined
         factory, texts = _raising(error), {}
     return Item(
-        entry.name, factory, texts, entry.rails, "meters" if isinstance(entry, MeterEntry) else "devices",
+        entry.name, factory, texts, entry.rails, where_of(entry)[0],
         driver_name(bench, entry), entry.patience_s, tuple(entry.options.values()),
         feeds=isinstance(entry, MeterEntry) and feeds(factory, entry.feeds),
         boot_s=None if isinstance(entry, MeterEntry) else entry.boot_s,

@@ -106,7 +106,7 @@ def report(
     if whole is None:
         return Report(path, None, out or path / DERIVED, (), tuple(runs))
     run = next(part.run for part in parts if part.result.run_digest == whole.run_digest)
-    return _written(session.folder, whole, out, run, tuple(runs), beside, pages=pages)
+    return _written(session.folder, whole, out, run, tuple(runs), beside=beside, pages=pages)
 
 
 def _read(path: Path) -> tuple[Session | None, tuple[Part, ...], Result | None]:
@@ -217,14 +217,12 @@ def _written(
     out: Path | None,
     run: Run,
     runs: tuple[Report, ...] | None = None,
-    beside: Mapping[str, Any] | None = None,
-    pictures: bool = True,
-    pages: bool = True,
+    **shown: Any,
 ) -> Report:
     target = out or own.path / DERIVED
     try:
         folder = own.sub(DERIVED, make=True) if out is None else Folder.at(out, make=True)
-        files: Sequence[Path] = load("reports", "files")(result, folder, run, beside, pictures, pages)
+        files: Sequence[Path] = load("reports", "files")(result, folder, run, **shown)
     except OSError as error:
         what = f"cannot write {target}: {reason(error)}"
         raise StoreError(what, field="out", value=str(target), remedy="Choose another --out") from error
