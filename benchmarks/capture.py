@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from benchmarks.command_line import concluded, parser_of
 from drivers.meters.joulescope.meter import open_meter
-from fixtures.bench.live_plant import live_plant
+from fixtures.bench.live_plant import LivePlant
 from fixtures.instruments.joulescope_driver import BASE_HZ, FakeDriver
 from fixtures.worlds.random_draw import blank
 from rig.engine.acquisition import Bench
@@ -170,7 +170,7 @@ def compared(file: Path, sent: Replayed) -> dict[str, Any]:
 def connected(rails: int, rate_hz: int) -> tuple[list[Meter], list[Replayed]]:
     """Open one Joulescope for each rail, ``rail0`` to ``railN``, and return the meters and their instruments."""
     driver, every = ModuleType("pyjoulescope_driver"), list[Replayed]()
-    driver.Driver = type("Driver", (Replayed,), {"plant": live_plant(), "every": every})  # type: ignore[attr-defined]
+    driver.Driver = type("Driver", (Replayed,), {"plant": LivePlant(), "every": every})  # type: ignore[attr-defined]
     sys.modules["pyjoulescope_driver"] = driver
     return [open_meter(name=f"meter{k}", rail=f"rail{k}", rate_hz=rate_hz) for k in range(rails)], every
 

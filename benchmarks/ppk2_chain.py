@@ -32,7 +32,7 @@ from benchmarks.command_line import parser_of
 from drivers.meters.ppk2.loss_detection import UNSEEN
 from drivers.meters.ppk2.meter import open_meter
 from drivers.meters.ppk2.words import RATE_HZ
-from fixtures.bench.live_plant import live_plant
+from fixtures.bench.live_plant import LivePlant
 from fixtures.bench.mock_device import open_device
 from fixtures.instruments.front_end import EXACT
 from fixtures.instruments.ppk2_sim import Ppk2Sim
@@ -93,7 +93,7 @@ def steps(sim: Ppk2Sim, spans: int, lost: int) -> Iterator[Step]:
 def measured(folder: Path, seed: int, spans: int, burners: int, lost: int, noise_a: float) -> Outcome:
     """Record and evaluate one run."""
     out = Outcome(seed, burners, lost)
-    plant = live_plant()
+    plant = LivePlant()
     device = open_device(plant, device_seed=seed, idle_w=IDLE_W, inference_w=BUSY_W, inference_s=0.1, marks=True)
     with burning(burners), Ppk2Sim(plant, replace(EXACT, seed=seed, noise=noise_a)) as sim:
         meter = open_meter(plant.clock, port=sim.port, supply_v=SUPPLY_V, largest_a=LARGEST_A)

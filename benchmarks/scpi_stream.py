@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.command_line import concluded, parser_of
 from drivers.meters.scpi.dmm.meter import open_meter
-from fixtures.bench.live_plant import RealClock, live_plant
+from fixtures.bench.live_plant import LivePlant, RealClock
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.true_power import SimPlant
 from fixtures.instruments.front_end import Wiring
@@ -57,7 +57,7 @@ class Instrument:
 
     def __init__(self, options: str, seed: int, gain: float) -> None:
         wiring = Wiring(gain_limit=gain, offset_limit=OFFSET_LIMIT, supply_v=SUPPLY_V, ready_s=0.25, seed=seed)
-        self._plant = live_plant()
+        self._plant = LivePlant()
         self._sim = TruevoltSim(self._plant, wiring, options=options.split(","))
         self._server = ScpiServer(self._sim)
         self.install, self.occupy = self._plant.install, self._plant.occupy

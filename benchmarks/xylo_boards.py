@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.command_line import parser_of
 from drivers.meters.xylo_monitor import open_meter
-from fixtures.bench.live_plant import live_plant
+from fixtures.bench.live_plant import LivePlant
 from fixtures.instruments.xylo.bench import events, on_board
 from fixtures.instruments.xylo.board import CHANNELS, PHASE, SimBoard, Traits
 from fixtures.worlds.random_draw import BlankWorkload, truth
@@ -86,7 +86,7 @@ def steps(d: Draw, workload: BlankWorkload) -> Iterator[Step]:
 
 def measured(d: Draw, path: Path) -> tuple[SimBoard, Any]:
     """Measure one board into ``path``."""
-    plant = live_plant(d.traits.board_seed)
+    plant = LivePlant(d.traits.board_seed)
     plant.install(d.idle_w, {PHASE: d.busy_w})
     board = SimBoard(d.traits, plant)
     workload = BlankWorkload(tuple(events(k) for k in range(d.spans)))

@@ -10,7 +10,7 @@ import pytest
 
 from drivers.meters import rapl
 from drivers.meters.ppk2 import commands
-from fixtures.bench.live_plant import live_plant
+from fixtures.bench.live_plant import LivePlant
 from fixtures.instruments.powercap_tree import PowercapTree
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from fixtures.instruments.scpi_server import ScpiServer
@@ -45,7 +45,7 @@ def test_the_file_that_is_written_is_read_by_the_rig(here: Path, capsys: pytest.
 
 def test_an_instrument_at_an_address_is_found_by_the_driver_of_its_model_alone() -> None:
     pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
-    with ScpiServer(TruevoltSim(live_plant())) as server:
+    with ScpiServer(TruevoltSim(LivePlant())) as server:
         found = {each.driver: each.items for each in find([server.address])}
 
     assert [item.options for item in found["scpi-dmm"]] == [{"address": server.address}]
@@ -78,7 +78,7 @@ def test_a_kit_with_two_ports_is_one_kit(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_counters_of_a_processor_are_one_meter(tmp_path: Path) -> None:
     assert not list(rapl.connected((), str(tmp_path)))
-    plant = live_plant()
+    plant = LivePlant()
     plant.install({"core": 0.1}, {})
     with PowercapTree(tmp_path, plant, DESKTOP):
         assert "package-0" in next(iter(rapl.connected((), str(tmp_path)))).what

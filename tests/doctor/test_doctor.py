@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.bench.live_plant import live_plant
+from fixtures.bench.live_plant import LivePlant
 from fixtures.instruments.front_end import EXACT
 from rig.commands import doctor
 from rig.doctor.clock import clock_findings
@@ -491,7 +491,7 @@ def test_the_doctor_names_the_meter_its_range_its_rate_and_the_order_of_power(
 ) -> None:
     pytest.importorskip("serial", reason="extra serial is not installed")
     pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
-    plant = live_plant()
+    plant = LivePlant()
     with TinyBoardSim(Chip(), plant) as board, INSTRUMENTS[name](plant, **how) as instrument:
         if name == "joulescope":
             instrument.sim.paths = ("u/js110/000007",)

@@ -25,7 +25,7 @@ from drivers.meters.scpi import dmm6500
 from drivers.meters.scpi.dmm import meter as scpi_dmm
 from drivers.meters.scpi.smu import meter as scpi_smu
 from drivers.meters.serial_text import meter as serial_text
-from fixtures.bench.live_plant import LivePlant, live_plant
+from fixtures.bench.live_plant import LivePlant
 from fixtures.instruments.lpm01a_sim import Lpm01aSim
 from fixtures.instruments.powercap_tree import PowercapTree
 from fixtures.instruments.ppk2_sim import Ppk2Sim
@@ -176,7 +176,7 @@ INSTRUMENTS: dict[str, Callable[..., AbstractContextManager[StandIn]]] = {
 @contextmanager
 def live(name: str, **how: Any) -> Iterator[StandIn]:
     """Yield an instrument on the rail ``core`` of a live plant; ``how`` are options of the simulation."""
-    plant = live_plant()
+    plant = LivePlant()
     idle_w, busy_w = LEVELS_W.get(name, (0.02, 0.06))
     plant.install({"core": idle_w}, {"inference": {"core": busy_w}})
     with INSTRUMENTS[name](plant, **how) as stand_in:

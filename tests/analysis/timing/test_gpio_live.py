@@ -11,7 +11,7 @@ import pytest
 from drivers.devices.mlperf_tiny import device as mlperf_tiny
 from drivers.devices.mlperf_tiny import queries
 from drivers.meters.joulescope import meter as joulescope
-from fixtures.bench.live_plant import live_plant
+from fixtures.bench.live_plant import LivePlant
 from fixtures.worlds.random_draw import BlankWorkload
 from rig.analysis.evaluate import evaluate
 from rig.engine.acquisition import Bench
@@ -33,7 +33,7 @@ HOLD_S = 2e-3
 
 def test_a_board_in_energy_mode_is_timed_by_its_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queries, "QUIET_S", 0.015)
-    plant = live_plant()
+    plant = LivePlant()
     installed(plant, monkeypatch)
     chip = Chip(energy_mode=True, hold_s=HOLD_S, inference_s=0.03)
     samples = tuple(Sample(f"s{k}", np.arange(16, dtype=np.int8) + k) for k in range(N))
