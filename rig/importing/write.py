@@ -32,7 +32,7 @@ from rig.recording.writer import Recorder
 from rig.types import Reply, Sample, Span
 
 KEPT = "artifacts/original"
-Say = Callable[[str], None]
+Say = Callable[[str], object]
 
 
 def run_import(
@@ -40,7 +40,7 @@ def run_import(
     source: Path,
     out: Path,
     options: Sequence[str] = (),
-    say: Say | None = None,
+    say: Say = lambda note: None,
     keep_identity: bool = False,
 ) -> list[Path]:
     """Import the recordings at ``source``: one run directory at ``out``, or a session there that binds several.
@@ -87,9 +87,8 @@ def run_import(
                 write_one(run, folder / name, say=_prefixed(say, name))
             bind(folder, [(name, "all") for name in names])
         places = [out / name for name in names]
-    if say is not None:
-        for lack in dict.fromkeys(text for run in runs for text in undescribed(run)):
-            say(lack)
+    for lack in dict.fromkeys(text for run in runs for text in undescribed(run)):
+        say(lack)
     return places
 
 
@@ -108,7 +107,7 @@ def write(
     about: Mapping[str, Any] | None = None,
     argv: Sequence[str] = (),
     environment: Environment | None = None,
-    say: Say | None = None,
+    say: Say = lambda note: None,
     keep_identity: bool = False,
 ) -> Path:
     """Write one recording into ``out``, whole or not at all, and read it back.
@@ -126,9 +125,8 @@ def write(
             recorder.event(_start(run, out.name, imported, argv, environment))
             notes = _record(run, recorder)
         open_run(folder)
-    if say is not None:
-        for note in notes:
-            say(note)
+    for note in notes:
+        say(note)
     return out
 
 
@@ -149,8 +147,8 @@ def _replacing(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _prefixed(say: Say | None, name: str) -> Say | None:
-    return None if say is None else lambda note: say(f"{name}: {note}")
+def _prefixed(say: Say, name: str) -> Say:
+    return lambda note: say(f"{name}: {note}")
 
 
 def _start(
