@@ -135,6 +135,11 @@ class ScenarioRecord(Record, frozen=True):
         return self._real("latency_bound_s")
 
     @property
+    def arrival_hz(self) -> float | None:
+        """Return the mean rate of random arrivals."""
+        return self._real("arrival_hz")
+
+    @property
     def duration_s(self) -> float | None:
         """Return for how long samples should at least arrive, in seconds."""
         return self._real("duration_s")

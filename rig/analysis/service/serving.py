@@ -18,25 +18,26 @@ from rig.analysis.result.order_statistics import independent, nearest_rank, perc
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity, linear
 from rig.analysis.service.early_stopping import discarded, estimate
+from rig.analysis.service.other_draws import DRAWS, NOT_SHOWN, Draws, scatter_s
 from rig.analysis.service.queries import Queries
 from rig.types import Bools, Floats, Indices
 
 PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
+STEADY = 80
+"""Latencies of a device that holds several samples state an interval if they are worth this many independent ones."""
 
 
-def service_figures(q: Queries, early_stopping: float | None = None, apart: Sequence[Indices] = ()) -> Figures:
+def service_figures(
+    q: Queries, early_stopping: float | None = None, apart: Sequence[Indices] = (), draws: Draws | None = None
+) -> Figures:
     """Return every figure of service that these queries support; ``early_stopping`` is as in ``latencies``.
 
     ``apart`` holds the issues by which an answer is timed, if these are not all: those of each phase if phases were
-    issued one at a time, or all but those in which the device learns.
+    issued one at a time, or all but those in which the device learns. ``draws`` describes random arrivals.
     """
     if not np.any(q.completed):
         return Figures()
-    figures = (
-        _of_answers(q, apart, early_stopping)
-        if apart
-        else throughput(q) | latencies(q.latency_s(), early_stopping, q.looped)
-    )
+    figures = _of_answers(q, apart, early_stopping) if apart else throughput(q) | _latencies(q, early_stopping, draws)
     if q.scheduled:
         share = share_of(q.dropped, "samples never issued, counted")
         figures |= arrivals(q) | {FigureKey("dropped_share"): share}
@@ -67,23 +68,49 @@ def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | No
     return Figures({duration: throughput(q)[duration]}) | found
 
 
-def latencies(times_s: Floats, early_stopping: float | None = None, looped: bool = False) -> Figures:
+def _latencies(q: Queries, early_stopping: float | None, draws: Draws | None) -> Figures:
+    """Return the latencies; if arrivals are random, as uncertain as another draw of arrivals makes them."""
+    times_s = q.latency_s()
+    if draws is None or draws.holds_one:
+        other_s = None if draws is None else scatter_s(q, draws.rate_hz, PERCENTILES)
+        return latencies(times_s, early_stopping, q.looped, other_s)
+    found = latencies(times_s, early_stopping, q.looped)
+    if independent(times_s) >= STEADY:
+        return found
+    return Figures({key: replace(v, components=(), method=f"{v.method}; {NOT_SHOWN}") for key, v in found.items()})
+
+
+def latencies(
+    times_s: Floats, early_stopping: float | None = None, looped: bool = False, least_u_s: Floats | None = None
+) -> Figures:
     """Return the mean and percentiles of latencies in order of time, shape (n,); of ``looped`` ones only the mean.
 
     ``early_stopping`` names one percentile, 0 to 1. MLPerf's early-stopping estimate of this percentile is added.
+    ``least_u_s`` is the scatter of the mean and of the ``PERCENTILES`` over other draws of arrivals.
     """
     ordered, n = np.sort(times_s), len(times_s)
-    out = Figures({FigureKey("latency_mean_s"): mean_latency(times_s)})
+    u_s = np.zeros(1 + len(PERCENTILES)) if least_u_s is None else least_u_s
+    out = Figures({FigureKey("latency_mean_s"): _at_least(mean_latency(times_s), u_s[0])})
     if looped:
         return out
-    for p in PERCENTILES:
+    for p, least_s in zip(PERCENTILES, u_s[1:].tolist(), strict=True):
         above = times_s > nearest_rank(ordered, p)
         value = percentile(ordered, p, count=independent(above.astype(float)))
-        out |= {FigureKey("latency_p{percentile}_s", percentile=100 * p): value}
+        if least_s and not value.stated:  # the draws show how alike successive latencies are
+            value = percentile(ordered, p)
+        out |= {FigureKey("latency_p{percentile}_s", percentile=100 * p): _at_least(value, least_s)}
     if early_stopping is not None and math.isfinite(found := estimate(ordered, early_stopping)):
         told = f"early stopping: the {discarded(n, early_stopping)} slowest of {n} left out (99 % confidence)"
         out |= figure("latency_p{percentile}_early_stopping_s", found, told, n, percentile=100 * early_stopping)
     return out
+
+
+def _at_least(q: Quantity, u_s: float) -> Quantity:
+    """Return a quantity that is at least as uncertain as other draws of arrivals are apart, if it states this."""
+    if not q.stated or u_s <= q.u:
+        return q
+    method = f"{q.method}; scatter of {DRAWS} other draws of arrivals"
+    return replace(q, components=(Component("finite sample", u_s, DRAWS - 1),), method=method)
 
 
 def mean_latency(times_s: Floats) -> Quantity:

@@ -12,6 +12,7 @@ from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import RateProbe
 from rig.analysis.service.early_stopping import allowed
+from rig.analysis.service.other_draws import DRAWS, NOT_SHOWN, drawn_s, service_times_s, waited_s
 from rig.analysis.sessions.part import Part
 
 RATE = "arrival_hz"
@@ -21,8 +22,8 @@ SEED = "arrival_seed"
 PEAK = FigureKey("peak_rate_hz")
 DRAWN = "arrivals:"
 """The origin of an error that two searches share if their arrivals are of one draw; the seed follows."""
-DRAWS, HALVINGS, FACTOR = 64, 10, 4.0
-"""Arrivals are drawn anew ``DRAWS`` times. Halving finds the rate of each, within ``FACTOR`` of the recorded one."""
+HALVINGS, FACTOR = 10, 4.0
+"""Halving finds the highest rate of each other draw of arrivals, within ``FACTOR`` of the recorded one."""
 _NOT_OF_RATE = "device and meters"
 
 
@@ -49,7 +50,7 @@ def peak_rate(parts: Sequence[Part]) -> Figures:
     """Return the highest rate that held.
 
     Its bias bound reaches to the lowest rate above it that failed. Its uncertainty is that of another draw of arrivals,
-    if the device holds one sample at a time; for other devices nothing shows what another draw would give.
+    if the device holds one sample at a time; for other devices nothing shows it, and no interval is stated.
     """
     tried = list(_probes(parts))
     held = [(probe.rate_hz, result) for probe, result in tried if probe.held]
@@ -58,7 +59,9 @@ def peak_rate(parts: Sequence[Part]) -> Figures:
     peak_hz, of = max(held, key=lambda pair: pair[0])
     above_hz = min((p.rate_hz for p, _ in tried if not p.held and p.rate_hz > peak_hz), default=peak_hz)
     method = "highest rate of the search that kept every rule, for this draw of arrivals; the next higher one broke one"
-    return Figures({PEAK: Quantity(peak_hz, "Hz", _of_draw(of, peak_hz), above_hz - peak_hz, len(tried), method)})
+    if not (drawn := _of_draw(of, peak_hz)):
+        return Figures({PEAK: Quantity(peak_hz, "Hz", (), 0.0, len(tried), f"{method}; {NOT_SHOWN}")})
+    return Figures({PEAK: Quantity(peak_hz, "Hz", drawn, above_hz - peak_hz, len(tried), method)})
 
 
 def _of_draw(probe: Result, rate_hz: float) -> tuple[Component, ...]:
@@ -72,22 +75,18 @@ def _of_draw(probe: Result, rate_hz: float) -> tuple[Component, ...]:
     if rules is None or rules.percentile is None or bound_s is None or seed is None or not probe.start.device.holds_one:
         return ()
     p, least, lasts_s = rules.percentile, rules.min_queries or 1, scenario.duration_s or rules.min_duration_s or 0.0
-    done_s = due_s + probe.series.latency_s
-    service_s = done_s - np.maximum(due_s, np.concatenate([[-math.inf], done_s[:-1]]))
-
+    service_s = service_times_s(due_s, due_s + probe.series.latency_s)
     rng, rates = np.random.default_rng(0), []
     for k in range(2 * DRAWS):
         many = math.ceil(FACTOR * len(due_s)) + least
         if k % 2 == 0:  # so that two draws of times of service meet each draw of arrivals
             at = np.cumsum(rng.exponential(size=many))
-        each_s = rng.choice(service_s, many)
-        before_s = np.cumsum(each_s) - each_s
+        each_s = drawn_s(rng, service_s, many)
         low_hz, high_hz = rate_hz / FACTOR, rate_hz * FACTOR
         for _ in range(HALVINGS):
             middle_hz = math.sqrt(low_hz * high_hz)
             n = min(max(least, int(np.searchsorted(at, lasts_s * middle_hz)) + 1), many)
-            early_s = at[:n] / middle_hz - before_s[:n]
-            late = np.count_nonzero(np.maximum.accumulate(early_s) - early_s + each_s[:n] > bound_s)
+            late = np.count_nonzero(waited_s(at[:n] / middle_hz, each_s[:n]) > bound_s)
             over = allowed(n, p) if rules.early_stopping else n - math.ceil(n * p)
             low_hz, high_hz = (middle_hz, high_hz) if late <= over else (low_hz, middle_hz)
         rates.append(math.sqrt(low_hz * high_hz))

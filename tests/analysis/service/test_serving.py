@@ -31,6 +31,7 @@ from rig.analysis.service.change_detection import (
     time_right,
 )
 from rig.analysis.service.early_stopping import allowed, discarded, estimate, needed
+from rig.analysis.service.other_draws import Draws, drawn_s, waited_s
 from rig.analysis.service.queries import Queries, queries_of
 from rig.types import Floats, Issue, Reply, Sample, Span
 from tests.support.serving import Asked, bench, due, played, recording, samples
@@ -128,6 +129,38 @@ def test_latencies_in_a_queue_are_as_uncertain_as_they_are_alike() -> None:
         for key, q in figures.items():
             held[key] += q.interval()[0] <= true.get(key, float(np.mean(every <= 3.0))) <= q.interval()[1]
     assert min(held.values()) > 50
+
+
+def busy(seed: int, n: int = 300, load: float = 0.85) -> Queries:
+    """Return queries to a device that is busy for ``load`` of the time, with random arrivals and times of service."""
+    rng = np.random.default_rng([seed, 2])
+    due_s = np.cumsum(rng.exponential(1.0 / load, n))
+    return queries(due_s, due_s, due_s + waited_s(due_s, rng.exponential(1.0, n)))
+
+
+def test_latencies_of_a_busy_device_are_as_uncertain_as_another_draw_of_arrivals_makes_them() -> None:
+    """A quiet draw hides how long latencies are alike; the times of service and the rate do not."""
+    keys = ("latency_mean_s", "latency_p50_s", "latency_p90_s")
+    every = [np.sort(busy(1000 + k).latency_s()) for k in range(400)]
+    true = np.mean([[one.mean(), nearest_rank(one, 0.5), nearest_rank(one, 0.9)] for one in every], axis=0)
+    held, stated = Counter[str](), Counter[str]()
+    for seed in range(60):
+        found = serving.service_figures(busy(seed), draws=Draws(0.85, True))
+        several = serving.service_figures(busy(seed), draws=Draws(0.85, False))
+        for key, real in zip(keys, true, strict=True):
+            held[key] += found[key].stated and found[key].interval()[0] <= real <= found[key].interval()[1]
+            stated[key] += several[key].stated
+            assert several[key].stated or "another draw of arrivals" in several[key].method
+    assert min(held.values()) > 52
+    assert max(stated.values()) < 3  # nothing shows it of a device that holds several
+    assert serving.service_figures(busy(1, 3000, 0.1), draws=Draws(0.1, False))["latency_mean_s"].stated
+
+
+def test_times_of_service_that_are_alike_are_drawn_together() -> None:
+    slow = np.repeat(np.random.default_rng(1).exponential(size=50), 20)
+    drawn = drawn_s(np.random.default_rng(2), slow, 1000)
+    assert np.mean(np.diff(drawn) == 0.0) > 0.8
+    assert len(drawn_s(np.random.default_rng(2), slow[:1], 5)) == 5
 
 
 def test_without_an_answer_there_is_no_figure() -> None:

@@ -1,0 +1,56 @@
+"""Other draws of random arrivals at a device that serves one sample at a time, with the recorded times of service."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rig.analysis.result.order_statistics import independent, nearest_rank
+from rig.analysis.service.queries import Queries
+from rig.types import Floats
+
+DRAWS = 64
+"""Arrivals are drawn anew this many times."""
+NOT_SHOWN = "nothing shows what another draw of arrivals gives"
+"""Said of a figure without an interval, where a device holds several samples."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Random arrivals: their mean rate, and whether the device holds one sample at a time."""
+
+    rate_hz: float
+    holds_one: bool
+
+
+def service_times_s(due_s: Floats, done_s: Floats) -> Floats:
+    """Return how long each sample was served: it begins when it is due and the sample before it is answered."""
+    return np.asarray(done_s - np.maximum(due_s, np.concatenate([[-math.inf], done_s[:-1]])))
+
+
+def drawn_s(rng: np.random.Generator, service_s: Floats, count: int) -> Floats:
+    """Return times of service drawn from recorded ones, in stretches in which these are alike, shape (count,)."""
+    n = len(service_s)
+    length = round(n / independent(service_s))
+    first = rng.integers(n, size=-(-count // length))
+    return np.asarray(service_s[(first[:, None] + np.arange(length)).ravel()[:count] % n])
+
+
+def waited_s(at_s: Floats, each_s: Floats) -> Floats:
+    """Return the latency of each sample that arrives at ``at_s`` and is served for ``each_s``, in order."""
+    early_s = at_s - (np.cumsum(each_s) - each_s)
+    return np.asarray(np.maximum.accumulate(early_s) - early_s + each_s)
+
+
+def scatter_s(q: Queries, arrival_hz: float, shares: Sequence[float]) -> Floats:
+    """Return the scatter over other draws of arrivals of the mean latency, and of percentiles (0 to 1)."""
+    service_s = service_times_s(q.due_s[q.completed], q.completed_s[q.completed])
+    rng, n, found = np.random.default_rng(0), len(service_s), []
+    for _ in range(DRAWS):
+        at_s = np.cumsum(rng.exponential(1.0 / arrival_hz, n))
+        ordered = np.sort(waited_s(at_s, drawn_s(rng, service_s, n)))
+        found.append([ordered.mean(), *(nearest_rank(ordered, share) for share in shares)])
+    return np.asarray(np.std(found, axis=0, ddof=1))
