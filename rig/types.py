@@ -256,7 +256,7 @@ class DeviceInfo:
     """The system under test.
 
     If ``clock`` is None, spans are stamped in host nanoseconds. ``max_pending`` is the most unanswered samples that the
-    device can hold; None means one batch at a time.
+    device can hold; None means one batch at a time. Of two requests for one sample, the device begins the first first.
     """
 
     name: str

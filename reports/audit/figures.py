@@ -18,6 +18,7 @@ from rig.types import Floats
 EXACT = 1e-9
 """The relative bound of figures that are counts, or differences of stamps of one clock."""
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p97": 0.97, "p99": 0.99, "p99_9": 0.999}
+NEVER = np.iinfo(np.int64).max
 SLACK = 0.01
 """The probability, allowed by early stopping, that a stated percentile is too low."""
 
@@ -61,10 +62,28 @@ def issues(run: Run) -> Table:
     told = (np.fromiter(map(of, number), dtype=object, count=len(number)) for of in (output.get, phases.get))
     stamps = (ticks(replies, name) for name in ("due_ns", "issued_ns", "completed_ns"))
     due, issued, answered = (np.where(there, (ns - t0) * 1e-9, np.nan)[first] for ns, there in stamps)
+    if not holds_one(run):
+        (on, there), begun = ticks(replies, "on_tick"), np.full(len(number), NEVER)
+        np.minimum.at(begun, np.searchsorted(number, numbers[there]), on[there])
+        turn = _in_turn(sample, begun)
+        due, issued = due[turn], issued[turn]
     asked = np.where(np.isnan(due), issued, due)
     times = np.array([max(executed[issue].values()) for issue in number], dtype=np.int64)
     names = ("number", "sample", "warmup", "output", "phases", "asked_s", "due_s", "issued_s", "answered_s", "times")
     return _table(names, [number, sample, warmup.astype(bool), *told, asked, due, issued, answered, times])
+
+
+def holds_one(run: Run) -> bool:
+    """Return whether the device holds one sample at a time."""
+    return all((run.start["device"].get(most) or 1) == 1 for most in ("max_batch", "max_pending"))
+
+
+def _in_turn(sample: Any, begun: Any) -> list[int]:
+    """Return for each issue the one whose request it answers: of those for one sample, the first begun came first."""
+    known = [k for k in range(len(sample)) if begun[k] < NEVER]
+    asked, first = (sorted(known, key=lambda k: (sample[k], at[k], k)) for at in (range(len(sample)), begun))
+    of = dict(zip(first, asked, strict=True))
+    return [of.get(k, k) for k in range(len(sample))]
 
 
 def _table(names: Iterable[str], columns: list[Any]) -> Table:

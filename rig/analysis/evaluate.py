@@ -29,7 +29,7 @@ from rig.analysis.scores.reference_methods import recorder_figures
 from rig.analysis.scores.spiking import spiking_checks, spiking_figures
 from rig.analysis.service.change_detection import change_figures, stream_of
 from rig.analysis.service.other_draws import Draws
-from rig.analysis.service.queries import Queries, queries_of
+from rig.analysis.service.queries import Queries, in_turn, queries_of
 from rig.analysis.service.serving import deadline_figures, service_figures
 from rig.analysis.solving.solves import (
     RUNTIME,
@@ -122,7 +122,7 @@ class _Recorded:
 
 def _recorded(run: Run, at_once: int) -> _Recorded:
     """Put everything on the device's time, and model each rail; work seen outside spans is among the activity."""
-    run, clock = on_device_clock(run)
+    run, clock = on_device_clock(in_turn(run))
     clock, clock_checks = off_line_checks(run, clock)
     queries, answers, spans = queries_of(run), answers_of(run), activity_of(run, clock)
     activity, rails = with_work_outside(spans, aligned_rails(run, spans, clock, _end_s(run), at_once))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from rig.recording.columns.buffers import array_of
+from rig.recording.columns.buffers import array_of, numbers
 from rig.recording.reader import Run
 from rig.types import Bools, Floats, Indices
 
@@ -92,6 +93,37 @@ class Queries:
             return float("nan"), float("nan")
         ends_s = self.due_s + self.stride_s if self.stride_s else self.completed_s
         return float(np.nanmin(self.requested_s)), float(np.nanmax([self.completed_s, ends_s]))
+
+
+def in_turn(run: Run) -> Run:
+    """Return the run with the replies to one sample given to its queries in the order in which these were begun.
+
+    A reply names its sample only. Of queries for one sample, a device begins the one first that was issued first.
+    """
+    t, device = run.replies, run.start.device
+    stamped = np.flatnonzero(array_of(t["on_tick"].is_valid()))
+    if device.holds_one or not len(stamped):
+        return run
+    issue, on = array_of(t["issue"])[stamped], array_of(t["on_tick"], 0)[stamped]
+    first = np.lexsort((on, issue))
+    first = first[np.unique(issue[first], return_index=True)[1]]
+    sample = _coded(t["sample_id"])[0][stamped][first]
+    begun, asked = np.lexsort((issue[first], on[first], sample)), np.lexsort((issue[first], sample))
+    if np.array_equal(begun, asked):
+        return run
+    of = dict(zip(issue[first][begun].tolist(), issue[first][asked].tolist(), strict=True))
+    rows = dict(zip(issue.tolist(), stamped.tolist(), strict=True))
+    replies, progress, activity = (_reissued(table, of) for table in (t, run.progress, run.activity))
+    row = numbers(np.array([rows.get(of.get(k, k), at) for at, k in enumerate(array_of(t["issue"]).tolist())]))
+    for name in ("due_ns", "issued_ns"):
+        replies = replies.set_column(t.schema.get_field_index(name), t.schema.field(name), t[name].take(row))
+    return replace(run, replies=replies, progress=progress, activity=activity)
+
+
+def _reissued(table: pa.Table, of: Mapping[int, int]) -> pa.Table:
+    """Return a table with other numbers of issues."""
+    issue = numbers(np.array([of.get(k, k) for k in array_of(table["issue"]).tolist()], np.int64))
+    return table.set_column(table.schema.get_field_index("issue"), table.schema.field("issue"), issue)
 
 
 def queries_of(run: Run) -> Queries:

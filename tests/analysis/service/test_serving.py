@@ -32,9 +32,9 @@ from rig.analysis.service.change_detection import (
 )
 from rig.analysis.service.early_stopping import allowed, discarded, estimate, needed
 from rig.analysis.service.other_draws import Draws, drawn_s, waited_s
-from rig.analysis.service.queries import Queries, queries_of
+from rig.analysis.service.queries import Queries, in_turn, queries_of
 from rig.types import Floats, Issue, Reply, Sample, Span
-from tests.support.serving import Asked, bench, due, played, recording, samples
+from tests.support.serving import Asked, S, bench, due, played, recording, samples
 
 NAN = math.nan
 
@@ -268,6 +268,28 @@ def test_queries_are_read_in_issue_order_without_warm_up_and_with_what_each_stan
     assert (q.issue.tolist(), q.sample.tolist(), q.inferences.tolist()) == ([1, 2, 3], [0, 1, 2], [1, 2, 3])
     assert (q.due_s - q.due_s[0]).round(9).tolist() == [0.0, 0.3, 0.4]
     assert q.latency_s().round(9).tolist() == [0.1, 0.1, 0.1]
+
+
+def test_of_two_queries_for_one_sample_the_first_that_is_begun_was_issued_first(tmp_path: Path) -> None:
+    """A device of two cores answers the second before the first; it names only the sample."""
+    (one,) = samples(1)
+    plant, device = bench(0.2, holds=4)
+    slow, quick = (Reply("s0", k, (Span("inference", on, on + took),)) for k, on, took in HELD)
+    waits = iter([[], [quick], [slow]])
+
+    def polled(wait_s: float) -> Sequence[Reply]:
+        plant.clock.sleep_until(plant.clock.now_ns() + round(min(wait_s, 0.05) * S))
+        return next(waits, [])
+
+    device.poll = polled  # type: ignore[method-assign]
+    with played(device, due([0.0, 0.03], [one] * 2), plant) as run:
+        q = queries_of(in_turn(run))
+    assert [q.outputs[k] for k in q.output] == ["slow", "quick"]
+    assert q.latency_s()[0] > q.latency_s()[1]
+    assert (q.issue.tolist(), np.diff(q.due_s).round(9).tolist()) == ([0, 1], [0.03])
+
+
+HELD = [("slow", 0, 200), ("quick", 50, 50)]
 
 
 @pytest.mark.parametrize("spans", [
