@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -210,15 +212,41 @@ def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:
 
 
 def waits_s(asked: Table) -> Floats:
-    """Return the seconds from asked to answered of the issues that have both stamps, for one execution of a loop."""
+    """Return the seconds from asked to answered of the issues that have both stamps, for one execution of a loop.
+
+    An issue that was due at a time and was answered with null waits for ever.
+    """
     waited = (asked.answered_s - asked.asked_s) / np.where(np.isnan(asked.due_s), asked.times, 1)
+    waited = waited + np.where(refused(asked) & ~np.isnan(asked.due_s), np.inf, 0.0)
     return np.asarray(waited[~np.isnan(waited)])
 
 
 def answers(run: Run) -> int:
     """Return how often samples were answered; one that was executed in a loop counts each time."""
     asked = counted(run)
-    return int(asked.times[~np.isnan(asked.answered_s)].sum())
+    return int(asked.times[~np.isnan(asked.answered_s) & ~refused(asked)].sum())
+
+
+@functools.lru_cache(4096)
+def parsed(output: str) -> Any:
+    """Return the JSON value of an output; None if it is not JSON."""
+    try:
+        return json.loads(output or "null")
+    except (ValueError, RecursionError):
+        return None
+
+
+def answer_in(output: str) -> Any:
+    """Return the answer in an output: its field ``label`` if it has one, else all of it."""
+    said = parsed(output)
+    return said["label"] if isinstance(said, dict) and "label" in said else said
+
+
+def refused(asked: Table) -> Any:
+    """Return which issues were answered with null; none if no issue was answered with anything else."""
+    told = np.array([output is not None for output in asked.output], dtype=bool)
+    null = told & [answer_in(output) is None for output in asked.output]
+    return null & np.any(told & ~null)
 
 
 def answering(run: Run) -> list[Table]:
@@ -259,7 +287,8 @@ def service(run: Run) -> Figures:
         return found
     duration, apart = float(np.ptp(requested(run))), answering(run)
     each = [waits_s(group) for group in apart] or [latency]
-    seconds = {"latency_mean_s": float(sum(one.mean() for one in each if len(one))), "duration_s": duration}
+    mean_s = float(sum(one[one < np.inf].mean() for one in each if len(one)))
+    seconds = {"latency_mean_s": mean_s, "duration_s": duration}
     whole = {} if len(each) > 1 or not len(each[0]) else PERCENTILES
     seconds |= {f"latency_{name}_s": nearest_rank(each[0], share) for name, share in whole.items()}
     how = ("stamps of the host, nearest rank", "a nanosecond of the host's stamps")

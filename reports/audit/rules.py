@@ -107,7 +107,8 @@ def to_the_end(run: Run) -> Iterator[Judged]:
     how = "to the end" if run.ended else "no stop line" if error is None else f"broken off by {error.error}"
     yield "the run", how, "to the end", run.ended
     asked = counted(run)
-    lost = int(np.sum(np.isnan(asked.answered_s) & ~np.isnan(asked.issued_s)))
+    bound = run.purpose != "accuracy" and run.options.get("latency_bound_s") is not None
+    lost = int(np.sum((np.isnan(asked.answered_s) | bound & figures.refused(asked)) & ~np.isnan(asked.issued_s)))
     yield none("samples without an answer", 0 if run.start.get("imported") else lost)
     yield none("gaps in which the host did not run", run.gaps)
 
@@ -186,7 +187,7 @@ def _in_time(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     if not deadline:
         yield "deadline of a frame", "not recorded", "a time", False
         return
-    share, least = np.sum(asked.answered_s - asked.due_s <= deadline) / max(len(asked), 1), values["in_time_share"]
+    share, least = np.sum(figures.waits_s(asked) <= deadline) / max(len(asked), 1), values["in_time_share"]
     yield f"frames answered within {deadline:g} s", f"{share:.2%}", f"at least {least:.0%}", share >= least
     if (most := values["deadline_strides"]) is not None:
         strides = deadline / stride if stride else math.inf

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 import random
 from collections import defaultdict
@@ -13,22 +12,13 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from reports.audit.figures import EXACT, Figures, Plain, counted, issues, mean_of
+from reports.audit.figures import EXACT, Figures, Plain, counted, issues, mean_of, parsed
 from reports.audit.folder.files import clean, refuse
 from reports.audit.folder.reading import Run, by_sample
 from rig.types import Floats
 
 NODES_MOST, EDGES_DRAWN = 10_000, 400_000
 Score = Callable[[Floats, Floats], float]
-
-
-@functools.lru_cache(4096)
-def parsed(output: str) -> Any:
-    """Return the JSON value of an output; None if it is not JSON."""
-    try:
-        return json.loads(output or "null")
-    except (ValueError, RecursionError):
-        return None
 
 
 def outputs(run: Run) -> Iterator[tuple[Any, dict[str, Any]]]:

@@ -181,7 +181,7 @@ def _service_figures(told: _Recorded) -> Figures:
     draws = Draws(hz, start.device.holds_one) if hz > 0.0 and queries.scheduled else None
     service = service_figures(queries, None if start.rules is None else start.rules.percentile, apart, draws)
     if len(models) == len(told.rails) and not activity.per_phase:
-        service |= average_figures(models, activity, queries.window_s(), queries.completed_count)
+        service |= average_figures(models, activity, queries.window_s(), queries.answered_count)
     return service | deadline_figures(queries, start.scenario.deadline_s) | change_figures(told.stream)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rig.analysis.scores.answers import answer_in
 from rig.recording.columns.buffers import array_of, numbers
 from rig.recording.reader import Run
 from rig.types import Bools, Floats, Indices
@@ -65,9 +66,15 @@ class Queries:
         return np.isfinite(self.completed_s)
 
     @property
-    def completed_count(self) -> int:
-        """Return how many samples were completed; one that was executed in a loop counts each time."""
-        return int(np.sum(self.executions[self.completed]))
+    def answered(self) -> Bools:
+        """Return which samples were answered: completed, and not with null if the device answers any otherwise."""
+        said = np.array([*(answer_in(output) is not None for output in self.outputs), True])[self.output]
+        return np.asarray(self.completed & (said | ~np.any(said & self.completed)))
+
+    @property
+    def answered_count(self) -> int:
+        """Return how many samples were answered; one that was executed in a loop counts each time."""
+        return int(np.sum(self.executions[self.answered]))
 
     @property
     def dropped(self) -> Bools:
@@ -83,6 +90,10 @@ class Queries:
         # host stamps are whole nanoseconds, and rounding must not make a sample late
         times_s = np.round(self.completed_s - self.requested_s, 9)
         return np.asarray((times_s / np.where(np.isnan(self.due_s), self.executions, 1))[self.completed])
+
+    def served_s(self) -> Floats:
+        """Return the latencies of completed samples; one that arrived at a time and has no answer is never served."""
+        return np.where((self.answered | np.isnan(self.due_s))[self.completed], self.latency_s(), np.inf)
 
     def window_s(self) -> tuple[float, float]:
         """Return the times of the first request and the last completion, or (nan, nan) if nothing was completed.

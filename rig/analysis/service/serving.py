@@ -48,11 +48,11 @@ def service_figures(
 def throughput(q: Queries) -> Figures:
     """Return samples and inferences per second between the first request and the last completion."""
     on_s, off_s = q.window_s()
-    n, inferences = int(np.count_nonzero(q.completed)), int(np.sum(q.inferences[q.completed]))
+    n, inferences = int(np.count_nonzero(q.answered)), int(np.sum(q.inferences[q.answered]))
     out = figure("duration_s", off_s - on_s, "first request to last completion, host clock", n)
     if off_s > on_s:
-        told = "completions over the time from the first request to the last completion"
-        out |= figure("throughput_samples_hz", q.completed_count / (off_s - on_s), told, n)
+        told = "answers over the time from the first request to the last completion"
+        out |= figure("throughput_samples_hz", q.answered_count / (off_s - on_s), told, n)
         out |= figure("throughput_inferences_hz", inferences / (off_s - on_s), told, n)
     return out
 
@@ -70,12 +70,12 @@ def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | No
 
 def _latencies(q: Queries, early_stopping: float | None, draws: Draws | None) -> Figures:
     """Return the latencies; if arrivals are random, as uncertain as another draw of arrivals makes them."""
-    times_s = q.latency_s()
+    times_s = q.served_s()
     if draws is None or draws.holds_one:
         other_s = None if draws is None else scatter_s(q, draws.rate_hz, PERCENTILES)
         return latencies(times_s, early_stopping, q.looped, other_s)
     found = latencies(times_s, early_stopping, q.looped)
-    if independent(times_s) >= STEADY:
+    if independent(q.latency_s()) >= STEADY:
         return found
     return Figures({key: replace(v, components=(), method=f"{v.method}; {NOT_SHOWN}") for key, v in found.items()})
 
@@ -85,12 +85,13 @@ def latencies(
 ) -> Figures:
     """Return the mean and percentiles of latencies in order of time, shape (n,); of ``looped`` ones only the mean.
 
-    ``early_stopping`` names one percentile, 0 to 1. MLPerf's early-stopping estimate of this percentile is added.
-    ``least_u_s`` is the scatter of the mean and of the ``PERCENTILES`` over other draws of arrivals.
+    A latency is infinite without an answer, and the mean leaves it out. ``early_stopping`` names one percentile, 0 to
+    1. MLPerf's early-stopping estimate of this percentile is added. ``least_u_s`` is the scatter of the mean and of
+    the ``PERCENTILES`` over other draws of arrivals.
     """
     ordered, n = np.sort(times_s), len(times_s)
     u_s = np.zeros(1 + len(PERCENTILES)) if least_u_s is None else least_u_s
-    out = Figures({FigureKey("latency_mean_s"): _at_least(mean_latency(times_s), u_s[0])})
+    out = Figures({FigureKey("latency_mean_s"): _at_least(mean_latency(times_s[np.isfinite(times_s)]), u_s[0])})
     if looped:
         return out
     for p, least_s in zip(PERCENTILES, u_s[1:].tolist(), strict=True):
@@ -205,10 +206,10 @@ def deadline_figures(q: Queries, deadline_s: float | None) -> Figures:
 def in_time_share(q: Queries, deadline_s: float) -> Quantity:
     """Return the share of all samples that were completed within ``deadline_s`` of their request.
 
-    Dropped samples count as not in time.
+    Dropped samples and those without an answer count as not in time.
     """
     met = np.zeros(len(q), bool)
-    met[q.completed] = q.latency_s() <= deadline_s
+    met[q.completed] = q.served_s() <= deadline_s
     return share_of(met, f"completed within {deadline_s:g} s of being due")
 
 

@@ -65,7 +65,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     timed = [part.result for part in by["performance"] or [lead]]
     own: dict[str, Any] = {name: getattr(timed[0].series, name) for name in ("requested_s", "latency_s")}
     own |= {"trials": trial_figures(by), "probes": rate_probes(parts)}
-    results = [part.result for part in parts]
+    results = [part.result for part in parts if part.purpose != "probe"]  # a failed probe refuses nothing of these
     return replace(_joined(name, lead.result, results, figures, about, checks, timed, own), ruling=ruling)
 
 

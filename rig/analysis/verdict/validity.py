@@ -55,7 +55,9 @@ def _named(check: Finding, rules: Rules | None) -> Finding:
 def _whole(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
     start, whole = run.start, run.complete
     yield Finding("the run", "to the end" if whole else "broken off", "to the end", whole, remedy=_mend(run))
-    lost = int(np.count_nonzero(~q.completed & ~q.dropped))
+    # whoever must answer in time could refuse a sample instead
+    bound = start.purpose != "accuracy" and start.scenario.latency_bound_s is not None
+    lost = int(np.count_nonzero(~(q.answered if bound else q.completed) & ~q.dropped))
     yield Finding("samples without an answer", str(lost), "0", lost == 0)
     if rules.hardware_only:
         modes = sorted(map(str, start.modes))
@@ -109,7 +111,7 @@ def _on_time(scenario: ScenarioRecord, q: Queries, rules: Rules, figures: Figure
     if not np.any(q.completed):
         return
     p, bound_s, deadline_s = rules.percentile, scenario.latency_bound_s, scenario.deadline_s
-    times = q.latency_s()
+    times = q.served_s()
     if p is not None and bound_s is not None:
         yield at_most(f"p{100 * p:g} of latency", nearest_rank(np.sort(times), p), bound_s, "percentile", "{:g} s")
         if rules.early_stopping:

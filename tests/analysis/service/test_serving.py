@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
@@ -33,6 +34,7 @@ from rig.analysis.service.change_detection import (
 from rig.analysis.service.early_stopping import allowed, discarded, estimate, needed
 from rig.analysis.service.other_draws import Draws, drawn_s, waited_s
 from rig.analysis.service.queries import Queries, in_turn, queries_of
+from rig.analysis.verdict.missing import without_number
 from rig.types import Floats, Issue, Reply, Sample, Span
 from tests.support.serving import Asked, S, bench, due, played, recording, samples
 
@@ -173,6 +175,25 @@ def test_a_share_in_time_counts_the_dropped_and_the_exactly_just_in_time() -> No
     assert serving.in_time_share(q, 0.7).value == 2 / 4
 
 
+@pytest.mark.parametrize("refusal", [None, {"label": None}])
+def test_a_sample_that_is_refused_is_neither_served_nor_in_time(refusal: Any) -> None:
+    at_s = np.arange(200.0)
+    answered = replace(queries(at_s, at_s, at_s + 0.5), outputs=("x", refusal))
+    refused = replace(answered, output=(np.arange(200) % 4 == 0).astype(np.int64))
+    whole, found = serving.service_figures(answered), serving.service_figures(refused)
+    assert found["throughput_samples_hz"].value == 0.75 * whole["throughput_samples_hz"].value
+    assert (found["latency_mean_s"].value, found["latency_p50_s"].value, found["latency_p90_s"].value) == (
+        0.5,
+        0.5,
+        math.inf,
+    )
+    assert (serving.in_time_share(answered, 0.7).value, serving.in_time_share(refused, 0.7).value) == (1.0, 0.75)
+    silent = replace(answered, outputs=(refusal,))  # a device that has nothing to say is served as it is timed
+    assert serving.service_figures(silent) == whole
+    (told,) = {f.found for f in without_number(found)}
+    assert told == "a sample without an answer is never served"
+
+
 # ---- backlog and drops ---------------------------------------------------------------------
 
 
@@ -270,7 +291,9 @@ def test_queries_are_read_in_issue_order_without_warm_up_and_with_what_each_stan
     assert q.latency_s().round(9).tolist() == [0.1, 0.1, 0.1]
 
 
-def test_of_two_queries_for_one_sample_the_first_that_is_begun_was_issued_first(tmp_path: Path) -> None:
+def test_of_two_queries_for_one_sample_the_first_that_is_begun_was_issued_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A device of two cores answers the second before the first; it names only the sample."""
     (one,) = samples(1)
     plant, device = bench(0.2, holds=4)
@@ -281,7 +304,7 @@ def test_of_two_queries_for_one_sample_the_first_that_is_begun_was_issued_first(
         plant.clock.sleep_until(plant.clock.now_ns() + round(min(wait_s, 0.05) * S))
         return next(waits, [])
 
-    device.poll = polled  # type: ignore[method-assign]
+    monkeypatch.setattr(device, "poll", polled)
     with played(device, due([0.0, 0.03], [one] * 2), plant) as run:
         q = queries_of(in_turn(run))
     assert [q.outputs[k] for k in q.output] == ["slow", "quick"]

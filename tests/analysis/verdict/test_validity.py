@@ -96,6 +96,9 @@ BROKEN: dict[str, tuple[list[Asked], dict[str, Any], list[tuple[str, str, str]]]
     "no idle window": (good(), {"idle_s": ()}, [("shortest idle window", "0 s", "at least 2 s")]),
     "a sample of the set left out": (good(), {"size": 5}, [("samples of the set answered", "4", "5")]),
     "a sample without an answer": ([*good(), Asked(LAST, LAST, None)], {}, [("samples without an answer", "1", "0")]),
+    "a sample refused": (
+        [replace(a, output=None) if k == 50 else a for k, a in enumerate(good())], {},
+        [("samples without an answer", "1", "0")]),
     "too much warm-up": ([Asked(None, 3.0, 3.1, warmup=True), *good()], {}, [("warm-up samples", "2", "at most 1")]),
     "too short": (good(), {"rules": replace(ALL, min_duration_s=10.2)}, [("duration", "10.12 s", "at least 10.2 s")]),
     "a bound that all miss": (good(), {"options": {"latency_bound_s": 0.019}}, [
