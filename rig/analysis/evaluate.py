@@ -28,7 +28,6 @@ from rig.analysis.scores.predictions import predictions_of
 from rig.analysis.scores.reference_methods import recorder_figures
 from rig.analysis.scores.spiking import spiking_checks, spiking_figures
 from rig.analysis.service.change_detection import change_figures, stream_of
-from rig.analysis.service.other_draws import Draws
 from rig.analysis.service.queries import Queries, in_turn, queries_of
 from rig.analysis.service.serving import deadline_figures, service_figures
 from rig.analysis.solving.solves import (
@@ -177,9 +176,7 @@ def _service_figures(told: _Recorded) -> Figures:
     apart = answering if len(answering) > 1 and not reduce(np.intersect1d, answering).size else []
     if LEARNING in activity.phases and answering and not apart:  # what is learnt is not answered
         apart = [np.concatenate(answering)]
-    hz = start.scenario.arrival_hz or 0.0
-    draws = Draws(hz, start.device.holds_one) if hz > 0.0 and queries.scheduled else None
-    service = service_figures(queries, None if start.rules is None else start.rules.percentile, apart, draws)
+    service = service_figures(queries, None if start.rules is None else start.rules.percentile, apart)
     if len(models) == len(told.rails) and not activity.per_phase:
         service |= average_figures(models, activity, queries.window_s(), queries.answered_count)
     return service | deadline_figures(queries, start.scenario.deadline_s) | change_figures(told.stream)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,14 +15,6 @@ DRAWS = 64
 """Arrivals are drawn anew this many times."""
 NOT_SHOWN = "nothing shows what another draw of arrivals gives"
 """Said of a figure without an interval, where a device holds several samples."""
-
-
-@dataclass(frozen=True)
-class Draws:
-    """Random arrivals: their mean rate, and whether the device holds one sample at a time."""
-
-    rate_hz: float
-    holds_one: bool
 
 
 def service_times_s(due_s: Floats, done_s: Floats) -> Floats:
@@ -45,12 +36,12 @@ def waited_s(at_s: Floats, each_s: Floats) -> Floats:
     return np.asarray(np.maximum.accumulate(early_s) - early_s + each_s)
 
 
-def scatter_s(q: Queries, arrival_hz: float, shares: Sequence[float]) -> Floats:
+def scatter_s(q: Queries, shares: Sequence[float]) -> Floats:
     """Return the scatter over other draws of arrivals of the mean latency, and of percentiles (0 to 1)."""
     service_s = service_times_s(q.due_s[q.completed], q.completed_s[q.completed])
     rng, n, found = np.random.default_rng(0), len(service_s), []
     for _ in range(DRAWS):
-        at_s = np.cumsum(rng.exponential(1.0 / arrival_hz, n))
+        at_s = np.cumsum(rng.exponential(1.0 / q.arrival_hz, n))
         ordered = np.sort(waited_s(at_s, drawn_s(rng, service_s, n)))
         found.append([ordered.mean(), *(nearest_rank(ordered, share) for share in shares)])
     return np.asarray(np.std(found, axis=0, ddof=1))

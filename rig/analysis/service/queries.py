@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,6 +40,10 @@ class Queries:
     names: tuple[str, ...] = ()
     stride_s: float | None = None
     """The time between frames of a stream; None without a stream."""
+    arrival_hz: float = 0.0
+    """The mean rate of random arrivals; 0 if arrivals are not random."""
+    holds_one: bool = True
+    """Whether the device holds one sample at a time."""
 
     def __len__(self) -> int:
         return len(self.issue)
@@ -107,34 +110,24 @@ class Queries:
 
 
 def in_turn(run: Run) -> Run:
-    """Return the run with the replies to one sample given to its queries in the order in which these were begun.
+    """Return the run with the times of queries for one sample moved to the replies that were begun in this order.
 
-    A reply names its sample only. Of queries for one sample, a device begins the one first that was issued first.
+    A reply names only its sample. Of queries for one sample, a device begins the one first that was issued first.
     """
-    t, device = run.replies, run.start.device
-    stamped = np.flatnonzero(array_of(t["on_tick"].is_valid()))
-    if device.holds_one or not len(stamped):
+    if run.start.device.holds_one:
         return run
-    issue, on = array_of(t["issue"])[stamped], array_of(t["on_tick"], 0)[stamped]
-    first = np.lexsort((on, issue))
-    first = first[np.unique(issue[first], return_index=True)[1]]
-    sample = _coded(t["sample_id"])[0][stamped][first]
-    begun, asked = np.lexsort((issue[first], on[first], sample)), np.lexsort((issue[first], sample))
-    if np.array_equal(begun, asked):
-        return run
-    of = dict(zip(issue[first][begun].tolist(), issue[first][asked].tolist(), strict=True))
-    rows = dict(zip(issue.tolist(), stamped.tolist(), strict=True))
-    replies, progress, activity = (_reissued(table, of) for table in (t, run.progress, run.activity))
-    row = numbers(np.array([rows.get(of.get(k, k), at) for at, k in enumerate(array_of(t["issue"]).tolist())]))
-    for name in ("due_ns", "issued_ns"):
-        replies = replies.set_column(t.schema.get_field_index(name), t.schema.field(name), t[name].take(row))
-    return replace(run, replies=replies, progress=progress, activity=activity)
-
-
-def _reissued(table: pa.Table, of: Mapping[int, int]) -> pa.Table:
-    """Return a table with other numbers of issues."""
-    issue = numbers(np.array([of.get(k, k) for k in array_of(table["issue"]).tolist()], np.int64))
-    return table.set_column(table.schema.get_field_index("issue"), table.schema.field("issue"), issue)
+    t, begun = run.replies, dict[str, dict[int, int]]()
+    for sample, issue, on in zip(*(t[name].to_pylist() for name in ("sample_id", "issue", "on_tick")), strict=True):
+        if on is not None:
+            own = begun.setdefault(sample, {})
+            own[issue] = min(on, own.get(issue, on))
+    turns = (zip(sorted(own, key=lambda k: (own[k], k)), sorted(own), strict=True) for own in begun.values())
+    of = {issue: turn for own in turns for issue, turn in own if issue != turn}
+    rows = {issue: row for row, issue in enumerate(t["issue"].to_pylist())}
+    taken = numbers(np.array([rows[of.get(issue, issue)] for issue in t["issue"].to_pylist()], np.int64))
+    for name in ("due_ns", "issued_ns") if of else ():
+        t = t.set_column(t.schema.get_field_index(name), t.schema.field(name), t[name].take(taken))
+    return replace(run, replies=t)
 
 
 def queries_of(run: Run) -> Queries:
@@ -170,6 +163,8 @@ def queries_of(run: Run) -> Queries:
         max_pending=max(run.start.device.max_pending or 0, 0) or None,
         names=(*names, ""),
         stride_s=run.start.scenario.stride_s,
+        arrival_hz=run.start.scenario.arrival_hz or 0.0,
+        holds_one=run.start.device.holds_one,
     )
 
 

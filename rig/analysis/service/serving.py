@@ -18,7 +18,7 @@ from rig.analysis.result.order_statistics import independent, nearest_rank, perc
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity, linear
 from rig.analysis.service.early_stopping import discarded, estimate
-from rig.analysis.service.other_draws import DRAWS, NOT_SHOWN, Draws, scatter_s
+from rig.analysis.service.other_draws import DRAWS, NOT_SHOWN, scatter_s
 from rig.analysis.service.queries import Queries
 from rig.types import Bools, Floats, Indices
 
@@ -27,17 +27,15 @@ STEADY = 80
 """Latencies of a device that holds several samples state an interval if they are worth this many independent ones."""
 
 
-def service_figures(
-    q: Queries, early_stopping: float | None = None, apart: Sequence[Indices] = (), draws: Draws | None = None
-) -> Figures:
+def service_figures(q: Queries, early_stopping: float | None = None, apart: Sequence[Indices] = ()) -> Figures:
     """Return every figure of service that these queries support; ``early_stopping`` is as in ``latencies``.
 
     ``apart`` holds the issues by which an answer is timed, if these are not all: those of each phase if phases were
-    issued one at a time, or all but those in which the device learns. ``draws`` describes random arrivals.
+    issued one at a time, or all but those in which the device learns.
     """
     if not np.any(q.completed):
         return Figures()
-    figures = _of_answers(q, apart, early_stopping) if apart else throughput(q) | _latencies(q, early_stopping, draws)
+    figures = _of_answers(q, apart, early_stopping) if apart else throughput(q) | _latencies(q, early_stopping)
     if q.scheduled:
         share = share_of(q.dropped, "samples never issued, counted")
         figures |= arrivals(q) | {FigureKey("dropped_share"): share}
@@ -68,16 +66,15 @@ def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | No
     return Figures({duration: throughput(q)[duration]}) | found
 
 
-def _latencies(q: Queries, early_stopping: float | None, draws: Draws | None) -> Figures:
+def _latencies(q: Queries, early_stopping: float | None) -> Figures:
     """Return the latencies; if arrivals are random, as uncertain as another draw of arrivals makes them."""
-    times_s = q.served_s()
-    if draws is None or draws.holds_one:
-        other_s = None if draws is None else scatter_s(q, draws.rate_hz, PERCENTILES)
-        return latencies(times_s, early_stopping, q.looped, other_s)
-    found = latencies(times_s, early_stopping, q.looped)
-    if independent(q.latency_s()) >= STEADY:
+    drawn = q.scheduled and q.arrival_hz > 0.0
+    other_s = scatter_s(q, PERCENTILES) if drawn and q.holds_one else None
+    found = latencies(q.served_s(), early_stopping, q.looped, other_s)
+    if not drawn or q.holds_one or independent(q.latency_s()) >= STEADY:
         return found
-    return Figures({key: replace(v, components=(), method=f"{v.method}; {NOT_SHOWN}") for key, v in found.items()})
+    bare = {k: replace(v, components=(), method=f"{v.method}; {NOT_SHOWN}") for k, v in found.items() if v.stated}
+    return found | bare
 
 
 def latencies(

@@ -57,9 +57,9 @@ def _warmup(run: Run) -> Iterator[str]:
 
 
 def _offered(run: Run) -> Iterator[str]:
-    asked_hz = run.start.scenario.options.get("arrival_hz")
+    asked_hz = run.start.scenario.arrival_hz
     due_s = 1e-9 * np.unique(array_of(run.replies.filter(pc.is_valid(run.replies["due_ns"]))["due_ns"]))
-    if not isinstance(asked_hz, int | float) or len(due_s) < 2 or due_s[0] == due_s[-1]:
+    if asked_hz is None or len(due_s) < 2 or due_s[0] == due_s[-1]:
         return
     hz = (len(due_s) - 1) / float(due_s[-1] - due_s[0])
     if abs(hz - asked_hz) > OFFERED * asked_hz:
