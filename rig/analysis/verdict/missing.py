@@ -10,8 +10,6 @@ from rig.analysis.result.figure_key import Figures
 from rig.analysis.result.finding import Finding, refusal
 from rig.recording.reader import Run
 
-UNANSWERED = "Let the device answer each sample (`rig check`)"
-
 
 def without_spans(run: Run) -> Finding:
     """Return the refusal of everything that needs a span."""
@@ -28,7 +26,7 @@ def without_number(figures: Figures) -> Iterator[Finding]:
     remedy = "Look at the readings and the spans for what is too large, too short or missing, and measure again"
     for key, q in figures.items():
         if q.value == math.inf and key.quantity.startswith("latency_"):
-            yield refusal(key, "a sample without an answer is never served", UNANSWERED)
+            yield refusal(key, "a sample without an answer is never served", "Let the device answer each sample")
         elif not all(map(math.isfinite, (q.value, q.bias, *q.interval(), *(c.u for c in q.components)))):
             yield refusal(key, "the recording gives no finite number for it", remedy)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from fixtures.worlds.random_draw import draw, measured
 from reports.audit.audit import audit
 from reports.audit.clocks import line
 from reports.audit.evidence import Compared, compared
-from reports.audit.figures import Plain, spans
+from reports.audit.figures import Plain, service, spans
 from reports.audit.folder.reading import Run, read_run
 from reports.audit.power.estimate import idle_windows, power_rails
 from reports.audit.power.placing import clearest, open_s
@@ -27,10 +28,11 @@ from rig.errors import StoreError
 from rig.recording.events import Stop
 from rig.recording.layout import payload_path
 from rig.recording.reader import open_run
-from rig.types import Indices
+from rig.types import Indices, Reply, Span
 from tests.support.asleep import BUSY_W, RATE_HZ, recording
 from tests.support.paths import ROOT
 from tests.support.predicted import recorded
+from tests.support.serving import MS, S, bench, due, played, samples
 from tests.support.submission_folder import altered, unpacked
 from tests.support.submissions import session
 
@@ -47,6 +49,31 @@ def test_plain_figures_agree_with_the_estimators(tmp_path: Path, name: str) -> N
     found = audit(unpacked(name, tmp_path)).compared
     assert len(found) >= 10
     assert [c for c in found if not c.ok] == []
+
+
+def test_both_time_a_device_that_answers_out_of_order_and_refuses_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = samples(2)
+    plant, device = bench(0.2, holds=4)
+    said = [("s0", "quick", 40, 80), ("s0", "slow", 0, 130), ("s1", None, 150, 160), ("s1", "x", 250, 300)]
+
+    def polled(wait_s: float) -> list[Reply]:
+        now_ns = plant.clock.now_ns()
+        start_ns = int(device.log[0][1]) if device.log else now_ns
+        plant.clock.sleep_until(now_ns + round(min(wait_s, 0.01) * S))
+        ready = [reply for reply in said if start_ns + reply[3] * MS <= plant.clock.now_ns()]
+        said[:] = said[len(ready) :]
+        return [
+            Reply(k, out, (Span("inference", start_ns + on * MS, start_ns + off * MS),)) for k, out, on, off in ready
+        ]
+
+    monkeypatch.setattr(device, "poll", polled)
+    with played(device, due([0.0, 0.03, 0.15, 0.25], [one, one, two, two]), plant) as run:
+        found, plain = evaluate(run), service(read_run(run.path))
+    for key in ("latency_mean_s", "latency_p50_s", "throughput_samples_hz"):
+        assert found.quantities[key].value == pytest.approx(plain[key].value, abs=plain[key].bound)
+    assert found.quantities["latency_mean_s"].value == pytest.approx((0.13 + 0.05 + 0.05) / 3, abs=0.01)
+    assert plain["latency_p99_s"].value == math.inf and "latency_p99_s" not in found.quantities
+    assert not [c for c in found.notes if "before they were issued" in c]
 
 
 def test_spans_of_many_readings_are_known_within_two_thousandths(tmp_path: Path) -> None:
