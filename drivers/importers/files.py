@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from drivers.failures import raising
-from rig.errors import DataError, UsageError, reason, refused
+from rig.errors import DataError, UsageError, reason
 
 KEPT = "artifacts/original/"
 OTHER = "Name the folder that holds the recording, or another format (`rig list` names them)"
@@ -16,12 +16,6 @@ OTHER = "Name the folder that holds the recording, or another format (`rig list`
 def bad_file(path: Path, what: str, remedy: str, *, field: str = "source", value: object = None) -> DataError:
     """Return the error for a file that is unusable because of ``what``. Without ``value``, the value is its path."""
     return DataError(f"{path.name} {what}", field=field, value=str(path) if value is None else value, remedy=remedy)
-
-
-def check_inferences(inferences: int | None) -> None:
-    """Refuse a stated count of inferences that no window can hold. Raises ``UsageError``."""
-    if inferences is not None and not 1 <= inferences < 2**31:
-        raise refused("inferences", inferences, "Give a whole number, 1 or more")
 
 
 def unstated(option: str, what: str, how: str, value: object = None) -> UsageError:

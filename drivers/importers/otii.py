@@ -30,7 +30,6 @@ def open_import(
     channel: str = "main",
     window_channel: str | None = None,
     window_active: str = "high",
-    inferences: int = 1,
     separator: str | None = None,
     decimal: str | None = None,
 ) -> SingleTrace:
@@ -39,7 +38,7 @@ def open_import(
     A file ``Main current - Arc.csv`` has the columns Timestamp,Value in s and A; the headers of a table state the
     units (``Main current (A)``). Power comes from the ``channel`` (main or adc); else it is current times voltage,
     if both were recorded; else current at ``supply_v`` (V), which must then be given. The stretches in which the
-    digital input ``window_channel`` (gpi1, gpi2) is ``window_active`` are windows of ``inferences`` each. ``separator``
+    digital input ``window_channel`` (gpi1, gpi2) is ``window_active`` are windows. ``separator``
     and ``decimal`` describe the file if it does not show them.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are not such exports.
@@ -57,7 +56,7 @@ def open_import(
         if mark is None:
             what = f"window_channel is {window_channel!r}, which was not recorded"
             raise UsageError(what, field="window_channel", value=window_channel, remedy=recorded)
-        windows = from_channel([(mark.stamps_ns, mark.values > 0.5)], window_active, inferences)
+        windows = from_channel([(mark.stamps_ns, mark.values > 0.5)], window_active)
     rail, stamps = Rail(RAIL, "mean", conversion(unit, supply_v)), main.stamps_ns
     readings = Readings(rail, axis_of([stamps], None), [(stamps, values)])
     files = sorted({s.path for s in series.values()})

@@ -39,7 +39,6 @@ def open_import(
     kind: str = "mean",
     window_channel: str | None = None,
     window_active: str = "high",
-    inferences: int = 1,
     timezone: str | None = None,
     separator: str | None = None,
     decimal: str | None = None,
@@ -57,8 +56,8 @@ def open_import(
     V or mV across a shunt) with ``voltage`` (V, mV) or at ``supply_v``; or ``energy`` (J, mJ, Wh, mWh), a counter
     since the beginning. ``kind`` is mean or point. ``stamp`` states whether a mean is stamped at the start, the middle
     or the end of its interval; else its time is uncertain by half an interval. The stretches in which the column
-    ``window_channel``, of 0 and 1, is ``window_active`` (high or low) are windows of ``inferences`` each. ISO stamps
-    in the table of windows need an axis of dates. ``simulated`` states that the trace was computed; ``meter`` and
+    ``window_channel``, of 0 and 1, is ``window_active`` (high or low) are windows. ISO stamps in the table of windows
+    need an axis of dates. ``simulated`` states that the trace was computed; ``meter`` and
     ``system`` name the instrument and the device.
 
     The header is the line that holds the declared columns, and lines before it are skipped. ``separator`` and
@@ -95,7 +94,7 @@ def open_import(
     if window_channel is not None:  # a level belongs to the whole reading of its row
         ahead_ns = axis.t0_ns - axis.first_ns
         levels = ((stamps_of(part) + ahead_ns, is_high(part, window_channel)) for part in table)
-        windows = from_channel(levels, window_active, inferences)
+        windows = from_channel(levels, window_active)
     dated_ns = axis.first_ns if at and at[1] not in NS else None
     mode: Mode = "simulator" if simulated else "hardware"
     notes = layout.notes(source)

@@ -32,13 +32,12 @@ def open_import(
     supply_v: float | None = None,
     window_channel: str | None = None,
     window_active: str = "high",
-    inferences: int = 1,
     decimal: str | None = None,
 ) -> SingleTrace:
     """Import a PPK2 recording: ``Timestamp(ms),Current(uA)[,D0-D7][,D0,...,D7]``, units as the headers state them.
 
     ``supply_v`` (V, at the device) must be stated, since the file holds currents. Each stretch with the digital
-    input ``window_channel`` (D0 to D7) at ``window_active`` is a window of ``inferences``. ``decimal`` is the mark
+    input ``window_channel`` (D0 to D7) at ``window_active`` is a window. ``decimal`` is the mark
     of decimals in a file separated by semicolons, if its numbers do not show it.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such an export.
@@ -62,7 +61,7 @@ def open_import(
     if window_channel is not None:
         place = (int(window_channel[1]), 8) if marked[0] == "D0-D7" else (0, 1)  # its first digit is D0
         levels = ((p.stamps_ns(time, unit), is_high(p, marked[0], *place)) for p in table)
-        windows = from_channel(levels, window_active, inferences)
+        windows = from_channel(levels, window_active)
     return SingleTrace("Nordic PPK2", [readings], windows, notes=layout.notes(source))
 
 

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from drivers.importers.files import bad_file, unstated
-from drivers.importers.settings import Limit, Recorded
+from drivers.importers.settings import Count, Limit, Recorded
 from drivers.importers.time_axis import Block, TimeAxis, chunks
 from drivers.importers.windows import Windows, stated
 from rig.bench.settings import of_settings
@@ -32,12 +32,14 @@ class TraceOptions:
     """The options of every importer of a single trace.
 
     ``windows`` names a table start,end[,phase,inferences] in seconds of the trace, and ``idle`` declares idle windows
-    as START:END,... in the same seconds; they count from the first row if the trace has dates. ``sync_s`` limits the
-    offset of the windows' clock from the trace's, if there are two clocks.
+    as START:END,... in the same seconds; they count from the first row if the trace has dates. ``inferences`` is the
+    count of each window for which no table states one, else 1. ``sync_s`` limits the offset of the windows' clock from
+    the trace's, if there are two clocks.
     """
 
     windows: str | None = None
     idle: str | None = None
+    inferences: Count | None = None
     sync_s: Limit = 0.0
     own: Recorded = Recorded()
 
@@ -84,13 +86,14 @@ def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]
     own = inspect.signature(read).parameters
 
     def open_import(settings: TraceOptions, source: Path, **given: Any) -> ImportedRun:
-        windows = stated(settings.windows, settings.idle, given.get("timezone"))
+        windows = stated(settings.windows, settings.idle, given.get("timezone"), settings.inferences)
         if not windows.spans and given.get("window_channel") is None:
             channel = ", or window_channel=NAME" if "window_channel" in own else ""
             how = f"windows=FILE.csv, with start,end[,phase,inferences] in seconds of the trace{channel}"
             raise unstated("windows", "no window says when the device was working", how)
         found = read(source, **given)
-        windows = windows.since(found.dated_ns).joined(found.windows)
+        marked = tuple(replace(s, executions=settings.inferences or 1) for s in found.windows.spans)
+        windows = windows.since(found.dated_ns).joined(replace(found.windows, spans=marked))
         return settings.own.described(_imported(source, found, settings, windows))
 
     first, *_ = inspect.signature(open_import).parameters.values()

@@ -13,7 +13,7 @@ import numpy as np
 
 from drivers.importers.csv_columns import Columns, Table, unit_of_time
 from drivers.importers.csv_layout import find
-from drivers.importers.files import bad_file, check_inferences
+from drivers.importers.files import bad_file
 from drivers.units import NS, named_unit, stamp_ns
 from rig.errors import DataError, UsageError, refused
 from rig.importing.checks import DATES_NS, GAP_PERIODS, from_to
@@ -60,19 +60,20 @@ class Windows:
         return replace(self, spans=spans, idle_ns=tuple((date(on), date(off)) for on, off in self.idle_ns))
 
 
-def stated(windows: str | None, idle: str | None, timezone: str | None = None) -> Windows:
+def stated(windows: str | None, idle: str | None, timezone: str | None, inferences: int | None) -> Windows:
     """Return the windows of the options ``windows=FILE.csv`` and ``idle=START:END,...`` (seconds)."""
-    found = Windows() if windows is None else read_windows(Path(windows), timezone)
+    found = Windows() if windows is None else read_windows(Path(windows), timezone, inferences)
     return found.joined(Windows(idle_ns=idle_of(idle)))
 
 
-def read_windows(path: Path, timezone: str | None = None) -> Windows:
+def read_windows(path: Path, timezone: str | None, inferences: int | None) -> Windows:
     """Read a table ``start,end[,phase,inferences]`` with one row per window.
 
     Times are seconds on the trace's own axis, or from its first row if it has dates; ``start (ms)`` or ``start_ms``
     name another unit, and ISO 8601 stamps are moments in UTC. Columns may be separated by semicolons or tabs, with
     decimal commas. The phase ``idle`` declares an idle window, and a window of the phase ``warmup`` enters no figure;
-    an empty phase is ``inference``. Raises ``UsageError`` and ``DataError``.
+    an empty phase is ``inference``. Without a column of counts, each window holds ``inferences``, else 1. An empty cell
+    of this column needs ``inferences``. Raises ``UsageError`` and ``DataError``.
     """
     layout = find(path, _bounds)
     given = {_split(name)[0]: name for name in layout.names}
@@ -89,10 +90,10 @@ def read_windows(path: Path, timezone: str | None = None) -> Windows:
     if "phase" in given:
         column = table.frame[given["phase"]]
         phases = [str(phase).strip() for phase in column.where(column.notna(), DEFAULT_PHASE)]
-    counts: Floats = np.ones(len(table))
+    counts: Floats = np.full(len(table), inferences or 1.0)
     if "inferences" in given:
         counts = table.numbers(given["inferences"])
-        counts = np.where(np.isnan(counts), 1.0, counts)
+        counts = np.where(np.isnan(counts), inferences or np.nan, counts)
     notes = (f"{path.name}: columns that are not read: {', '.join(unread)[:200]}",) if unread else ()
     return replace(_windows(path, begin, end, phases, counts), notes=notes)
 
@@ -110,8 +111,6 @@ def _windows(path: Path, begin: Indices, end: Indices, phases: list[str], counts
         if off <= on:
             what = f"ends {1e-9 * (on - off):g} s before it begins" if off < on else "has no length"
             raise _bad(path, k, what, "Give start before end")
-        if not (1 <= count < 2**31 and count == round(count)):
-            raise _bad(path, k, f"counts {count:g} inferences", "Give a whole number, 1 or more")
         if phase == MARK_PHASE or not phase:
             raise _bad(path, k, f"has the phase {phase!r}", "Give another name")
         if phase not in _RESERVED and get_close_matches(phase.lower(), _RESERVED, 1, ALIKE):
@@ -120,6 +119,11 @@ def _windows(path: Path, begin: Indices, end: Indices, phases: list[str], counts
         if spelled.setdefault(phase.lower(), phase) != phase:
             what = f"has the phase {phase!r}, and another has {spelled[phase.lower()]!r}"
             raise _bad(path, k, what, "Write one name of a phase in one way")
+        if np.isnan(count) and phase in _RESERVED:
+            count = 1.0
+        if not (1 <= count < 2**31 and count == round(count)):
+            what = "has an empty cell of inferences" if np.isnan(count) else f"counts {count:g} inferences"
+            raise _bad(path, k, what, "Give a whole number, 1 or more; for empty cells, inferences=NUMBER")
         if phase == IDLE:
             idle.append((on, off))
         else:
@@ -143,15 +147,14 @@ def idle_of(text: str | None) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def from_channel(blocks: Iterable[tuple[Indices, Bools]], active: str, inferences: int) -> Windows:
-    """Return the stretches in which a digital channel is ``active``, each of ``inferences`` inferences.
+def from_channel(blocks: Iterable[tuple[Indices, Bools]], active: str) -> Windows:
+    """Return the stretches in which a digital channel is ``active``.
 
     ``blocks`` contain stamps (ns) and whether the channel is high, shapes (n,). A stretch that begins before the
     recording or ends after it has no known length and is left out. So is one that begins or ends in a gap, which may
     hide an edge or two; a note names these gaps. Raises ``UsageError``, and ``DataError`` for a channel without a
     whole stretch.
     """
-    check_inferences(inferences)
     if active not in ("high", "low"):
         raise refused("window_active", active, "Give high or low")
     bounds: list[_Bound] = []
@@ -171,7 +174,7 @@ def from_channel(blocks: Iterable[tuple[Indices, Bools]], active: str, inference
     }  # a gap that is shorter hides no stretch
     bounds = [b for b in bounds if b.was != b.now or b.ns - b.last_ns > shortest[not b.now]]
     found = [(a, b) for a, b in pairwise(bounds) if a.now]
-    spans = [ImportedSpan(DEFAULT_PHASE, a.ns, b.ns, executions=inferences) for a, b in found if not a.gap | b.gap]
+    spans = [ImportedSpan(DEFAULT_PHASE, a.ns, b.ns) for a, b in found if not a.gap | b.gap]
     if not spans:
         what = f"the window channel is never {active} between two edges"
         remedy = "Name another channel, window_active=low, or windows=FILE.csv"

@@ -15,7 +15,20 @@ from hypothesis import strategies as st
 from drivers.importers import csv_columns, plain_csv
 from rig.errors import DataError, RigError, UsageError
 from rig.importing.write import write
-from tests.support.import_traces import BUSY_W, IDLE, RATE_HZ, SUPPLY_V, check, plain, recorded, table, trace, windows
+from tests.support.import_traces import (
+    BUSY_W,
+    IDLE,
+    ON_S,
+    RATE_HZ,
+    SPAN_S,
+    SUPPLY_V,
+    check,
+    plain,
+    recorded,
+    table,
+    trace,
+    windows,
+)
 from tests.support.raised import raised
 
 # ---- plain CSV ----------------------------------------------------------------------------
@@ -176,6 +189,20 @@ def test_windows_state_their_unit(unit: str, scale: float, tmp_path: Path) -> No
 def test_windows_that_cannot_be_are_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_text(text)
     raised(RigError, plain, tmp_path, *trace(100.0)[:2], windows=str(tmp_path / "w.csv"))
+
+
+@pytest.mark.parametrize(("column", "cells"), [("", ""), (",inferences", ",")])
+def test_the_option_inferences_counts_what_the_table_does_not(column: str, cells: str, tmp_path: Path) -> None:
+    rows = [f"{a},{a + SPAN_S},{cells}" for a in ON_S[1:]] + [f"0,0.5,idle{cells}", f"0.51,0.55,warmup{cells}"]
+    text = [f"start,end,phase{column}", f"{ON_S[0]},{ON_S[0] + SPAN_S},{cells and ',5'}", *rows, f"1.75,2.35,idle{cells}"]
+    (tmp_path / "w.csv").write_text("\n".join(text))
+    table: dict[str, Any] = {"windows": str(tmp_path / "w.csv")}
+    check(plain(tmp_path, inferences=5, **table), tmp_path / "run")
+    if column:
+        caught = raised(DataError, plain, tmp_path, **table, says="window 2 has an empty cell of inferences")
+        assert "inferences=NUMBER" in caught.remedy
+    else:
+        assert [s.executions for s in plain(tmp_path, **table).spans] == [1] * 5
 
 
 @pytest.mark.parametrize("spoil", [
