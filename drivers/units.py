@@ -15,7 +15,7 @@ from rig.types import Floats
 PREFIX = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6}
 BASES = ("A", "V", "W", "J", "s", "C", "Ah", "Wh")
 ALIASES = {
-    "sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "us", "nsec": "ns",
+    "s": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "us", "nsec": "ns",
     "watts": "W", "watt": "W", "volts": "V", "volt": "V", "amps": "A", "amp": "A", "amperes": "A", "ampere": "A",
     "joules": "J", "joule": "J",
 }  # fmt: skip
@@ -71,19 +71,24 @@ def agree(header: str, below: str, declared: str, option: str) -> None:
 
     A header states its unit in brackets, after a slash or at its end: ``I (mA)``, ``I / mA``, ``I_mA``. One letter at
     the end may also be a name, such as ``core_A``, and counts only if it is a unit of the declared kind.
+    Brackets without a known unit contradict it too, unless others state it. A date has no unit.
     Raises ``UsageError``, which names both and how to overrule the header.
     """
-    wanted = unit_of(declared)
-    said = [(text, unit_of(text)) for text in (*_IN_BRACKETS.findall(header), below.strip().strip("()[]")) if text]
+    if (wanted := unit_of(declared)) is None:
+        return
+    said = [*_IN_BRACKETS.findall(header), below.strip().strip("()[]")]
     if at_end := _AT_THE_END.search(header):
-        text = at_end[1]
-        found = unit_of(text) or unit_of(_SMALL.get(text.lower(), ""))
-        if found is not None and (len(text) > 1 or (wanted is not None and found[0] == wanted[0])):
-            said.append((text, found))
-    for text, found in said:
-        if found is not None and wanted is not None and found != wanted:
+        text = at_end[1] if unit_of(at_end[1]) else _SMALL.get(at_end[1].lower(), "")
+        found = unit_of(text)
+        if found is not None and (len(text) > 1 or found[0] == wanted[0]):
+            said.append(text)
+    known = {text: [word for word in text.split() if unit_of(word)] for text in said if text.strip()}
+    agreed = {text for text, words in known.items() if wanted in map(unit_of, words)}
+    for text, words in known.items():
+        if text not in agreed and (words or not agreed):
             what = f"the column {header!r} states {text} and {option} declares {declared}"
-            raise refused(option, declared, f"Declare {text}. If the header is wrong, add overrule_header=true", what)
+            how = f"Declare {words[0]}" if words else "Convert the column"
+            raise refused(option, declared, f"{how}. If {text} is not its unit, add overrule_header=true", what)
 
 
 def zone(text: str, option: str = "timezone") -> tzinfo:

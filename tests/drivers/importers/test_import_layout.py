@@ -173,7 +173,27 @@ def test_a_supply_in_millivolts_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "header", ["I (mA)", "I [mA]", "I / mA", "I/mA", "I_mA", "current_ma", "I mA", "I (mA) mean", "I (V)", "I_mV"]
+    "header",
+    [
+        "I (mA)",
+        "I [mA]",
+        "I / mA",
+        "I/mA",
+        "I_mA",
+        "current_ma",
+        "I mA",
+        "I (mA) mean",
+        "I (V)",
+        "I_mV",
+        "I (dBm)",
+        "I [a.u.]",
+        "I (counts)",
+        "I (%)",
+        "I (core)",
+        "I (mA rms)",
+        "i_ma",
+        "I (dBm) (core)",
+    ],
 )
 def test_a_unit_that_contradicts_the_header_is_refused_unless_insisted(header: str, tmp_path: Path) -> None:
     columns = (T_S, WATTS / SUPPLY_V)
@@ -181,17 +201,19 @@ def test_a_unit_that_contradicts_the_header_is_refused_unless_insisted(header: s
     error = raised(UsageError, plain, tmp_path, *columns, header=f"t,{header}", **options, says="declares A")
     assert header in error.message
     assert "overrule_header=true" in error.remedy
+    assert "Declare ma" not in error.remedy
     check(plain(tmp_path, *columns, header=f"t,{header}", overrule_header=True, **options), tmp_path / "run")
 
 
 def test_times_and_rows_of_units_are_held_to_as_well(tmp_path: Path) -> None:
     raised(UsageError, scope, tmp_path, header="t_ms,Ch1", time="t_ms:s", says="states ms and time declares s")
     raised(UsageError, scope, tmp_path, below="(s),(mW)\n", says="'Ch1' states mW and power declares W")
+    raised(UsageError, scope, tmp_path, header="t (min),Ch1", time="t (min):s", says="states min and time declares s")
 
 
 @pytest.mark.parametrize(("header", "declared"), [
-    ("I (mA)", "mA"), ("P", "W"), ("core_A", "W"), ("P (core)", "mW"), ("rail_io", "W"), ("Channel A", "uW"),
-    ("t (UTC)", "iso"), ("power_w", "W"), ("I (µA)", "uA"), ("i_ua", "uA"), ("P (counts)", "W"), ("A_1", "mA"),
+    ("I (mA)", "mA"), ("P", "W"), ("core_A", "W"), ("P (core) (mW)", "mW"), ("rail_io", "W"), ("Channel A", "uW"),
+    ("t (UTC)", "iso"), ("power_w", "W"), ("I (µA)", "uA"), ("i_ua", "uA"), ("P (W rms)", "W"), ("t (S)", "s"), ("A_1", "mA"),
 ])  # fmt: skip
 def test_what_agrees_or_states_no_unit_is_let_be(header: str, declared: str) -> None:
     agree(header, "", declared, "power")
