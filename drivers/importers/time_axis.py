@@ -82,10 +82,13 @@ def _check_forward(stamps: Indices, steps: Indices, before: int) -> None:
     if len(back):
         row = int(back[0]) + len(stamps) - len(steps)
         by_s, remedy = steps[back[0]] * -1e-9, "Import each part by itself"
+        how = "use --format plain-csv with rate_hz=NUMBER, without time="
         what = f"reading {before + row + 1} is {by_s:.9g} s before the one before it"
         if not by_s:
             what = f"reading {before + row + 1} has the stamp of the one before it"
-            remedy = "Remove it; or where stamps are rounded, use --format plain-csv with rate_hz=NUMBER, without time="
+            remedy = f"Remove it; or where stamps are rounded, {how}"
+        elif by_s > 43200.0:
+            remedy = f"Where stamps without a date pass midnight, write dates into them, or {how}"
         raise DataError(what, field="time", value=int(stamps[row]), remedy=remedy)
 
 

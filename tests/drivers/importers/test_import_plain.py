@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -123,6 +124,18 @@ def test_dates_of_a_stated_form_are_read(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is not a time stamp") as caught:
         plain_csv.open_import(tmp_path / "a.csv", time="when:%Y-%m-%d", **options)
     assert caught.value.remedy.startswith("State the form")
+
+
+def test_stamps_without_a_date_have_no_day_and_do_not_pass_midnight(tmp_path: Path) -> None:
+    calibration = tmp_path / "meter.json"
+    watts = {"unit": "W", "full_scale": 10.0, "of_reading_percent": 1.0, "of_range_percent": 0.5}
+    known = {"instrument": "i", "reference": "r", "valid_from": "2026-01-01", "valid_until": "2026-12-31"}
+    calibration.write_text(json.dumps(known | {"range": [watts]}))
+    options: dict[str, Any] = {"time": "t:%H:%M:%S.%f", "timezone": "UTC"}
+    run = plain(tmp_path, text="t,p\n23:59:57.5,1\n23:59:58.5,1\n", calibration=str(calibration), **options)
+    assert any("state no year" in note for note in run.notes)
+    caught = raised(DataError, plain, tmp_path, text="t,p\n23:59:59.5,1\n00:00:00.5,1\n", **options)
+    assert "pass midnight, write dates" in caught.remedy
 
 
 @pytest.mark.parametrize("stamp", ["2026-10-25T02:30:00", "2026-03-29T02:30:00"])
