@@ -5,7 +5,9 @@ Exit codes are part of the command line's contract; 1 is left to Python itself, 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 DISTRIBUTION = "neurorig"
@@ -53,9 +55,16 @@ def said(error: BaseException, where: str = "") -> str:
     """Return class, ``where`` and the begin of the text of an exception; the exception's own methods may fail."""
     name = f"{type(error).__name__}{where}"
     try:
-        return f"{name}: {str(error)[:SAID]}"
+        return f"{name}: {str(error)[:SAID]}".removesuffix(": ")
     except Exception as failed:
         return f"{name}, whose text raises {type(failed).__name__}"
+
+
+def place(error: BaseException) -> str:
+    """Return ``FILE, line N`` of the innermost code that raised ``error`` and is no part of ``rig``; "" without one."""
+    frames = traceback.walk_tb(error.__traceback__)
+    outer = ((f, n) for f, n in frames if not str(f.f_globals.get("__name__")).startswith("rig."))
+    return "".join([f"{Path(f.f_code.co_filename).name}, line {n}" for f, n in outer][-1:])
 
 
 def reason(error: BaseException) -> str:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import inspect
 import math
-import traceback
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from rig.errors import RigError, SetupError, UnknownNameError, UsageError, closest, number_wanted, refused, said
+from rig.errors import RigError, SetupError, UnknownNameError, UsageError, closest, number_wanted, place, refused, said
 
 Factory = Callable[..., Any]
 
@@ -97,8 +95,7 @@ def _mend(error: BaseException) -> str:
         return f"Check that {error.filename} is there and may be opened"
     if isinstance(error, OSError):
         return "Check its cable and its port"
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"Correct it or its options: {Path(last.filename).name}, line {last.lineno}"
+    return f"Correct it or its options: {place(error)}".removesuffix(": ")
 
 
 def plain_hint(hint: Any) -> bool:
