@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
-from rig.errors import DataError, DeviceError, Ended, RigError, StoreError
+from rig.errors import DataError, DeviceError, Ended, MeterError, RigError, StoreError
 from rig.network.description import NetworkInfo, activity_rows
 from rig.recording.columns.arrow_files import ArrowFiles, Steps
 from rig.recording.columns.buffers import table_batch
@@ -255,12 +255,12 @@ class Recorder:
         """Hand over raw readings and the time when they reached the host; this time bounds the meter's clock.
 
         The readings are announced in ``events.jsonl`` once they are written; until then, the arrays must not change.
-        Raises ``StoreError`` for an undeclared rail, and ``DiskTooSlowError``, once, if too many readings wait.
+        Raises ``MeterError`` for an undeclared rail, and ``DiskTooSlowError``, once, if too many readings wait.
         """
         if chunk.rail not in self._readings:
             what = f"readings came for the rail {chunk.rail!r}, which no meter declared"
             remedy = "A meter's info() must name every rail that it reads"
-            raise StoreError(what, field="rail", value=chunk.rail, remedy=remedy)
+            raise MeterError(what, field="rail", value=chunk.rail, remedy=remedy)
         self._readings.put(chunk, arrived_ns)
 
     def artifact(self, name: str, content: bytes) -> None:

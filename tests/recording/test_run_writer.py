@@ -27,7 +27,7 @@ from fixtures.worlds.random_draw import blank, steps
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.record import record
-from rig.errors import DiskTooSlowError, RigError, SetupError, StoreError
+from rig.errors import DiskTooSlowError, MeterError, RigError, SetupError, StoreError
 from rig.recording.disk.files import Folder, Hashed, Opened, Whole
 from rig.recording.disk.reserved_room import ROOM
 from rig.recording.events import ChunkArrived
@@ -87,7 +87,7 @@ def test_a_trace_leaves_out_home_directories(recorder: Recorder) -> None:
 
 
 def test_readings_of_a_rail_that_no_meter_declared_are_refused(recorder: Recorder) -> None:
-    raised(StoreError, recorder.chunk, Chunk("core", np.ones(1)), 1, says="no meter declared")
+    raised(MeterError, recorder.chunk, Chunk("core", np.ones(1)), 1, says="no meter declared")
 
 
 @pytest.mark.parametrize("names", [("core", "core"), ("a/b", "a b")])

@@ -213,7 +213,8 @@ def test_times_and_rows_of_units_are_held_to_as_well(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("header", "declared"), [
     ("I (mA)", "mA"), ("P", "W"), ("core_A", "W"), ("P (core) (mW)", "mW"), ("rail_io", "W"), ("Channel A", "uW"),
-    ("t (UTC)", "iso"), ("power_w", "W"), ("I (µA)", "uA"), ("i_ua", "uA"), ("P (W rms)", "W"), ("t (S)", "s"), ("A_1", "mA"),
+    ("t (UTC)", "iso"), ("power_w", "W"), ("I (µA)", "uA"), ("i_ua", "uA"), ("P (W rms)", "W"), ("t (S)", "s"),
+    ("A_1", "mA"),
 ])  # fmt: skip
 def test_what_agrees_or_states_no_unit_is_let_be(header: str, declared: str) -> None:
     agree(header, "", declared, "power")

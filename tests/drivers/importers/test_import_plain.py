@@ -207,12 +207,12 @@ def test_windows_that_cannot_be_are_refused(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("column", "cells"), [("", ""), (",inferences", ",")])
 def test_the_option_inferences_counts_what_the_table_does_not(column: str, cells: str, tmp_path: Path) -> None:
     rows = [f"{a},{a + SPAN_S},{cells}" for a in ON_S[1:]] + [f"0,0.5,idle{cells}", f"0.51,0.55,warmup{cells}"]
-    text = [f"start,end,phase{column}", f"{ON_S[0]},{ON_S[0] + SPAN_S},{cells and ',5'}", *rows, f"1.75,2.35,idle{cells}"]
-    (tmp_path / "w.csv").write_text("\n".join(text))
+    rows += [f"{ON_S[0]},{ON_S[0] + SPAN_S},{cells and ',5'}", f"1.75,2.35,idle{cells}"]
+    (tmp_path / "w.csv").write_text("\n".join([f"start,end,phase{column}", *rows]))
     table: dict[str, Any] = {"windows": str(tmp_path / "w.csv")}
     check(plain(tmp_path, inferences=5, **table), tmp_path / "run")
     if column:
-        caught = raised(DataError, plain, tmp_path, **table, says="window 2 has an empty cell of inferences")
+        caught = raised(DataError, plain, tmp_path, **table, says="window 1 has an empty cell of inferences")
         assert "inferences=NUMBER" in caught.remedy
     else:
         assert [s.executions for s in plain(tmp_path, **table).spans] == [1] * 5
