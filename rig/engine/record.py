@@ -25,6 +25,7 @@ from rig.errors import DataError, DeviceError, Ended, MeterError
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.descriptions import check_descriptions
 from rig.recording.disk.decoding import declared_start
+from rig.recording.disk.files import LIMITS, unwritable
 from rig.recording.events import Start
 from rig.recording.records import Environment
 from rig.recording.write_events import line_of
@@ -69,6 +70,8 @@ def record(
             for name, content in files.items():
                 recorder.artifact(name, content)
             collect(steps, bench, recorder, progress, workload=workload, watch=watch)
+        except OSError as error:
+            raise unwritable("the recording", error, f"{LIMITS}. Recorded until then: {path}") from error
         except Ended as error:
             error.remedy = f"{error.remedy}. Recorded until then: {path}".removeprefix(". ")
             raise

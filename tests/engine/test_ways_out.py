@@ -21,7 +21,8 @@ from fixtures.bench.true_power import SimPlant
 from rig.analysis.evaluate import evaluate
 from rig.commands.shell.main import main
 from rig.engine.interrupts import interrupt, on_signals
-from rig.errors import DeviceError, Ended, Interrupted, MeterError, SetupError
+from rig.errors import DeviceError, Ended, Interrupted, MeterError, SetupError, StoreError
+from rig.recording.columns.arrow_files import ArrowFiles
 from rig.recording.reader import Run, open_run
 from rig.types import Chunk, Idle, Issue, Mark, Sample, SampleSet, Step
 from tests.support.ended_runs import ByHand, Play, leaving
@@ -286,6 +287,18 @@ def test_a_failure_has_its_exit_code_and_line_and_what_was_recorded_is_reported(
     assert report.code == (30 if what == "a meter that falls silent" else 31)
     assert "INCOMPLETE" in report.out
     assert json.loads((path / "derived" / "results.json").read_text())["complete"] is False
+
+
+def test_a_system_that_refuses_files_ends_with_the_place_of_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: ArrowFiles) -> None:
+        raise OSError(24, "Too many")
+
+    monkeypatch.setattr(ArrowFiles, "check_there", refuse)
+    ended = rig(tmp_path, *MEASURE, "--out", str(tmp_path / "run"))
+    assert ended.code == StoreError.exit_code
+    assert "Too many" in ended.err and f"Recorded until then: {tmp_path / 'run'}" in ended.err
 
 
 def test_a_failure_before_the_first_reply_is_readable_too(tmp_path: Path) -> None:

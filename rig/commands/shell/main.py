@@ -274,7 +274,9 @@ def _no_means(error: MemoryError | OSError | ImportError) -> SetupError:
         return SetupError(f"a package cannot be loaded: {said}", field="system", value=said, remedy=remedy)
     if isinstance(error, MemoryError):
         return SetupError("there is not enough free memory", remedy="Free some, or measure less")
-    remedy = "Check the limits of this process (`ulimit -a`), the permissions and the free space, and try again"
+    from rig.recording.disk.files import LIMITS
+
+    remedy = f"{LIMITS}, and try again"
     return SetupError(f"the operating system refused: {error}", field="system", value=error.errno, remedy=remedy)
 
 
