@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,8 @@ def test_a_session_that_another_process_is_recording_is_left_as_it_is(tmp_path: 
                 second.link()
             finally:
                 second.add(planned)
+        with pytest.raises(StoreError, match="lies in a session"):
+            rig.measure(replace(request, out=tmp_path / "power"), quiet=True)
 
         assert contents(tmp_path) == before
 

@@ -97,6 +97,7 @@ def test_an_audit_says_that_it_can_go_on(session: Path, capsys: Capture, asked: 
     assert main(["audit", str(session), "--json"]) == 32
     worst = json.loads(capsys.readouterr().out)["audits"][0]["worst"]
     assert "binds 1 of 3 runs" in worst
+    assert ("still recorded" in worst) == asked
     assert advice in worst
 
 
