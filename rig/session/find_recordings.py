@@ -45,7 +45,8 @@ def one_of(path: Path) -> Path:
     """Return the path of a recording. For a folder of recordings, print them and raise ``UsageError``."""
     inside = [] if _recorded_s(path) is not None else recordings_in(path)
     if inside:
-        raise several(inside, str(path), f"{path} holds {len(inside)} recordings")
+        lost = "" if any((one / FILE).is_file() for one in inside) else f" and no {FILE} that binds them"
+        raise several(inside, str(path), f"{path} holds {len(inside)} recordings{lost}")
     return path
 
 

@@ -177,7 +177,8 @@ def test_a_report_of_a_folder_of_recordings_lists_them_newest_first(capsys: Capt
     assert main(["report", "runs"]) == UsageError.exit_code
     *listed, said = capsys.readouterr().err.splitlines()
     assert [line.split(",")[0].strip() for line in listed] == ["runs/b-mock", "runs/a-mock", "runs/first"]
-    assert said == "rig: runs holds 3 recordings. Name one of them, such as runs/b-mock"
+    what = "runs holds 3 recordings and no session.json that binds them"
+    assert said == f"rig: {what}. Name one of them, such as runs/b-mock"
 
 
 @pytest.mark.usefixtures("lab")

@@ -17,7 +17,7 @@ from rig.recording.disk.files import Folder, Opened
 
 TEXT_BYTES, FILES_MOST = 16 << 20, 100_000
 REMEDY = "No recording of the rig is like this; ask for the original"
-WHAT_TO_NAME = "Name a run, a session or a submission, or its archive"
+WHAT_TO_NAME = "Name a run, a session (with its session.json) or a submission, or its archive"
 DRIVEL = dict.fromkeys((*range(32), *range(127, 160), *range(8203, 8208), *range(8234, 8239)), " ")
 
 
