@@ -22,7 +22,7 @@ from rig.comparing.compare import compare
 from rig.errors import DataError, IntegrityError, RigError, StoreError, UsageError
 from rig.recording.submission import About, missing, open_submission
 from rig.session.report import evaluated
-from rig.submission.about import FIELDS, read_about
+from rig.submission.about import FIELDS, read_about, write_template
 from rig.submission.folder import Submitted, submit
 from tests.support.hardware_clothes import recorded
 from tests.support.raised import raised
@@ -223,6 +223,8 @@ def test_a_template_is_not_written_over(lab: Path, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("mine")
     assert main(["submit", str(lab / "a"), "--init", "--about", str(tmp_path / "s.toml")]) == UsageError.exit_code
     assert (tmp_path / "s.toml").read_text() == "mine"
+    caught = raised(StoreError, write_template, tmp_path / "s.toml" / "below.toml", [], says="cannot be written")
+    assert "--about FILE" in caught.remedy
 
 
 @pytest.mark.parametrize(("about", "field"), [
