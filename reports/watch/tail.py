@@ -19,7 +19,8 @@ EVERY_S = 1.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig tail RUN``."""
-    parser.add_argument("path", type=Path, metavar="RUN", help="the directory of a run or session that is recorded")
+    of = "the directory of a run or session that is recorded; without a terminal, its progress is shown once"
+    parser.add_argument("path", type=Path, metavar="RUN", help=of)
 
 
 def run(args: argparse.Namespace) -> int:
