@@ -6,11 +6,13 @@ Exit codes are part of the command line's contract; 1 is left to Python itself, 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 DISTRIBUTION = "neurorig"
+LIMITS = "Check the limits of this process (`ulimit -a`), the permissions and the free space"
 MOST_NAMES = 8
 """An error lists at most this many names."""
 SAID = 10_000
@@ -60,11 +62,14 @@ def said(error: BaseException, where: str = "") -> str:
         return f"{name}, whose text raises {type(failed).__name__}"
 
 
+def frames(error: BaseException) -> Iterator[tuple[FrameType, str]]:
+    """Yield each frame that an exception passed, from the outermost, with its ``FILE, line N``."""
+    return ((f, f"{Path(f.f_code.co_filename).name}, line {n}") for f, n in traceback.walk_tb(error.__traceback__))
+
+
 def place(error: BaseException) -> str:
     """Return ``FILE, line N`` of the innermost code that raised ``error`` and is no part of ``rig``; "" without one."""
-    frames = traceback.walk_tb(error.__traceback__)
-    outer = ((f, n) for f, n in frames if not str(f.f_globals.get("__name__")).startswith("rig."))
-    return "".join([f"{Path(f.f_code.co_filename).name}, line {n}" for f, n in outer][-1:])
+    return "".join([at for f, at in frames(error) if not str(f.f_globals.get("__name__")).startswith("rig.")][-1:])
 
 
 def reason(error: BaseException) -> str:

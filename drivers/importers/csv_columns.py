@@ -15,7 +15,7 @@ from drivers.importers.csv_layout import Layout, unreadable
 from drivers.importers.files import bad_file
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.units import ALIASES, NS, named_unit, with_overloads
-from rig.errors import DataError
+from rig.errors import DataError, refused
 from rig.types import Floats, Indices
 
 FARTHEST_S = 4e9
@@ -89,10 +89,11 @@ class Columns:
         return DataError(what, field=name, value=text, remedy=remedy)
 
 
-def unit_of_time(text: str) -> str | None:
-    """``msec`` -> ``ms``: a unit of time as ``stamps_ns`` takes it, None for any other."""
-    unit = ALIASES.get(text.lower(), text)
-    return unit if unit in NS else None
+def unit_of_time(text: str, option: str, where: str, remedy: str = f"Give times in {', '.join(NS)}") -> str:
+    """``msec`` -> ``ms``: a unit of time as ``stamps_ns`` takes it. Raises ``UsageError`` for any other."""
+    if (unit := ALIASES.get(text.lower(), text)) not in NS:
+        raise refused(option, text, remedy, f"{where} is in {text or 'no unit'}, which is not a unit of time")
+    return unit
 
 
 class Table:

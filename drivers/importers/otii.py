@@ -14,7 +14,7 @@ from drivers.importers.files import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, check_power, conversion, single_trace, watts
 from drivers.importers.time_axis import axis_of
 from drivers.importers.windows import Windows, from_channel
-from drivers.units import named_unit, unit_of
+from drivers.units import expect, named_unit
 from rig.errors import DataError, UsageError
 from rig.types import Floats, Indices, Rail
 
@@ -96,9 +96,7 @@ def _of_file(path: Path, separator: str | None, decimal: str | None) -> tuple[di
     if _timed(layout.names) is None:
         what = f"is not an Otii export: its columns are {', '.join(layout.names)[:200]}"
         raise bad_file(path, what, "Export the recording as CSV")
-    known = unit_of_time(unit or "s")
-    if known is None:
-        raise bad_file(path, f"states {time} in {unit}", "Use s", field="time", value=unit)
+    known = unit_of_time(unit or "s", "time", f"{time} of {path.name}")
     table = Table(path, layout.names, layout).whole()
     stamps = table.stamps_ns(layout.names[0], known)
     single = len(rest) == 1 and rest[0][0].lower() == "value"
@@ -132,11 +130,8 @@ def _scale(path: Path, channel: str, header_: str, unit: str, single: bool) -> f
     kind = channel.rpartition(" ")[2]
     if kind not in CHANNELS or (single and not unit):
         return 1.0
-    found = unit_of(unit)
-    if found is None or found[0] != CHANNELS[kind]:
-        remedy = f"Export with units in the headers, such as ({CHANNELS[kind]})"
-        raise bad_file(path, f"states {header_!r} in {unit or 'no unit'!r}", remedy, field="unit", value=unit)
-    return found[1]
+    remedy = f"Export with units in the headers, such as ({CHANNELS[kind]})"
+    return expect(unit, CHANNELS[kind], "unit", f"{header_!r} of {path.name}", remedy)[1]
 
 
 def _watts_or_amperes(taken: dict[str, _Series]) -> tuple[_Series, Floats, str]:

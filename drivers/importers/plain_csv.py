@@ -144,11 +144,8 @@ def _time_column(time: str | None, rate_hz: float | None) -> tuple[str, str] | N
     if form:
         return name, f"%{form}"
     name, _, unit = time.rpartition(":")
-    known = "iso" if unit == "iso" else unit_of_time(unit)
-    if not name or known is None:
-        remedy = "Write time=COLUMN:s, :ms, :us, :ns, :iso or a form such as :%d.%m.%Y %H:%M:%S,%f"
-        raise UsageError(f"time={time} does not state a unit of time", field="time", value=time, remedy=remedy)
-    return name, known
+    remedy = "Write time=COLUMN:s, :ms, :us, :ns, :iso or a form such as :%d.%m.%Y %H:%M:%S,%f"
+    return name, "iso" if name and unit == "iso" else unit_of_time(unit if name else "", "time", f"time={time}", remedy)
 
 
 def _uniform(count: int, hz: float, means: bool) -> TimeAxis:

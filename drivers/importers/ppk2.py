@@ -49,10 +49,7 @@ def open_import(
         raise bad_file(source, what, "Export with time stamp and current")
     time, current = wanted
     rail = Rail("supply", "mean", conversion("A", supply_v))
-    unit = unit_of_time(named_unit(time)[1])
-    if unit is None:
-        what = f"the column {time} is in {named_unit(time)[1] or 'no unit'}, which is not a unit of time"
-        raise UsageError(what, field="time", value=named_unit(time)[1], remedy=_REMEDY)
+    unit = unit_of_time(named_unit(time)[1], "time", f"the column {time}", _REMEDY)
     _, factor = expect(named_unit(current)[1], ("A",), "current", f"the column {current}", _REMEDY)
     marked = _channel_columns(layout.names, window_channel)
     table = Table(source, [time, current, *marked], layout)

@@ -26,9 +26,6 @@ RECORDING, WINDOWS = "recording", "windows"
 MOST_SUPPLY_V = 400.0
 """The largest supply voltage: no board and no server has more, so a larger number is in millivolts."""
 
-UNDATED_YEAR = 1900
-"""``strptime`` gives this year to stamps without one."""
-
 
 @dataclass(frozen=True)
 class TraceOptions:
@@ -130,9 +127,9 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
         brackets[WINDOWS] = (Bracket(zero, 0, zero),)
     day = None if found.dated_ns is None else datetime.fromtimestamp(found.dated_ns * 1e-9, UTC).date()
     notes = [*found.notes, *windows.notes]
-    if day is not None and day.year <= UNDATED_YEAR:
-        day, text = None, f"The stamps state no year; they are recorded as of {day}"
-        notes.append(text)
+    if day is not None and day.year < 1901:  # strptime gives 1900 to stamps without a year
+        notes.append(f"The stamps state no year; they are recorded as of {day}")
+        day = None
     rails = tuple(_declared(r, options.own, day) for r in found.readings)
     phases = tuple(dict.fromkeys(s.phase for s in windows.spans if not s.warmup)) or ("inference",)
 

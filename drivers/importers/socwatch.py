@@ -139,9 +139,7 @@ def stamps_of(table: Table, time_unit: str | None) -> Indices:
     """Return the times of the rows in ns. Raises ``UsageError`` where their unit must be stated."""
     assert table.time is not None
     name, unit = table.columns[table.time]
-    known = unit_of_time(unit or time_unit or "")
-    if known is None:
-        raise unstated("time_unit", f"the column {name} states no unit of time", "time_unit=ms", unit)
+    known = unit_of_time(unit or time_unit or "", "time_unit", f"the column {name}", "State it: time_unit=ms")
     return table.column(table.time).stamps_ns(name, known)
 
 

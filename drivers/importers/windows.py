@@ -15,7 +15,7 @@ from drivers.importers.csv_columns import Columns, Table, unit_of_time
 from drivers.importers.csv_layout import find
 from drivers.importers.files import bad_file
 from drivers.units import NS, named_unit, stamp_ns
-from rig.errors import DataError, UsageError, refused
+from rig.errors import DataError, refused
 from rig.importing.checks import DATES_NS, GAP_PERIODS, from_to
 from rig.importing.imported import ImportedSpan
 from rig.types import MARK_PHASE, Bools, Floats, Indices
@@ -66,7 +66,7 @@ def stated(windows: str | None, idle: str | None, timezone: str | None, inferenc
     return found.joined(Windows(idle_ns=idle_of(idle)))
 
 
-def read_windows(path: Path, timezone: str | None, inferences: int | None) -> Windows:
+def read_windows(path: Path, timezone: str | None = None, inferences: int | None = None) -> Windows:
     """Read a table ``start,end[,phase,inferences]`` with one row per window.
 
     Times are seconds on the trace's own axis, or from its first row if it has dates; ``start (ms)`` or ``start_ms``
@@ -92,8 +92,9 @@ def read_windows(path: Path, timezone: str | None, inferences: int | None) -> Wi
         phases = [str(phase).strip() for phase in column.where(column.notna(), DEFAULT_PHASE)]
     counts: Floats = np.full(len(table), inferences or 1.0)
     if "inferences" in given:
+        left_out = [1.0 if phase in _RESERVED else inferences or np.nan for phase in phases]
         counts = table.numbers(given["inferences"])
-        counts = np.where(np.isnan(counts), inferences or np.nan, counts)
+        counts = np.where(np.isnan(counts), left_out, counts)
     notes = (f"{path.name}: columns that are not read: {', '.join(unread)[:200]}",) if unread else ()
     return replace(_windows(path, begin, end, phases, counts), notes=notes)
 
@@ -119,8 +120,6 @@ def _windows(path: Path, begin: Indices, end: Indices, phases: list[str], counts
         if spelled.setdefault(phase.lower(), phase) != phase:
             what = f"has the phase {phase!r}, and another has {spelled[phase.lower()]!r}"
             raise _bad(path, k, what, "Write one name of a phase in one way")
-        if np.isnan(count) and phase in _RESERVED:
-            count = 1.0
         if not (1 <= count < 2**31 and count == round(count)):
             what = "has an empty cell of inferences" if np.isnan(count) else f"counts {count:g} inferences"
             raise _bad(path, k, what, "Give a whole number, 1 or more; for empty cells, inferences=NUMBER")
@@ -216,9 +215,7 @@ def _longest(stamps: Indices, level: Bools) -> float:
 
 def _times(table: Columns, name: str, timezone: str | None) -> Indices:
     column, (_, unit) = table.cells(name), _split(name)
-    known = unit_of_time(unit or "s")
-    if known is None:
-        raise UsageError(f"{name!r} is in {unit}", field="windows", value=name, remedy=f"Give times in {', '.join(NS)}")
+    known = unit_of_time(unit or "s", "windows", repr(name))
     texts = [str(x) for x in column if isinstance(x, str)]
     if texts and any("-" in t.strip()[1:] and ":" in t for t in texts):
         if len(texts) < len(column):

@@ -19,8 +19,7 @@ EVERY_S = 1.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig tail RUN``."""
-    of = "the directory of a run or session that is recorded; without a terminal, its progress is shown once"
-    parser.add_argument("path", type=Path, metavar="RUN", help=of)
+    parser.add_argument("path", type=Path, metavar="RUN", help="a run or session; without a terminal, it is shown once")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from rig.errors import Ended, Interrupted, RigError, SetupError, plain, said
+from rig.errors import Ended, Interrupted, RigError, SetupError, frames, plain, said
 from rig.types import Step
 
 KEPT = "What was recorded until now is kept; `rig report` reads it"
@@ -27,8 +25,7 @@ class Owners:
     def of(self, error: BaseException) -> tuple[str, str]:
         """Return the owner of the code that raised ``error`` ("" if unknown), and the file and line there."""
         who, where = "", "an unknown place"
-        for frame, line in traceback.walk_tb(error.__traceback__):
-            at = f"{Path(frame.f_code.co_filename).name}, line {line}"
+        for frame, at in frames(error):
             this = frame.f_locals.get("self")
             owner = "scenario" if frame.f_code is self._code else ""
             owner = owner or next((name for part, name in self._owned if part is this and this is not None), "")

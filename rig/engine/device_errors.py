@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from rig.engine.blame import KEPT
 from rig.errors import DeviceError, RigError, SetupError, place, plain, said
 
 T = TypeVar("T")
@@ -28,10 +29,8 @@ def guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
 
 def failed(what: str, error: BaseException, kind: type[RigError] = DeviceError) -> RigError:
     """Return the error for a driver that raised ``error`` during ``what``."""
-    remedy = "The recording up to here is kept; `rig report` reads it"
-    if where := place(error):
-        remedy = f"See {where}. {remedy}"
-    return kind(f"{what}: {said(error)}", value=said(error), remedy=remedy)
+    where = place(error)
+    return kind(f"{what}: {said(error)}", value=said(error), remedy=f"See {where}. {KEPT}" if where else KEPT)
 
 
 def failed_on(sample_id: str, error: BaseException) -> RigError:

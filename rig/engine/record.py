@@ -21,11 +21,11 @@ from rig.engine.clock import HostClock
 from rig.engine.collect import collect
 from rig.engine.device_errors import guard
 from rig.engine.watchdog import Watch
-from rig.errors import DataError, DeviceError, Ended, MeterError
+from rig.errors import LIMITS, DataError, DeviceError, Ended, MeterError
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.descriptions import check_descriptions
 from rig.recording.disk.decoding import declared_start
-from rig.recording.disk.files import LIMITS, unwritable
+from rig.recording.disk.files import unwritable
 from rig.recording.events import Start
 from rig.recording.records import Environment
 from rig.recording.write_events import line_of

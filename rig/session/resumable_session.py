@@ -131,13 +131,10 @@ def _begin(held: ExitStack, book: Book, request: Request) -> None:
 
 def unused(folder: Path) -> None:
     """Raise ``StoreError`` for a directory in a session, and for one that holds anything but the lock of a session."""
-    lock, session = folder / LOCK, folder.absolute().parent
-    if is_session(session):
-        what, remedy = f"{folder} lies in a session", "Name a directory outside it with --out"
-        raise StoreError(what, field="out", value=str(folder), remedy=remedy)
-    if folder.exists() and (not folder.is_dir() or {*folder.iterdir()} - {lock, holder_of(lock)}):
-        remedy = "Name a new directory with --out"
-        raise StoreError(f"{folder} is not empty", field="out", value=str(folder), remedy=remedy)
+    lock, inside = folder / LOCK, is_session(folder.absolute().parent)
+    if inside or (folder.exists() and (not folder.is_dir() or {*folder.iterdir()} - {lock, holder_of(lock)})):
+        what = f"{folder} {'lies in a session' if inside else 'is not empty'}"
+        raise StoreError(what, field="out", value=str(folder), remedy="Name a new directory with --out")
 
 
 def writable(folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rig.errors import DataError, StoreError, reason, refused
+from rig.errors import DataError, reason, refused
 from rig.recording.disk.atomic_write import not_stored, write_whole
 from rig.recording.disk.bounded import read_bounded
 from rig.recording.events import Start
@@ -90,11 +90,8 @@ def write_template(path: Path, starts: Sequence[Start]) -> list[str]:
     if path.exists() or path.is_symlink():
         raise refused("about", str(path), "Edit it, or name another file with --about", f"{path} exists already")
     known = {name: _text([field.known(start) for start in starts]) for name, field in FIELDS.items()}
-
-    def refuse(place: Path, what: str, remedy: str) -> StoreError:
-        return not_stored(place, what, remedy or "Make room, correct the permissions, or name another --about FILE")
-
-    write_whole(path, "".join(_lines(known, starts)).encode(), refuse=refuse)
+    content, remedy = "".join(_lines(known, starts)), "Make room, correct the permissions, or name another --about FILE"
+    write_whole(path, content.encode(), refuse=lambda place, what, own: not_stored(place, what, own or remedy))
     return [name for name, text in known.items() if not text and name != "notes"]
 
 

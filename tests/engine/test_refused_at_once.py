@@ -225,7 +225,7 @@ def test_readings_that_cannot_be_end_the_run_and_cost_only_themselves(play: Play
     assert "meter mock" in ended.message or "meter meter" in ended.message
     assert "core" in ended.message
     assert ("not a column of whole numbers, such as int64" in ended.message) == (what == "float ticks")
-    assert ("overload as 1 in Chunk.flags" in ended.message) == (what in ("1e308 W", "infinite"))
+    assert ("overload in Chunk.flags" in ended.message) == (what in ("1e308 W", "infinite"))
     assert "line" not in ended.remedy
     assert len(run.traces["core"].value) > 1000
     reported(run, ended)
@@ -326,7 +326,7 @@ def test_whatever_an_exception_says_the_stop_line_is_written_and_read(play: Play
 @pytest.mark.parametrize("error", [KeyError(), RecursionError("deep")])
 def test_an_exception_of_a_driver_is_told_with_its_place(play: Play, plant: SimPlant, error: Exception) -> None:
     ended, _ = play(leaving(Queue(plant.clock), "poll", error), STEPS)
-    assert re.search(r"Error(: deep)?\. See [a-z_]+\.py, line \d+\. The recording", str(ended))
+    assert re.search(r"Error(: deep)?\. See [a-z_]+\.py, line \d+\. What was", str(ended))
 
 
 def test_a_log_longer_than_readers_take_ends_the_run(play: Play, plant: SimPlant, monkeypatch: Patch) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import rig
 from rig.engine.interrupts import ENDING, interrupt, on_signals, unheard
-from rig.errors import DISTRIBUTION, Ended, Interrupted, RigError, SetupError, UsageError, out_of_memory, plain
+from rig.errors import DISTRIBUTION, LIMITS, Ended, Interrupted, RigError, SetupError, UsageError, out_of_memory, plain
 from rig.terminal import answer, drop_full_streams, own, say, usable_streams, width, wrapped
 
 COMMANDS = {
@@ -274,10 +274,7 @@ def _no_means(error: MemoryError | OSError | ImportError) -> SetupError:
         return SetupError(f"a package cannot be loaded: {said}", field="system", value=said, remedy=remedy)
     if isinstance(error, MemoryError):
         return SetupError("there is not enough free memory", remedy="Free some, or measure less")
-    from rig.recording.disk.files import LIMITS
-
-    remedy = f"{LIMITS}, and try again"
-    return SetupError(f"the operating system refused: {error}", field="system", value=error.errno, remedy=remedy)
+    return SetupError(f"the operating system refused: {error}", field="system", value=error.errno, remedy=LIMITS)
 
 
 def _failed(error: Ended, as_json: bool) -> int:

@@ -26,7 +26,6 @@ from rig.recording.disk.bounded import check_dense, content_of
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
 MOVED = "Leave the directory where it is while it is recorded: it was moved or removed"
 MAKE_ROOM = "Make room, or choose another --out. What was recorded until now is kept; `rig report` reads it"
-LIMITS = "Check the limits of this process (`ulimit -a`), the permissions and the free space"
 BY_DESCRIPTOR = {os.open, os.mkdir, os.stat, os.rename, os.unlink} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _FOLDER = os.O_RDONLY | _PLAIN | getattr(os, "O_DIRECTORY", 0)

@@ -57,8 +57,7 @@ def check_chunk(rail: Rail, chunk: Chunk, last: Chunk | None) -> None:
         raise TypeError(f"rail {rail.name} came as {before} and then as {types}")
     if np.any(np.isinf(chunk.value)) or np.any(np.abs(chunk.value) > PLAUSIBLE):
         largest = chunk.value[np.nanargmax(np.abs(chunk.value))]
-        what = f"rail {rail.name} reads {largest:g}, which is beyond {PLAUSIBLE:g}"
-        raise ValueError(f"{what}; report an overload as 1 in Chunk.flags, with the bound as its value")
+        raise ValueError(f"rail {rail.name} reads {largest:g}, beyond {PLAUSIBLE:g}: state an overload in Chunk.flags")
     if chunk.start_tick is not None and chunk.end_tick is not None and len(chunk.value):
         for name, low, high in (("start_tick", *_ends(chunk.start_tick)), ("end_tick", *_ends(chunk.end_tick))):
             if not -LIMIT < low <= high < LIMIT:
