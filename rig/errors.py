@@ -12,6 +12,7 @@ from types import FrameType
 from typing import NamedTuple
 
 DISTRIBUTION = "neurorig"
+KEPT = "What was recorded until now is kept; `rig report` reads it"
 LIMITS = "Check the limits of this process (`ulimit -a`), the permissions and the free space"
 MOST_NAMES = 8
 """An error lists at most this many names."""

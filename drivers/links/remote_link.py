@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 import rig.errors
-from drivers.failures import raising, released_on_error
+from drivers.failures import KEPT, raising, released_on_error
 from drivers.links.remote_start import Worker, ended, shipped, started
 from rig.errors import DeviceError, DeviceTimeoutError, RigError, SetupError
 
@@ -133,8 +133,7 @@ class WorkerLink:
             )
             return error
         what = f"the worker of {self.worker.name} failed: {message.get('error')}{self._tail()}"
-        remedy = "The recording up to here is kept; `rig report` reads it"
-        return DeviceError(what, value=str(message.get("traceback")), remedy=remedy)
+        return DeviceError(what, value=str(message.get("traceback")), remedy=KEPT)
 
     def _not_understood(self, what: str) -> DeviceError:
         return DeviceError(

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rig.errors import Ended, Interrupted, RigError, SetupError, frames, plain, said
+from rig.errors import KEPT, Ended, Interrupted, RigError, SetupError, frames, plain, said
 from rig.types import Step
-
-KEPT = "What was recorded until now is kept; `rig report` reads it"
 
 
 class Owners:

@@ -15,13 +15,13 @@ from contextlib import nullcontext, suppress
 from functools import partial
 
 from rig.engine.acquisition import Acquisition, Bench, Progress, close, finish, housekeep, read_clocks, sleep, start
-from rig.engine.blame import KEPT, Owners, ended_by
+from rig.engine.blame import Owners, ended_by
 from rig.engine.clock import HostClock
 from rig.engine.device_errors import guard
 from rig.engine.dispatcher import Dispatcher
 from rig.engine.interrupts import deferred
 from rig.engine.watchdog import SIMULATED_S, Watch
-from rig.errors import DeviceError, Ended, Interrupted, RigError, SetupError
+from rig.errors import KEPT, DeviceError, Ended, Interrupted, RigError, SetupError
 from rig.recording.events import IdleWindow, MarkPulses
 from rig.recording.layout import trace_path
 from rig.recording.validation import check_span

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from rig.engine.blame import KEPT
-from rig.errors import DeviceError, RigError, SetupError, place, plain, said
+from rig.errors import KEPT, DeviceError, RigError, SetupError, place, plain, said
 
 T = TypeVar("T")
 
