@@ -21,11 +21,10 @@ from rig.engine.clock import HostClock
 from rig.engine.collect import collect
 from rig.engine.device_errors import guard
 from rig.engine.watchdog import Watch
-from rig.errors import LIMITS, DataError, DeviceError, Ended, MeterError
+from rig.errors import DataError, DeviceError, Ended, MeterError
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.descriptions import check_descriptions
 from rig.recording.disk.decoding import declared_start
-from rig.recording.disk.files import unwritable
 from rig.recording.events import Start
 from rig.recording.records import Environment
 from rig.recording.write_events import line_of
@@ -70,8 +69,6 @@ def record(
             for name, content in files.items():
                 recorder.artifact(name, content)
             collect(steps, bench, recorder, progress, workload=workload, watch=watch)
-        except OSError as error:
-            raise unwritable("the recording", error, f"{LIMITS}. Recorded until then: {path}") from error
         except Ended as error:
             error.remedy = f"{error.remedy}. Recorded until then: {path}".removeprefix(". ")
             raise

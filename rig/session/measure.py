@@ -15,7 +15,7 @@ from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.interrupts import ENDING, interrupt, on_signals
 from rig.engine.record import record
-from rig.errors import refused
+from rig.errors import LIMITS, SetupError, refused
 from rig.factories import build, takes, values_of
 from rig.plugins import load
 from rig.recording.events import SessionLink
@@ -61,7 +61,10 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
         with suppress(OSError):  # a driver may change the working directory; a removed one cannot be restored
             path = folder.absolute()
             staying.enter_context(chdir("."))
-        _measure(request, folder, path, quiet, resume)
+        try:
+            _measure(request, folder, path, quiet, resume)
+        except OSError as error:
+            raise SetupError(f"the system refused: {error}", remedy=f"{LIMITS}. Recorded until then: {path}") from error
     return folder
 
 

@@ -21,7 +21,7 @@ from fixtures.bench.true_power import SimPlant
 from rig.analysis.evaluate import evaluate
 from rig.commands.shell.main import main
 from rig.engine.interrupts import interrupt, on_signals
-from rig.errors import DeviceError, Ended, Interrupted, MeterError, SetupError, StoreError
+from rig.errors import DeviceError, Ended, Interrupted, MeterError, SetupError
 from rig.recording.columns.arrow_files import ArrowFiles
 from rig.recording.reader import Run, open_run
 from rig.types import Chunk, Idle, Issue, Mark, Sample, SampleSet, Step
@@ -297,7 +297,7 @@ def test_a_system_that_refuses_files_ends_with_the_place_of_the_recording(
 
     monkeypatch.setattr(ArrowFiles, "check_there", refuse)
     ended = rig(tmp_path, *MEASURE, "--out", str(tmp_path / "run"))
-    assert ended.code == StoreError.exit_code
+    assert ended.code == SetupError.exit_code
     assert "Too many" in ended.err and f"Recorded until then: {tmp_path / 'run'}" in ended.err
 
 
