@@ -5,9 +5,9 @@
 
 The first form tests the shipped network on synthetic scenes with seeds from 2000 on; `--again` trains it once more,
 says whether the file is the same, and also tests it in floating point. The second form trains on all folds but one and
-tests on that one, for each fold. Test data never influences a choice. Every slice passes the whole device driver, and
-its scores must equal those of Python's int8; exits 1 if one differs, or if no slice was tested. Prints a line for each
-network, with the least and the most time of a phase, and last JSON.
+tests on that one, for each fold. Test data never influences a choice. Every slice goes through the whole device
+driver, and its scores must equal those of Python's int8; exits 1 if one differs, or if no slice was tested. Prints for
+each network the shortest and longest time of each phase, and the counts; JSON is the last line.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m benchmarks.ne15_reference --data mnist --subclasses 10 --run runs/nest
 
-It learns the templates on all test images outside a fold of five, and is shown that fold. ``--out`` keeps the network
-as a file that devices take. ``--run`` compares with a recording of the device ``nest`` by the same fold, with streams
-of seed 0. Prints one JSON line last. Needs numba (extra qubo).
+It learns the templates on the test images outside one of five folds, and then sees that fold. ``--out`` keeps the
+network as a file that devices take. ``--run`` compares with a recording of the device ``nest`` on the same fold, with
+streams of seed 0. Prints one JSON line last. Needs numba (extra qubo).
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def _compared(p: float, n: int, path: Path) -> Row:
     ordered = np.sort(reading.traced(path).latency_ns).astype(float) if n <= TRACED else None
     for key, percentile in (("estimate", p), ("also", ALSO)):
         row[f"{key}_peer"] = theirs[key]
-        # if LoadGen cannot estimate its own percentile, it estimates no other
+        # if LoadGen cannot estimate the requested percentile, it estimates no other
         gives = ordered is not None and count >= 0
         row[f"{key}_ours"] = estimate(ordered, percentile) if ordered is not None and gives else math.nan
     compared = ("discarded", "estimate", "also") if n <= TRACED else ("discarded",)

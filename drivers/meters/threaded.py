@@ -87,7 +87,7 @@ class _Acquisition:
 
 
 class ThreadedMeter:
-    """A meter that fetches every ``every_s``; with ``steady``, from the begin of one fetch to the begin of the next.
+    """A meter that fetches ``every_s`` after the end of a fetch, or with ``steady`` after its begin.
 
     It keeps at most ``most`` unread readings of each rail (None: no limit). ``stop`` waits at most ``patience_s`` for a
     running fetch. Raises ``SetupError`` in a run in simulated time.

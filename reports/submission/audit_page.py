@@ -18,7 +18,7 @@ WORST = (2, 3, 32, 30, 24, 13, 15, 25, 31)
 """Alterations come first, then claims that differ from the recording, then all other checks."""
 REMEDIES = {2: "Ask for the original", 3: "Compare the hash or key with what its author published", 31: "Fill them in"}
 OF_FAULTS = {UNLISTED: "Remove it", BROKEN_OFF: UNENDED_REMEDY}
-"""What to do where every fault of the worst check ends so."""
+"""What to do, by the words with which every fault of the worst check ends."""
 SOUND = "no check failed"
 MEND = "Mend it and submit again, or ask its author"
 

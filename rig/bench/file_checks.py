@@ -46,7 +46,7 @@ def _wrong_number(option: Option, value: float) -> str:
 def clashes(
     entries: Mapping[str, DeviceEntry | MeterEntry], declared: Mapping[str, Mapping[str, Option]]
 ) -> list[tuple[str, str, str, str]]:
-    """Return pairs of entries of one instrument, at least one a meter: (first, second, option of the second, place).
+    """Return pairs of entries for one instrument, one or both meters: (first, second, option of the second, place).
 
     Two devices may be one board with different options.
     """

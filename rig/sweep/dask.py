@@ -105,7 +105,7 @@ def _unfit(worker: str, what: str, remedy: str) -> SetupError:
 
 
 def _recall(out: dict[Future[Outcome], Task], level: int) -> None:
-    """Cancel the tasks that no worker has claimed, from level 2 all; one that is being claimed is still finished."""
+    """Cancel the tasks that no worker has claimed, at level 2 all tasks; one that is being claimed still ends."""
     for future, task in out.items():
         if level > 1 or not (Path(task.folder) / PENDING / task.cell.key).exists():
             future.cancel()

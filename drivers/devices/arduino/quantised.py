@@ -27,7 +27,7 @@ from rig.recording.disk.bounded import read_bounded
 
 KERNEL, MOST = 3, 127
 MOST_SHIFT = 62
-"""The largest shift: half of 2^shift is added to a product of 62 bits, in 64 bits."""
+"""The largest shift: a product has up to 62 bits, and half of 2^shift is added to it in 64 bits."""
 AT_ONCE = 64
 """This many samples are computed together; more would need too much memory."""
 ZERO_CODE = -128
@@ -76,7 +76,7 @@ class Quantised:
 
 
 def parts(features: NDArray[np.int8]) -> Iterator[NDArray[np.int8]]:
-    """Yield so many samples at once that they need little memory."""
+    """Yield the samples in parts that need little memory."""
     return (features[at : at + AT_ONCE] for at in range(0, len(features), AT_ONCE))
 
 
@@ -189,7 +189,7 @@ def _convolution(arrays: Mapping[str, NDArray[Any]], name: str, inputs: int) -> 
 
 
 def network_info(network: Quantised, takes: str = "") -> NetworkInfo:
-    """Describe an exported network, which rectifies after pooling. ``takes`` is the memory of the build."""
+    """Describe an exported network, which rectifies after pooling. ``takes`` is the text on the memory of the build."""
     source, size, layers, connections = "input", (FRAMES, FILTERS), list[Layer](), list[Connection]()
     arrays: dict[str, NDArray[Any]] = {}
     for name, convolution in (("first", network.first), ("second", network.second)):

@@ -26,7 +26,7 @@ _LEAST_MOVES = 4
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
-    """Open the local search. Solve k of this device walks from a seed drawn from ``seed`` and k.
+    """Open the local search. In its solve number k, the walk has a seed drawn from ``seed`` and k.
 
     ``default_s``: the budget of a solve without one. ``longest_s``: the longest budget, and that of a solve with only
     a cost to stop at. Raises ``UsageError`` for options out of range,
@@ -44,7 +44,7 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
 
 @dataclass(frozen=True)
 class _Walker:
-    """The search of a module whose import compiles it."""
+    """The search, from a module imported when the device opens."""
 
     search: Any
 

@@ -103,7 +103,7 @@ class Trained:
 
 
 def step(shape: Shape, weights_in: Floats, weights: Floats, state: Floats, value: float) -> Floats:
-    """Return the next state (NeuroBench, equation 20) after one of shape (neurons,)."""
+    """Return the state that follows ``state``, both of shape (neurons,) (NeuroBench, equation 20)."""
     drive = state @ weights + weights_in[0] + value * weights_in[1]
     return np.asarray((1.0 - shape.leak) * state + shape.leak * np.tanh(drive))
 

@@ -1,4 +1,4 @@
-"""Shared by devices that run a network in numpy on this computer, and count its operations, or forecast a series."""
+"""A device that runs a network in numpy on this computer and counts its operations, and one that forecasts a series."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def forecasting_device(
 ) -> Device:  # fmt: skip
     """Return a device that learns the first half of each sample once, outside the span, and forecasts the second.
 
-    ``title`` names the kind of network, of which ``network`` describes an untrained one. The weights of sample k are
+    ``title`` names the kind of network; ``network`` describes an untrained one. The weights of sample k are
     drawn from ``seed`` and the seed of the sample.
     """
     learnt: dict[tuple[str, bytes], tuple[Forecaster, Mapping[str, Any]]] = {}

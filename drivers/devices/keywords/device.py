@@ -2,7 +2,7 @@
 
 The phase ``learning`` makes a word's row of the readout from its shots; ``inference`` answers. The networks are those
 of NeuroBench's keyword FSCIL: the M5, and a spiking one with recurrent adaptive neurons. Each is a torch module with
-the parts ``features`` and ``readout``, whose shapes are those of the front ends.
+the parts ``features`` and ``readout``, and takes samples of its front end's shape.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def open_device(
 ) -> Device:
     """Open ``network``, ``m5`` or ``snn``, for the words of ``workload``, which is ``mswc-fscil``.
 
-    ``weights`` is a file of torch with its state dictionary. Otherwise ``epochs`` train it on the base words' samples
-    (Adam, 0.01 or 0.001) from ``seed``. ``readout`` is ``prototypes`` (for base words from all their samples) or
-    ``trained``. With ``count``, each answer is computed once more outside its span, to count its operations. Opening
-    may take ``start_s``.
+    ``weights`` is a file of torch with its state dictionary. Training takes ``epochs`` over the base words' samples
+    (Adam, 0.01 or 0.001); ``seed`` draws what is random. ``readout`` is ``prototypes`` (for base words from all their
+    samples) or ``trained``. With ``count``, each answer is computed once more outside its span, to count its
+    operations. Opening may take ``start_s``.
 
     Raises ``MissingExtraError`` without torch, ``UsageError`` for options out of range, ``DataError`` for a workload or
     weights that do not fit.
@@ -269,7 +269,7 @@ def spiking(torch: Any) -> Any:
 
 
 def _stepped(model: Any, given: Any, last: Callable[[Any], Any]) -> Any:
-    """Return the sum over the steps of the last part's output for the second layer; each step calls every part."""
+    """Return the sum over the steps of ``last`` of the second layer's spikes; each step calls every part."""
     states, total = (model.first.rest(len(given)), model.second.rest(len(given))), 0.0
     for t in range(given.shape[1]):
         hidden = given[:, t]

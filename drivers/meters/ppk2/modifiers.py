@@ -24,10 +24,10 @@ NEUTRAL = {"S": 0.0, "I": 0.0, "UG": 1.0}
 TYPICAL = {"R": (1031.64, 101.65, 10.15, 0.94, 0.043), "GS": 1.0, "GI": 1.0, "O": 0.0, "S": 0.0, "I": 0.0, "UG": 1.0}
 """The values that Nordic's program uses for a modifier that is absent, 0 or no number (``serialDevice.ts``).
 
-With them a reading may be off by half, so a kit without possible modifiers is refused here.
+With them a reading may be off by half, so a kit with absent or implausible modifiers is refused.
 """
 FARTHEST_OFF = {"GS": 1e3, "O": 1e3, "S": 0.1, "I": 0.1}
-"""Limits that real kits stay below; R, GI and UG are within a factor of two (Nordic's thread 92921; some damaged)."""
+"""Limits that real kits, some damaged, keep (Nordic's thread 92921); R, GI and UG are half to twice ``TYPICAL``."""
 THREAD = "https://devzone.nordicsemi.com/f/nordic-q-a/92921"
 
 

@@ -50,8 +50,8 @@ def open_meter(settings: Board, clock: Clock | None = None) -> Meter:
 
     Readings are placed by a column of time, or without one by their count at ``rate_hz``. ``stamp_at`` (start, middle,
     end, or empty: unknown) is the point of a reading that its time refers to. ``kind`` is mean, point or cumulative
-    (always for J); a mean lasts ``aperture_s``, or a period. ``timer_bits`` is the width of the time in its unit,
-    ``counter_wrap`` where the counter wraps (0: never). ``resolution`` and ``range_max`` are in a column's own unit. A
+    (always for J); a mean lasts ``aperture_s``, or a period. The time wraps after 2^``timer_bits`` of its
+    units, the counter at ``counter_wrap`` (0: never). ``resolution`` and ``range_max`` are in a column's own unit. A
     line may come ``latency_s`` after the reading that it states; by default this follows from the line's length. A
     share ``bad_share`` of lines may be no readings. ``serial_number`` is recorded, and compared with that of the
     calibration file.
@@ -120,7 +120,7 @@ def _conversions(layout: Layout, supply_v: str | None, voltage: str | None) -> d
 def _rails(
     plan: Plan, row: Row, resolutions: dict[str, float], ranges: dict[str, float], conversions: dict[str, Conversion]
 ) -> Iterator[Rail]:
-    """Return the rails. ``resolutions`` and ``ranges`` are in columns' units; ``row`` shows steps of the others."""
+    """Return the rails. ``resolutions`` and ``ranges`` are in columns' units; ``row`` gives other resolutions."""
     board = plan.board
     for column, step in zip(plan.layout.rails, row.step, strict=True):
         kind: TraceKind = "cumulative" if column.si == "J" else "point" if board.kind == "point" else "mean"

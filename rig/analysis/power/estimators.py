@@ -164,8 +164,8 @@ def whole(model: RailModel, of: Touched, idle: Idle, inner: Estimate | None = No
 def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> tuple[Floats, Floats]:
     """Return weights, shape (n,), for the sum of levels beside ends times ``total``, and these levels, shape (2 k,).
 
-    The level beside an end is the mean of as many readings as lie outside there. Where a gap has no reading, it is the
-    level of all gaps, or else of idle.
+    The level beside an end is the mean of the nearest readings in the gap, as many as the parts outside make up.
+    Without a reading in the gap, it is the level of all gaps, or else of idle.
     """
     r = model.readings
     free = np.flatnonzero(r.ok & ~model.busy & ~touches(regions, r.start_s, r.end_s))

@@ -15,7 +15,7 @@ class Finding:
     """What was found, what is allowed, what follows for the result, and what to change.
 
     A check has a ``rule`` and passes if it is ``ok``; ``source`` is the sentence from which the rule comes, or "" if
-    the rules of the run name none. The rules name it under ``by``, which is a field of ``Rules`` or a figure. With
+    the rules of the run name none. The rules hold this sentence under ``by``, a field of ``Rules`` or a figure. With
     ``told``, a failed check is also a note, whatever the rules are. A refusal replaces the figures of ``scope``, which
     is one figure or, in words, several; ``found`` says why there is none. In a note, ``found`` is the sentence.
     """

@@ -48,9 +48,9 @@ def _energyrunner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Figu
     ``stamps`` are the falling edges of the device's pin in ticks, of which the first marks the connection; window
     k = 2, 4, ... lies between stamps k - 1 and k (counted from 0), and holds the samples with
     ``stamp[k-1] <= t < stamp[k]``. The time of a sample is accumulated in double precision, ``t += 1/rate``, which
-    decides on which side of a stamp a sample falls. Power is energy over the number of samples, throughput counts over
-    the stamped length. ``inferences`` are the counts of the windows. The method was derived from the published results
-    of mlcommons/tiny_results_v1.0, which it reproduces in all printed digits.
+    decides on which side of a stamp a sample falls. Power is energy over the time of the samples, throughput is
+    inferences over the stamped length. ``inferences`` are the counts of the windows. The method was derived from the
+    published results of mlcommons/tiny_results_v1.0, which it reproduces in all printed digits.
     """
     windows = _windows(given, trace, tick_hz)
     time_s = np.concatenate([[0.0], np.cumsum(np.full(len(trace.value) - 1, 1.0 / trace.rail.rate_hz))])
@@ -61,7 +61,7 @@ def _energyrunner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Figu
 
 
 def _tiny_runner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Figures:
-    """Return the runner of MLPerf Tiny 1.3 (mlcommons/tiny, ``benchmark/runner/main.py``): windows counted in samples.
+    """The runner of MLPerf Tiny 1.3 (mlcommons/tiny, ``benchmark/runner/main.py``): windows counted in samples.
 
     Stamps are numbers of samples. Energy is the sum of the samples between two stamps times the sampling interval,
     power is energy over the time of those samples, and the result is the median energy per inference.

@@ -163,7 +163,7 @@ def _figures(by: Mapping[str, list[Part]]) -> Figures:
 
 
 def _complexity(by: Mapping[str, list[Part]]) -> dict[FigureKey, Quantity]:
-    """Return complexity over single samples: from the accuracy run, which asks all, or else from the runs of times."""
+    """Return complexity over single samples: from the accuracy run, which issues them all, or else from other runs."""
     every = [part.result.quantities for part in (*by["accuracy"], *by["performance"], *by["power"])]
     found = ({k: q for k, q in figures.items() if entry_of(k).family == "complexity"} for figures in every)
     return next(filter(None, found), {})
@@ -241,7 +241,7 @@ def _mean(values: Sequence[Quantity]) -> Quantity:
     """Return the mean of trials; scatter is a component if it is more than rounding and their stated uncertainty.
 
     Trials repeat the same samples, so the uncertainty of a finite sample does not shrink with their number. A share
-    of counts gets the mean of their limits. A percentile with too few times to bound it has no uncertainty.
+    of counts gets the mean of the trials' limits. A percentile with too few times to bound it has no uncertainty.
     """
     n, each = len(values), [q.value for q in values]
     unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)

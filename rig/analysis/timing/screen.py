@@ -1,7 +1,7 @@
 """Find what a meter, its driver or its host did to values and stamps, by one profile of a trace and a table of rules.
 
 A reading that was not measured counts as missing. The steady pace of the meter replaces stamps of arrival or of polls;
-it can be found because no reading arrives before it was taken. Readings with noise cut off are moved, with a bias.
+it can be found because no reading arrives before it was taken. Readings whose noise is cut off are moved, with a bias.
 Everything else is a failed check, which refuses power.
 """
 
@@ -23,12 +23,12 @@ from rig.types import Bools, Floats
 MOST, STRETCHES = AT_ONCE, 16
 """At most this many readings of a trace are looked at, in this many stretches evenly over it."""
 LOST, SLOWER = 0.2, 1.05
-"""Above this share of repeated readings power is refused. From this many polls per conversion, one of them is kept."""
+"""Power is refused above the share ``LOST`` of repeated readings. From ``SLOWER`` polls per conversion, one is kept."""
 STEADY = 0.25
 """A reading with a new value may be off a steady pace by one poll plus this part of a poll: a line by least squares
 through a sawtooth of one poll leaves up to 1.23 polls."""
 UNSURE = 0.25
-"""Readings with noise cut off are moved; this part of the move depends on the shape of noise, and is stated as bias."""
+"""Readings whose noise is cut off are moved. How far depends on its shape: this part of the move is stated as bias."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _without(look: Look, wrong: Callable[[Floats], Bools], most: float = 1.0) ->
 
 
 def _chosen(look: Look) -> Found | None:
-    """Find values that recur within a few readings, but not at once and hardly ever later, as a running median does."""
+    """Find values that recur within a few readings, not at once and hardly ever later, as behind a running median."""
     p = look.profile
     back = np.where(p.copies, 0, p.lag)
     share = len(np.unique(p.code[(back > 1) & (back <= SEVERAL)])) / max(len(back), 1)

@@ -35,7 +35,7 @@ class Phase:
     executions: NDArray[np.int64]
     issue: NDArray[np.int64]
     goes_on_s: float = 0.0
-    """The time for which traces show work that goes on from the ends of spans, and that may be theirs."""
+    """The time for which traces show work after the ends of spans that may belong to the spans."""
 
     @property
     def busy_s(self) -> float:
@@ -101,7 +101,7 @@ class Activity:
         return np.concatenate([*(p.windows_s for p in self.phases.values()), self.excluded_s()])
 
     def active_s(self) -> Floats:
-        """Return the same as disjoint sorted windows."""
+        """Return the windows of ``every_s``, disjoint and sorted."""
         return merged(self.every_s())
 
 

@@ -17,7 +17,7 @@ CHECK_DRIVER = "Check what the driver delivers. What came before is kept"
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Work in short steps, one at a time between two samples."""
+"""Work that is done in short steps, each between two samples."""
 
 
 def to_the_end(steps: Steps[T]) -> T:

@@ -31,7 +31,7 @@ ADDRESSES = {"poisson": mnist.PIXELS, "rank-order": 4 * mnist.PIXELS, "dvs": 2 *
 """Number of sources by encoding: pixels, four layers of ganglion cells, or ON and OFF of a retina's pixels."""
 DIGITS = [str(digit) for digit in range(10)]
 PUBLISHED_HZ = (2000.0, 5000.0)
-"""The two summed rates in the chapter: for training and most figures, and for its table of NEST and SpiNNaker."""
+"""The summed rates in Q. Liu's chapter: for training and most figures, and for its table of NEST and SpiNNaker."""
 
 Encode = Callable[[int], Events]
 
@@ -141,7 +141,7 @@ def sample_id(split: str, number: int) -> str:
 
 
 def _recorded(folder: Path, dialect: str, blank_s: float, fold: int | None, folds: int, samples: int | None) -> Digits:
-    """Open recordings of a retina; ``labels.csv`` has columns file and label, and OFF events addresses from 16384."""
+    """Open recordings of a retina; ``labels.csv`` has columns file and label; OFF events have addresses from 16384."""
     table = read_rows(folder / "labels.csv", ",", ("file", "label"))
     listed = [(row["file"], row["label"]) for row in table]
     rows = [listed[number] for number in first_of(kept_numbers(len(listed), fold, folds, True), samples)]
