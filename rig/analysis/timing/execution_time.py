@@ -16,8 +16,6 @@ from rig.analysis.timing.timeline import Activity, Phase
 from rig.types import Floats
 
 PERCENTILES = (50, 90, 99)
-CLOSE = 1e-9
-"""Times that differ by less than this part differ only by rounding."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def time_figures(
     held = min(float(np.median(p.inferences)) for p in spans.values())
     figures |= spread(per_inference_s(activity), device, held=held, loops=any(p.looped for p in spans.values()))
     for name, b in busy.items():
-        if b.seconds < spent_s[name] * (1.0 - CLOSE):
+        if not math.isclose(b.seconds, spent_s[name]):  # never more
             told = "time in which any sample ran, over inferences: different samples overlapped"
             each = mean_time(b, device, sum(late_s[phase] for phase in b.stamps), told)
             figures |= {FigureKey("busy_time_per_inference_s", name): each}
