@@ -16,7 +16,7 @@ import numpy as np
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import inside, merged
 from rig.analysis.timing.profile import CHANCE, FEW, LEAST, SEVERAL, Profile, stand_alone
-from rig.analysis.timing.timebase import CERTAIN, Timebase, earliest, latest_s
+from rig.analysis.timing.timebase import CERTAIN, RECTANGLE, Timebase, earliest, latest_s
 from rig.recording.traces.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats
 
@@ -227,7 +227,7 @@ def _renewed(look: Look) -> Found | None:
 
 def _drifting(look: Look) -> Found | None:
     """Find delays whose change along the run exceeds what the ages of last readings and the clock's rate explain."""
-    ended_s, at_s = look.arrived_s.T
+    ended_s, at_s = look.arrived_s[:-1].T  # the last delivery is what was left when the meter stopped
     if len(at_s) < SEVERAL:
         return None
     line, _ = earliest(at_s, at_s - ended_s)
@@ -237,7 +237,8 @@ def _drifting(look: Look) -> Found | None:
     period_s = float(np.ptp(ended_s)) / max(len(look.trace.value), 1)
     ages_s = batch_s if np.quantile(behind_s, 0.9) > STEADY * batch_s else 0.0
     off_s = abs(np.median(behind_s))  # on a busy host, a few late stretches lift the line above most arrivals
-    allowed_s = 2.0 * (ages_s + period_s + off_s) + CERTAIN * look.clock.rate_sigma * run_s
+    of_line_s = float(np.std(behind_s)) * RECTANGLE / math.sqrt(len(at_s))
+    allowed_s = 2.0 * (ages_s + period_s + off_s) + CERTAIN * math.hypot(look.clock.rate_sigma * run_s, of_line_s)
     words = {"change": change_s, "run": run_s, "allowed": allowed_s}
     return Found(words, fails=True) if abs(change_s) > allowed_s else None
 

@@ -289,3 +289,21 @@ def test_a_counter_is_placed_at_its_renewals_if_these_are_steady(jitter_s: float
 
     assert np.array_equal(found.end_tick, end) is not moved
     assert np.ptp(late_s) < (0.002 if moved else 0.02) and 0.0 < late_s.mean() < 0.0167
+
+
+# ---- delays -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("drift", "found"), [(0.0, False), (0.1, True)])
+def test_what_is_delivered_when_a_meter_stops_tells_nothing_of_a_drift(drift: float, found: bool) -> None:
+    rng = np.random.default_rng(2)
+    ended_s = 0.26 * np.arange(1, 20)
+    at_s = ended_s + 0.28 + drift * ended_s + rng.uniform(-0.025, 0.025, 19)
+    at_s[-1] = ended_s[-1] + 0.01  # what was left comes at once
+    arrived = np.column_stack([1e9 * ended_s, at_s])
+    value = rng.normal(1.0, 0.1, 4940)
+    end = (1e6 * np.arange(1, 4941)).astype(np.int64)
+    streamed = replace(trace(value), end_tick=end, start_tick=end - PERIOD)
+    late = screen.screened(streamed, host_timebase(0), IDLE_S, 6.0, arrived).late
+
+    assert bool(late) is found
