@@ -18,7 +18,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.timing.profile import step_in, step_of, undithered
-from rig.analysis.timing.readings import Supply, Volts, covariance_w, mean_volts
+from rig.analysis.timing.readings import Supply, Volts, covariance_w, mean_volts, sagging
 from rig.errors import DataError, StoreError
 from rig.recording.reader import open_run
 from rig.recording.traces.conversion import to_watts
@@ -196,6 +196,21 @@ def test_a_voltage_alone_is_no_power() -> None:
 def volts_of(value: Floats, start: Floats, end: Floats, ok: Any = True) -> Volts:
     fine = np.broadcast_to(ok, len(value)).astype(bool)
     return Volts(Rail("vdd", conversion=Conversion("V")), start, end, value, fine, np.zeros(len(value), bool))
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 6])
+def test_the_resistance_of_a_supply_is_as_uncertain_as_few_readings_of_the_volts(count: int) -> None:
+    held, at, start = [], np.arange(100.0 * count), 100.0 * np.arange(count)
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        works = rng.random(len(at)) < rng.uniform(0.0, 1.0, count).repeat(100)
+        amperes = volts_of(np.where(works, BUSY_A, IDLE_A), at, at + 1.0)
+        sagged = OPEN_V - OHM * amperes.value.reshape(count, 100).mean(axis=1)
+        volts = volts_of(sagged + rng.normal(0.0, 3e-3, count), start, start + 100.0)
+        _, sag = sagging(volts, np.zeros(len(at)), amperes)
+        assert sag is not None
+        held.append(abs(sag.ohm - OHM) <= 1.96 * sag.ohm_u)
+    assert np.mean(held) > 0.88
 
 
 @CALM

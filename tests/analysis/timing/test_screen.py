@@ -291,6 +291,20 @@ def test_a_counter_is_placed_at_its_renewals_if_these_are_steady(jitter_s: float
     assert np.ptp(late_s) < (0.002 if moved else 0.02) and 0.0 < late_s.mean() < 0.0167
 
 
+def test_the_pace_of_a_counter_is_as_uncertain_as_its_looks_make_it() -> None:
+    off_w, bound_w = np.zeros(60), np.zeros(60)
+    for seed in range(60):
+        renewed_s = 0.1 * np.arange(1, 121)
+        end = np.round(1e9 * (renewed_s + np.random.default_rng(seed).uniform(0.0, 0.0167, 120))).astype(np.int64)
+        rail = Rail("gpu0", "cumulative", rate_hz=10.0)
+        counter = Trace(rail, "meter", "meter", end - 10**6, end, 50.0 * renewed_s, np.zeros(120, bool), False)
+        found = screen.screened(counter, host_timebase(0), IDLE_S, 1e3, NONE)
+        off_w[seed] = 50.0 * (119 * 0.1 / (1e-9 * float(found.trace.end_tick[-1] - found.trace.end_tick[0])) - 1.0)
+        bound_w[seed] = found.bias
+    assert np.mean(np.abs(off_w) <= bound_w) > 0.9
+    assert np.median(np.abs(off_w)) > bound_w.mean() / 6.0
+
+
 # ---- delays -------------------------------------------------------------------------------
 
 
