@@ -18,7 +18,7 @@ import json
 import multiprocessing
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from random import Random
@@ -96,8 +96,10 @@ def work(to: Connection, seconds: float, seed: int) -> None:
     to.send(stamps)
 
 
-def measured(seconds: float, gpu: str, seed: int) -> tuple[str, dict[str, Seen]]:
-    """Return the GPU's name, and what each of its sources sees."""
+def measured(
+    seconds: float, gpu: str, seed: int, work: Callable[[Connection, float, int], None] = work
+) -> tuple[str, dict[str, Seen]]:
+    """Return the GPU's name, and what each of its sources sees while another process does ``work``."""
     nvml = open_nvml()
     (opened,) = gpus_of(nvml, gpu)
     mine, theirs = multiprocessing.Pipe()
@@ -111,6 +113,7 @@ def measured(seconds: float, gpu: str, seed: int) -> tuple[str, dict[str, Seen]]
                 found.append((now_s, value))
     bursts_s = np.array(mine.recv())
     process.join()
+    nvml.nvmlShutdown()
     return opened.name, {source: seen(bursts_s, *_powers(source, bursts_s, found)) for source, found in looks.items()}
 
 

@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+import time
+from multiprocessing.connection import Connection
+
 import numpy as np
 import pytest
 
-from benchmarks.gpu_sensors import BURSTS_S, seen
+from benchmarks.gpu_sensors import BURSTS_S, measured, seen
+from tests.support.instruments import live
+
+
+def rest(to: Connection, seconds: float, seed: int) -> None:
+    """Send bursts of no work."""
+    began_s = time.monotonic()
+    time.sleep(seconds)
+    bursts_s = began_s + np.cumsum(np.random.default_rng(seed).uniform(*BURSTS_S, 400))
+    to.send(bursts_s[bursts_s < began_s + seconds][:100].reshape(-1, 2))
+
+
+@pytest.mark.real_time
+def test_a_gpu_at_rest_is_read_through_both_sources() -> None:
+    with live("nvml"):
+        name, found = measured(2.5, "0", 1, rest)
+
+    assert name.startswith("SIM A100")
+    assert set(found) == {"energy", "instant"} and all(s.renewals > 10 for s in found.values())
+    assert found["energy"].every_s == pytest.approx(0.02, abs=0.01)
 
 
 @pytest.mark.parametrize(("lag_s", "window_s"), [(0.008, 0.1), (0.01, 0.025), (0.0, 0.05)])
