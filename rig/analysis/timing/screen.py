@@ -201,27 +201,28 @@ def _on_arrival(look: Look) -> Found | None:
 
 
 def _renewed(look: Look) -> Found | None:
-    """Put the values of a counter at the pace of its renewals, if successive readings then differ half as much or less.
+    """Put the values of a counter at the pace of its renewals, if this more than halves how successive readings differ.
 
     The host finds a new value up to a poll after it was made, so the ends of intervals scatter, and means with them.
     """
-    trace = look.trace
-    if trace.rail.kind != "cumulative" or not look.whole or len(trace.value) < LEAST:
+    if look.trace.rail.kind != "cumulative" or not look.whole or len(look.trace.value) < LEAST:
         return None
-    since = np.diff(trace.end_tick).astype(np.float64)
+    trace = look.trace.part(0, len(look.trace.value))
+    since, joules = np.diff(trace.end_tick).astype(np.float64), np.diff(trace.value)
+    if np.any(since <= 0.0):
+        return None
     number = np.concatenate([[0.0], np.cumsum(np.rint(since / np.median(since)))])
+    line, covariance = np.polyfit(number, (trace.end_tick - trace.end_tick[0]).astype(np.float64), 1, cov=True)
+    at = np.polyval(line, number)
     if np.any(np.diff(number) < 1.0):
         return None
-    after = (trace.end_tick - trace.end_tick[0]).astype(np.float64)
-    line, covariance = np.polyfit(number, after, 1, cov=True)
-    at = np.polyval(line, number)
-    found, steady = (np.median(np.abs(np.diff(np.diff(trace.value) / over))) for over in (since, np.diff(at)))
-    if steady > 0.5 * found:
+    found, steady = (np.median(np.abs(np.diff(joules / over))) for over in (since, np.diff(at)))
+    if not steady < 0.5 * found:  # also if a value is no number
         return None
-    end = trace.end_tick[0] + np.round(at).astype(trace.end_tick.dtype)
-    words = {"pace": float(at[-1] - at[0]) / float(number[-1]) / look.clock.clock.tick_hz}
-    mean_w = float(trace.value[-1] - trace.value[0]) / float(at[-1] - at[0]) * look.clock.clock.tick_hz
-    off_w = 2.0 * math.sqrt(covariance[0, 0]) / float(line[0]) * mean_w  # watts are joules over this pace
+    hz, end = look.clock.clock.tick_hz, trace.end_tick[0] + np.round(at).astype(trace.end_tick.dtype)
+    # watts are joules over this pace, so its error is a part of each of them
+    off_w = 2.0 * math.sqrt(covariance[0, 0]) / float(line[0]) * float(np.max(np.abs(joules / np.diff(at)))) * hz
+    words = {"pace": float(line[0]) / hz}
     return Found(words, replace(trace, start_tick=end - (trace.end_tick - trace.start_tick), end_tick=end), bias=off_w)
 
 

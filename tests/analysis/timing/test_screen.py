@@ -291,6 +291,18 @@ def test_a_counter_is_placed_at_its_renewals_if_these_are_steady(jitter_s: float
     assert np.ptp(late_s) < (0.002 if moved else 0.02) and 0.0 < late_s.mean() < 0.0167
 
 
+@pytest.mark.parametrize(("value", "end"), [(np.nan, None), (None, 0)])
+def test_a_counter_that_lacks_a_value_or_a_moment_stays_where_it_is(value: float | None, end: int | None) -> None:
+    stamps = np.round(1e8 * (np.arange(1, 121) + np.random.default_rng(1).uniform(0.0, 0.167, 120))).astype(np.int64)
+    joules = 5.0 * np.arange(1.0, 121.0)
+    joules[60] = joules[60] if value is None else value
+    stamps[60] = stamps[60] if end is None else stamps[59]
+    rail = Rail("gpu0", "cumulative", rate_hz=10.0)
+    counter = Trace(rail, "meter", "meter", stamps - 10**6, stamps, joules, np.zeros(120, bool), False)
+    found = screen.screened(counter, host_timebase(0), IDLE_S, 1e3, NONE)
+    assert np.array_equal(found.trace.end_tick, stamps) and found.bias == 0.0
+
+
 def test_the_pace_of_a_counter_is_as_uncertain_as_its_looks_make_it() -> None:
     off_w, bound_w = np.zeros(60), np.zeros(60)
     for seed in range(60):
