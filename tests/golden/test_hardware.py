@@ -11,19 +11,15 @@ from numpy.typing import NDArray
 from rig.recording.reader import Run, open_run
 from tests.golden.test_golden import computed, unpacked
 
-RUN = Path("power")
-
 
 def spans_s(run: Run) -> NDArray[np.float64]:
     """Begins and ends of spans without the warm-up, shape (n, 2), in seconds."""
-    rows = run.replies.to_pandas().query("not warmup")
-    found: NDArray[np.float64] = 1e-9 * rows[["on_tick", "off_tick"]].to_numpy()
-    return found
+    return np.asarray(1e-9 * run.replies.to_pandas().query("not warmup")[["on_tick", "off_tick"]].to_numpy())
 
 
 def test_energy_is_that_of_the_counter_less_idle_over_the_rest_of_the_time(tmp_path: Path) -> None:
     path, _ = unpacked("h200-counter", tmp_path)
-    run, figures = open_run(path / RUN), computed(path)["power"]["quantities"]
+    run, figures = open_run(path / "power"), computed(path)["power"]["quantities"]
     trace, spans = run.traces["gpu0"], spans_s(run)
     at_s, joules = 1e-9 * np.asarray(trace.end_tick), np.asarray(trace.value)
     first, last = np.searchsorted(at_s, spans[0, 0]) - 1, np.searchsorted(at_s, spans[-1, 1] + 0.15)

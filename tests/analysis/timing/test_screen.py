@@ -22,7 +22,7 @@ from rig.analysis.timing.screen import Screened
 from rig.analysis.timing.timebase import host_timebase
 from rig.recording.reader import open_run
 from rig.recording.traces.traces import Trace
-from rig.types import ClockInfo, Floats, Rail
+from rig.types import ClockInfo, Floats, Indices, Rail
 
 PERIOD = 1_000_000
 IDLE_S = np.array([[0.0, 0.4], [1.6, 2.0]])
@@ -276,30 +276,31 @@ def test_two_late_deliveries_of_a_busy_host_are_no_change_of_the_delay(change_s:
 # ---- counters -----------------------------------------------------------------------------
 
 
+def counted(end: Indices, joules: Floats) -> Screened:
+    rail, none = Rail("gpu0", "cumulative", rate_hz=10.0), np.zeros(len(end), bool)
+    counter = Trace(rail, "meter", "meter", end - 10**6, end, joules, none, False)
+    return screen.screened(counter, host_timebase(0), IDLE_S, 1e3, NONE)
+
+
 @pytest.mark.parametrize(("jitter_s", "moved"), [(0.0, True), (0.02, False)])
 def test_a_counter_is_placed_at_its_renewals_if_these_are_steady(jitter_s: float, moved: bool) -> None:
     rng = np.random.default_rng(1)
     renewed_s = 0.1 * np.arange(1, 201) + rng.uniform(-jitter_s, jitter_s, 200)
     looked_s = renewed_s + rng.uniform(0.0, 0.0167, 200)
     end = np.round(1e9 * looked_s).astype(np.int64)
-    rail = Rail("gpu0", "cumulative", rate_hz=10.0)
-    counter = Trace(rail, "meter", "meter", end - 10**6, end, 50.0 * renewed_s, np.zeros(200, bool), False)
-    found = screen.screened(counter, host_timebase(0), IDLE_S, 1e3, NONE).trace
+    found = counted(end, 50.0 * renewed_s).trace
     late_s = 1e-9 * found.end_tick - renewed_s
 
     assert np.array_equal(found.end_tick, end) is not moved
     assert np.ptp(late_s) < (0.002 if moved else 0.02) and 0.0 < late_s.mean() < 0.0167
 
 
-@pytest.mark.parametrize(("value", "end"), [(np.nan, None), (None, 0)])
-def test_a_counter_that_lacks_a_value_or_a_moment_stays_where_it_is(value: float | None, end: int | None) -> None:
+@pytest.mark.parametrize("lacks", ["value", "moment"])
+def test_a_counter_that_lacks_a_value_or_moments_stays_where_it_is(lacks: str) -> None:
     stamps = np.round(1e8 * (np.arange(1, 121) + np.random.default_rng(1).uniform(0.0, 0.167, 120))).astype(np.int64)
-    joules = 5.0 * np.arange(1.0, 121.0)
-    joules[60] = joules[60] if value is None else value
-    stamps[60] = stamps[60] if end is None else stamps[59]
-    rail = Rail("gpu0", "cumulative", rate_hz=10.0)
-    counter = Trace(rail, "meter", "meter", stamps - 10**6, stamps, joules, np.zeros(120, bool), False)
-    found = screen.screened(counter, host_timebase(0), IDLE_S, 1e3, NONE)
+    stamps = stamps if lacks == "value" else np.repeat(stamps[::2], 2)
+    joules = np.where((np.arange(120) == 60) & (lacks == "value"), np.nan, 5.0 * np.arange(120.0))
+    found = counted(stamps, joules)
     assert np.array_equal(found.trace.end_tick, stamps) and found.bias == 0.0
 
 
@@ -308,9 +309,7 @@ def test_the_pace_of_a_counter_is_as_uncertain_as_its_looks_make_it() -> None:
     for seed in range(60):
         renewed_s = 0.1 * np.arange(1, 121)
         end = np.round(1e9 * (renewed_s + np.random.default_rng(seed).uniform(0.0, 0.0167, 120))).astype(np.int64)
-        rail = Rail("gpu0", "cumulative", rate_hz=10.0)
-        counter = Trace(rail, "meter", "meter", end - 10**6, end, 50.0 * renewed_s, np.zeros(120, bool), False)
-        found = screen.screened(counter, host_timebase(0), IDLE_S, 1e3, NONE)
+        found = counted(end, 50.0 * renewed_s)
         off_w[seed] = 50.0 * (119 * 0.1 / (1e-9 * float(found.trace.end_tick[-1] - found.trace.end_tick[0])) - 1.0)
         bound_w[seed] = found.bias
     assert np.mean(np.abs(off_w) <= bound_w) > 0.9
@@ -327,9 +326,5 @@ def test_what_is_delivered_when_a_meter_stops_tells_nothing_of_a_drift(drift: fl
     at_s = ended_s + 0.28 + drift * ended_s + rng.uniform(-0.025, 0.025, 19)
     at_s[-1] = ended_s[-1] + 0.01  # what was left comes at once
     arrived = np.column_stack([1e9 * ended_s, at_s])
-    value = rng.normal(1.0, 0.1, 4940)
-    end = (1e6 * np.arange(1, 4941)).astype(np.int64)
-    streamed = replace(trace(value), end_tick=end, start_tick=end - PERIOD)
-    late = screen.screened(streamed, host_timebase(0), IDLE_S, 6.0, arrived).late
-
-    assert bool(late) is found
+    streamed = trace(rng.normal(1.0, 0.1, 4940))
+    assert bool(screen.screened(streamed, host_timebase(0), IDLE_S, 6.0, arrived).late) is found
