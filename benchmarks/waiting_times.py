@@ -77,10 +77,17 @@ class Skipped(Exception):
     """Why a row cannot be shown here."""
 
 
+def installed() -> dict[str, str]:
+    """Return the environment in which Python keeps bytecode, as pip leaves it for any package that it installs."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def cpu_s(argv: list[str]) -> float:
     """Seconds of processor time of a process. Raises ``Skipped`` with what it says if it fails."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False, env=installed()
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise Skipped(done.stderr.strip().splitlines()[-1])
@@ -118,7 +125,8 @@ def measure(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 def _measured(out: Path) -> tuple[float, float]:
     began, first = time.time(), out / "accuracy" / "events.jsonl"
-    with subprocess.Popen([*RIG, *README, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    argv = [*RIG, *README, str(out)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=installed()) as process:
         assert process.stdout is not None and process.stderr is not None
         while process.poll() is None and not first.exists():
             time.sleep(0.005)
