@@ -1,4 +1,4 @@
-"""The evaluation takes a recording and returns all figures; each of its stages is a function of earlier stages."""
+"""Compute all figures of a recording in stages; each stage uses only the results of earlier stages."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ LIBRARY_BYTES = 128 << 20
 def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     """Compute all figures of a run.
 
-    Of a trace with more than ``at_once`` readings, ``at_once`` are looked at one by one; all enter the sums.
-    Raises ``DataError`` if the recording contradicts itself, and ``MeasurementRefusedError`` if the process gets no
-    memory for its libraries.
+    If a trace has more than ``at_once`` readings, about ``at_once`` of them are examined one by one. The sums are over
+    all readings. Raises ``DataError`` if the recording contradicts itself, and ``MeasurementRefusedError`` if the
+    process gets no memory for its libraries.
 
     Example::
 
@@ -101,9 +101,10 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """The recording, in seconds of the run: spans on the device's clock, and readings placed on it.
+    """A recording whose spans and readings are all in run seconds by the device's clock.
 
-    ``models`` holds the model of each rail that has one, and ``against`` the checks that refuse the power of a rail.
+    A span is the time from begin to end of what the device ran for a sample. ``models`` holds the power model of each
+    rail whose readings allow one. ``against`` holds, by rail, the failed checks that refuse its power.
     """
 
     run: Run
@@ -120,12 +121,12 @@ class _Recorded:
 
 
 def _recorded(run: Run, at_once: int) -> _Recorded:
-    """Put everything on the device's time, and model each rail; work seen outside spans is among the activity."""
+    """Convert all times to the device's clock, find work that traces show outside spans, and model each rail."""
     run, clock = on_device_clock(in_turn(run))
     clock, clock_checks = off_line_checks(run, clock)
     queries, answers, spans = queries_of(run), answers_of(run), activity_of(run, clock)
     activity, rails = with_work_outside(spans, aligned_rails(run, spans, clock, _end_s(run), at_once))
-    turn = max((r.turn for r in rails), default=0.0)  # either of the two clocks may be off by this rate
+    turn = max((r.turn for r in rails), default=0.0)  # the device's clock or the meter's may be the cause
     against = {r.readings.rail.name: (*r.contradictions, *restless(r, activity)) for r in rails}
     sound = [r for r in rails if not against[r.readings.rail.name]]
     return _Recorded(
@@ -147,7 +148,7 @@ def _figures(told: _Recorded) -> tuple[Figures, list[Finding]]:
     """Compute all figures, topic by topic, and the findings of these computations."""
     run, activity, readings = told.run, told.activity, [r.readings for r in told.rails]
     stamps = own = stamps_u_s(run, activity, told.device, list(told.models.values()))
-    if activity.overlaps:  # a trace shows the ends of windows, not those of each span
+    if activity.overlaps:  # a trace shows where joined windows end, but not where each span ends
         own = stamps_u_s(run, replace(activity, phases=activity.spans), told.device)
     busy = busy_times(activity, stamps)
     times = time_figures(activity, told.device, busy, own)
@@ -170,11 +171,12 @@ def _figures(told: _Recorded) -> tuple[Figures, list[Finding]]:
 
 
 def _service_figures(told: _Recorded) -> Figures:
-    """Return figures of the service, with the average power of all rails if each has a model."""
+    """Return throughput, latency and deadline figures, and the average power if every rail has a model."""
     start, activity, queries, models = told.run.start, told.activity, told.queries, list(told.models.values())
     answering = [phase.issue for name, phase in activity.phases.items() if name != LEARNING]
     apart = answering if len(answering) > 1 and not reduce(np.intersect1d, answering).size else []
-    if LEARNING in activity.phases and answering and not apart:  # what is learnt is not answered
+    # an issue in which the device learns has no answer to time
+    if LEARNING in activity.phases and answering and not apart:
         apart = [np.concatenate(answering)]
     service = service_figures(queries, None if start.rules is None else start.rules.percentile, apart)
     if len(models) == len(told.rails) and not activity.per_phase:
@@ -210,14 +212,14 @@ def _findings(told: _Recorded, figures: Figures, found: Sequence[Finding]) -> It
 
 
 def _told(checks: Iterable[Finding]) -> Iterator[Finding]:
-    """Mark checks as notes too if they fail, because they cast doubt on figures under any rules."""
+    """Mark checks so that a failed one is also a note, because it casts doubt on figures under any rules."""
     return (replace(check, told=True) for check in checks)
 
 
 def _clocks(timebases: Mapping[str, Timebase], device: Timebase) -> dict[str, ClockSummary]:
     found = {}
     for name, t in timebases.items():
-        # a trace or a pin shows a rate against the device's clock, whose own rate is uncertain too
+        # a rate from a trace or a pin is relative to the device's clock, whose own rate is uncertain too
         beside = 0.0 if t.method == "brackets" else device.rate_sigma
         rate_sigma = device.rate_sigma if name == device.clock.name else math.hypot(t.rate_sigma, beside)
         found[name] = ClockSummary(name, t.method, t.sigma_s, t.rate - 1.0, rate_sigma, t.brackets, dict(t.considered))

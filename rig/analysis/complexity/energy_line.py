@@ -1,4 +1,4 @@
-"""Energy per synaptic operation and per execution, from several networks on one device.
+"""Fit energy per synaptic operation and per execution to the energies of several networks on one device.
 
 The dynamic energy of an execution is taken to be the energy per execution plus the energy of its effective operations.
 The line is fitted by least squares, weighted by the separate uncertainty of each network. Its two numbers are linear in
@@ -24,7 +24,7 @@ SURE = 0.99
 LEAST_SPREAD = 0.05
 """The operations of an execution must differ by at least this part of the largest number."""
 CALIBRATION = ("gain:", "offset:")
-"""Origins of errors of an instrument, which all runs share; all other origins belong to one run."""
+"""Prefixes of origins of instrument errors, which all runs share. Every other origin belongs to one run."""
 _MANY = 1e6
 _METHOD = "line through the dynamic energy of an execution of {} networks against its effective operations"
 
@@ -93,7 +93,7 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
 
 
 def _owned(q: Quantity, run: int) -> Quantity:
-    """Return the quantity with its run in the name of every origin, except of calibrations."""
+    """Return the quantity with its run added to each origin of error, except calibrations, which all runs share."""
 
     def part(c: Component) -> Component:
         common = c.shared is None or c.shared.startswith(CALIBRATION)
@@ -112,13 +112,13 @@ def _common(q: Quantity) -> dict[str, float]:
 
 
 def _own_variance(q: Quantity) -> float:
-    """Return the part of a quantity's variance that other runs do not share; a bias is anywhere within its bound."""
+    """Return the variance of a quantity that other runs do not share; its bias counts as uniform within the bound."""
     shared = sum(u * u for u in _common(q).values())
     return max(q.u**2 - shared, 1e-12 * q.u**2) + q.bias**2 / 3.0
 
 
 def _misfit(hat: Floats, energies: Sequence[Quantity]) -> float:
-    """Return chi-squared of the residuals, whose covariance has the rank of their degrees of freedom."""
+    """Return chi-squared of the residuals; their covariance is singular, so its pseudo-inverse is used."""
     common = [_common(q) for q in energies]
     rows = [[one.get(origin, 0.0) for one in common] for origin in dict.fromkeys(k for one in common for k in one)]
     covariance = np.diag([_own_variance(q) for q in energies]) + sum(np.outer(row, row) for row in rows)
@@ -129,7 +129,7 @@ def _misfit(hat: Floats, energies: Sequence[Quantity]) -> float:
 
 
 def _allowed(energies: Sequence[Quantity]) -> float:
-    """Return the quantile of Fisher's F times its degrees of freedom, since uncertainties are estimates, too."""
+    """Return the limit of chi-squared: a quantile of Fisher's F, because the uncertainties are estimates too."""
     free, known = len(energies) - 2, min(*(q.dof for q in energies), _MANY)
     share = beta_quantile(SURE, 0.5 * free, 0.5 * known)
     return known * share / (1.0 - share)

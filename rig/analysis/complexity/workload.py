@@ -1,8 +1,8 @@
 """A network's activity while it ran: activation sparsity, synaptic operations and membrane updates.
 
-The figures are means over the samples that were issued, and each counts once. An execution is one forward pass of
-the network, and a sample takes one or more executions. The paper states operations per execution, and its reference
-implementation counts them per sample; here, the two are separate figures.
+The figures are means over the samples that were issued, and each sample counts once. An execution is one forward pass
+of the network, and a sample takes one or more executions. NeuroBench's paper states operations per execution, and its
+reference implementation counts them per sample. Here, the two are separate figures.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Complexity:
     figures: Figures
     findings: tuple[Finding, ...]
     per_inference: Mapping[str, float] = field(default_factory=dict)
-    """Mean counts per inference of the spans, by the name of the counter; empty if a span has no counts."""
+    """Mean counts per inference, by the name of the counter; empty if any span lacks counts."""
 
 
 def complexity_of(run: Run) -> Complexity:
-    """Return the complexity of the network that a run's device declares, or of the networks made of the samples.
+    """Return the complexity of the network that a run's device declares, or of the networks that its samples define.
 
-    Without a network there are no figures. A description or counters that contradict themselves give a failed check
-    in place of the figures that need them.
+    Without a network there are no figures. If the description or the counters contradict themselves, a failed check
+    replaces the figures that need them.
     """
     declared, own = run.start.device.network, run.networks()
     networks = {f"sample {name}: ": network for name, network in own.items()}
@@ -81,7 +81,7 @@ def energies_of(run: Run, complexity: Complexity, known: Figures) -> Figures:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """The activity of one answer."""
+    """The counters that the device reported with one answer."""
 
     issue: int
     sample_id: str
@@ -124,7 +124,8 @@ def _activity(run: Run) -> dict[tuple[int, str], Activity]:
 def _per_inference(run: Run, counted: list[_Counted]) -> dict[str, float]:
     """Return mean effective operations, and spikes if every layer counts them, per inference of the last phase's spans.
 
-    A span may hold a sample many times, and a sample many inferences. Counts are for one pass over the sample.
+    A span may execute its sample many times, and a sample may hold many inferences. Counts are for one pass over the
+    sample.
     """
     rows = run.replies.select(["issue", "sample_id", "phase", "executions", "warmup"]).to_pylist()
     last = run.start.device.phases[-1:]
@@ -183,7 +184,7 @@ def _figures(counted: list[_Counted]) -> Figures:
 
 
 def _rate_checks(run: Run, counted: list[_Counted]) -> Iterator[Finding]:
-    """Yield a failed check if samples that state their length took more or fewer executions than the rate gives."""
+    """Yield a failed check if samples took more or fewer executions than their duration and declared rate need."""
     lasting_s = {name: s for name, s in run.by_sample("duration_s").items() if s}
     known = [one for one in counted if one.sample_id in lasting_s]
     timed = [(one, one.network.execution_s) for one in known if one.network.execution_s is not None]

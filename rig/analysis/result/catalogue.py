@@ -18,9 +18,9 @@ Scale = Literal["auto", "percent", "number"]
 class Entry(NamedTuple):
     """One quantity.
 
-    ``title`` may contain parameters of the key. A quantity that is ``signed`` can be below zero. ``better`` is "" where
-    neither more nor less is better, such as for the time of the solves that came close enough, because it leaves out
-    those that did not.
+    ``title`` may contain parameters of the key. A quantity that is ``signed`` can be below zero. ``better`` is "" if
+    neither more nor less is better. An example is the mean time of the solves that reached a gap, because it leaves out
+    the other solves.
     """
 
     unit: str

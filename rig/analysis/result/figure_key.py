@@ -1,4 +1,4 @@
-"""The key of a figure names its quantity, its phase and rail, and its method."""
+"""Define the key of a figure, which names its quantity, its phase and rail, and its method."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import cached_property
 from rig.analysis.result.quantity import Quantity
 
 TRIMMED = "trimmed"
-"""The cross-check of powers and energies from trimmed windows."""
+"""The method of a cross-check: powers and energies from windows whose ends are cut off."""
 LITERAL = "literal"
-"""Power over the spans themselves, as NeuroBench's text defines it, and energy from it."""
+"""The method of NeuroBench's text: mean power over exactly the spans, and energy from this power."""
 PEER = "peer"
 """The method of the program that recorded the trace, for the figures that it would compute."""
 

@@ -1,4 +1,4 @@
-"""A finding is what a reader of a result must know: a note, a refusal of figures, or a rule with what was found."""
+"""Define a finding, which a reader of a result must know: a note, a refusal of figures, or the check of a rule."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ Effect = Literal["check", "note", "refusal"]
 class Finding:
     """What was found, what is allowed, what follows for the result, and what to change.
 
-    A check has a ``rule`` and passes if it is ``ok``; ``source`` is the sentence from which the rule comes, or "" if
-    the rules of the run name none. The rules hold this sentence under ``by``, a field of ``Rules`` or a figure. With
-    ``told``, a failed check is also a note, whatever the rules are. A refusal replaces the figures of ``scope``, which
-    is one figure or, in words, several; ``found`` says why there is none. In a note, ``found`` is the sentence.
+    A check has a ``rule`` and passes if it is ``ok``. Its ``source`` is the sentence from which the rule comes, or ""
+    if the rules of the run name none. ``by`` is the key of this sentence in the rules: a field of ``Rules``, or a
+    figure. With ``told``, a failed check is also a note, whatever the rules are. A refusal replaces the figures of
+    ``scope``, which is the key of one figure, or words for several. Its ``found`` is the reason. In a note, ``found``
+    is the sentence.
     """
 
     rule: str

@@ -1,6 +1,6 @@
-"""Percentiles of a finite sample, with distribution-free intervals from its order statistics.
+"""Compute percentiles of a finite sample, with distribution-free intervals from its order statistics.
 
-Values that follow each other may be alike, as waits in a queue are, and then show less than as many independent ones.
+Successive values may be alike, as waits in a queue are. They are then worth fewer independent values.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from rig.analysis.result.quantity import Component, Quantity
 from rig.types import Floats
 
 SURELY = 5.0
-"""The autocovariance is summed up to this many times the number of values that are alike."""
+"""The autocovariance is summed up to a lag of this many times the number of successive values that are alike."""
 AT_ONCE = 1 << 14
-"""Of more values, means of successive ones are taken first."""
+"""If there are more values, means of successive values are taken first."""
 UNBOUND = "nearest rank; too few to bound it"
-"""The method of a percentile if there are too few values for an interval."""
+"""The method of a percentile that has no interval because there are too few values."""
 
 
 def binomial_quantile(chance: float, n: int, p: float) -> int:
@@ -28,7 +28,7 @@ def binomial_quantile(chance: float, n: int, p: float) -> int:
 
 
 def nearest_rank(ordered: Floats, percentile: float) -> float:
-    """Return the smallest value that is not exceeded by at least ``percentile`` (0 to 1) of all values.
+    """Return the smallest value for which at least the share ``percentile`` (0 to 1) of all values is no larger.
 
     The values are sorted, shape (n,).
     """
@@ -36,10 +36,10 @@ def nearest_rank(ordered: Floats, percentile: float) -> float:
 
 
 def independent(values: Floats) -> float:
-    """Return how many independent values have a mean as uncertain as that of values in order of time, shape (n,).
+    """Return how many independent values would have a mean as uncertain as the mean of these values.
 
-    The variance of the mean is the sum of the autocovariance, up to a lag at which values are no longer alike (Sokal,
-    Monte Carlo Methods in Statistical Mechanics, 1997, section 3).
+    The values are in order of time, shape (n,). The variance of their mean is the sum of the autocovariance, up to a
+    lag at which values are no longer alike (Sokal, Monte Carlo Methods in Statistical Mechanics, 1997, section 3).
     """
     each = -(-len(values) // AT_ONCE)
     means = values[: len(values) // each * each].reshape(-1, each).mean(axis=1)
@@ -58,8 +58,8 @@ def interval(
 ) -> tuple[float, float]:
     """Return distribution-free bounds of the true percentile, from sorted values, shape (n,).
 
-    The bounds are order statistics whose ranks bound a binomial count (David and Nagaraja, Order Statistics, 7.1), of n
-    values, or of ``count`` independent ones. If these are too few to bound a side, this side is -inf or inf.
+    The bounds are order statistics whose ranks bound a binomial count (David and Nagaraja, Order Statistics, 7.1). The
+    count is of n values, or of ``count`` independent values. A side that too few values bound is -inf or inf.
     """
     n, tail = len(ordered), 0.5 * (1.0 - confidence)
     of = max(min(round(count), n) if math.isfinite(count) else n, 1)
@@ -73,8 +73,8 @@ def interval(
 def percentile(ordered: Floats, share: float, parts: tuple[Component, ...] = (), count: float = math.inf) -> Quantity:
     """Return the nearest-rank percentile of sorted times, shape (n,), in s, with the interval of its order statistics.
 
-    ``parts`` are the other components of its uncertainty; ``count`` is as in ``interval``. If times are too few to
-    bound a side, no uncertainty is stated.
+    ``parts`` are the other components of its uncertainty; ``count`` is as in ``interval``. If there are too few times
+    to bound both sides, no uncertainty is stated.
     """
     value = nearest_rank(ordered, share)
     u = max(abs(side - value) for side in interval(ordered, share, count=count)) / 1.959964

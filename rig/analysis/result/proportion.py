@@ -1,8 +1,8 @@
-"""Shares of counts, with the interval of Clopper and Pearson.
+"""Compute shares of counts, with the interval of Clopper and Pearson.
 
-The interval is exact: it holds the true share in at least 95 % of all cases, also where every answer is right. Source:
-Clopper and Pearson, Biometrika 26 (1934) 404; by quantiles of the beta distribution, as in Brown, Cai and DasGupta,
-Statistical Science 16 (2001) 101.
+The interval is exact: it contains the true share in at least 95 % of all cases, even if every answer is right (Clopper
+and Pearson, Biometrika 26 (1934) 404). It is computed from quantiles of the beta distribution (Brown, Cai and DasGupta,
+Statistical Science 16 (2001) 101).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def proportion(count: float, n: float, method: str) -> Quantity:
 
 
 def independent(right: Sequence[float], data: Sequence[str]) -> tuple[float, float]:
-    """Return how many of how many independent samples are right; ``data`` names the data of each sample.
+    """Return the count of right samples and the count of all samples, both as independent samples.
 
-    Samples with the same data are answered alike, so that they show no more than one sample does. Each counts in the
-    share. The number is the effective one of clusters (Kish, Journal of Official Statistics 8 (1992) 183): that of
-    distinct data if each has as many samples.
+    ``data`` names the data of each sample. Samples with the same data get the same answer, so together they tell no
+    more than one sample. Every sample counts in the share. The count of all is Kish's effective number for clusters
+    (Journal of Official Statistics 8 (1992) 183). It is the number of distinct data if all data occur equally often.
     """
     n = len(data) ** 2 / sum(k * k for k in Counter(data).values())
     return sum(right) * n / len(data), n
@@ -62,9 +62,10 @@ def mean_proportion(counts: Sequence[tuple[float, float]], method: str) -> Quant
 def paired_difference(lost: float, won: float, n: float) -> tuple[float, float]:
     """Return the interval of ``(won - lost) / n`` for two systems that answered the same ``n`` cases.
 
-    ``won`` counts the cases that only the second has right, ``lost`` those that only the first has right. Their
-    Clopper-Pearson limits are combined with the correlation of two counts of one sample (Zou and Donner, Statistics in
-    Medicine 27 (2008) 1693). If no case differs, a difference is still possible, and the interval is that of 0 in n.
+    ``won`` counts the cases that only the second system has right, ``lost`` those that only the first has right. The
+    Clopper-Pearson limits of both are combined with the correlation of two counts of one sample (Zou and Donner,
+    Statistics in Medicine 27 (2008) 1693). If no case differs, the true difference may still not be 0, so the interval
+    is that of a count of 0 in n.
     """
     down, up = lost / n, won / n
     (down_low, down_high), (up_low, up_high) = clopper_pearson(lost, n), clopper_pearson(won, n)

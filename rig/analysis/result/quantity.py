@@ -1,4 +1,4 @@
-"""A quantity is a number with its uncertainty: value, unit, components, bias bound, count and method.
+"""Define a quantity, a number with its uncertainty: value, unit, components, bias bound, count and method.
 
 It follows the GUM (JCGM 100:2008). Components combine in quadrature (5.1.2). Components with a shared origin combine
 linearly first (5.2.2). The interval uses Student's t at the effective degrees of freedom (G.4.1, Welch-Satterthwaite).
@@ -20,8 +20,8 @@ CONFIDENCE = 0.95
 class Component:
     """One source of error, as a signed standard uncertainty in the unit of the quantity.
 
-    ``shared`` names an origin, such as the gain of one meter, that can also affect other quantities. The sign says in
-    which direction the origin changes this quantity.
+    ``shared`` names an origin of error that can also affect other quantities, such as the gain of one meter. The sign
+    of ``u`` says in which direction the origin changes this quantity.
     """
 
     source: str
@@ -34,7 +34,7 @@ class Component:
 class Quantity:
     """A measured or derived number.
 
-    ``bias`` is a bound for errors that no repetition would show.
+    ``bias`` is a bound for errors that repeating the measurement does not reveal.
     """
 
     value: float
@@ -54,7 +54,7 @@ class Quantity:
 
     @property
     def stated(self) -> bool:
-        """Return whether an uncertainty is stated; a number without one is not thereby exact."""
+        """Return whether an uncertainty is stated; a number without a stated uncertainty need not be exact."""
         return bool(self.components or self.bias or self.limits)
 
     @property
@@ -71,7 +71,7 @@ class Quantity:
         return total * total / spread if spread > 0 else math.inf
 
     def half_width(self, confidence: float = CONFIDENCE) -> float:
-        """Return half of the stated interval, ``t(dof) * u + bias``, or its wider side."""
+        """Return half of the stated interval, ``t(dof) * u + bias``, or the wider side of ``limits``."""
         if self.limits is not None and confidence == CONFIDENCE:
             return max(self.limits[1] - self.value, self.value - self.limits[0])
         return coverage_factor(self.dof, confidence) * self.u + self.bias
@@ -99,7 +99,7 @@ class Quantity:
     def to_json(self) -> dict[str, Any]:
         """Return the form in ``results.json``.
 
-        Infinite degrees of freedom are null, and so is the uncertainty of a number that states none.
+        Infinite degrees of freedom become null, and so does an uncertainty that is not stated.
         """
         return {
             "value": self.value,

@@ -1,4 +1,4 @@
-"""The result of a run: figures, refusals, notes, the verdict, and the series that pictures need."""
+"""Define the result of a run: figures, refusals, notes, the verdict, and the series that pictures need."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ SCHEMA = "neurorig-results/1"
 
 @dataclass(frozen=True)
 class ClockSummary:
-    """How one clock was placed: the device's on the host's, that of a meter on the device's.
+    """How one clock was mapped: the device's clock to the host's clock, a meter's clock to the device's clock.
 
-    ``sigma_s`` is the standard uncertainty of that place. ``rate_error`` is how much longer a nominal second of this
-    clock is than the host's, which is negative if the clock is fast; ``rate_sigma`` is its standard uncertainty.
+    ``sigma_s`` is the standard uncertainty of this map. ``rate_error`` is the share by which a nominal second of this
+    clock is longer than a second of the host. It is negative if the clock is fast. ``rate_sigma`` is its standard
+    uncertainty.
     """
 
     clock: str
@@ -38,7 +39,7 @@ class ClockSummary:
     rate_sigma: float
     brackets: int
     considered: Mapping[str, float]
-    """Every method that was tried, with its sigma."""
+    """Every method that was tried, with the standard uncertainty of its map in seconds."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Result:
     findings: tuple[Finding, ...]
     """Checks, notes and refusals; ``validity``, ``notes`` and ``refusals`` are views of these findings."""
     clocks: Mapping[str, ClockSummary]
-    """How each clock was placed, by its name."""
+    """How each clock was mapped, by its name."""
     series: Series
     """The arrays that pictures are drawn from; ``frames()`` gives them as tables."""
     ruling: Ruling | None
@@ -110,7 +111,7 @@ class Result:
         return pd.DataFrame(rows, index=pd.Index([str(key) for key in self.quantities], name="figure"), columns=columns)
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """Return the data of pictures as tables, in watts, and in seconds since the run's start on one timeline.
+        """Return the data of pictures as tables, in watts and in seconds since the run's start.
 
         ``trace.RAIL`` has ``start_s``, ``end_s`` and ``watts``, which is NaN where a reading cannot be used.
         ``spans`` has ``phase``, ``on_s`` and ``off_s``; ``idle`` is among the phases. ``requests`` has ``requested_s``

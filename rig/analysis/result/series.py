@@ -1,4 +1,4 @@
-"""The series of a result: the data of pictures, and of the figures of a session."""
+"""Define the series of a result, from which pictures are drawn and figures of a session are computed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RailSeries:
 
 @dataclass(frozen=True)
 class RateProbe:
-    """One rate that a search tried: samples per second, whether it kept the rules, and the latency that they bound."""
+    """One rate that a search tried, in samples per second, and whether its run kept the rules."""
 
     rate_hz: float
     held: bool
@@ -54,13 +54,14 @@ class Stream:
 class Solve:
     """One solve; ``seconds`` is its time, or the mean time if it was repeated in a loop.
 
-    ``at_s`` and ``cost_at``, shape (k,), are the times and costs of its claims; times begin when the graph is loaded.
-    ``cost`` is computed here from the solution in the answer. It is NaN if it cannot be computed. ``budget_s`` is
-    the scenario's budget, or NaN without one. ``over_s`` is the time by which the stamped span exceeded the budget. The
-    span of a loop shows only the mean, so ``over_s`` is then of the longest solve, if the answer states it.
-    ``processor_s`` is the processor time of the solver in ``seconds`` by its own answer, NaN if it states none.
-    Claims after the budget do not count. ``astray`` says that a claim is stamped outside of the span of the solve, or
-    that one that counts is better than the answer. ``late_cost`` is that of the best solution after the deadline.
+    A claim is a better cost that the solver reports while it runs. ``at_s`` and ``cost_at``, shape (k,), are the times
+    and costs of its claims. Times begin when the graph is loaded. ``cost`` is computed here from the solution in the
+    answer. It is NaN if it cannot be computed. ``budget_s`` is the scenario's budget, or NaN without one. ``over_s`` is
+    the time by which the stamped span exceeded the budget. The span of a loop contains several solves, so ``over_s`` is
+    then that of the longest solve, if the answer states it. ``processor_s`` is the processor time of the solver in
+    ``seconds`` by its own answer, NaN if it states none. Claims after the budget do not count. ``astray`` is True if a
+    claim is stamped outside the span of the solve, or if a claim that counts is better than the answer. ``late_cost``
+    is the cost of the best solution found after the deadline.
     """
 
     sample_id: str
@@ -97,7 +98,7 @@ class Series:
     stream: Stream | None
     solves: tuple[Solve, ...]
     clock_reads: Mapping[str, Floats] = field(default_factory=dict)
-    """For each clock that was read, shape (k, 3): time, difference from its fit, half of the round trip, in seconds."""
+    """For each clock that was read, shape (k, 3), in seconds: time, difference from the fit, half of the round trip."""
     trials: Mapping[FigureKey, tuple[Quantity, ...]] = field(default_factory=dict)
     """The figures that the rules compare between trials, one for each trial."""
     probes: tuple[RateProbe, ...] = ()

@@ -1,4 +1,4 @@
-"""The verdict on a result, VALID or INVALID: its words, the rules by which it is judged, and the checks."""
+"""Define the verdict on a result, VALID or INVALID: its words, the rules by which it is judged, and the checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def verdict_words(valid: bool, *, power_refused: bool = False) -> str:
 class Ruling(NamedTuple):
     """The rules by which a result is judged, and whether it can be submitted if it is valid.
 
-    One run of a session cannot be submitted.
+    A single run of a session cannot be submitted by itself.
     """
 
     rules: str

@@ -1,4 +1,4 @@
-"""Accuracy: outputs are compared with the labels of the workload."""
+"""Compute accuracy by comparing outputs with the labels of the workload."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rig.recording.reader import Run
 def accuracy_figures(run: Run, answers: Sequence[Answer]) -> Figures:
     """Return accuracy and the mean recall by class.
 
-    An issue that ran only an earlier phase does not count, nor does a dropped sample. A sample that was asked several
-    times counts once, with its share of right answers, and samples with the same data count as one in the interval,
-    since neither repetition shows anything of other samples.
+    Dropped samples do not count, nor do issues (requests to the device) that ran only an earlier phase. A sample that
+    was issued several times counts once, with its share of right answers. In the interval, samples with the same data
+    count as one, because repetition says nothing about other samples.
     """
     shares, data, labels = _shares(run, answers), data_of(run), run.by_sample("label")
     if not shares:
@@ -74,8 +74,8 @@ def right_of(run: Run) -> dict[str, bool]:
 def answer_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
     """Yield a failed check if answers are outside the labels of the workload, or if no sample was answered.
 
-    The labels are those of its samples and those in its ``classes``. A missing answer (null) is wrong, but fails the
-    check only if all answers are null.
+    The labels are those of its samples and those in its ``classes``. A missing answer (null) counts as wrong. It fails
+    the check only if all answers are null.
     """
     told = [answer for _, _, answer in _labelled(run, answers)]
     declared = run.start.workload.details.get("classes")
@@ -93,7 +93,8 @@ def answer_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
 def span_checks(run: Run) -> Iterator[Finding]:
     """Yield a failed check if the phases that ran are not those declared, or if only some answers have spans.
 
-    Without a span, an answer counts for accuracy and its time is in no figure. A run without any span has no times.
+    An answer without a span counts for accuracy, but its time is in no figure. A run without any span passes this
+    check: its times are refused elsewhere.
     """
     rows = [row for row in run.replies.select(["issue", "phase", "output", "warmup"]).to_pylist() if not row["warmup"]]
     timed = {row["issue"] for row in rows if row["phase"] is not None}
@@ -110,8 +111,9 @@ def span_checks(run: Run) -> Iterator[Finding]:
 def seen_checks(run: Run) -> Iterator[Finding]:
     """Yield a check if the network declares that its training used the data set of this run.
 
-    A training names the set by its ``source`` and, for a folder, by the digest of its list. A set is unseen if it is
-    the test split and, for a folder, the same fold that the training left out. For other data, there is no check.
+    A training names the set by its ``source`` and, for a folder, by the digest of its list. The check passes if the
+    network was trained on the train split and this run plays the test split of the same fold. A folder must name its
+    fold. Other data are not checked.
     """
     training, own = run.start.device.algorithm.training, run.start.workload.details
     told = training.get("data") if isinstance(training, dict) else None
@@ -125,7 +127,7 @@ def seen_checks(run: Run) -> Iterator[Finding]:
 
 
 def _shares(run: Run, answers: Sequence[Answer]) -> dict[str, float]:
-    """Return by sample the share of its answers that are right."""
+    """Return, by sample, the share of its answers that are right."""
     hits: dict[str, list[bool]] = {}
     for sample, label, answer in _labelled(run, answers):
         hits.setdefault(sample, []).append(answer == label)

@@ -1,4 +1,4 @@
-"""The answers of the device: every output of a run, decoded, with its sample."""
+"""Decode the answers of the device: every output of a run, with its sample."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rig.recording.reader import Run
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One output that counts. It is ``decided`` unless it comes from an earlier phase alone.
+    """One output outside warm-up. It is ``decided`` unless its issue ran only an earlier phase.
 
     ``on_tick`` and ``off_tick`` bound its span, which holds ``times`` executions; they are None without a span.
     """
@@ -39,15 +39,15 @@ def answers_of(run: Run) -> list[Answer]:
 
 
 def data_of(run: Run) -> dict[str, str]:
-    """Return what tells whether two samples have the same data: a digest of them, or else the data set and the id."""
+    """Return, by sample, a text that is equal for equal data: a digest of the data, or else the data set and the id."""
     digests, of = run.by_sample("payload_sha256"), run.start.workload.digest_sha256
     return {name: digest or f"{of} {name}" for name, digest in digests.items()}
 
 
 def decided_issues(run: Run) -> set[int]:
-    """Return the issues whose output is an answer: all but those of an earlier phase alone.
+    """Return the issues (requests) whose output is an answer: all except those that ran only an earlier phase.
 
-    Phases were issued alone if the scenario says so, or if the last phase ran in an issue without the others.
+    Phases were issued one at a time if the scenario says so, or if any issue ran the last phase without the others.
     """
     phases = run.start.device.phases
     ran: dict[int, set[str | None]] = {}

@@ -1,4 +1,4 @@
-"""Boxes of objects: COCO's mean average precision, by the package faster-coco-eval (extra ``detection``)."""
+"""Compute COCO's mean average precision of object boxes with the package faster-coco-eval (extra ``detection``)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ MAP = FigureKey("map")
 def detections_of(run: Run, answers: Sequence[Answer], wanted: dict[str, Any]) -> tuple[Figures, list[Finding]]:
     """Return the mean average precision over frames, and a failed check, or a refusal with its reason.
 
-    ``wanted`` holds the names of the ``classes``, ``least_diagonal``, and by sample the ``boxes``: rows of class, x, y,
-    w, h. An answer is an output with ``boxes``: rows of class, score, x, y, w, h. Frames without an entry are not
-    judged. Found boxes with a diagonal below the least do not count. The first answer to a frame counts.
+    ``wanted`` holds the names of the ``classes``, ``least_diagonal`` and, by sample, the true ``boxes``: rows of class,
+    x, y, w, h in pixels. An answer is an output with ``boxes``: rows of class, score, x, y, w, h. Frames without true
+    boxes in ``wanted`` are not judged. Answered boxes with a diagonal below ``least_diagonal`` do not count. Only the
+    first answer to a frame counts.
     """
     said, odd = _boxes(answers, len(wanted["classes"]))
     if odd:

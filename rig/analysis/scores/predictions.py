@@ -1,8 +1,8 @@
-"""Predictions of numbers: the error of forecasts of a series, and the variance that a regression explains.
+"""Score predicted numbers: the error of forecasts of a series, and the variance that a regression explains.
 
-The truth is in the payloads that are stored with the recording. A sample that was asked several times counts once, by
-the mean of its scores. An answer without a list of numbers predicts nothing: it is as wrong as a list of nulls. No mean
-is stated if some answers cannot be judged, so that none is better for leaving them out.
+The truth is in the payloads that are stored with the recording. A sample that was issued several times counts once, by
+the mean of its scores. An answer without a list of numbers predicts nothing: it is as wrong as a list of nulls. If some
+answers cannot be judged, no mean is stated. Otherwise, leaving answers out could improve the mean.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ NOTHING = np.zeros(0)
 def predictions_of(run: Run, answers: Sequence[Answer]) -> tuple[Figures, list[Finding]]:
     """Return the scores of every prediction, if the workload declares what to predict, and failed checks.
 
-    With ``forecast_from`` in its details, each series must be predicted from that point on, and the answer is an
-    output with ``forecast``. With ``regress`` and ``regress_from``, a field of each sample must be predicted from the
-    step named for the sample, and the answer is an output with ``prediction``. For ``detect``, see
-    ``detections_of``.
+    If the workload's details hold ``forecast_from``, each series must be predicted from that point on, and the answer
+    is an output with ``forecast``. If they hold ``regress`` and ``regress_from``, the field ``regress`` of each sample
+    must be predicted from the step that ``regress_from`` names for the sample, and the answer is an output with
+    ``prediction``. For ``detect``, see ``detections_of``.
     """
     details = run.start.workload.details
     first, field, each_first = (details.get(key) for key in ("forecast_from", "regress", "regress_from"))
@@ -45,9 +45,9 @@ def predictions_of(run: Run, answers: Sequence[Answer]) -> tuple[Figures, list[F
 
 
 def smape(wanted: Floats, forecast: Floats) -> float:
-    """Return the error in percent, 0 to 200 (NeuroBench, equation 5), of arrays of shape (n,).
+    """Return sMAPE in percent, 0 to 200 (NeuroBench, equation 5), of arrays of shape (n,).
 
-    A point of the forecast that is not a finite number has the largest error, and a 0 that was forecast as 0 has none.
+    A point of the forecast that is not a finite number has the largest error. A 0 that was forecast as 0 has no error.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         both = np.abs(wanted) + np.abs(forecast)
@@ -58,7 +58,7 @@ def smape(wanted: Floats, forecast: Floats) -> float:
 def r2(wanted: Floats, found: Floats) -> float | None:
     """Return the mean coefficient of determination (NeuroBench, equation 3) of the columns of (n, columns) arrays.
 
-    It is None for a column that does not vary, and for predictions that are not finite.
+    It is None if a column does not vary or a prediction is not finite.
     """
     around = np.sum((wanted - wanted.mean(axis=0)) ** 2, axis=0)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

@@ -1,8 +1,8 @@
-"""Figures by the method of the program that made a recording, in its own windows.
+"""Compute figures as the program that made a recording computes them, over that program's own windows.
 
-An imported run has a line of the type ``peer`` with the name of the method and its input: counts, and windows or stamps
-in ticks of a trace's clock. The figures are computed from the trace and never copied from a report. Their keys have the
-method ``peer``, beside the rig's own figures. They state no uncertainty.
+An imported run has a line of the type ``peer``. It holds the name of the method and its input: counts, and windows or
+stamps in ticks of a trace's clock. The figures are computed from the trace and never copied from a report. Their keys
+have the method ``peer``, beside the rig's own figures. They state no uncertainty.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def recorder_figures(run: Run) -> Figures:
 
 
 def _energyrunner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Figures:
-    """EEMBC EnergyRunner 3 (MLPerf Tiny, ULPMark-ML): energy by untrimmed windows.
+    """Compute figures as EEMBC EnergyRunner 3 does (MLPerf Tiny, ULPMark-ML): energy over whole windows.
 
-    ``stamps`` are the falling edges of the device's pin in ticks, of which the first marks the connection; window
-    k = 2, 4, ... lies between stamps k - 1 and k (counted from 0), and holds the samples with
-    ``stamp[k-1] <= t < stamp[k]``. The time of a sample is accumulated in double precision, ``t += 1/rate``, which
-    decides on which side of a stamp a sample falls. Power is energy over the time of the samples, throughput is
-    inferences over the stamped length. ``inferences`` are the counts of the windows. The method was derived from the
-    published results of mlcommons/tiny_results_v1.0, which it reproduces in all printed digits.
+    ``stamps`` are the falling edges of the device's pin in ticks. The first edge marks the connection. Window k = 2, 4,
+    ... is between stamps k - 1 and k (counted from 0), and holds the samples with ``stamp[k-1] <= t < stamp[k]``. The
+    time of a sample is accumulated in double precision, ``t += 1/rate``, because its rounding decides whether a sample
+    is before or after a stamp. Power is energy over the time of the samples. Throughput is inferences over the stamped
+    length. ``inferences`` holds the number of inferences in each window. The method was derived from the published
+    results of mlcommons/tiny_results_v1.0, which it reproduces in all printed digits.
     """
     windows = _windows(given, trace, tick_hz)
     time_s = np.concatenate([[0.0], np.cumsum(np.full(len(trace.value) - 1, 1.0 / trace.rail.rate_hz))])
@@ -61,10 +61,10 @@ def _energyrunner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Figu
 
 
 def _tiny_runner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Figures:
-    """The runner of MLPerf Tiny 1.3 (mlcommons/tiny, ``benchmark/runner/main.py``): windows counted in samples.
+    """Compute figures as the runner of MLPerf Tiny 1.3 does (mlcommons/tiny, ``benchmark/runner/main.py``).
 
-    Stamps are numbers of samples. Energy is the sum of the samples between two stamps times the sampling interval,
-    power is energy over the time of those samples, and the result is the median energy per inference.
+    A stamp is the number of a sample. Energy is the sum of the samples between two stamps, times the sampling interval.
+    Power is energy over the time of those samples. The result is the median energy per inference.
     """
     windows, rate_hz = _windows(given, trace, tick_hz), trace.rail.rate_hz
     bounds = [(round(on_s * rate_hz), round(off_s * rate_hz)) for on_s, off_s, _ in windows]
@@ -95,8 +95,8 @@ def _of_windows(
 ) -> Figures:
     """Return energy, power, energy per inference and throughput of each window, and the medians of the last two.
 
-    ``bounds`` are the first sample of each window and the one behind its last. A window with a sample that was dropped
-    has no figures, and then there are no medians.
+    ``bounds`` holds, for each window, its first sample and the sample after its last. A window with a sample that was
+    dropped has no figures, and then there are no medians.
     """
     found, rate_hz = Figures(), trace.rail.rate_hz
     for k, ((on_s, off_s, count), (first, end), method) in enumerate(zip(windows, bounds, methods, strict=True), 1):
@@ -120,12 +120,12 @@ def _of_windows(
 
 
 def _mlperf_power(given: ReferenceWindows, trace: Trace, _: float) -> Figures:
-    """MLPerf Inference power: mean of the meter's log strictly between LoadGen's ``power_begin`` and ``power_end``.
+    """Average the meter's log between LoadGen's ``power_begin`` and ``power_end``, as MLPerf Inference power does.
 
-    Readings that are not above 0 are left out; the two clocks are treated as one. Energy per query is given for the
-    scenarios SingleStream and MultiStream if the log counts its queries (1.0 did not). The comparison with the ranging
-    run is given if there was one (submission checker and power checker of mlcommons/inference and
-    mlcommons/power-dev).
+    Both ends are excluded, and only readings above 0 W count. The clocks of meter and LoadGen are treated as one clock.
+    Energy per query is stated for the scenarios SingleStream and MultiStream if the log counts its queries (version 1.0
+    does not). A ranging run, if there was one, is compared with the test run. Sources are the submission checker of
+    mlcommons/inference and the power checker of mlcommons/power-dev.
     """
     figures = Figures()
     means: dict[str, float] = {}

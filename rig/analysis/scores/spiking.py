@@ -1,4 +1,4 @@
-"""Figures of spiking networks: response latency in biological time, synaptic operations, speed against real time.
+"""Compute figures of spiking networks: response latency in biological time, synaptic operations, speed.
 
 The device answers with an object that holds ``first_input_ms`` and ``first_output_ms``, ``synaptic_operations``, and
 ``synaptic_operations_ne15`` by the convention of NE15-MNIST. The definitions are those of its chapter ("Benchmarking
@@ -31,8 +31,8 @@ _COUNTS = {
 def spiking_figures(run: Run, answers: Sequence[Answer], known: Figures) -> Figures:
     """Return the figures of a device that answers with spikes; none for other devices.
 
-    ``known`` holds times and energies of the run. Speed and energy are those of the last phase, which simulates.
-    A simulator of a machine that runs in real time has no speed of its own to state.
+    ``known`` holds times and energies of the run. Speed and energy are those of the last phase, which simulates. No
+    speed is stated for a simulator that stands in for a real-time machine (``times_of``).
     """
     fans, data = _fan_outs(run), data_of(run)
     counted = [row for row in _counted(run, answers) if not _contradiction(row[2], fans)]
@@ -64,7 +64,7 @@ def spiking_figures(run: Run, answers: Sequence[Answer], known: Figures) -> Figu
 
 
 def spiking_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
-    """Yield a failed check if counts or times of some answers cannot be; such answers are in none of these figures."""
+    """Yield a failed check if some answers hold impossible counts or times; spiking figures leave these answers out."""
     fans = _fan_outs(run)
     odd = [f"{name}: {what}" for name, _, said in _counted(run, answers) if (what := _contradiction(said, fans))]
     if odd:
@@ -72,7 +72,7 @@ def spiking_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
 
 
 def _fan_outs(run: Run) -> dict[str, int]:
-    """Return the synapses that each spike of a population reaches; none unless stated, and alike in the population."""
+    """Return, by population, how many synapses each spike reaches; empty unless one number is stated for each."""
     device, fans = run.start.device, Counter[str]()
     stated = device.algorithm.network if isinstance(device.algorithm.network, dict) else {}
     sizes = neurons if isinstance(neurons := stated.get("neurons"), dict) else {}
@@ -85,7 +85,11 @@ def _fan_outs(run: Run) -> dict[str, int]:
 
 
 def _contradiction(said: Mapping[str, Any], fans: Mapping[str, int]) -> str:
-    """Return what cannot be in an answer, or "". ``events`` are the spikes of the one population that is not fired."""
+    """Return what is impossible in an answer, or "".
+
+    ``fired`` counts the spikes of each population. ``events`` counts those of the one population that ``fired`` leaves
+    out.
+    """
     first_ms, then_ms, fired = (said.get(what) for what in ("first_input_ms", "first_output_ms", "fired"))
     if min(said[name] for name in _COUNTS) < 0:
         return "a negative count"
@@ -123,7 +127,7 @@ def _latency(data: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> Figur
 
 
 def _mean(each: Floats, data: Sequence[str], unit: str, method: str) -> Quantity:
-    """Return the mean of samples, with its standard error (GUM 4.2); those with the same data count as one."""
+    """Return the mean of samples with its standard error (GUM 4.2); samples with the same data count as one."""
     _, of = np.unique(data, return_inverse=True)
     means = np.bincount(of, each) / np.bincount(of)
     n = len(means)

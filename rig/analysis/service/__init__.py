@@ -1,4 +1,4 @@
-"""Compute throughput, latency, deadlines, and how soon a system follows a change of scene.
+"""Compute throughput, latency, the share of deadlines met, and how soon a device recognises a change of scene.
 
 In: host stamps of the replies. Out: quantities. Imported by the analysis.
 """

@@ -1,4 +1,4 @@
-"""Change detection: how soon the device recognises a new scene of a stream, and how often it is right."""
+"""Compute how soon the device recognises a new scene of a stream, and how often it is right."""
 
 from __future__ import annotations
 
@@ -64,7 +64,11 @@ def change_figures(stream: Stream | None) -> Figures:
 
 
 def stream_accuracy(stream: Stream) -> Quantity:
-    """Return the share of time right. Its interval is that of as many looks as answers, fewer if looks are alike."""
+    """Return the share of the time in which the latest answer is right.
+
+    For the interval, the stream is sampled at as many moments as there are answers. Successive moments that are alike
+    count as fewer.
+    """
     n = max(len(stream.at_s), 1)
     looks_s = stream.begin_s + (stream.end_s - stream.begin_s) * (np.arange(n) + 0.5) / n
     count = independent(_right(stream, looks_s).astype(float))
@@ -90,12 +94,12 @@ def change_latencies_s(stream: Stream) -> Floats:
 
 
 def right_answers(stream: Stream) -> Bools:
-    """Return which answers name the scene that was present when they came, shape (k,)."""
+    """Return which answers name the scene that was current when they arrived, shape (k,)."""
     return np.asarray(np.array(stream.said, object) == scenes_at(stream, stream.at_s), bool)
 
 
 def right_share(stream: Stream, edges_s: Floats) -> Floats:
-    """Return the share of the time between ``edges_s`` (n + 1,) in which the last answer names the present scene.
+    """Return the share of the time between ``edges_s`` (n + 1,) in which the latest answer names the current scene.
 
     The shape is (n,).
     """
@@ -122,7 +126,7 @@ def scenes_at(stream: Stream, at_s: Floats) -> NDArray[np.object_]:
 
 
 def _probabilities(answer: Any) -> dict[str, float]:
-    """Return the probability of each class by an answer; an answer without ``probability`` gives 1 to its label."""
+    """Return the probability of each class in an answer; without ``probability``, that of its label is 1."""
     if isinstance(answer, Mapping) and isinstance(answer.get("probability"), Mapping):
         return {str(k): float(v) for k, v in answer["probability"].items() if isinstance(v, (int, float))}
     label = answer_in(answer)

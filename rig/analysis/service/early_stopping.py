@@ -1,4 +1,4 @@
-"""MLPerf's early stopping for percentiles of latency."""
+"""Apply MLPerf's early stopping to percentiles of latency."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def needed(over: int, percentile: float) -> int:
 
 
 def _exceeding(n: int, percentile: float) -> int:
-    """Return the least number of ``n`` queries that exceed their percentile, except in one case of a hundred."""
+    """Return how many of ``n`` queries exceed their true percentile at least, with 99 % confidence."""
     return binomial_quantile(1.0 - CONFIDENCE, n, 1.0 - percentile)
 
 

@@ -1,4 +1,4 @@
-"""Other draws of random arrivals at a device that serves one sample at a time, with the recorded times of service."""
+"""Simulate other draws of random arrivals at a device that serves one sample at a time, for the recorded times."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rig.types import Floats
 DRAWS = 64
 """Arrivals are drawn anew this many times."""
 NOT_SHOWN = "nothing shows what another draw of arrivals gives"
-"""Said of a figure without an interval, where a device holds several samples."""
+"""Part of the method of a figure that has no interval because the device holds several samples."""
 
 
 def service_times_s(due_s: Floats, done_s: Floats) -> Floats:
-    """Return how long each sample was served: it begins when it is due and the sample before it is answered."""
+    """Return how long each sample was served; service begins when it is due and the sample before it is answered."""
     return np.asarray(done_s - np.maximum(due_s, np.concatenate([[-math.inf], done_s[:-1]])))
 
 
 def drawn_s(rng: np.random.Generator, service_s: Floats, count: int) -> Floats:
-    """Return times of service drawn from recorded ones, in stretches in which these are alike, shape (count,)."""
+    """Return service times drawn from recorded times, shape (count,), in stretches as long as times are alike."""
     n = len(service_s)
     length = round(n / independent(service_s))
     first = rng.integers(n, size=-(-count // length))
@@ -37,7 +37,7 @@ def waited_s(at_s: Floats, each_s: Floats) -> Floats:
 
 
 def scatter_s(q: Queries, shares: Sequence[float]) -> Floats:
-    """Return the scatter over other draws of arrivals of the mean latency, and of percentiles (0 to 1)."""
+    """Return the scatter of the mean latency, and of percentiles (0 to 1), over other draws of arrivals."""
     service_s = service_times_s(q.due_s[q.completed], q.completed_s[q.completed])
     rng, n, found = np.random.default_rng(0), len(service_s), []
     for _ in range(DRAWS):

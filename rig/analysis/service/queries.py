@@ -1,4 +1,4 @@
-"""The times when each sample was requested, issued and completed, on the host's clock."""
+"""Collect when each sample was requested, issued and completed, by the host's clock."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Queries:
     """Samples that count (no warm-up), in the order of their issue numbers; arrays have shape (n,).
 
     Times are in seconds since the run's start. ``due_s`` is NaN without a schedule, ``issued_s`` if a sample was
-    dropped, and ``completed_s`` if no reply came. ``sample`` is a row of the samples table, or -1 if that lacks it;
-    ``names`` are the ids of this table, and "" at the end. ``output`` is an index into ``outputs``, which are decoded,
-    or -1 if there is none. ``executions`` is how often the device executed the sample before it answered, as a loop
-    (``--repeat``) does, and ``inferences`` is this times the inferences of the sample.
+    dropped, and ``completed_s`` if no reply came. ``sample`` is a row of the samples table, or -1 if the table lacks
+    the sample. ``names`` are the ids in this table, and "" at the end. ``output`` is an index into ``outputs``, which
+    are decoded, or -1 if there is none. ``executions`` is how often the device executed the sample before it answered,
+    as a loop (``--repeat``) does, and ``inferences`` is this times the inferences of the sample.
     """
 
     issue: Indices
@@ -70,13 +70,13 @@ class Queries:
 
     @property
     def answered(self) -> Bools:
-        """Return which samples were answered: completed, and not with null if the device answers any otherwise."""
+        """Return which samples were completed with an answer other than null; all completed if all answers are null."""
         said = np.array([*(answer_in(output) is not None for output in self.outputs), True])[self.output]
         return np.asarray(self.completed & (said | ~np.any(said & self.completed)))
 
     @property
     def answered_count(self) -> int:
-        """Return how many samples were answered; one that was executed in a loop counts each time."""
+        """Return how many samples were answered; a sample that was executed in a loop counts once per execution."""
         return int(np.sum(self.executions[self.answered]))
 
     @property
@@ -85,23 +85,23 @@ class Queries:
         return np.isnan(self.issued_s)
 
     def latency_s(self) -> Floats:
-        """Return the latencies of completed samples: from request to completion at the host, with the link.
+        """Return the latencies of completed samples, from request to completion at the host; they include the link.
 
-        Executions of a loop follow each other as samples of a stream do, so the latency of one is their mean. If a
-        loop was due at a time, its answer was late by the whole loop.
+        In a loop, one execution begins when the previous one ends, so the latency of one execution is the mean over the
+        loop. If the loop was due at a scheduled time, its latency is that of the whole loop.
         """
         # host stamps are whole nanoseconds, and rounding must not make a sample late
         times_s = np.round(self.completed_s - self.requested_s, 9)
         return np.asarray((times_s / np.where(np.isnan(self.due_s), self.executions, 1))[self.completed])
 
     def served_s(self) -> Floats:
-        """Return the latencies of completed samples; one that arrived at a time and has no answer is never served."""
+        """Return the latencies of completed samples; a scheduled sample without an answer has an infinite latency."""
         return np.where((self.answered | np.isnan(self.due_s))[self.completed], self.latency_s(), np.inf)
 
     def window_s(self) -> tuple[float, float]:
         """Return the times of the first request and the last completion, or (nan, nan) if nothing was completed.
 
-        A stream lasts for the stride of its last frame too: each frame has its time of idle.
+        A stream ends one stride after its last frame is due, because each frame includes the idle time after it.
         """
         if not np.any(self.completed):
             return float("nan"), float("nan")
@@ -110,9 +110,10 @@ class Queries:
 
 
 def in_turn(run: Run) -> Run:
-    """Return the run with the times of queries for one sample moved to the replies that were begun in this order.
+    """Match queries for the same sample to replies in the order in which the device began them.
 
-    A reply names only its sample. Of queries for one sample, a device begins the one first that was issued first.
+    A reply names only its sample. If a sample was issued several times, the device begins the earliest issue first. So
+    the due and issue times are moved to the replies in this order.
     """
     if run.start.device.holds_one:
         return run
@@ -179,7 +180,7 @@ def _executions(issue: Indices, each: Indices, phase: Indices) -> Indices:
 
 
 def _first(issue: Indices, which: Bools) -> Indices:
-    """Return the first row of each issue, of some rows, in the order of issues."""
+    """Return the first row of each issue among the rows in ``which``, in the order of issues."""
     rows = np.flatnonzero(which)
     return rows[np.unique(issue[rows], return_index=True)[1]]
 

@@ -1,6 +1,6 @@
-"""Throughput, latency percentiles, and late and dropped samples, all from host stamps.
+"""Compute throughput, latency percentiles, and late and dropped samples, all from host stamps.
 
-Host stamps come from one clock and are whole nanoseconds, so the only uncertainty is that of the finite sample.
+Host stamps are from one clock and in whole nanoseconds, so the only uncertainty is that of the finite sample.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rig.types import Bools, Floats, Indices
 
 PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
 STEADY = 80
-"""Latencies of a device that holds several samples state an interval if they are worth this many independent ones."""
+"""If a device holds several samples, latencies get an interval only if they are worth this many independent values."""
 
 
 def service_figures(q: Queries, early_stopping: float | None = None, apart: Sequence[Indices] = ()) -> Figures:
     """Return every figure of service that these queries support; ``early_stopping`` is as in ``latencies``.
 
-    ``apart`` holds the issues by which an answer is timed, if these are not all: those of each phase if phases were
-    issued one at a time, or all but those in which the device learns.
+    ``apart`` is empty if every issue is timed. Otherwise it holds the issues to time: one array for each phase if
+    phases were issued one at a time, or one array without the issues in which the device learns.
     """
     if not np.any(q.completed):
         return Figures()
@@ -67,7 +67,7 @@ def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | No
 
 
 def _latencies(q: Queries, early_stopping: float | None) -> Figures:
-    """Return the latencies; if arrivals are random, as uncertain as another draw of arrivals makes them."""
+    """Return the latencies; if arrivals are random, their uncertainty includes another draw of arrivals."""
     drawn = q.scheduled and q.arrival_hz > 0.0
     other_s = scatter_s(q, PERCENTILES) if drawn and q.holds_one else None
     found = latencies(q.served_s(), early_stopping, q.looped, other_s)
@@ -80,11 +80,11 @@ def _latencies(q: Queries, early_stopping: float | None) -> Figures:
 def latencies(
     times_s: Floats, early_stopping: float | None = None, looped: bool = False, least_u_s: Floats | None = None
 ) -> Figures:
-    """Return the mean and percentiles of latencies in order of time, shape (n,); of ``looped`` ones only the mean.
+    """Return the mean and percentiles of latencies in order of time, shape (n,); only the mean if ``looped``.
 
-    A latency is infinite without an answer, and the mean leaves it out. ``early_stopping`` names one percentile, 0 to
-    1. MLPerf's early-stopping estimate of this percentile is added. ``least_u_s`` is the scatter of the mean and of
-    the ``PERCENTILES`` over other draws of arrivals.
+    A latency is infinite without an answer, and the mean leaves it out. ``early_stopping`` is one percentile, 0 to 1,
+    for which MLPerf's early-stopping estimate is added. ``least_u_s`` is the scatter of the mean and of the
+    ``PERCENTILES`` over other draws of arrivals.
     """
     ordered, n = np.sort(times_s), len(times_s)
     u_s = np.zeros(1 + len(PERCENTILES)) if least_u_s is None else least_u_s
@@ -94,7 +94,7 @@ def latencies(
     for p, least_s in zip(PERCENTILES, u_s[1:].tolist(), strict=True):
         above = times_s > nearest_rank(ordered, p)
         value = percentile(ordered, p, count=independent(above.astype(float)))
-        if least_s and not value.stated:  # the draws show how alike successive latencies are
+        if least_s and not value.stated:  # the scatter over draws already includes how alike successive latencies are
             value = percentile(ordered, p)
         out |= {FigureKey("latency_p{percentile}_s", percentile=100 * p): _at_least(value, least_s)}
     if early_stopping is not None and math.isfinite(found := estimate(ordered, early_stopping)):
@@ -104,7 +104,7 @@ def latencies(
 
 
 def _at_least(q: Quantity, u_s: float) -> Quantity:
-    """Return a quantity that is at least as uncertain as other draws of arrivals are apart, if it states this."""
+    """Return a quantity with at least the standard uncertainty ``u_s``, the scatter over other draws of arrivals."""
     if not q.stated or u_s <= q.u:
         return q
     method = f"{q.method}; scatter of {DRAWS} other draws of arrivals"
@@ -211,6 +211,6 @@ def in_time_share(q: Queries, deadline_s: float) -> Quantity:
 
 
 def share_of(which: Bools, method: str) -> Quantity:
-    """Return the share of the samples in ``which``, shape (n,); successive ones that are alike count as fewer."""
+    """Return the share of samples in ``which``, shape (n,); successive samples that are alike count as fewer."""
     count = independent(which.astype(float))
     return replace(proportion(count * float(which.mean()), count, method), n=len(which))

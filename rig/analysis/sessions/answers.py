@@ -18,13 +18,13 @@ from rig.analysis.sessions.part import Part
 from rig.recording.reader import Run
 
 NOISY = 0.1
-"""Answers of at most this share of the samples may differ because of the noise of a chip; chance may add to it."""
+"""Noise of a chip may change the answers of at most this share of the samples, plus what chance adds."""
 CHANCE = 0.99
-"""A device whose answers differ by this share passes the check with this probability."""
+"""A device whose answers truly differ for the share ``NOISY`` of samples passes the check with this probability."""
 ALIKE = 0.01
 """Relative difference of accuracies that is allowed where answers differ (TEST01's second criterion)."""
 CACHED = 0.9
-"""A repeated sample shows a cache if it takes less than this share of its time among others (TEST04: 10 %)."""
+"""A device has a cache if a repeated sample takes less than this share of its time among others (TEST04: 10 %)."""
 
 
 def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
@@ -48,7 +48,7 @@ def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
 
 
 def _as_accurate(parts: Sequence[Part], chance: float) -> bool:
-    """Return whether accuracy is the same in every run, although the noise of a chip changes some answers.
+    """Return whether the accuracies of all runs agree within ``ALIKE`` or chance, although chip noise changes answers.
 
     ``chance`` is three standard deviations of the accuracy of a run in which each changed answer may be right or wrong.
     """
@@ -71,7 +71,7 @@ def _answers(run: Run) -> dict[str, set[str]]:
 def no_cache(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
     """Yield checks that a repeated sample is not answered sooner than at first (as LoadGen's TEST04).
 
-    A sample that is repeated alone is compared with the same sample among others.
+    The time of a sample that is repeated alone is compared with its time among other samples.
     """
     repeated = by["compliance"]
     if not repeated or repeated[0].run.start.scenario.per_phase:  # one phase alone is quicker than all phases

@@ -1,4 +1,4 @@
-"""The highest rate that a search found: which probes held their rates, and which higher rates failed."""
+"""Find the highest rate of a search from its probes; a probe is a run at one rate that keeps every rule or fails."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SEED = "arrival_seed"
 """The option that names a draw of arrivals."""
 PEAK = FigureKey("peak_rate_hz")
 DRAWN = "arrivals:"
-"""The origin of an error that two searches share if their arrivals are of one draw; the seed follows."""
+"""Prefix of the origin of an error that searches with the same draw of arrivals share; the seed follows it."""
 HALVINGS, FACTOR = 10, 4.0
-"""Halving finds the highest rate of each other draw of arrivals, within ``FACTOR`` of the recorded one."""
+"""For another draw of arrivals, this many bisections find the highest rate, within this factor of the recorded rate."""
 _NOT_OF_RATE = "device and meters"
 
 
@@ -47,10 +47,11 @@ def _probes(parts: Sequence[Part]) -> Iterator[tuple[RateProbe, Result]]:
 
 
 def peak_rate(parts: Sequence[Part]) -> Figures:
-    """Return the highest rate that held.
+    """Return the highest rate at which every rule was kept.
 
-    Its bias bound reaches to the lowest rate above it that failed. Its uncertainty is that of another draw of arrivals,
-    if the device holds one sample at a time; for other devices nothing shows it, and no interval is stated.
+    The bias bound reaches up to the next higher rate that failed. If the device holds one sample at a time, the
+    uncertainty is the scatter over other draws of arrivals. Other devices get no interval, because their recordings do
+    not show how long each sample was served.
     """
     tried = list(_probes(parts))
     held = [(probe.rate_hz, result) for probe, result in tried if probe.held]
@@ -65,10 +66,10 @@ def peak_rate(parts: Sequence[Part]) -> Figures:
 
 
 def _of_draw(probe: Result, rate_hz: float) -> tuple[Component, ...]:
-    """Return the scatter of the highest rate over draws of arrivals, from a queue with the probe's times of service.
+    """Return the scatter of the highest rate over draws of arrivals, simulated with the probe's service times.
 
-    Searches with one seed share the arrivals, but each has other times of service, which are drawn too.
-    One sample at a time is served in order, so a sample begins when it is due and the one before it is answered.
+    Searches with the same seed share their arrivals but not their service times, so both are drawn. Samples are served
+    one at a time and in order: a sample begins when it is due and the previous sample is answered.
     """
     rules, scenario, due_s = probe.start.rules, probe.start.scenario, probe.series.requested_s
     bound_s, seed = scenario.latency_bound_s, scenario.options.get(SEED)
@@ -79,7 +80,7 @@ def _of_draw(probe: Result, rate_hz: float) -> tuple[Component, ...]:
     rng, rates = np.random.default_rng(0), []
     for k in range(2 * DRAWS):
         many = math.ceil(FACTOR * len(due_s)) + least
-        if k % 2 == 0:  # so that two draws of times of service meet each draw of arrivals
+        if k % 2 == 0:  # each draw of arrivals is used with two draws of service times
             at = np.cumsum(rng.exponential(size=many))
         each_s = drawn_s(rng, service_s, many)
         low_hz, high_hz = rate_hz / FACTOR, rate_hz * FACTOR

@@ -14,9 +14,9 @@ from rig.recording.reader import Run
 from rig.types import Floats, Indices
 
 READINGS = 1 << 18
-"""This many readings of a trace are compared with those of others."""
+"""At most this many readings of a trace are compared with other traces."""
 STAMPS_LEAST, VALUES_LEAST = 8, 64
-"""Fewer different times or readings may repeat by chance, as those of a coarse clock or meter do."""
+"""With fewer distinct times or readings, a coarse clock or meter may repeat them by chance."""
 
 
 def recording_checks(parts: Sequence[Part]) -> Iterator[Finding]:
@@ -47,10 +47,10 @@ def shared_recording(runs: Iterable[tuple[str, Run]]) -> tuple[str, str, str] | 
 
 
 def _own(run: Run) -> Iterator[tuple[str, str | bytes]]:
-    """Yield data that no other measurement repeats, even with other files: stamps of the host, and noise.
+    """Yield data that two measurements never share: the log of events, stamps of the host, and noise of readings.
 
-    A simulation gives the same answers and readings each time, but its log has a date. The windows of an import may
-    follow a plan that other imports share.
+    A simulation repeats its answers and readings exactly, so only its log, which has a date, is compared. Host stamps
+    of an import are not compared, because imports may share one plan of windows.
     """
     yield EVENTS, run.digest
     if run.start.simulated:

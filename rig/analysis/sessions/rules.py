@@ -24,7 +24,7 @@ COMPARED = (
     ("power", FigureKey("active_power_w")),
     ("power", FigureKey("average_power_w")),
 )
-"""The figures that are compared between trials, with the purpose of the runs that give them."""
+"""The figures that are compared between trials, with the purpose of the runs that measure them."""
 PURPOSES = ("performance", "accuracy", "power", "compliance")
 
 
@@ -126,7 +126,7 @@ def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Finding]
 
 
 def trial_figures(by: Mapping[str, list[Part]]) -> dict[FigureKey, tuple[Quantity, ...]]:
-    """Return each figure that several trials have and that is compared: one quantity for each trial."""
+    """Return the quantities of all trials for each figure in ``COMPARED`` that at least two trials have."""
     figures = {name: [part.result.quantities for part in parts] for name, parts in by.items()}
     found = {key: tuple(f[key] for f in figures[purpose] if key in f) for purpose, key in COMPARED}
     return {key: trials for key, trials in found.items() if len(trials) > 1}

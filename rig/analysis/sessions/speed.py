@@ -1,4 +1,4 @@
-"""The runs of a session hold the same samples, and take the same time for each of them."""
+"""Check that the runs of a session hold the same samples, and take the same time for each of them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from rig.recording.reader import Run
 from rig.types import Floats, Indices, Rules
 
 APART = 0.05
-"""Times of other runs may differ from those of performance runs by this part, unless the rules state a tolerance."""
+"""Times of other runs may differ from those of performance runs by this share, unless the rules state a tolerance."""
 CERTAIN = 0.999
-"""The confidence of the scatter of executions: two or three samples of an honest session must not fail."""
+"""The confidence of the interval of scatter. It is high so that an honest session of two or three samples passes."""
 MOST = 1 << 32
 """More executions of one sample than any run has."""
 TIME = FigureKey("execution_time_s")
 Executions = tuple[Indices, Floats]
-"""The executions of a run, by sample, phase and number of executions before, in order; and their seconds."""
+"""The executions of a run: sorted numbers, one for each sample, phase and count of earlier executions, and the
+seconds."""
 
 
 def same_samples(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
-    """Check that the runs whose figures are combined hold the same samples: slow ones could be left out of the time."""
+    """Check that runs whose figures are combined hold the same samples, because a run could leave slow samples out."""
     for longer in (False, True):
         alike = [part for part in (*by["performance"], *by["power"]) if _amortised(part.run) is longer]
         held = [(part.name, _samples(part.run)) for part in alike]
@@ -41,8 +42,8 @@ def same_samples(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
 def one_speed(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
     """Check that power and accuracy runs are as quick as performance runs, so that all are of one operating point.
 
-    Each execution of a sample is compared with the same execution in the performance runs, so that the scatter of
-    samples hides nothing. Differences count beyond the bounds of clocks and the scatter of executions.
+    Each execution of a sample is compared with the same execution in the performance runs, so differences between
+    samples cancel. Only the part of a difference beyond clock errors and the scatter of executions counts.
     """
     limit = APART if rules.trial_tolerance is None else rules.trial_tolerance
     codes: dict[tuple[str, str], int] = {}
@@ -67,8 +68,8 @@ def one_speed(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
 def other_speed(by: Mapping[str, list[Part]]) -> float:
     """Return by how much the power runs' own times differ from the reported ones, as a relative standard uncertainty.
 
-    Watts of slower runs are those of another operating point, such as a lower clock or a busier host. A difference
-    within the scatter of executions tells of none. The rest is a limit (GUM 4.3.7).
+    A slower run was at another operating point, such as a lower clock rate or a busier host, and drew other watts. The
+    part of the difference that the scatter of executions explains does not count. The rest is a limit (GUM 4.3.7).
     """
     codes: dict[tuple[str, str], int] = {}
     power = [part for part in by["power"] if not _own_time(part.run)]
@@ -79,8 +80,8 @@ def other_speed(by: Mapping[str, list[Part]]) -> float:
 def paired(own: Executions, speed: Executions) -> Quantity | None:
     """Return the ratio of the times of the executions that two runs share; None for fewer than two.
 
-    It is the ratio of sums, with the standard error of the jackknife (Cochran, Sampling Techniques, 6.17): times that
-    are all longer by one factor do not scatter, however much the samples differ.
+    It is the ratio of sums, with the standard error of the jackknife (Cochran, Sampling Techniques, 6.17): if all times
+    are longer by one factor, the standard error is 0, however much the samples differ.
     """
     _, mine, theirs = np.intersect1d(own[0], speed[0], assume_unique=True, return_indices=True)
     own_s, speed_s = own[1][mine], speed[1][theirs]
@@ -138,10 +139,10 @@ def _amortised(run: Run) -> bool:
 
 
 def _own_time(run: Run) -> bool:
-    """Return whether a run may take another time per sample on purpose.
+    """Return whether a run's time per sample may differ from that of performance runs on purpose.
 
-    It may play sequences. Arrivals may decide how many samples the device takes together. An accuracy run plays each
-    sample once, whole and by itself.
+    A run may play sequences. If the device takes batches, arrivals decide how many samples it takes together. An
+    accuracy run plays each sample once with all phases, even if other runs time single phases or repeat samples.
     """
     scenario, many = run.start.scenario, run.start.device.max_batch > 1
     if run.start.purpose == "accuracy":

@@ -1,4 +1,4 @@
-"""The summary makes one result of a session: figures by purpose, means of trials, and rules over several runs.
+"""Combine the runs of a session into one result: figures by purpose, means of trials, and rules over several runs.
 
 Times come from the performance runs, accuracy from the accuracy run, power from the power runs.
 """
@@ -42,7 +42,7 @@ _EXECUTION_TIMES = (
 def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()) -> Result | None:
     """Return the result of a session, or None if there is none.
 
-    The result of a search is that of the largest size found.
+    For a search over problem sizes, it is the result of the largest size that was solved.
     """
     by = by_purpose(parts)
     lead = next((by[p][0] for p in ("power", "performance", "accuracy") if by[p]), None)
@@ -65,15 +65,17 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     timed = [part.result for part in by["performance"] or [lead]]
     own: dict[str, Any] = {name: getattr(timed[0].series, name) for name in ("requested_s", "latency_s")}
     own |= {"trials": trial_figures(by), "probes": rate_probes(parts)}
-    results = [part.result for part in parts if part.purpose != "probe"]  # a failed probe refuses nothing of these
+    # what a failed probe refuses does not concern the other runs
+    results = [part.result for part in parts if part.purpose != "probe"]
     return replace(_joined(name, lead.result, results, figures, about, checks, timed, own), ruling=ruling)
 
 
 def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) -> Result:
-    """Return the result of sessions of one configuration, which are trials: each has its name, its runs and its result.
+    """Return one result for several sessions of one configuration, which count as trials.
 
-    Figures are the means over the sessions. The rules about trials are over the runs of all of them. Series are those
-    of the first session, except for the execution times, which are those of all.
+    ``sessions`` holds the name, the runs and the result of each. Figures are means over the sessions. Rules about
+    trials apply to the runs of all sessions together. Series are those of the first session, but execution times are
+    from all.
     """
     results = [result for _, _, result in sessions]
     first = results[0]
@@ -102,7 +104,7 @@ def _joined(
     timed: Sequence[Result],
     series: Mapping[str, Any],
 ) -> Result:
-    """Return the first result as that of all: every refusal once, and the execution times of ``timed``."""
+    """Return the first result with the combined figures and notes, each refusal once, and the times of ``timed``."""
     times_s = np.concatenate([result.series.execution_times_s for result in timed])
     return replace(
         first,
@@ -209,9 +211,9 @@ def _energies(by: Mapping[str, list[Part]], figures: Figures, same_runs: bool) -
 
 
 def _of_other_runs(q: Quantity, u: float) -> Quantity:
-    """Return a time of other runs than those of power: origins of stamp errors are not shared between them.
+    """Return a time from other runs than the power runs; its stamp errors are then independent of the watts.
 
-    ``u`` is the relative uncertainty of a time at which the watts were drawn.
+    ``u`` is its relative standard uncertainty because the power runs may have been slower or quicker.
     """
     of_stamps = ("stamps:", "ticks:")
     parts = (replace(c, shared=None) if (c.shared or "").startswith(of_stamps) else c for c in q.components)
@@ -228,7 +230,7 @@ def over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:
 
 
 def _extreme(key: FigureKey, values: Sequence[Quantity]) -> Quantity | None:
-    """Return the extreme of the trials of a figure that is an extreme of its run; None for other figures."""
+    """Return the extreme over trials of a figure that is a largest or best value of its run; None for other figures."""
     words = key.quantity.split("_")
     of = max if "max" in words else min if "best" in words else None
     if of is None:
@@ -238,7 +240,7 @@ def _extreme(key: FigureKey, values: Sequence[Quantity]) -> Quantity | None:
 
 
 def _mean(values: Sequence[Quantity]) -> Quantity:
-    """Return the mean of trials; scatter is a component if it is more than rounding and their stated uncertainty.
+    """Return the mean of trials; scatter beyond rounding and the stated uncertainty becomes a component.
 
     Trials repeat the same samples, so the uncertainty of a finite sample does not shrink with their number. A share
     of counts gets the mean of the trials' limits. A percentile with too few times to bound it has no uncertainty.

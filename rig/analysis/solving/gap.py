@@ -1,4 +1,4 @@
-"""The gap between a cost and its target, as a share of the target."""
+"""Compute the gap between a cost and its target, as a share of the target."""
 
 from __future__ import annotations
 

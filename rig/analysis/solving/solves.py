@@ -1,4 +1,4 @@
-"""The solves of a run: costs computed from their solutions, gaps to the targets, and times."""
+"""Judge the solves of a run: costs computed from their solutions, gaps to the targets, and times."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ENERGIES = {
 def solves_of(run: Run, answers: Sequence[Answer], device: Timebase) -> list[Solve]:
     """Return every solve of a run in order, or nothing if its replies are not solutions.
 
-    A solve without a span, or whose span was left out, has no time and is no solve.
+    An answer without a span has no time, so it does not count as a solve.
     """
     said = [answer for answer in answers if answer.on_tick is not None and _is_solution(answer.output)]
     if not said:
@@ -145,8 +145,8 @@ def solving_figures(
 ) -> Figures:
     """Return costs, gaps to each target and overruns, and if ``timed`` also time and energy to each gap.
 
-    ``timed`` is for recordings whose schedule does not depend on the budget, or whose solves stopped at the gap
-    ``to_gap``. In the second case there are no figures for closer thresholds, because the solves stopped before them.
+    ``timed`` is True if the solver's schedule does not depend on the budget, or if solves stopped at the gap
+    ``to_gap``. In the second case smaller gaps have no figures, because the solves stopped before them.
     """
     judged = [s for s in solves if math.isfinite(s.cost)]
     if not judged:
@@ -196,7 +196,7 @@ def _gaps(solves: Sequence[Solve], target: str) -> Figures:
 
 
 def _times_to(solves: Sequence[Solve], target: str, to_gap: float) -> dict[FigureKey, Quantity]:
-    """Return time to each threshold, and the share of solves that reached it; officially, all solves must reach it."""
+    """Return time to each gap, and the share of solves that reached it; the official time needs all to reach it."""
     out: dict[FigureKey, Quantity] = {}
     for threshold in (t for t in THRESHOLDS if t >= to_gap):
         times_s = [_time_to(s, s.targets[target], threshold) for s in solves]
@@ -233,7 +233,7 @@ def _time_to(solve: Solve, target: float, threshold: float) -> float:
 
 
 def _share(solves: Sequence[Solve], holds: Sequence[bool], method: str) -> Quantity:
-    """Return the share of solves for which something holds; its interval counts each of several problems once.
+    """Return the share of solves marked in ``holds``; the interval counts each of several problems once.
 
     Solves of one problem are not independent samples of such problems.
     """
@@ -286,8 +286,8 @@ def solving_findings(
 ) -> Iterator[Finding]:
     """Yield checks that each answer is a solution, that costs are true and budgets kept, and notes on missing figures.
 
-    These notes say why there is no gap, or no time to a gap; ``told`` are the notes of the workload, which may already
-    say this. Without any solve, there is a check only where solutions were ``asked`` for.
+    These notes say why there is no gap, or no time to a gap. ``told`` are the notes of the workload, which may already
+    say so. Without any solve, there is a check only if the device was ``asked`` for solutions.
     """
     if not solves:
         if asked and answers:
@@ -343,7 +343,7 @@ def repeat_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
 
 
 def _odd_solutions(solves: Sequence[Solve]) -> Iterator[str]:
-    """Yield what a reader of costs must know about them: other costs that were stated, and sets with conflicts."""
+    """Yield notes on costs: stated costs that differ, better solutions that were too late, and sets with conflicts."""
     n = len(solves)
     if other := [s for s in solves if s.honest and not math.isnan(s.cost) and not _same(s.cost, s.claimed)]:
         example = f"{other[0].claimed:.6g} for {other[0].cost:.6g}"

@@ -1,4 +1,4 @@
-"""The names of target costs, and their order of preference."""
+"""Define the names of target costs, and their order of preference."""
 
 from __future__ import annotations
 

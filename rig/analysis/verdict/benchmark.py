@@ -1,4 +1,4 @@
-"""Check that a run keeps the parameters of the benchmark that its workload declares, and that its samples are a set."""
+"""Check that a run keeps the limits of the benchmark that its workload declares, and plays the benchmark's samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 6
 def benchmark_checks(benchmark: Benchmark | None, scenario: ScenarioRecord) -> Iterator[Finding]:
     """Yield one check for each parameter of the benchmark, and for each option of the scenario.
 
-    The allowed values are those that the rig holds of the benchmark, or, for an unknown benchmark, those that the
+    The allowed values are the rig's own limits of the benchmark. For an unknown benchmark, they are those that the
     workload declares. An option that the scenario does not have is not checked.
     """
     if benchmark is None:
@@ -37,7 +37,7 @@ def benchmark_checks(benchmark: Benchmark | None, scenario: ScenarioRecord) -> I
 
 
 def as_held(benchmark: Benchmark) -> Benchmark:
-    """Return the benchmark with the limits that the rig holds instead of those that a recording declares."""
+    """Return the benchmark with the rig's own limits in place of those that a recording declares."""
     limits = limits_of(benchmark)
     if limits is None:
         return benchmark
@@ -55,11 +55,11 @@ def _limited(declared: Parameter | None, allowed: Values) -> Parameter:
 
 
 def set_findings(run: Run) -> Iterator[Finding]:
-    """Yield a failed check where the samples of a run are not those that a known benchmark counts.
+    """Yield a failed check if the samples of a run differ from those of a known benchmark.
 
-    Under rules for submission, a benchmark that the rig does not know gives a note. One check is for the length of data
-    of one inference. The other is for the declared number of samples, where a run plays the set itself and not a stream
-    of it.
+    One check is about the length of data of one inference. If the rules ask for the whole set, another check compares
+    the number of inferences with the declared number of samples. Under rules for submission, an unknown benchmark gets
+    a note.
     """
     benchmark, rules = run.start.workload.benchmark, run.start.rules
     if benchmark is None or rules is None:
@@ -84,9 +84,9 @@ def set_findings(run: Run) -> Iterator[Finding]:
 
 
 def sample_findings(run: Run) -> Iterator[Finding]:
-    """Yield a failed check if only some samples of an accuracy run have a label, as accuracy then covers only these.
+    """Yield a failed check if only some samples of an accuracy run have a label, because the others are not judged.
 
-    Samples with equal data give a note, if the rules ask for the whole set, which counts such samples separately.
+    If the rules ask for the whole set, samples with equal data get a note, because the set counts them separately.
     """
     rules, purpose = run.start.rules, run.start.purpose
     if rules is None or not rules.submittable:

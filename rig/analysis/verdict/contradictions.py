@@ -31,7 +31,7 @@ def contradictions_of(run: Run, device: Timebase) -> tuple[Finding, ...]:
 
 
 def _lost(run: Run) -> Iterator[Finding]:
-    """Find values, time of the host, and files or chunks that are cut, doubled or missing."""
+    """Find unusable values, gaps in the host's time, incomplete files, and doubled or missing readings."""
     if run.left_out:
         more = f" and {len(run.left_out) - 1} more" if len(run.left_out) > 1 else ""
         yield Finding("values that cannot be used", f"{run.left_out[0]}{more}", "none", False)

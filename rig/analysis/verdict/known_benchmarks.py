@@ -1,4 +1,4 @@
-"""The limits of published benchmarks, valid regardless of the limits that a recording declares."""
+"""The limits of published benchmarks, which apply whatever limits a recording declares."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Values = tuple[float | str | None, ...]
 ASC = "NeuroBench 1.0, acoustic scene classification"
 QUBO = "NeuroBench 1.0, QUBO (maximum independent set)"
 LARGEST_NAMED = 5000
-"""The largest number of nodes that the text of QUBO names; the progression may go on."""
+"""The largest number of nodes that the text of QUBO names; larger sizes follow the same progression."""
 PROVEN_BELOW = 50
 """Below this many nodes, the target of QUBO is the optimum."""
 
@@ -34,9 +34,9 @@ class Limits(NamedTuple):
 
 
 def limits_of(benchmark: Benchmark) -> Limits | None:
-    """Return the limits of a benchmark by its name, or None if no known name reads like it.
+    """Return the limits of a benchmark by its name, or None if no known name looks the same to a reader.
 
-    A letter beyond ASCII is taken to look like any other.
+    A letter beyond ASCII may look like any letter, so it matches any.
     """
     like = re.compile("".join(re.escape(c) if c.isascii() else "." for c in _seen(benchmark.name)))
     return next((held(benchmark) for name, held in _KNOWN.items() if like.fullmatch(_seen(name))), None)

@@ -32,7 +32,7 @@ def without_number(figures: Figures) -> Iterator[Finding]:
 
 
 def as_imported(finding: Finding, run: Run) -> Finding:
-    """Return a finding; a remedy that names options of ``rig measure`` becomes one for the run's importer."""
+    """Return a finding of an imported run, with a remedy for its importer in place of options of ``rig measure``."""
     if run.start.imported is None or "--" not in finding.remedy or finding.effect != "refusal":
         return finding
     options = run.start.imported.options

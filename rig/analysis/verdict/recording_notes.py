@@ -16,7 +16,7 @@ from rig.types import MARK_PHASE
 
 BLOCK = 1 << 16
 OFFERED = 0.05
-"""A rate of arrivals that differs by more than this part from the requested one gets a note."""
+"""A rate of arrivals that differs from the requested rate by more than this share gets a note."""
 
 
 def remarks_of(run: Run) -> Iterator[str]:

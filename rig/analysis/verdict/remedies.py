@@ -67,7 +67,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
      "Answer with a solution and its cost, as a device of rig.solver does (`rig check`)"),
     ("solves past their budget", "Let the solver stop at its budget, `budget_s`"),
 )  # fmt: skip
-"""The begin of a rule as a regular expression, and what to do; the first expression that matches is used."""
+"""The beginning of a rule's name as a regular expression, and what to do; the first match is used."""
 _OF_RUN = re.compile(r"[\w.-]+: ")
 
 

@@ -55,7 +55,7 @@ def _named(check: Finding, rules: Rules | None) -> Finding:
 def _whole(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
     start, whole = run.start, run.complete
     yield Finding("the run", "to the end" if whole else "broken off", "to the end", whole, remedy=_mend(run))
-    # whoever must answer in time could refuse a sample instead
+    # with a latency bound, a device could send null to save time, so null does not count as an answer
     bound = start.purpose != "accuracy" and start.scenario.latency_bound_s is not None
     lost = int(np.count_nonzero(~(q.answered if bound else q.completed) & ~q.dropped))
     yield Finding("samples without an answer", str(lost), "0", lost == 0)
@@ -77,7 +77,7 @@ def _mend(run: Run) -> str:
 def _of_benchmark(start: Start, q: Queries, rules: Rules) -> Iterator[Finding]:
     if rules.session and start.purpose == "all":
         yield Finding("mode", "together", "a session of runs", False, by="session")
-    if rules.benchmark and start.purpose != "probe":  # a search must be able to pass with any workload
+    if rules.benchmark and start.purpose != "probe":  # a search works with any workload
         yield from benchmark_checks(start.workload.benchmark, start.scenario)
     if rules.at_a_time is not None:
         yield at_most("samples at a time", most_at_a_time(q), rules.at_a_time, "at_a_time")
@@ -97,7 +97,8 @@ def _long_enough(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
         yield at_most("warm-up samples", warm, rules.warmup, "warmup")
     yield at_least("queries", len(q), rules.min_queries or 1, "min_queries")
     on_s, off_s = q.window_s()
-    # the last random arrival comes before the end of the schedule, which ran for as long as required
+    # the last random arrival is before the end of the schedule, so the figure ``duration_s`` may be shorter than the
+    # run
     if rules.min_duration_s:
         yield at_least("duration", round(off_s - on_s, 9), rules.min_duration_s, "min_duration_s", "{:g} s")
     if run.start.meters:
