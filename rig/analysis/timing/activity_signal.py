@@ -1,4 +1,4 @@
-"""The activity signal: how much of each reading an activity fills, after the front-end filter and the aperture."""
+"""Compute which part of each reading an activity fills, after the filter and over the aperture of the meter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETTLE_TAU = 5.0
 
 
 HARMONICS = 8
-"""Number of harmonics of the sawtooth that is the error of a step, by its place between two readings."""
+"""The error of a step depends on its place between two readings as a sawtooth; this many of its harmonics are used."""
 
 
 @dataclass(frozen=True)
@@ -128,14 +128,14 @@ def count_before(edges_s: Floats, t_s: Floats, side: Literal["left", "right"] = 
     """Return how many of the sorted edges are before each moment, or with "right" at it too; shape of ``t_s``."""
     if not len(t_s) or not (t_s[1:] >= t_s[:-1]).all():
         return edges_s.searchsorted(t_s, side)
-    # one search for each edge among the moments, as there are far more of these
+    # search each edge among the moments, because there are far more moments than edges
     before, upto = edges_s.searchsorted(t_s[[0, -1]], side)
     first = t_s.searchsorted(edges_s[before:upto], "right" if side == "left" else "left")
     return np.repeat(np.arange(before, upto + 1), np.diff(first, prepend=0, append=len(t_s)))
 
 
 def in_step(at_s: Floats, period_s: float) -> float:
-    """Return how far moments share one place between two readings: 1 if all do, 1/n for n at random places.
+    """Return how alike the places of moments between two readings are: 1 for equal places, 1/n for n random places.
 
     If readings leave out part of their interval, n equal steps have an error of their mean. The result is the mean
     square of this error over that of one step.

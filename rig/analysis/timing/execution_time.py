@@ -1,4 +1,4 @@
-"""Execution times per inference: means and percentiles, with the uncertainty of the device's clock."""
+"""Compute execution times per inference: means and percentiles, with the uncertainty of the device's clock."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _issues(spans: Mapping[str, Phase]) -> tuple[Floats, Floats]:
 
 
 def mean_time(busy: BusyTime, device: Timebase, late_s: float, method: str) -> Quantity:
-    """Return the mean time per inference, over all samples; the ends of spans may lack ``late_s`` in all."""
+    """Return the mean time per inference; all spans together may be too short by ``late_s``, which becomes a bias."""
     mean, each = busy.seconds / max(busy.n, 1), 1.0 / max(busy.n, 1)
     parts = [Component("clock rate, device to host", mean * device.rate_sigma, shared=f"rate:{device.clock.name}")]
     parts += [c for name, u in busy.stamps.items() for c in u.components(each, name)]
@@ -121,8 +121,8 @@ def mean_time(busy: BusyTime, device: Timebase, late_s: float, method: str) -> Q
 def spread(times_s: Floats, device: Timebase, phase: str = "", held: float = 1.0, loops: bool = False) -> Figures:
     """Return the standard error of the mean, and nearest-rank percentiles over inferences.
 
-    ``held`` is the number of inferences that one span held. Of ``loops``, only the mean of their executions is known,
-    so there are no percentiles.
+    ``held`` is the number of inferences in one span. If spans are ``loops``, only the mean of their executions is
+    known, so there are no percentiles.
     """
     n = len(times_s)
     if n == 0:

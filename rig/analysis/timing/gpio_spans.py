@@ -1,4 +1,4 @@
-"""GPIO spans: those of a device without time stamps, read from the edges of a pin that a meter recorded.
+"""Read the spans of a device without time stamps from the edges of a GPIO pin that a meter recorded.
 
 The spans are then on the meter's clock. Nothing needs alignment, and the rate error of that clock adds to the
 uncertainty of every time.
@@ -22,7 +22,7 @@ from rig.types import Floats, Indices
 
 
 def on_device_clock(run: Run) -> tuple[Run, Timebase]:
-    """Return the run with the spans that its device marked on a pin, if it did, and the timebase of the spans' clock.
+    """Return the run, with spans from a pin if its device marks them there, and the timebase of the spans' clock.
 
     Raises ``DataError`` if several pins are declared to hold the spans, and for an issue without exactly one begin and
     one end.

@@ -1,14 +1,14 @@
-"""Of a long trace, look at some single readings one by one, and average every reading over pieces.
+"""Examine some single readings of a long trace one by one, and average all readings over pieces.
 
 Alignment, the spectrum of noise, rounding and the ends of a range need single readings, but far fewer than a long trace
 has. So whole stretches are taken, evenly spread: the middles of idle windows, marks, and stretches about the ends of
 spans from the first to the last. Results that depend on every reading are sums over the whole trace.
 
-These sums are over pieces that the estimators never split. The estimators need to know on which side of a few moments
-a reading lies: the ends of spans and of idle windows, and these ends moved by the uncertainty of the clock and by the
-settling of the filter. A reading that holds such a moment is a piece by itself, so a sum over pieces is the same sum
-over single readings. The whole trace is also divided evenly. Readings at the end of the range stay apart, with their
-neighbours, because their errors depend on the neighbours.
+These sums are over pieces that the estimators never split. The estimators need to know whether a reading is before or
+after a few moments: the ends of spans and of idle windows, and these ends moved by the uncertainty of the clock and by
+the settling of the filter. A reading that holds such a moment is a piece by itself, so a sum over pieces is the same
+sum over single readings. The whole trace is also divided evenly. Readings at the end of the range stay apart, with
+their neighbours, because their errors depend on the neighbours.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Seconds = Callable[[NDArray[np.int64]], Floats]
 IDLE_WINDOWS, SPREAD = 4, 16
 """At most this many idle windows and spans, or stretches if nothing is known of times, are looked at, evenly spread."""
 GOLDEN = 0.618034
-"""Distance of the places in successive spans, as a part of a span: with it, places never repeat."""
+"""Distance from one inner place to that of the next span, as a part of a span, so that places never repeat."""
 
 
 def stretches(trace: Trace, meter: Timebase, activity: Activity, at_once: int) -> tuple[Floats, Activity]:
-    """Return disjoint windows that hold at most ``at_once`` readings, and the activity that begins and ends in them.
+    """Return disjoint windows with at most ``at_once`` readings in all, and the activity within these windows.
 
     The windows have one length. They are about the middles of idle windows, the first and the last mark, and the begin,
     the end and an inner place of some spans. ``meter`` places readings by brackets. Raises ``DataError`` if the last
@@ -77,7 +77,7 @@ def thinned(trace: Trace, at_once: int) -> Trace:
 
 
 def before(ticks: NDArray[np.int64], seconds: Seconds, moments_s: Floats, *, also_at: bool = False) -> Indices:
-    """Return how many of the rising ticks, shape (n,), lie before each of the sorted moments, shape (k,).
+    """Return how many of the rising ticks, shape (n,), are before each of the sorted moments, shape (k,).
 
     With ``also_at``, those at the moment count too.
     """
@@ -97,7 +97,7 @@ def before(ticks: NDArray[np.int64], seconds: Seconds, moments_s: Floats, *, als
 def first_not(holds: Callable[[Indices], Bools], n: int, size: int) -> Indices:
     """Return the first number below ``n`` for which a condition no longer holds, or n, shape (size,).
 
-    ``holds`` returns for numbers, shape (size,), if the condition holds: it does up to some number, and never after.
+    ``holds`` tells for numbers, shape (size,), whether the condition is true: up to some number, and never after.
     """
     low, high = np.zeros(size, dtype=np.int64), np.full(size, n, dtype=np.int64)
     while np.any(low < high):
@@ -172,7 +172,7 @@ def in_means(trace: Trace, at_once: int, copies: int = 1, block: int = BLOCK) ->
     """Return a trace on a uniform grid as at most ``at_once`` means of successive readings.
 
     A mean is NaN if any of its readings is not a number, and an overload if any is. If each reading was delivered
-    ``copies`` times, the means have the times that one of each reading would have.
+    ``copies`` times, the means get the times of a trace with one copy of each.
     """
     n = len(trace.value)
     many = -(-n // (at_once * copies)) * copies
@@ -240,9 +240,9 @@ def pooled(
     """Return the whole trace as means over the pieces between ``cuts``.
 
     ``like`` are single readings of it, on the same time, whose conversion holds for all. ``ends`` are the upper ends of
-    ranges of its readings. ``beside`` are the volts that the trace names. Raises ``DataError`` for readings
-    that are not in order of time. About ``AT_ONCE // 4`` runs of readings at the end of the range stay apart; a later
-    piece with one is a lower bound.
+    ranges of its readings. ``beside`` are the volts that the trace names. Raises ``DataError`` for readings that are
+    not in order of time. About ``AT_ONCE // 4`` runs of readings at the end of the range get pieces of their own. A
+    later piece with such a reading is a lower bound.
     """
     starts, sums = zip(*_blocks(trace, like, ends, seconds, cuts, beside, block), strict=True)
     start, total = np.concatenate(starts), {name: np.concatenate([of[name] for of in sums]) for name in sums[0]}

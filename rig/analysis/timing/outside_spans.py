@@ -1,4 +1,4 @@
-"""What readings show outside spans: work that no span covers, such as a repeated try, and idle that is no rest."""
+"""Find what readings contain outside spans: work that no span covers, such as a repeated try, and unsteady idle."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from rig.analysis.timing.timeline import Activity, Phase
 from rig.types import Bools, Floats, Indices
 
 OFTEN = 3
-"""At least this many spans show levels. Work that occurs as often in one idle window recurs all the time."""
+"""At least this many spans are needed for levels. Work that occurs this often in one idle window is part of idle."""
 LEAST_READINGS = 4
-"""Work must last and rise by at least half of what spans do, and last this many readings.
+"""Work outside spans must last half as long as a span, rise half as much, and last this many readings.
 
 It must also last longer than the uncertainty of the place of spans.
 """
 CONTRAST, LEAST_AMONG = 4.5, 32
 """Two levels differ by more than this many standard deviations, in at least this many readings."""
 ALIKE = 0.1
-"""If power rises in spans by less than this part of the rise of readings, spans do not show it. A slope that differs
-from one by less than this is a proportion."""
+"""If power rises in spans by less than this part of the rise among readings, the rise is not in the spans. A slope that
+differs from one by less than this is a proportion."""
 
 EVEN = 1e-4
 """Readings are even if their lengths vary by less than this part."""
@@ -52,7 +52,7 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
         return activity, rails
     near_s = SURE * rail.sigma_s + 2.0 * rail.readings.period_s + SETTLE_TAU * rail.readings.tau_s
     goes_on = touches(found_s, spans_s[:, 1], spans_s[:, 1] + near_s)
-    # either spans go on after their stamps, which the residuals check, or something else works all the time
+    # either all spans last longer than stamped, which other checks find, or something else works all the time
     if np.mean(goes_on) > 0.5 or _beside_more_w(rail, spans_s, found_s) > 0.5 * (best.high_w - best.low_w):
         return activity, rails
     often = "once" if len(found_s) == 1 else f"{len(found_s)} times"
@@ -70,7 +70,7 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
 
 
 def _longer(activity: Activity, found_s: Floats, near_s: float) -> dict[str, Phase]:
-    """Return the phases with the time for which work goes on from the ends of their spans, within ``near_s``."""
+    """Return the phases with the time for which work goes on that begins within ``near_s`` of a span's end."""
     out = {}
     for name, phase in activity.phases.items():
         ends_s = phase.windows_s[:, 1]
@@ -81,7 +81,7 @@ def _longer(activity: Activity, found_s: Floats, near_s: float) -> dict[str, Pha
 
 
 def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Finding]:
-    """Return a failed check if readings rise for as long as spans last, but no more in spans than elsewhere."""
+    """Return a failed check if readings are high for as long as spans last, but not mainly within the spans."""
     r = rail.readings
     levels = _levels(rail, spans_s, r.ok)
     if levels is None:
@@ -127,7 +127,7 @@ class _Levels:
 
 
 def _among(rail: AlignedRail, spans_s: Floats) -> Bools:
-    """Return which readings are from the first span to the last."""
+    """Return which readings are between the begin of the first span and the end of the last span."""
     r = rail.readings
     return r.ok & (r.start_s >= spans_s[0, 0]) & (r.end_s <= spans_s[-1, 1]) if len(spans_s) else r.ok
 
@@ -171,18 +171,18 @@ def _stretches(rail: AlignedRail, levels: _Levels, spans_s: Floats, idle_s: Floa
 
 
 FEWER = 0.1
-"""This part of the readings of idle, or of work, may be unlike most of them."""
+"""This part of the readings at idle, or at work, may differ from most of them."""
 MOVES = 0.05
-"""If idle moves by more than work adds, gaps move too, up to this part of what work adds."""
+"""If idle changes by more than work adds, the gaps must change equally, to within this part of what work adds."""
 NOISIER = 5.0
 """The noise of one idle window may be at most this many times that of another."""
 
 
 def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
-    """Return a failed check if readings at idle are more than noise about a level that their windows share.
+    """Return a failed check if readings at idle are not just noise about one level that all idle windows share.
 
-    A changed unit, a lost sign, a switched probe or a mean since the start makes them so. A pulse now and then, a
-    device that settles or one that wakes does not.
+    Causes are a changed unit, a lost sign, a switched probe or a meter that averages since the start. A pulse now and
+    then does not fail the check, nor does a device that settles or wakes.
     """
     r, spans_s = rail.single or rail.readings, activity.active_s()
     if r.counter or not len(spans_s):
@@ -195,7 +195,7 @@ def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
     guard_s = 2.0 * rail.sigma_s + np.array([SETTLE_TAU * r.tau_s, 0.0])
     gaps_s = np.column_stack([spans_s[:-1, 1] + guard_s[0], spans_s[1:, 0] - guard_s[1]])
     gap = inside(merged(gaps_s[gaps_s[:, 1] > gaps_s[:, 0]]), r.start_s, r.end_s)
-    gap[~r.ok | np.isin(gap, gap[window >= 0])] = -1  # a gap with an idle window in it may move within
+    gap[~r.ok | np.isin(gap, gap[window >= 0])] = -1  # power may change within a gap that contains an idle window
     near = [_near(r, gap, np.flatnonzero(window == k)) for k in np.unique(window[window >= 0])]
     how = _how(windows, work, near) if sum(map(len, windows)) >= LEAST and len(work) else ""
     how = how or _grows(r.watts[window >= 0], (r.end_s - r.start_s)[window >= 0])
@@ -217,7 +217,7 @@ def _grows(watts: Floats, length_s: Floats) -> str:
 
 
 def _near(r: Readings, gap: Indices, at: Indices) -> float:
-    """Return the median of that gap beside an idle window, of readings ``at``, whose level is next to its own."""
+    """Return the median of that gap beside an idle window (readings ``at``) that is closer to the window's median."""
     own_w, gaps = float(np.median(r.watts[at])), np.flatnonzero(gap >= 0)
     beside = [gap[g[k]] for g, k in ((gaps[gaps < at[0]], -1), (gaps[gaps > at[-1]], 0)) if len(g)]
     return min((float(np.median(r.watts[gap == k])) for k in beside), key=lambda w: abs(w - own_w), default=0.0)
@@ -228,7 +228,7 @@ def _how(windows: list[Floats], work: Floats, near: list[float]) -> str:
     quiet, middle = np.concatenate(windows), [float(np.median(w)) for w in windows]
     level, rest = float(np.median(work)), float(np.quantile(quiet, FEWER))
     off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])
-    exact = 1e-9 * max(abs(level), float(np.max(np.abs(quiet))))  # less is rounding alone
+    exact = 1e-9 * max(abs(level), float(np.max(np.abs(quiet))))  # smaller differences are rounding
     typical = Profile(quiet, np.ones(len(quiet), bool)).typical
     far = FAR * max(float(np.median(np.abs(off))), typical, exact)
     if all(len(w) > 1 and w[-1] > w[0] and np.all(np.diff(w) >= 0.0) for w in (*windows, work)):

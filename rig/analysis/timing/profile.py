@@ -17,7 +17,7 @@ from rig.analysis.timing.timebase import CERTAIN, STRETCHES
 from rig.types import Bools, Floats, Indices
 
 LEAST = 64
-"""Fewer readings than this show nothing."""
+"""Fewer readings than this are not judged."""
 MANY = 16
 """Chance is ruled out if at least this many readings share a value, or follow each other as they did before."""
 CHANCE = 0.01
@@ -25,7 +25,7 @@ CHANCE = 0.01
 NOISY = 0.3
 """If noise exceeds a step, at most this share of successive readings is equal. Otherwise at most this share differs."""
 SEVERAL = 8
-"""A level of a converter has at least this many readings; a filter chooses among at most this many last readings."""
+"""A level of a converter has at least this many readings; a filter selects from at most this many last readings."""
 FAR = 15.0
 """A damaged reading differs from its neighbours by at least this many times the typical difference."""
 ALIKE = 0.25
@@ -35,7 +35,7 @@ At least this part of the damaged readings is above their neighbours, and at lea
 idle is at least this part of their mean rate.
 """
 FEW = 0.02
-"""Errors below this part of all readings do not matter, nor does this part of one reading or of a step."""
+"""Errors in fewer readings than this share do not matter, nor does an error of this part of a reading or of a step."""
 LEVELS, FRACTIONS = 4, 6
 """A converter shows at least this many levels, and the closest two are at most this many steps apart."""
 LOOKED_AT = 4096
@@ -105,10 +105,11 @@ class Profile:
 
     @cached_property
     def damaged(self) -> tuple[bool, bool]:
-        """Return whether lone readings are errors on the wire, and whether exact zeros are, as most of them are lone.
+        """Return whether lone readings are errors on the wire, and whether exact zeros are such errors.
 
-        Lone readings are errors if they occur in idle windows as in spans, all along the trace, and below their
-        neighbours as well as above. Peaks of a device occur only at work and only above. Interference does not last.
+        Lone readings are errors if they occur at idle as at work, all along the trace, and both below and above their
+        neighbours. Peaks of a device occur only at work and only above. Interference does not last. Zeros are errors if
+        most of them are lone.
         """
         lone, zero = stand_alone(self.value, self.typical), self.value == 0.0
         below, quiet, zeros, alone = (
@@ -136,7 +137,8 @@ class Profile:
         share = float(np.mean(quiet == low)) if len(quiet) else 0.0
         if len(above) < 3 * MANY or not 0.0 < share <= 1.0 - ALIKE or low not in _shared(known):
             return None
-        # noise that is cut off leaves readings as dense just above the end as farther up, unlike a level without noise
+        # if noise is cut off, readings just above the end are as dense as farther up; a level without noise leaves a
+        # gap
         near, far = np.partition(above, [MANY, 3 * MANY - 1])[[MANY, 3 * MANY - 1]]
         if near - low > 3.0 * (far - near):
             return None
@@ -184,7 +186,7 @@ def ends_of(value: Floats) -> tuple[float, ...]:
 
 
 def _shared(known: Floats) -> list[float]:
-    """Return the values that many readings share, if noise repeats few others."""
+    """Return the values that many readings share, if other values hardly ever repeat because of noise."""
     value, count = np.unique(known, return_counts=True)
     rare = count[count < MANY]
     if not len(rare) or 3 * rare.sum() < len(known) or rare.mean() > 1.0 + NOISY:

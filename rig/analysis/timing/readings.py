@@ -1,4 +1,4 @@
-"""Readings are a trace in watts on the run's axis, with what is known of each.
+"""Convert a trace to readings: watts on the run's time axis, with validity and length of each.
 
 If a rail of amperes names a rail of volts (``Conversion.supply_rail``), its power is ``i * v - i**2 * r``, reading by
 reading. The volts are taken as constant over an aperture and as a straight line between readings.
@@ -39,7 +39,7 @@ class Volts:
 
 @dataclass(frozen=True)
 class Sag:
-    """The resistance of a supply with its standard uncertainty, in ohms, from its readings.
+    """The resistance of a supply with its standard uncertainty, in ohms, fitted to readings of volts and amperes.
 
     ``lever`` is watts per ohm in each reading, shape (n,).
     """
@@ -113,7 +113,7 @@ class Readings:
     supply: Supply | None = None
     """For a rail of amperes: the volts that were measured beside it."""
     idle_bias_w: float = 0.0
-    """How far idle may be off, because noise at the low end of the range was cut off."""
+    """Possible error of idle power in watts, because the meter cuts off noise at the low end of its range."""
     pool: Pool | None = None
     """For a long trace: the single readings behind each; None if each stands for itself."""
 
@@ -134,7 +134,7 @@ class Readings:
 
     @property
     def inferred(self) -> bool:
-        """Return whether the filter was found in the readings, and nobody declared it."""
+        """Return whether the filter was found in the readings and is not declared."""
         return self.tau_s > self.rail.filter_tau_s
 
     @property
@@ -152,7 +152,7 @@ class Readings:
         return int(np.count_nonzero(which)) if self.pool is None else round(float(self.pool.many[which].sum()))
 
     def pace(self) -> Floats:
-        """Return the periods from each reading to the next: 1 if none is missing between, whatever their length."""
+        """Return the number of periods from each reading to the next: 1 if none is missing, whatever their length."""
         dead_s = self.period_s - self.aperture_s
         return np.asarray(1.0 + (self.start_s[1:] - self.end_s[:-1] - dead_s) / self.period_s)
 
@@ -187,7 +187,7 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         overload = overload | np.isin(raw, ends)
     in_order(rail.name, start)
     if not np.all(lasting := end > start) and np.any(lasting):
-        ok = ok & lasting  # over no time there is no mean
+        ok = ok & lasting  # a reading of no length has no mean
     supply, v = None, None
     if volts is not None:
         v, known, over = mean_volts(volts, start, end)
@@ -213,9 +213,9 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
 
 
 def _renewed(trace: Trace) -> Trace:
-    """Return a counter where it shows a new value, if it is polled several times between values.
+    """Return only the new values of a counter, if it is polled several times for each value.
 
-    Many values must be new, and but for few they must be equally far apart, to one reading.
+    There must be many new values, and nearly all must be equally far apart, to within one reading.
     """
     if trace.rail.kind != "cumulative" or trace.overload.any():
         return trace
@@ -278,7 +278,7 @@ def idle_window_of(r: Readings, idle_s: Floats, busy_s: Floats, sigma_s: float, 
 
 
 def gap_of(r: Readings, spans_s: Floats, sigma_s: float, where: Indices) -> Indices:
-    """Return which gap of disjoint sorted spans holds each reading, or -1; ``where`` is from ``idle_window_of``."""
+    """Return the gap between sorted spans that holds each reading, or -1; ``where`` is from ``idle_window_of``."""
     guard = merged(spans_s + margin_s(sigma_s, r.tau_s))
     between = (r.start_s > spans_s[0, 0]) & (r.end_s < spans_s[-1, 1]) & r.ok & (where < 0)
     between &= ~touches(guard, r.start_s, r.end_s)
@@ -326,7 +326,7 @@ def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools,
 
 
 def sagging(v: Volts, volts: Floats, amperes: Volts, known: Sag | None = None) -> tuple[Floats, Sag | None]:
-    """Return volts that follow the amperes from one volts reading to the next, if these are two ampere readings apart.
+    """Return volts that follow the amperes within each volts reading, if it is as long as two ampere readings.
 
     ``volts`` are those of ``mean_volts``, shape (n,), and ``amperes`` the readings of the current. The resistance of
     the supply is the ``known`` one, or else the slope of volts over the mean current of the same aperture, fitted
@@ -356,7 +356,7 @@ def _sag(v: Volts, amperes: Volts, seen: Floats, shown: Bools) -> Sag | None:
     design = design[:, : 3 if count > 3 else 2]
     solution, *_ = np.linalg.lstsq(design, v.value[use], rcond=None)
     left, dof = v.value[use] - design @ solution, count - design.shape[1]
-    u = abs(float(solution[0])) / math.sqrt(3.0)  # two readings may as well differ by a drift
+    u = abs(float(solution[0])) / math.sqrt(3.0)  # the difference of two readings may also be a drift
     if dof:
         variance = float(left @ left) / dof * float(np.linalg.pinv(design.T @ design)[0, 0])
         u = math.sqrt(max(variance, 0.0)) * coverage_factor(dof) / coverage_factor(math.inf)

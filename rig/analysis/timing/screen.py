@@ -1,8 +1,8 @@
-"""Find what a meter, its driver or its host did to values and stamps, by one profile of a trace and a table of rules.
+"""Find errors that a meter, its driver or its host made in values and stamps, by a profile of the trace and rules.
 
-A reading that was not measured counts as missing. The steady pace of the meter replaces stamps of arrival or of polls;
-it can be found because no reading arrives before it was taken. Readings whose noise is cut off are moved, with a bias.
-Everything else is a failed check, which refuses power.
+A reading that was not measured counts as missing. Stamps of arrival or of polls are replaced by the steady pace of the
+meter, which can be found because no reading arrives before it was taken. Readings whose noise is cut off are corrected,
+with a bias. Everything else is a failed check, which refuses power.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ UNSURE = 0.25
 
 @dataclass(frozen=True)
 class Look:
-    """A trace as a rule sees it, changed by earlier rules, with the profile of what was recorded.
+    """The input of a rule: the trace as earlier rules left it, and the profile of the recorded trace.
 
-    ``whole`` says that the profile is of all its readings. ``arrived_s`` says when the last reading of each delivery
-    ended, and when the host had it, shape (k, 2).
+    ``whole`` is True if the profile is of all its readings. ``arrived_s`` has the end of the last reading of each
+    delivery, and when the host received it, shape (k, 2).
     """
 
     trace: Trace
@@ -56,10 +56,10 @@ class Look:
 
 @dataclass(frozen=True)
 class Found:
-    """The findings of a rule: ``words`` for its sentences, and its effects.
+    """What a rule found: ``words`` to fill into its sentences, and its effects.
 
-    ``trace`` is without what was not measured. All its readings may be late by ``late_ticks``, and idle may be off by
-    ``bias``, in the unit of the readings. ``fails`` says that its check fails.
+    ``trace`` is the corrected trace. All its readings may be late by ``late_ticks``. Idle may be wrong by ``bias``, in
+    the unit of the readings. ``fails`` is True if the check of the rule fails.
     """
 
     words: Mapping[str, object]
@@ -71,7 +71,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Rule:
-    """A test, the note on what it finds, and the check that then fails: its name, what was found, and what is allowed.
+    """A test, the note on what it finds, and the check that fails: its name, what was found, what is allowed.
 
     A check ``of_times`` may be resolved by the times of the spans in the trace.
     """
@@ -103,7 +103,7 @@ def _polled(look: Look) -> Found | None:
     trace = look.trace
     if not (look.whole and trace.uniform and trace.rail.rate_hz > 0.0 and look.profile.copies.any()) or look.surplus:
         return None
-    first = np.flatnonzero(np.diff(look.profile.value) != 0.0) + 1  # it is not known when the very first value was new
+    first = np.flatnonzero(np.diff(look.profile.value) != 0.0) + 1  # the very first value may have been new long before
     number = np.arange(len(first), dtype=np.float64)
     pace, begin = np.polyfit(number, first, 1) if len(first) > LEAST else (1.0, 0.0)
     if pace < SLOWER or float(np.ptp(first - pace * number)) > 1.0 + STEADY:
@@ -147,7 +147,7 @@ def _without(look: Look, wrong: Callable[[Floats], Bools], most: float = 1.0) ->
 
 
 def _chosen(look: Look) -> Found | None:
-    """Find values that recur within a few readings, not at once and hardly ever later, as behind a running median."""
+    """Find a running median: values recur within a few readings, but not at once and hardly ever later."""
     p = look.profile
     back = np.where(p.copies, 0, p.lag)
     share = len(np.unique(p.code[(back > 1) & (back <= SEVERAL)])) / max(len(back), 1)
@@ -168,7 +168,7 @@ def _cut_off(look: Look) -> Found | None:
 
 
 def _on_arrival(look: Look) -> Found | None:
-    """Move readings that were stamped on arrival to the grid of their meter, which the earliest of them show.
+    """Move readings that were stamped on arrival to the grid of their meter, found from the earliest arrivals.
 
     Means of successive intervals never overlap, so stamps that overlap are not the times of the readings.
     """
@@ -201,7 +201,7 @@ def _on_arrival(look: Look) -> Found | None:
 
 
 def _renewed(look: Look) -> Found | None:
-    """Put the values of a counter at the pace of its renewals, if this more than halves how successive readings differ.
+    """Put a counter's values at the pace of its renewals, if this more than halves the scatter of successive readings.
 
     The host finds a new value up to a poll after it was made, so the ends of intervals scatter, and means with them.
     """
@@ -217,24 +217,24 @@ def _renewed(look: Look) -> Found | None:
     if np.any(np.diff(number) < 1.0):
         return None
     found, steady = (np.median(np.abs(np.diff(joules / over))) for over in (since, np.diff(at)))
-    if not steady < 0.5 * found:  # also if a value is no number
+    if not steady < 0.5 * found:  # this also returns if a value is not a number
         return None
     hz, end = look.clock.clock.tick_hz, trace.end_tick[0] + np.round(at).astype(trace.end_tick.dtype)
-    # watts are joules over this pace, so its error is a part of each of them
+    # watts are joules over this pace, so its relative error is also that of the watts
     off_w = 2.0 * math.sqrt(covariance[0, 0]) / float(line[0]) * float(np.max(np.abs(joules / np.diff(at)))) * hz
     words = {"pace": float(line[0]) / hz}
     return Found(words, replace(trace, start_tick=end - (trace.end_tick - trace.start_tick), end_tick=end), bias=off_w)
 
 
 def _drifting(look: Look) -> Found | None:
-    """Find delays whose change along the run exceeds what the ages of last readings and the clock's rate explain."""
-    ended_s, at_s = look.arrived_s[:-1].T  # the last delivery is what was left when the meter stopped
+    """Find delays that change along the run by more than batches of readings and the clock's rate explain."""
+    ended_s, at_s = look.arrived_s[:-1].T  # the last delivery holds the readings that were left when the meter stopped
     if len(at_s) < SEVERAL:
         return None
     line, _ = earliest(at_s, at_s - ended_s)
     behind_s, run_s = at_s - ended_s - np.polyval(line, at_s), float(np.ptp(at_s))
     batch_s, change_s = run_s / len(at_s), float(line[0]) * run_s
-    # the last reading of a batch may have any age, unless each reading arrives as soon as it was taken
+    # the last reading of a batch may have any age up to a batch, unless each reading arrives as soon as it was taken
     period_s = float(np.ptp(ended_s)) / max(len(look.trace.value), 1)
     ages_s = batch_s if np.quantile(behind_s, 0.9) > STEADY * batch_s else 0.0
     off_s = abs(np.median(behind_s))  # on a busy host, a few late stretches lift the line above most arrivals
@@ -311,7 +311,7 @@ class Screened:
 def screened(
     trace: Trace, clock: Timebase, idle_s: Floats, end_s: float, arrived: Floats, rules: Sequence[Rule] = RULES
 ) -> Screened:
-    """Return a trace without what its meter did not measure.
+    """Return a trace after all rules: wrong readings count as missing, and wrong stamps are replaced.
 
     ``idle_s`` are the idle windows, shape (k, 2). ``arrived`` has for each delivery the tick at which its last reading
     ended and the run second by which the host had it, shape (m, 2). The recording ended at ``end_s``.

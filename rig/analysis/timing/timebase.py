@@ -1,4 +1,4 @@
-"""A ``Timebase`` maps a clock's ticks to seconds of the run, with an uncertainty; it is fitted to clock readings."""
+"""Map a clock's ticks to seconds of the run, with an uncertainty, by a fit to readings of the clock (brackets)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from rig.types import Bracket, ClockInfo, Floats
 
 SURE, CERTAIN = 3.0, 5.0
-"""Chance does not explain more than this many standard deviations: of one value, and of the most unlike among many."""
+"""Deviations of more than this many sigmas are not chance: ``SURE`` for one value, ``CERTAIN`` for the worst of
+many."""
 RECTANGLE = math.sqrt(12.0)
 """A rectangular distribution is this many standard deviations wide."""
 ERAS = 24
-"""Round trips are chosen in this many parts of the run, so that the slope keeps its lever."""
+"""Quick round trips are chosen in each of this many parts of the run, so that the slope is fitted over the whole
+run."""
 RATE_PER_BEND = 4.0
 """If the host's clock deviates from a line, the mean rate is off by at most this times the range of the deviations over
 the duration.
@@ -24,7 +26,7 @@ the duration.
 A step causes at most half of this error; a change of rate in the middle half of the run, at most all of it.
 """
 STRETCHES = 12
-"""A trace is cut into this many stretches; the earliest arrivals of each show when readings were taken."""
+"""A trace is cut into this many stretches. The earliest arrival in each bounds when readings were taken."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,8 @@ def fit_brackets(
     The clock may have been read at any moment of its round trip. So half of the shortest round trip, as a rectangular
     distribution, is part of sigma: an asymmetric link shifts every middle by the same time, and no repetition shows
     this. ``arrivals``, shape (k, 2), hold the tick of the latest reading and the run second by which the host had it.
-    They bound the rate of an instrument that cannot be asked for its time. ``bend_s`` is the correction of the host's
-    clock during the run.
+    They bound the rate of an instrument whose clock cannot be read. ``bend_s`` is the correction of the host's clock
+    during the run.
 
     Raises ``ValueError`` if there is no bracket.
     """
@@ -194,7 +196,7 @@ def _slope(x: Floats, y: Floats, half: Floats, clock: ClockInfo, bend_s: float) 
     else:
         scatter = float(excess.max())
     sigma = math.sqrt(float(np.sum((weight * (x - mean)) ** 2 * np.maximum(excess, scatter) ** 2))) / sxx
-    # readings at one moment share their rounding to a tick, which is rectangular at each end of the run
+    # readings at one moment have the same rounding to a tick, which is rectangular at each end of the run
     ends_s = math.sqrt(2.0) / RECTANGLE / clock.tick_hz
     sigma = max(sigma, max(RATE_PER_BEND * bend_s, ends_s) / float(np.ptp(x)))
     if sigma > nominal_sigma:
@@ -224,9 +226,9 @@ def latest_s(start_s: float, end_s: float) -> float:
 
 
 def earliest(at: Floats, late: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the straight line, slope first, through the earliest of late arrivals, and their indices.
+    """Return the straight line, slope first, through the earliest arrivals, and the indices of these arrivals.
 
-    No reading arrives before it was taken. So the earliest arrival of each stretch shows when readings were taken,
+    No reading arrives before it was taken. So the earliest arrival of each stretch tells when readings were taken,
     except for a delay common to all. ``at`` and ``late`` have the shape (n,), and ``at`` rises.
     """
     stretches = np.array_split(np.arange(len(late)), min(STRETCHES, len(late)))

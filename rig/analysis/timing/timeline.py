@@ -1,4 +1,4 @@
-"""The timeline puts a recording on one axis of seconds: when the device was busy, and when it was idle."""
+"""Convert a recording to one axis of seconds: when the device was busy (its spans), and when it was idle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OVERLAP_S = 1e-9
 
 @dataclass(frozen=True)
 class Phase:
-    """All spans of one phase without warm-up, by their begins.
+    """All spans of one phase without warm-up, sorted by begin; a span is the stamped time of one execution or loop.
 
     ``windows_s`` has shape (k, 2), the other arrays shape (k,).
     """
@@ -35,7 +35,7 @@ class Phase:
     executions: NDArray[np.int64]
     issue: NDArray[np.int64]
     goes_on_s: float = 0.0
-    """The time for which traces show work after the ends of spans that may belong to the spans."""
+    """The total time for which traces show work right after the ends of spans; it may belong to the spans."""
 
     @property
     def busy_s(self) -> float:
@@ -65,7 +65,8 @@ class Activity:
     phases: Mapping[str, Phase]
     """The windows in which each phase ran, with all inferences of spans that overlap."""
     spans: Mapping[str, Phase]
-    """The same by span: each with its own inferences, which are those of a batch if its samples share the span."""
+    """The same by span, each with its own inferences. Samples of a batch share one span, which has all their
+    inferences."""
     warmup_s: Floats
     marks_s: Floats
     idle_s: Floats
@@ -76,7 +77,7 @@ class Activity:
     outside_s: Floats = field(default_factory=lambda: np.zeros((0, 2)))
     """Times at which a trace shows work that no span covers."""
     unlooped: bool = False
-    """Whether samples were to be looped inside one span, but each span holds one execution."""
+    """Whether the scenario asked for a loop inside one span (``repeat``), but each span holds one execution."""
 
     @property
     def overlaps(self) -> bool:
@@ -84,7 +85,7 @@ class Activity:
         return any(len(p.windows_s) > len(self.phases[name].windows_s) for name, p in self.spans.items())
 
     def excluded_s(self) -> Floats:
-        """Return the windows of warm-up, marks and work without spans: the device was busy, but nothing counts."""
+        """Return the windows of warm-up, marks and work without spans: the device was busy, but nothing is counted."""
         return np.concatenate([self.warmup_s, self.marks_s, self.outside_s])
 
     def busy_windows_s(self) -> Floats:
@@ -108,8 +109,8 @@ class Activity:
 def host_bend(run: Run) -> tuple[float, tuple[str, ...]]:
     """Return by how many seconds the host's clock was corrected in the run, or 0, and the clocks that show it.
 
-    A time service steps the clock of a host, or changes its rate. Two other clocks then deviate from a straight line
-    in the same way.
+    A time service steps the clock of a host, or changes its rate. Two other clocks then deviate from a straight line in
+    the same way, when plotted against the host's clock.
     """
     reads = {c.name: quick_reads(c, b, run.start.t0_ns) for c in run.start.clocks if len(b := run.brackets(c.name))}
     bent = {name: rows for name, rows in reads.items() if np.any(off_line(rows))}
@@ -141,7 +142,7 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
     found = fit_brackets(clocks[clock], brackets, t0_ns, arrivals, bend_s)
     off = abs(found.rate - 1.0)
     far = off > 10.0 * clocks[clock].tolerance + CERTAIN * found.rate_sigma  # a wrong declaration
-    if far and arrivals is not None:  # a check of the arrivals reports this, and refuses only power
+    if far and arrivals is not None:  # another check reports a wrong rate of arrivals, and refuses only power
         return fit_brackets(clocks[clock], brackets, t0_ns, None, bend_s)
     if far:
         raise DataError(
@@ -156,9 +157,9 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
 
 
 def arrivals_of(run: Run, rail: str) -> Floats:
-    """Return the tick at the end of each delivery's last reading, and the run second by which the host had it.
+    """Return the end of the last reading of each delivery, in ticks, and when the host received it, in run seconds.
 
-    The shape is (k, 2). Of deliveries at one time, the last counts.
+    The shape is (k, 2). If several deliveries have the same time, only the last counts.
     """
     rows, ticks = run.arrivals(rail), run.traces[rail].end_tick
     last = np.append(rows[1:, 1] > rows[:-1, 1], True)[: len(rows)]
@@ -181,10 +182,10 @@ def rate_checks(run: Run) -> Iterator[Finding]:
 
 
 def off_line_checks(run: Run, timebase: Timebase) -> tuple[Timebase, tuple[Finding, ...]]:
-    """Return the map of the device's clock; brackets off a line add uncertainty and a failed check.
+    """Return the map of the device's clock; if its readings are not on a line, add uncertainty and a failed check.
 
-    Such a clock may stop in sleep, so spans may have been timed at its declared rate or at that of its brackets. A
-    host whose clock was corrected bends all lines alike.
+    Such a clock may stop in sleep, so its rate within spans may be the declared one or the mean rate of its readings.
+    If the host's clock was corrected, all clocks deviate alike, and there is no check.
     """
     clock, rows = timebase.clock, timebase.residuals(run.brackets(timebase.clock.name), run.start.t0_ns)
     beyond = np.abs(rows[:, 1]) > rows[:, 2] + SURE * timebase.sigma_s if len(rows) > 2 else np.zeros(0, bool)
@@ -237,12 +238,11 @@ def activity_of(run: Run, device: Timebase) -> Activity:
 
 
 def _joined(stamped: Phase, start: Start) -> tuple[Phase, Phase]:
-    """Return the windows in which a phase ran, and its spans; both in order, with the inferences that they hold.
+    """Return the windows in which a phase ran, and its spans, both sorted and with their inferences.
 
-    Spans that overlap are one window. If a device takes batches, samples with the same span are one batch, and share
-    it; other spans are of their own samples. If it holds one sample at a time, only spans of one issue are joined, in
-    both: stamps that jitter more than the gap between two samples overlap too, and a common window would count the
-    overlap once and make the mean span too short.
+    Spans that overlap are joined to one window. If a device takes batches, samples with the same span are one batch.
+    Other spans stay separate. If the device holds one sample at a time, only spans of the same issue are joined. Stamps
+    of successive samples may then overlap by jitter, and joining them would make the mean span too short.
     """
     device, order = start.device, np.lexsort(stamped.windows_s.T[::-1])
     windows_s, issue = stamped.windows_s[order], stamped.issue[order]

@@ -97,8 +97,6 @@ def _long_enough(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
         yield at_most("warm-up samples", warm, rules.warmup, "warmup")
     yield at_least("queries", len(q), rules.min_queries or 1, "min_queries")
     on_s, off_s = q.window_s()
-    # the last random arrival is before the end of the schedule, so the figure ``duration_s`` may be shorter than the
-    # run
     if rules.min_duration_s:
         yield at_least("duration", round(off_s - on_s, 9), rules.min_duration_s, "min_duration_s", "{:g} s")
     if run.start.meters:

@@ -1,4 +1,4 @@
-"""Put readings on the device's time: align each meter's clock by its brackets, then by the trace or by GPIO edges."""
+"""Align each meter's clock with the device's, by its brackets (clock readings), then by the trace or GPIO edges."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rig.recording.traces.traces import AT_ONCE, Trace
 from rig.types import Floats
 
 RISELESS = 0.8
-"""Most spans show no rise if the median share of variance unexplained by levels is above this."""
+"""Above this median share of variance unexplained by levels, most spans have no visible rise."""
 
 
 def aligned_rails(
@@ -46,9 +46,9 @@ def aligned_rails(
 ) -> list[AlignedRail]:
     """Return every rail of power, sorted by name; the recording ended at ``end_s``.
 
-    Rails on one clock are aligned together, by the rail that shows the spans best. Readings that contradict the spans
-    get the times that the spans prove, if any. Of a trace with more than ``at_once`` readings, this many are looked at
-    one by one, and all enter the readings of its rail as means (``rig.analysis.timing.long_traces``).
+    Rails on one clock are aligned together, by the rail in which spans are clearest. If readings contradict the spans,
+    they get the times at which the spans fit, if these are certain. If a trace has more than ``at_once`` readings,
+    about this many are examined one by one. All readings enter its rail as means (``rig.analysis.timing.long_traces``).
     """
     held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
     traces = [t for t in held if t.rail.conversion.unit != "V"]
@@ -96,7 +96,7 @@ def _with_findings(rail: AlignedRail, seen: Screened, volts: Screened | None, be
 
 
 def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> list[AlignedRail]:
-    """Align the rails of one clock by all their readings, with the times that the spans prove where needed.
+    """Align the rails of one clock by all their readings; if these contradict the spans, correct their times.
 
     ``step_s`` is the length of readings that are means; these are placed only to within a part of it.
     """
@@ -121,7 +121,7 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
 
 
 def _strays(found: AlignedRail) -> bool:
-    """Return whether some spans, not most, are away from their stated place, or the trace wanders steeply."""
+    """Return whether some spans, but not most, are not where the stamps place them in the trace."""
     s = found.seen
     return s is not None and not found.readings.counter and int(np.count_nonzero(strays(s))) >= LAST
 
@@ -139,7 +139,7 @@ def _doubtful(found: AlignedRail) -> bool:
 
 
 def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | None:
-    """Return the trace with the times that its spans prove, or a failed check, if spans contradict recorded times."""
+    """Return the trace with times at which its spans fit, or a failed check, if spans contradict recorded times."""
     windows_s, at = meter.activity.active_s(), found.timebase
     if not trace.uniform or len(windows_s) < LEAST_SPANS or not _doubtful(found):
         return None
@@ -155,9 +155,8 @@ def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | N
 def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[AlignedRail]:
     """Align the rails of one clock by single readings in stretches of their traces, and sum all readings.
 
-    If the stretches or the sums leave a doubt that readings and spans fit, and power is proportional to a reading,
-    means of successive readings of the whole trace are looked at. The means also show which readings were lost, and
-    where.
+    If it is doubtful whether readings and spans fit, and power is proportional to a reading, means of successive
+    readings of the whole trace are examined. From these means, lost readings can be found.
     """
     first, activity = meter.bracketed, meter.activity
     looked_at_s, part = stretches(max(own, key=lambda t: len(t.value)), first, activity, at_once)

@@ -1,9 +1,10 @@
-"""If the grid of readings contradicts the spans, give the readings the times that the spans prove, or none.
+"""Correct the times of readings whose uniform grid contradicts the spans, if the spans prove other times.
 
-In a uniform trace, only the number of a reading says when it was taken. If a driver loses a block of readings, delivers
-each twice or declares a wrong rate, every later reading has a wrong time. The path of the spans then jumps, or turns
-steadily, and shows how many readings were lost and where, or at which rate they were taken. All this is
-rare, so a fault must explain more spans than it costs. Of two equally good explanations, the one without it is taken.
+In a uniform trace, the time of a reading follows only from its number. If a driver loses a block of readings, delivers
+each twice or declares a wrong rate, every later reading has a wrong time. The lateness of spans in the trace then
+jumps, or grows steadily. From this follows how many readings were lost and where, or the true rate. Such faults are
+rare, so assuming one has a cost in spans, and it must explain more spans than its cost. Of two equally good
+explanations, the one without a fault is taken.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats, Indices
 
 BREAK = 3.0
-"""A break, a wrong rate or clocks that are apart must explain more than this many spans: these faults are rare."""
+"""A break, a wrong rate or a wrong shift of clocks must explain more than this many spans, because such faults are
+rare."""
 UNSEEN = 0.7
 """Cost of a span that no reading covers; a span without its rise costs 1."""
 LEAST_UNLIKE, USUAL, MOST_UNLIKE = 0.05, 4.0, 0.6
@@ -34,7 +36,7 @@ LEAST_UNLIKE, USUAL, MOST_UNLIKE = 0.05, 4.0, 0.6
 LAST = 2
 """If readings before the last spans are lost, at least this many of these spans show no rise, and all others do."""
 CLEAR = 0.25
-"""Single spans prove nothing if levels usually leave more than this share of their variance."""
+"""If levels usually leave more than this share of their variance, single spans are no proof."""
 STRAYS = 0.05
 """At most this share of the spans may disagree with the explanation, and this share of the work may lie elsewhere."""
 FARTHEST = 0.1
@@ -47,7 +49,7 @@ REMEDY = (
 
 @dataclass(frozen=True)
 class Bridged:
-    """A failed check, and if spans prove times: a note, and the trace with these times or the line of all spans."""
+    """A failed check; if spans prove other times, also a note, and the trace with these times or the line of spans."""
 
     trace: Trace
     check: Finding
@@ -75,13 +77,13 @@ def unlike(s: Shown, late_s: Floats, usual: float) -> Floats:
 
 
 def strays(s: Shown, late_s: Floats | float = 0.0) -> Bools:
-    """Return which spans are not at their stated place, though most others are, shape (k,)."""
+    """Return which spans are not where the stamps place them, although most others are, shape (k,)."""
     at = np.broadcast_to(late_s, (len(s.cells),))[:, None]
     return np.asarray(unlike(s, at, float(np.median(s.left(at))))[:, 0] >= 1.0)
 
 
 def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_s: float) -> Bridged | None:
-    """Return a trace with the times that the spans prove, a failed check alone if they prove none, or None if it fits.
+    """Return a trace with the times that spans prove, only a failed check if they prove none, or None if all fits.
 
     ``s`` has times as they were aligned; clocks may be off by ``reach_s``. ``wandered`` has times along a path that
     may explain the spans as well as a break. The recording ended at ``end_s``, so no reading is much later.
@@ -91,7 +93,7 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
     usual = float(np.median(s.left(lates).min(axis=1)))
     if usual > CLEAR or s.tau_s > CLEAR * c.width_s:
         return None
-    # a core that sleeps while others work shows spans that draw less than what is beside them
+    # if a core sleeps while others work, spans draw less than the time beside them
     falls = replace(s, sums=s.sums * np.array([[1.0], [-1.0], [1.0]]))
     here = min((unlike(x, np.zeros(1), usual)[:, 0] for x in (s, falls)), key=lambda x: float(x.sum()))
     absent = (here >= 1.0) & (s.left(np.zeros(1))[:, 0] > STANDS_OUT)
@@ -215,7 +217,7 @@ def _longer(s: Shown, piece: _Piece) -> bool:
 
 
 def once(trace: Trace, clock: Timebase, end_s: float, at_once: int) -> tuple[Trace, tuple[Finding, ...]]:
-    """Return one of each reading on the declared grid, if each was delivered several times, with what was found.
+    """Return one copy of each reading on the declared grid if each was delivered several times, and findings.
 
     This is so only if readings reach beyond the end of the recording. At most ``at_once`` are left, as means.
     """

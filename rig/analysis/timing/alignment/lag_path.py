@@ -1,7 +1,7 @@
-"""Compute by one likelihood the path of spans: how late they are along a trace. The shape of the path shows the cause.
+"""Estimate by one likelihood the path of spans, which is how late they are along a trace.
 
-A straight line is the shift and the rate of a clock. A smooth path beside it is a wander. The likelihood of a place is
-that of levels fitted to each span (``shown``), and the brackets of the clock are its prior.
+A straight path is caused by the shift and the rate of a clock. A smooth path about it is called a wander. The
+likelihood of a place is that of levels fitted to each span (``shown``), and the brackets of the clock are its prior.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RIVALS = 6
 GROUPS = 16
 """If single spans show no edges, they are placed in at most this many groups."""
 STRETCHES = 8
-"""The scatter of this many stretches of the run shows what a straight line does not explain."""
+"""The scatter among this many stretches of the run measures what a straight line does not explain."""
 APART = 2.5
 """If placements of the same spans differ by more than this many deviations, the stated uncertainty covers both."""
 NEAR = 4.0
@@ -60,7 +60,7 @@ class Line:
 def line(s: Shown, reach_s: float, rate_reach: float, start_s: float | None = None) -> Line | None:
     """Return the line within about +-``reach_s`` and +-``rate_reach`` along which the spans are, or None.
 
-    With ``start_s``, spans are not late at this moment, and only their rate is looked for.
+    With ``start_s``, spans are taken as not late at this moment, and only the rate is searched.
 
     A periodic train fits almost as well when it is a period off. So all places that fit nearly as well are looked at,
     and the best must be better than any other by more than chance.
@@ -105,7 +105,7 @@ def stands_out(s: Shown, late_s: Floats) -> bool:
 def _refined(
     s: Shown, late: Floats, slope: Floats, doubt: Floats, ref_s: float, step_s: float
 ) -> list[tuple[float, float, float]]:
-    """Return the likeliest places as lateness, slope and doubt, best first, each moved to the best fit nearby."""
+    """Return the likeliest places (lateness, slope, doubt), best first, each refined to the best fit nearby."""
     lever, width_s = s.cells.on_s[:, None] - ref_s, s.cells.width_s
     half_s = max(float(np.max(np.abs(lever))), 1e-12)
     chosen = list[tuple[float, float]]()
@@ -158,7 +158,7 @@ def far_places(s: Shown, least_s: float, most_s: float, *, each: int = RIVALS) -
 
 
 def along(s: Shown, late_s: Floats, rate_sigma: float) -> Seen | None:
-    """Return what is seen of spans near lateness ``late_s``, shape (k,); None for fewer than three edges.
+    """Return the edges found near lateness ``late_s``, shape (k,), and their line; None for fewer than three edges.
 
     Levels beside an edge may be taken from near it or from its whole cell: the less uncertain result is used. Where
     spans show no edges, groups of them are placed together.
@@ -179,7 +179,7 @@ def along(s: Shown, late_s: Floats, rate_sigma: float) -> Seen | None:
 
 @dataclass(frozen=True)
 class Seen:
-    """Stamps of edges, in order, how late the trace shows them, shapes (n,), and the line through them."""
+    """Stamps of edges in order, how late they are in the trace, shapes (n,), and the line through them."""
 
     at_s: Floats
     late_s: Floats
@@ -237,7 +237,7 @@ def _in_groups(s: Shown, late_s: Floats) -> tuple[Floats, Floats]:
 
 
 def through(at_s: Floats, late_s: Floats, doubt_s: float, rate_sigma: float) -> Line:
-    """Return the line through ``late_s`` of edges; by the brackets, its slope is zero to within ``rate_sigma``.
+    """Return the line through the lateness of edges; its slope has the prior 0 with the sigma ``rate_sigma``.
 
     ``doubt_s`` is the uncertainty that all edges share.
     """
@@ -311,7 +311,7 @@ FARTHEST = 0.005
 
 
 def wandering(s: Shown) -> Floats:
-    """Return about how late each span is, shape (k,), along the path that shows most of them."""
+    """Return about how late each span is, shape (k,), along the path on which most spans are found."""
     reach_s = FARTHEST * float(np.ptp(s.at_s))
     step_s = max(0.5 * s.period_s, s.cells.width_s / (3.0 * PER_SPAN), reach_s / (4.0 * COARSE_SPANS))
     place = np.arange(2 * math.ceil(reach_s / step_s) + 1)

@@ -1,8 +1,8 @@
-"""The clock of a meter by its brackets, and how late spans are on it by the edges of a GPIO input.
+"""Map the clock of a meter by its brackets (clock readings), and find how late spans are from edges of a GPIO input.
 
-The pin shows when a span began or ended, to a tick of the meter. The device's stamps show which span it was. Edges may
-be missing, extra or bouncing, and the brackets may be uncertain by several spans. So each edge counts as a pulse in a
-trace, and the lag path of these pulses is that of the spans.
+An edge of the pin marks when a span began or ended, to a tick of the meter. The device's stamps tell which span it was.
+Edges may be missing, extra or bouncing, and the brackets may be uncertain by several spans. So each edge counts as a
+pulse in a trace, and the lag path of these pulses is that of the spans.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from rig.types import Bools, Floats, Indices, Pin, Rail
 LEAST = 6
 """At least this many edges must match, and half of those expected while the meter recorded.
 
-At any other place that the brackets allow, at least this many fewer must match. A shift by a period may lose only
-four; then the edges do not decide.
+At every other shift that the brackets allow, at least this many fewer must match. A shift by a period may lose only
+four matches. Then the edges are not used.
 """
 
 
@@ -165,7 +165,8 @@ def match(
     if min(len(wanted), len(found)) < LEAST:
         return f"{len(found)} edges are too few for {len(wanted)} expected"
     wide_s = max(quiet_s(wanted), step_s)
-    rises = [t.at_s[t.level == wanted.level.max()] for t in (wanted, found)]  # a level shows spans by its rises alone
+    # for a level, only rising edges are compared
+    rises = [t.at_s[t.level == wanted.level.max()] for t in (wanted, found)]
     s = shown(_pulses(rises[1], wide_s), _about(rises[0], wide_s))
     at = None if s is None else line(s, reach_s, 2.0 * rate_sigma)
     if at is None or abs(at.late_s) > reach_s:
@@ -201,7 +202,7 @@ def _rival(wanted: Train, found: Train, at: Line, reach_s: float, near_s: float)
         for by_s in (-period_s, period_s):
             other = replace(at, late_s=at.late_s + by_s)
             count = len(_pairs(wanted, found, other, near_s)[0])
-            # a place beyond the brackets counts only if it fits better
+            # a shift beyond the brackets is a rival only if it fits better
             if best - count < (LEAST if abs(other.late_s) <= reach_s else -(LEAST // 2)):
                 return f"a shift {by_s:.6g} s away fits {count} edges, and the best shift fits {best}"
     return ""

@@ -1,6 +1,6 @@
-"""Put the readings of the rails of one clock on the device's time, by where the spans are in their traces.
+"""Align the readings of the rails of one clock with the device's time, by finding the spans in their traces.
 
-The brackets of the clock give a first place. The path of the spans in a trace, or edges on a pin, give a closer one.
+The brackets (clock readings) of the meter set a first alignment. Spans found in a trace, or edges on a pin, refine it.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class AlignedRail:
     path: Wander | None = None
     """How the readings were moved along the run to where the spans are, if they were."""
     turn: float = 0.0
-    """How far the rate of one of the two clocks is from what its brackets say, as the spans show."""
+    """The difference of rates between the spans in the trace and the two clocks."""
     single: Readings | None = None
     """For a long trace: some single readings, on the same time; ``readings`` are means of all. Else None."""
     seen: Shown | None = None
-    """What ``readings`` show of the spans, while they are placed."""
+    """The sums of ``readings`` over the spans, kept only during alignment."""
 
     @property
     def mended(self) -> bool:
@@ -121,7 +121,8 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
             seen = along(part, at.at(part.cells.on_s), best.rate_sigma) if len(part.cells) > 2 else None
             if seen is not None and abs(seen.line.late_s) <= reach_s:
                 at = seen.line
-                if seen.edges is None and len(activity.phases) > 1:  # a group of spans has one level for all phases
+                # a group of spans is fitted by one level for all phases
+                if seen.edges is None and len(activity.phases) > 1:
                     at = replace(at, sigma_s=math.hypot(at.sigma_s, at.late_s))
                 found[method] = min(found.get(method, at), at, key=lambda x: x.sigma_s)
     by_pin, notes = by_pins(meter)
@@ -175,7 +176,7 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
 
 
 def _seen(s: Shown) -> Seen | None:
-    """Return the edges of nearly all spans at the places that the clocks give, else along the path that shows most."""
+    """Return the edges of nearly all spans where the clocks place them, or else along the path that fits most spans."""
     late_s = np.zeros(len(s.cells))
     if (seen := _shows(s, late_s)) is not None:
         return seen
@@ -193,8 +194,8 @@ def _shows(s: Shown, late_s: Floats) -> Seen | None:
 def _followed(rail: AlignedRail, s: Shown, seen: Seen, tolerance: float) -> AlignedRail:
     """Return the rail with readings moved as the edges show, unless the edges show a break, or only noise.
 
-    Where all edges are equally late, the readings stay, and the lateness is added to the uncertainty. But an inferred
-    filter delays all edges, so these readings are moved.
+    If all edges are equally late, the readings are not moved, and the lateness is added to the uncertainty. With an
+    inferred filter, which delays all edges, the readings are moved.
     """
     r, at = rail.readings, seen.line
     step_s, apart_s = np.abs(np.diff(seen.late_s)), np.diff(seen.at_s)

@@ -1,8 +1,8 @@
-"""What a trace shows of spans at any place: sums of readings over each span and over what lies beside it.
+"""Compare a trace with spans at any shift in time, by sums of readings over each span and beside it.
 
 Each span has a cell, which reaches into the gaps on both sides. The readings of a cell are fitted by two levels of its
-own, one in the span and one beside it. Only the share of variance that these levels leave unexplained decides about a
-place. So a span of another power has the same weight as any other, and nothing is assumed of idle.
+own, one in the span and one beside it. A shift is judged only by the share of variance that these levels leave
+unexplained. So all spans have the same weight, whatever their power, and nothing is assumed about idle.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rig.types import Bools, Floats, Indices
 MOST_SPANS = 512
 """At most this many spans are looked at; more are thinned evenly."""
 WHOLE = 0.8
-"""Readings must cover this part of a span, and of the rest of its cell, to show whether the span is there."""
+"""Readings must cover this part of a span, and of the rest of its cell, to tell whether the span is there."""
 MOST_READINGS = 64.0
 """At most this many readings of a cell count, because other changes of power in it last as long as the span."""
 GUARD = 1.5
 """This many readings on each side of an edge are left out of the levels."""
 BLURRED = 4.0
-"""The place of an edge is uncertain by this many times its ``blur_s``, how far the edge is from a step."""
+"""The time of an edge is uncertain by this many times its ``blur_s``, which measures how unlike a step it is."""
 AT_ONCE = 262_144
 """At most this many places are looked at together."""
 
@@ -174,7 +174,7 @@ class Shown:
 
 
 def shown(r: Readings, windows_s: Floats, most: int = MOST_SPANS) -> Shown | None:
-    """Return what a trace shows of the disjoint sorted spans, shape (k, 2), or None without spans or readings."""
+    """Return the sums of a trace over the disjoint sorted spans, shape (k, 2), or None without spans or readings."""
     cells = _cells(windows_s, r.period_s)
     if not len(cells) or r.period_s <= 0.0 or np.count_nonzero(r.ok) < 2:
         return None
@@ -207,7 +207,7 @@ def readings_near(shown: Shown, late_s: Floats, margin_s: float = 0.0) -> tuple[
 
 
 def modelled(shown: Shown, begin_late_s: Floats, end_late_s: Floats) -> Shown:
-    """Return what a trace would show of spans of even power with these latenesses of begins and ends, shapes (k,)."""
+    """Return the sums for modelled readings of spans of even power whose begins and ends are this late, shapes (k,)."""
     late_s = 0.5 * (begin_late_s + end_late_s)
     margin_s = 2.0 * shown.cells.width_s + float(np.max(np.abs(end_late_s - begin_late_s)))
     r, (near, _) = shown.readings, readings_near(shown, late_s, margin_s)
@@ -288,7 +288,7 @@ def edges_of_spans(shown: Shown, late_s: Floats, levels: float = np.inf) -> Edge
     """
     c, guard_s = shown.cells, GUARD * shown.period_s + SETTLE_TAU * shown.tau_s
     inward, found, blur = 0.5 * (c.off_s - c.on_s), list[Floats](), list[Floats]()
-    # in short spans the levels are not settled; the readings near the edge make up for this
+    # in short spans the levels are not settled, so readings near the edge are used too
     room = np.minimum.reduce([inward, c.on_s - c.begin_s, c.end_s - c.off_s])
     guard_s = max(min(guard_s, 0.5 * float(np.median(room))), GUARD * shown.period_s)
     for stamp, beside, sign in ((c.on_s, c.on_s - c.begin_s, 1.0), (c.off_s, c.end_s - c.off_s, -1.0)):
@@ -300,7 +300,7 @@ def edges_of_spans(shown: Shown, late_s: Floats, levels: float = np.inf) -> Edge
         for power in (1.0, 1.0, 0.5, 0.25, 0.0):
             near_s = np.maximum(((left_s + right_s) / shown.period_s) ** power * shown.period_s, 2.0 * guard_s)
             left, right = shown.watts(at - left_s, at - guard_s), shown.watts(at + guard_s, at + right_s)
-            # a border within a reading would cut it as if its power were even
+            # a limit inside a reading would split it as if its power were even
             first = np.maximum(at - left_s, shown.before(at - near_s))
             last = np.minimum(at + right_s, shown.after(at + near_s))
             rise = np.where(right == left, np.nan, right - left)
