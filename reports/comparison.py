@@ -1,4 +1,4 @@
-"""Two results side by side on the terminal."""
+"""Print two results side by side on the terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_TEXT = 32
 def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judged]], verbose: bool = False) -> None:
     """Print a table for each pair to standard output, and the result of each pair's gates.
 
-    It has the main figures, and those of the network that differ. No line is wider than the terminal.
+    The table has the main figures, and the figures of the network that differ. No line is wider than the terminal.
     """
     wide = width()
     for c, judged in zip(found, gates, strict=True):
@@ -62,7 +62,7 @@ def beside(c: Comparison) -> dict[str, Any]:
 
 
 def _unseen(subject: Subject) -> Iterator[str]:
-    """Return what a meter with less than one reading per execution cannot know, for each such meter."""
+    """Yield one sentence for each rail with less than one reading per execution: what its meter cannot see."""
     start, quantities = subject.result.start, subject.result.quantities
     for rail in (rail for meter in start.meters for rail in meter.rails if rail.rate_hz > 0.0 and rail.kind != "edges"):
         executions = {p: quantities.get(FigureKey("execution_time_s", p)) for p in start.device.phases}
@@ -77,7 +77,7 @@ def _unseen(subject: Subject) -> Iterator[str]:
 
 
 def _table(c: Comparison, verbose: bool, wide: int) -> Iterator[str]:
-    """Return the rows in the widest form that fits; a title that leaves no room for the numbers is above them."""
+    """Return the rows in the widest form that fits; a title that leaves no room for numbers is a line of its own."""
     judged = any(d.kept is not None for d in c.differences)
     headlines = headline_keys(c.first.result)
     cost = {

@@ -1,4 +1,4 @@
-"""A result on the terminal: the verdict and the figures of the scenario, or with ``verbose`` all figures by group."""
+"""Print a result on the terminal: verdict and figures of the scenario, or with ``verbose`` all figures by group."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def lines(result: Result, verbose: bool = False) -> RenderableType:
 
 
 def print_result(result: Result, file: IO[str] | None = None, verbose: bool = False) -> None:
-    """Print ``lines(result)`` without spaces at their ends to ``file``, or to standard output."""
+    """Print ``lines(result)`` without spaces at the ends of lines to ``file``, or to standard output."""
     console = Console(file=file or own(), highlight=False, width=width())
     with console.capture() as printed:
         console.print(lines(result, verbose))
@@ -105,7 +105,7 @@ def _shown(found: list[Group]) -> list[Group]:
 def _verdict(verdict: Verdict, verbose: bool) -> list[Text]:
     """Return one line with the verdict, and then a line for each rule that failed.
 
-    Without ``verbose``, only the first of them follow.
+    Without ``verbose``, only the first ``NOTES`` of these rules follow.
     """
     failed, total = verdict.failures, verdict.total
     shown = verdict.failed if verbose else verdict.failed[:NOTES]

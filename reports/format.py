@@ -1,4 +1,4 @@
-"""Numbers for readers: SI prefixes, two digits of uncertainty.
+"""Write numbers for readers: with SI prefixes and two digits of uncertainty.
 
 This module is quick to import.
 """
@@ -17,14 +17,14 @@ from rig.terminal import clean
 NOT_STATED = "not stated"
 NO_NUMBER = "n/a"
 ENDS = " to "
-"""The word between the ends of an interval that no half-width can describe."""
+"""The word between the ends of an interval whose sides are unequal."""
 
 _PREFIXES = {
     **{-24: "y", -21: "z", -18: "a", -15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: ""},
     **{3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E", 21: "Z", 24: "Y"},
 }
 _ROUNDING = 1e-10
-"""A share below this percentage is a rounding error."""
+"""A share of less than this many percent is a rounding error."""
 _DUST = 1e-13
 """A half-width below this fraction of its number is a rounding error."""
 _PREFIXABLE = {"W", "J", "s", "Hz", "A", "V", "Ohm"}

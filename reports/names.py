@@ -37,7 +37,7 @@ PER_SECOND = {"throughput_samples_hz": "samples/s", "throughput_inferences_hz": 
 _TWINS = {
     "energy_per_inference_integrated_j": "energy_per_inference_j", "throughput_inferences_hz": "throughput_samples_hz",
 }  # fmt: skip
-"""Quantities, each with another one that it often equals."""
+"""Each quantity with another quantity that it often equals."""
 _PERCENTILES = (50, 90, 99)
 _DETAILS = (  # figures of a solver that a terminal does not show
     "gap_{target}_spread_problems", "gap_{target}_spread_solves",
@@ -96,7 +96,7 @@ def groups(quantities: Mapping[FigureKey, Quantity]) -> list[Group]:
 
 
 def _place(entry: tuple[FigureKey, Quantity]) -> int:
-    """Return the sort key of a figure: overall ones by the catalogue, others as they came, averages of rails last."""
+    """Return the sort key of a figure: overall figures as in the catalogue, others as given, averages of rails last."""
     key = entry[0]
     family = entry_of(key).family
     if family == "overall" and key.method != PEER:
@@ -107,8 +107,8 @@ def _place(entry: tuple[FigureKey, Quantity]) -> int:
 def brief(group: Group, scheduled: bool) -> Group:
     """Return the part of a group that a terminal shows.
 
-    Without a schedule, service is throughput and three percentiles. If there is an official target, only gaps to it
-    are shown. The average of a single rail is not repeated.
+    Without scheduled arrivals, service is throughput, three percentiles and early stopping. If there is an official
+    target, only gaps to it are shown. The average of a single rail is not repeated.
     """
     entries = list(group.entries)
     if group.kind == "service":

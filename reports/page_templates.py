@@ -1,4 +1,4 @@
-"""The templates of pages, in which an undefined name is an error."""
+"""Load the templates of pages, in which an undefined name is an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @cache
 def templates() -> Environment:
-    """Return the shelf of all templates; only those of HTML escape what they are given."""
+    """Return the environment of all templates. Only templates of HTML escape their input."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     env = Environment(
@@ -34,7 +34,7 @@ def templates() -> Environment:
 
 
 def hash_of(script: str) -> str:
-    """Return the hash by which the policy of a page allows this script."""
+    """Return the hash by which a page's Content-Security-Policy allows this script."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 

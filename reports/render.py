@@ -51,8 +51,8 @@ def render(
 ) -> dict[str, bytes]:
     """Return every file of a report by its name below the output directory ``out``.
 
-    This function neither reads nor writes ``out``. ``submission`` is what the first page of a submission shows first,
-    ``beside`` a table that compares with another result. Without ``pictures`` the page says how to get them.
+    This function neither reads nor writes ``out``. ``submission`` is the input of the first part of a submission's
+    page. ``beside`` is a table that compares with another result. Without ``pictures`` the page says how to get them.
     """
     from reports.figures.draw import draw
 
@@ -180,7 +180,7 @@ def _error_text(run: Run | None, result: Result) -> str:
 def inline(svg: bytes, name: str, label: str) -> Any:
     """Return the picture in the page's colours, with ids that are unique in the page.
 
-    ``label`` describes the picture where it cannot be seen; the texts in it are escaped already.
+    ``label`` describes the picture where it cannot be seen; the texts in the picture are escaped already.
     """
     text = re.sub(r'(<[a-zA-Z][^<>]*? id=")', rf"\g<1>{name}-", svg.decode())
     text = re.sub(r"(?<=(?:fill|roke): )(#?\w+)", lambda found: _THEME.get(found[0], found[0]), text)

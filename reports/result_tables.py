@@ -67,7 +67,7 @@ def cards(result: Result, keys: Sequence[FigureKey]) -> list[dict[str, str]]:
 
 
 def key_figures(result: Result) -> list[FigureKey]:
-    """Return the keys of the six figures that a page shows first: absent ones are left out first, then details."""
+    """Return the keys of the six figures that a page shows first: absent figures are left out first, then details."""
     asked = headline_keys(result)
     told = {*result.quantities, *(r.scope for r in result.refusals)}
     rank = {quantity: k for k, quantity in enumerate(_DETAILS, 1)}
@@ -82,7 +82,7 @@ def headline_keys(result: Result) -> list[FigureKey]:
 
 
 def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:
-    """What the rules or the task ask for: what a solver reached, and estimates by early stopping."""
+    """Return the keys of what the rules or the task ask for: results of a solver, and estimates by early stopping."""
     targets = [key.target for key in quantities if key.target]
     target = "official" if FigureKey("gap_{target}_mean", target="official") in quantities else (targets or [""])[0]
     near = ("reached_gap_{target}_{threshold}_share", "time_to_gap_{target}_{threshold}_s",
@@ -108,7 +108,7 @@ _COSTS = (
 
 
 def beside_cost(result: Result) -> list[tuple[str, str]]:
-    """Return what the network asks of a device, and then what it cost; nothing if no complexity was recorded."""
+    """Return the complexity of the network, then its times and energies; nothing if no complexity was recorded."""
     found, costs = ([k for n in names if (k := FigureKey(n)) in result.quantities] for names in (COMPLEXITY, _COSTS))
     return [(title(k), short_text(k, result.quantities[k])) for k in (*found, *costs)] if found else []
 
@@ -123,7 +123,7 @@ def result_tables(quantities: Mapping[FigureKey, Quantity]) -> list[dict[str, An
 
 
 def component_tables(quantities: Mapping[FigureKey, Quantity], keys: Sequence[FigureKey]) -> list[dict[str, Any]]:
-    """Return the components of the uncertainty of some figures, for each that states one."""
+    """Return a table of the components of the uncertainty for each figure that has some."""
     tables = []
     for key, q in ((key, quantities[key]) for key in keys if key in quantities):
         if not q.components and not q.bias:

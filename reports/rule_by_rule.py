@@ -14,7 +14,7 @@ from rig.types import Rules
 PASS, FAIL = "✓ pass", "✗ fail"
 _OF_RUN = re.compile(r"(?P<run>[\w.-]+): (?P<rule>.+)", re.S)
 _NAMED = 2
-"""At most this many runs are all named before a rule."""
+"""Up to this many runs are named one by one before a rule; more are summed up."""
 NEVER = "never submittable"
 ALONE = "one run, submittable only as part of a session"
 

@@ -1,4 +1,4 @@
-"""The runs of a session for its report: the result of each, and the place of its own report."""
+"""Describe the runs of a session for its report: which figures came from each run, and the link to its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answers of a stream as a table."""
+"""Write the answers of a stream as a table."""
 
 from __future__ import annotations
 

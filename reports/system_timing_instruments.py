@@ -27,7 +27,7 @@ OF_TIMING = ("Scenario", "Inferences timed")
 
 
 def led(pairs: Pairs, titles: Collection[str]) -> dict[str, Pairs]:
-    """Return the pairs with these titles, which a section shows first, and the rest, which it holds folded away."""
+    """Return the pairs with these titles, which a section shows first, and the rest, which is folded away."""
     return {"first": [p for p in pairs if p[0] in titles], "rest": [p for p in pairs if p[0] not in titles]}
 
 
@@ -88,7 +88,7 @@ def clock_row(c: ClockSummary) -> tuple[str, ...]:
 
 
 def timing(result: Result) -> Pairs:
-    """Return the source of times, as text beside the table of clocks."""
+    """Return what was timed: scenario, purpose, clocks and rules, beside the table of clocks."""
     start = result.start
     scenario = start.scenario
     pairs = [

@@ -1,4 +1,4 @@
-"""The boxes of a NeuroBench report's workflow, where applicable, from what was recorded or declared."""
+"""Make the boxes of a NeuroBench report's workflow from what was recorded or declared; empty boxes are left out."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Audit:
     rules: tuple[Rule, ...]
     compared: tuple[Compared, ...]
     not_compared: tuple[str, ...]
-    """Claims for which the auditor has no method of its own."""
+    """The claimed figures that the auditor cannot compute by a method of its own."""
     simulated: bool
     unfit: tuple[str, ...]
     """The recorded sets of rules that do not allow a submission."""
@@ -50,7 +50,7 @@ class Audit:
     invalid: tuple[str, ...] = ()
     """The rows that the submission itself calls INVALID."""
     beside: tuple[str, ...] = ()
-    """The files in folders ``derived``, except the claims of a session or run. No hash covers these files."""
+    """The files in folders named ``derived`` that hold no claims of a session or run. No hash covers these files."""
     remade: str = ""
     """For a submission: how its pages compare with the same pages generated again."""
 
@@ -61,7 +61,7 @@ class Audit:
 
 
 def audit(path: Path, *, signers: str | None = None, roots: Sequence[str] = (), quick: bool = False) -> Audit:
-    """Audit a run, a session or a submission; ``reports.submission.archive`` unpacks the archive of one.
+    """Audit a run, a session or a submission; ``reports.submission.archive`` unpacks the archive of a submission.
 
     ``signers`` is the text of a file of allowed signers, ``roots`` are published root hashes. Raises ``StoreError`` if
     the path holds nothing that can be audited.
@@ -108,7 +108,7 @@ def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -
 
 
 def _rules(part: Part) -> list[Rule]:
-    """Judge the rules of a part, also of a lone run. A search has no trials, so only its runs are judged."""
+    """Judge the rules of a part (a session or a lone run). A search has no trials, so only its runs are judged."""
     found: list[Rule] = []
     values = None
     for run in part.runs:
@@ -135,7 +135,7 @@ def _claimed(subject: Subject, quick: bool) -> Iterator[tuple[str, dict[str, Cla
 
 
 def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> Anchor:
-    """Find what ties the recording to a signer or a published root hash. A requested tie that is missing is a fault."""
+    """Find what ties the recording to a signer or a published root hash. An asked tie must exist."""
     asked, by, faults = signers is not None or bool(roots), list[str](), list[str]()
     place = subject.path / SIGNATURE
     if subject.submission is not None and (place.is_file() or place.is_symlink()):
@@ -160,7 +160,7 @@ def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> An
 
 
 def run_checks(evidence: Evidence) -> list[Check]:
-    """Every check in the order of its number; ``checks.json`` has the function, number, name and source of each."""
+    """Run every check in the order of the numbers. ``checks.json`` has function, number, name and source of each."""
     done, known = [], vars(folder_checks) | vars(power_checks) | vars(work_checks)
     for function, (number, name, source) in held("checks.json").items():
         head = (number, name)

@@ -1,4 +1,4 @@
-"""Check whether a run keeps the limits of its benchmark; ``benchmarks.json`` has those of known benchmarks."""
+"""Check whether a run keeps the limits of its benchmark; ``benchmarks.json`` has the limits of known benchmarks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DECLARED = "limits as the submitter declares them"
 
 
 def held_of(name: str) -> dict[str, Any]:
-    """Return the limits of the benchmark of this name, or of one whose name looks alike to a reader; else no limits.
+    """Return the limits of the benchmark with this name, or with a name that looks the same to a reader; else none.
 
     A letter that is not ASCII may look like any other letter.
     """

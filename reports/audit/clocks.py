@@ -1,4 +1,7 @@
-"""Clocks as straight lines through two points: each is the mean of the quickest readings in one half of the run."""
+"""Fit each clock as a straight line through two points.
+
+A point is the mean of the quickest readings in one half of the run.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,15 @@ class Line:
     """The largest relative error of the rate."""
 
     def seconds(self, tick: Indices) -> Floats:
-        """Seconds of the run (float64) at whole ticks (int64)."""
+        """Return the seconds of the run (float64) at whole ticks (int64)."""
         return self.at_s + self.s_per_tick * np.asarray(tick - self.origin, dtype=np.float64)
 
 
 def line(run: Run, name: str | None) -> Line:
-    """Fit the line of a clock; ``None`` and ``host`` are the host's, in ns. Raises ``StoreError`` without brackets."""
+    """Fit the line of a clock. ``None`` and ``host`` name the clock of the host, which counts ns.
+
+    Raises ``StoreError`` if the clock was never read.
+    """
     t0 = int(run.start["t0_ns"])
     if name in (None, "host"):
         return Line(t0, 0.0, 1e-9, 0.0, 0.0)
@@ -43,7 +49,7 @@ def line(run: Run, name: str | None) -> Line:
     if rows is None or not len(rows):
         refuse(f"the clock {name!r}", "was never read", remedy=REMEDY if run.ended else BROKEN_OFF)
     rows = rows[np.argsort(rows[:, 1], kind="stable")]
-    trip = (rows[:, 2] - rows[:, 0]).astype(np.float64) * 1e-9 + 1e-9  # a stamp is whole nanoseconds
+    trip = (rows[:, 2] - rows[:, 0]).astype(np.float64) * 1e-9 + 1e-9  # stamps are whole ns: a trip may last 1 ns more
     if np.any(trip <= 0):
         refuse(f"the clock {name!r}", "was read in a bracket that ends before it begins")
     middle = ((rows[:, 0] - t0) + (rows[:, 2] - t0)).astype(np.float64) * 0.5e-9

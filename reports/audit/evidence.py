@@ -42,7 +42,7 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Compared:
-    """One claim and the plain figure. ``allowed`` is how far apart they may be, in the unit of both."""
+    """A claimed figure and the auditor's plain figure, which may differ by ``allowed``, in the unit of both."""
 
     scope: str
     key: str
@@ -56,7 +56,7 @@ class Compared:
 
     @property
     def ok(self) -> bool:
-        """Return whether both values agree; a value that is not a number never does."""
+        """Return whether both values agree; a value that is not a number agrees with none."""
         return bool(abs(self.claimed - self.plain) <= self.allowed)
 
     @property
@@ -74,7 +74,7 @@ class Compared:
 def compared(scope: str, claims: Mapping[str, Claim], plain: Figures) -> list[Compared]:
     """Compare each claim that the auditor can derive with its plain figure.
 
-    A plain method with a bound below 0.2 % decides alone; else the interval of the claim is added to the bound.
+    A plain method with a bound below 0.2 % decides alone; otherwise the interval of the claim is added to the bound.
     """
     found = []
     for key, claim in claims.items():
@@ -124,7 +124,7 @@ def each(evidence: Evidence, faults_of: Callable[[Run], Iterable[str]]) -> list[
 
 
 def unlike(evidence: Evidence, what: str, part_of: Callable[[Run], object]) -> list[str]:
-    """Return a fault for each session whose runs differ in ``part_of``; a run for which that is None is left out."""
+    """Return a fault for each session whose runs differ in ``part_of``; it leaves out runs for which this is None."""
     found = []
     for part in evidence.subject.parts:
         values = {json.dumps(value, sort_keys=True) for run in part.runs if (value := part_of(run)) is not None}

@@ -44,11 +44,11 @@ Table = np.recarray[Any, Any]
 
 @once
 def issues(run: Run) -> Table:
-    """Return the work handed to the device, by ``number``: each issue joins all its rows of ``replies.arrows``.
+    """Return one row for each issue (work handed to the device), by ``number``, joined from all its reply rows.
 
     Columns: ``sample``, ``warmup``, the first ``output`` (None if absent), ``phases`` as a tuple, and times in s of the
     run (NaN if absent): ``due_s``, ``issued_s``, ``answered_s``, and ``asked_s``: ``due_s``, or else ``issued_s``.
-    ``times`` is how often the device executed the sample in it, more than once in a loop.
+    ``times`` is how often the device executed the sample; it is above 1 in a loop.
     """
     replies, t0 = table(run, "replies"), int(run.start["t0_ns"])
     numbers = ticks(replies, "issue")[0]
@@ -81,7 +81,7 @@ def holds_one(run: Run) -> bool:
 
 
 def _in_turn(sample: Any, begun: Any) -> list[int]:
-    """Return for each issue the one whose request it answers: of those for one sample, the first begun came first."""
+    """Return for each issue the issue whose request it answers: for each sample, the first to begin came first."""
     known = [k for k in range(len(sample)) if begun[k] < NEVER]
     asked, first = (sorted(known, key=lambda k: (sample[k], at[k], k)) for at in (range(len(sample)), begun))
     of = dict(zip(first, asked, strict=True))
@@ -113,7 +113,7 @@ def device_line(run: Run) -> Line:
 def spans(run: Run) -> Table:
     """Return the spans that the device stamped, in the order of their begin.
 
-    ``on`` and ``off`` in s of the run, ``issue``, ``phase``, ``inferences`` and ``warmup``.
+    The columns are ``on`` and ``off`` in s of the run, ``issue``, ``phase``, ``inferences`` and ``warmup``.
     """
     replies, clock = table(run, "replies"), device_line(run)
     (on, there), (off, _), (issue, _) = (ticks(replies, name) for name in ("on_tick", "off_tick", "issue"))
@@ -127,15 +127,16 @@ def spans(run: Run) -> Table:
 
 
 def windows_of(stamped: Table) -> Floats:
-    """Begin and end of spans, float64 of shape (n, 2)."""
+    """Return begin and end of spans, float64 of shape (n, 2)."""
     return np.stack([stamped.on, stamped.off], axis=1)
 
 
 def batches(of_phase: Table, holds: tuple[int, int] | None = None) -> tuple[Floats, Any, Floats]:
     """Join spans that overlap: return windows, float64 of shape (k, 2), the first issue of each, and its inferences.
 
-    Of a device that ``holds`` a batch of so many samples, and so many in all, only spans of one execution are joined:
-    those of one issue if it holds one sample, for then only stamps overlap, or else the same spans if it takes batches.
+    ``holds`` is the largest batch of the device, and the most samples that it holds in all. If it is given, only spans
+    of one execution are joined. If both are 1, these are the spans of one issue, whose stamps may overlap. If the
+    device takes batches, these are spans with the same begin and end. Otherwise every span is an execution of its own.
     """
     own = of_phase[np.lexsort((of_phase.off, of_phase.on))]
     apart = own.on[1:] >= np.maximum.accumulate(own.off)[:-1]
@@ -212,7 +213,9 @@ def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:
 
 
 def waits_s(asked: Table) -> Floats:
-    """Return the seconds from asked to answered of the issues that have both stamps, for one execution of a loop.
+    """Return the seconds from ``asked_s`` to ``answered_s`` of the issues that have both.
+
+    For an issue that was due at no time, these are the seconds of one execution in its loop.
 
     An issue that was due at a time and was answered with null waits for ever.
     """
@@ -222,7 +225,7 @@ def waits_s(asked: Table) -> Floats:
 
 
 def answers(run: Run) -> int:
-    """Return how often samples were answered; one that was executed in a loop counts each time."""
+    """Return how often samples were answered; a sample in a loop counts once for each execution."""
     asked = counted(run)
     return int(asked.times[~np.isnan(asked.answered_s) & ~refused(asked)].sum())
 
@@ -250,7 +253,10 @@ def refused(asked: Table) -> Any:
 
 
 def answering(run: Run) -> list[Table]:
-    """Return the issues of each phase if each was issued alone, or all but those that learn; empty if all answer."""
+    """Return the issues that answer, in one table for each phase if phases were issued alone; empty if all answer.
+
+    If some issues only learn, and phases were not issued alone, one table has all other issues.
+    """
     asked = counted(run)
     ran = {told for told in map(frozenset, asked.phases) if told}
     phases = sorted(frozenset[str]().union(*ran) - {"learning"})
@@ -263,7 +269,7 @@ def answering(run: Run) -> list[Table]:
 def requested(run: Run) -> Floats:
     """Return the time from the first request to the last answer as a window of shape (1, 2); empty without answers.
 
-    The last frame of a stream has its whole stride.
+    In a stream, the window ends at least one stride after the last frame is due.
     """
     asked = counted(run)
     begin, end = np.fmin.reduce(asked.asked_s, initial=np.inf), np.fmax.reduce(asked.answered_s, initial=-np.inf)

@@ -28,7 +28,7 @@ class Rule:
 
 
 def written(run: str, judged: list[Judged]) -> list[Rule]:
-    """Rules as the audit shows them: untrusted text on one line."""
+    """Return rules as the audit shows them, with untrusted text on one line."""
     return [Rule(clean(run), clean(rule), clean(found), clean(most), bool(ok)) for rule, found, most, ok in judged]
 
 

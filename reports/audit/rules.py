@@ -102,7 +102,7 @@ def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
 
 
 def to_the_end(run: Run) -> Iterator[Judged]:
-    """Judge the rules of every run, with any set: it ended well, and every sample was answered."""
+    """Judge the rules of every run, with any set: it ended well, samples were answered, and the host never paused."""
     error = None if run.stop is None else run.stop.error
     how = "to the end" if run.ended else "no stop line" if error is None else f"broken off by {error.error}"
     yield "the run", how, "to the end", run.ended
@@ -114,7 +114,7 @@ def to_the_end(run: Run) -> Iterator[Judged]:
 
 
 def _timed(run: Run, asked: Table) -> Iterator[Judged]:
-    """If spans are recorded: only the declared phases ran, all of them, and every answer has a span."""
+    """Judge the spans, if any are recorded: all declared phases ran and no others, and every answer has a span."""
     declared, ran = set(run.start["device"].get("phases") or []), set().union(*map(set, {*asked.phases}))
     if not ran:
         return
@@ -195,7 +195,7 @@ def _in_time(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
 
 
 def _schedule(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
-    """Judge how well the host kept its schedule: the delay of issues that nothing held up, and the gaps of issues."""
+    """Judge how well the host kept its schedule: its delay after due time or last answer, and the gaps of issues."""
     known = asked[~np.isnan(asked.due_s + asked.issued_s)]
     if not len(known):
         return

@@ -50,7 +50,7 @@ def decided(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:
 
 
 def accuracy(run: Run) -> Figures:
-    """Accuracy from the recorded outputs: each sample once, and the mean over classes."""
+    """Return the accuracy of the recorded outputs: over samples, each counted once, and as the mean over classes."""
     label, right = by_sample(run, "label"), defaultdict[str, list[bool]](list)
     for sample, answer in answers(run):
         if label.get(sample) is not None:
@@ -88,7 +88,7 @@ def predictions(run: Run) -> Figures:
 
 
 def smape(wanted: Floats, found: Floats) -> float:
-    """Return 200 times the mean relative error; the error of a forecast that is not finite is 1."""
+    """Return 200 times the mean of error over the sum of both magnitudes, which is 1 where a forecast is not finite."""
     both = np.abs(wanted) + np.abs(found)
     share = np.abs(wanted - found) / np.where(both > 0, both, 1.0)
     return 200.0 * float(np.mean(np.where(np.isfinite(both), share, 1.0)))
@@ -103,7 +103,7 @@ def r2(wanted: Floats, found: Floats) -> float:
 
 
 def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], score: Score) -> dict[str, float]:
-    """Return the score of each sample; NaN if an answer cannot be judged. Without a list it is one of nulls only."""
+    """Return the score of each sample; NaN if an answer cannot be judged. No list counts as a list of nulls."""
     each = defaultdict[str, list[float]](list)
     truth = functools.cache(lambda sample: truth_of(run, sample, *part(sample)))
     for sample, value in decided(run):
@@ -192,7 +192,7 @@ def solving(run: Run) -> tuple[Figures, list[str]]:
 
 
 def redrawn(run: Run) -> dict[str, bool]:
-    """Return for each stored problem that can be drawn again: whether it is one of the graphs of its seed."""
+    """Return for each stored problem that can be drawn again whether it equals a graph that its seed draws."""
     densities, found = run.details.get("densities") or [], {}
     for name, seed in by_sample(run, "seed").items() if is_solving(run) and densities else ():
         if seed is not None and (graph := problem(run, name)) is not None:

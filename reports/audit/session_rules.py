@@ -20,15 +20,16 @@ from reports.audit.rules import Values
 from reports.audit.scores import answers
 
 CHANGED, ACCURACY_STEP = 0.1, 0.01
-"""Answers of speed and accuracy runs may differ by this share, if accuracies differ by at most ``ACCURACY_STEP``."""
+"""The largest share of answers in which speed and accuracy runs may differ, and the largest change of accuracy."""
 OTHERWISE, CHANCE = "samples answered otherwise", "more than 10% by chance"
 TRIED = {"execution_time_s": "performance", "active_power_w": "power", "average_power_w": "power"}
 """The figures whose trials must agree, and the runs that are their trials."""
 SPEED, EXPLAINED = "execution time of the {} runs, against the performance runs", "within 1% or chance"
 SAMPLES = "samples that not every run holds"
 APART, NEAR, BEYOND = 0.05, 0.01, 0.9995
-"""Times of runs may differ by ``APART``, unless the rules have a tolerance. More than ``NEAR`` is stated. Scatter
-of executions does not count, up to the quantile ``BEYOND`` of Student's t, so two samples fail no honest session."""
+"""Times of runs may differ by the share ``APART``, unless the rules have a tolerance. A share over ``NEAR`` is stated.
+The scatter of executions is subtracted, up to the quantile ``BEYOND`` of Student's t. For two samples this quantile is
+so large that no honest session fails."""
 COMPARED = {"performance": "speed", "power": "power"}
 """Purposes whose runs must answer like accuracy runs, with their names in the rule."""
 
@@ -63,7 +64,7 @@ def _trials(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterat
 
 
 def _same_samples(runs: list[Run]) -> Iterator[Judged]:
-    """Judge whether the runs of time and power hold the same samples; power may be that of longer sequences."""
+    """Judge whether the runs of time and power hold the same samples. Runs of longer sequences are compared apart."""
     for longer in (False, True):
         alike = [run for run in runs if run.purpose in COMPARED and bool(_amortised(run)) == longer]
         held = {run.path.name: set(counted(run).sample) for run in alike}
@@ -77,7 +78,7 @@ def _one_speed(runs: list[Run], values: Values) -> Iterator[Judged]:
     """Judge whether power and accuracy runs are as quick as performance runs: all must be of one operating point.
 
     The executions of each sample are compared one by one. Differences within the bounds of both clocks and the scatter
-    of executions do not count. The scatter is that of the ratios without one execution each (the jackknife).
+    of executions do not count. The scatter follows from leaving out one execution at a time (the jackknife).
     """
     most = APART if values["trial_tolerance"] is None else values["trial_tolerance"]
     quick = [run for run in runs if run.purpose == "performance"]
@@ -102,7 +103,7 @@ def _one_speed(runs: list[Run], values: Values) -> Iterator[Judged]:
 
 
 def _executions(run: Run) -> pd.Series[float]:
-    """Return seconds per inference, by sample, phase, and how often the run had played it before."""
+    """Return seconds per inference, by sample, phase, and number of earlier executions of both in the run."""
     own, asked = spans(run), issues(run)
     own = own[~own.warmup]
     sample = dict(zip(asked.number, asked.sample, strict=True))
@@ -112,7 +113,7 @@ def _executions(run: Run) -> pd.Series[float]:
 
 
 def _own_time(run: Run) -> bool:
-    """Return whether a run may take another time on purpose: longer sequences, other batches, or no repetition."""
+    """Return whether a run may take another time on purpose: by longer sequences, batches, phases alone or repeats."""
     many, options = (run.start["device"].get("max_batch") or 1) > 1, run.options
     if run.purpose == "accuracy":
         return many or bool(options.get("apart")) or (options.get("repeat") or 1) > 1
@@ -124,7 +125,7 @@ def _amortised(run: Run) -> object:
 
 
 def _answers(runs: list[Run]) -> Iterator[Judged]:
-    """Judge whether speed and power runs answer like accuracy runs, but for a few answers that keep accuracy."""
+    """Judge whether speed and power runs answer like accuracy runs, except for a few that do not change accuracy."""
     wanted = dict[str, set[str]]()
     for run in runs:
         for sample, said in _said(run).items() if run.purpose == "accuracy" else ():

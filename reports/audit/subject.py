@@ -84,7 +84,7 @@ class Subject:
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """The files in folders ``derived``, except the claims of a session or run. No hash covers these files."""
+        """The files in folders named ``derived`` that hold no claims of a session or run. No hash covers them."""
         held = (name for name in walk(self.path) if "derived" in name.split("/")[:-1])
         return tuple(clean(name) for name in held if self.submission is not None or not name.endswith(RESULTS))
 
@@ -138,7 +138,7 @@ def _described(document: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
-    """Read a session or run and verify its hashes. Return it, and the hash that covers it."""
+    """Read a session or run and verify its hashes. Return the part, and the hash that covers it."""
     part = Part(clean(name), folder, [], [], is_recorded(folder, SESSION))
     try:
         session = open_session(folder) if part.bound else None
@@ -185,7 +185,7 @@ def compute(part: Part) -> None:
 
 
 def _energies(figures: Figures, run: Run) -> Figures:
-    """Add power to the figures, and all that follows from power and from times of the same run."""
+    """Add to the figures all that follow from power and from times of the same run."""
     if "active_power_w" not in figures:
         return figures
     if is_solving(run):
@@ -244,7 +244,7 @@ class Claim:
 
 
 def claims_in(folder: Path) -> dict[str, Claim]:
-    """Return the claims in ``derived/results.json`` of a run or session; empty without it. Raises ``StoreError``."""
+    """Return the claims in ``derived/results.json`` of a run or session; empty without the file. Refuses a bad file."""
     place = inside(folder, RESULTS)
     if not place.is_file():
         return {}
@@ -259,7 +259,7 @@ def claims_in(folder: Path) -> dict[str, Claim]:
 
 
 def claims_of_trial(row: dict[str, Any], number: int) -> dict[str, Claim]:
-    """Return a submission's claims about one session: the mean's intervals times the root of the number of sessions."""
+    """Return a submission's claims about one session, with the mean's interval times the root of the sessions."""
     found = {}
     for key, one in row["claims"].items():
         low, high = one.get("low"), one.get("high")

@@ -192,7 +192,7 @@ def _repeats(run: Run) -> int:
 def cache(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         most = max((n or 1 for n in column(table(run, "replies"), "executions")), default=1)
-        own = (run.start["device"].get("details") or {}).get("iterations")  # of each span, as a board may loop
+        own = (run.start["device"].get("details") or {}).get("iterations")  # a board may repeat the work of each span
         if most > (declared := _repeats(run) * (own if isinstance(own, int) else 1)) and not run.start.get("imported"):
             yield f"a span holds {most} executions, but {declared} are declared"
 

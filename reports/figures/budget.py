@@ -1,4 +1,4 @@
-"""What makes up a figure, as bars: the components of its uncertainty, and the phases and rails of its energy."""
+"""Draw what makes up a figure as bars: the components of its uncertainty, and the phases and rails of its energy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.terminal import clean
 
 _LEAST = 0.09
-"""A part of a bar with at least this share of the variance shows its number."""
+"""A part of a bar with at least this share of the variance is marked with its number."""
 _WHOLE = 0.995
 """A source with at least this share of the variance is treated as the only one; a line of text says so."""
 OTHERS = "others"

@@ -12,7 +12,7 @@ _MOST = 8
 
 
 def layers_figure(quantities: Figures) -> Sheet | None:
-    """Return two panels: operations of each connection against its dense ones, and the sparsity of each layer.
+    """Return two panels: effective beside dense operations of each connection, and the sparsity of each layer.
 
     Of many connections, those with the most dense operations are shown; of many layers, the first. None without data.
     """

@@ -68,7 +68,7 @@ def _bound(sheet: Sheet, panel: Panel, x: Span, y: Span, bound: float) -> None:
 
 
 def _over_time(sheet: Sheet, panel: Panel, asked: Floats, took: Floats, bound: float) -> list[tuple[str, str]]:
-    """Draw each sample, or columns of many; return the key."""
+    """Draw each sample, or columns if there are many; return the key of the picture."""
     across, up = panel
     if len(took) <= _MARKS:
         late = took > bound

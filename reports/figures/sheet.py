@@ -1,6 +1,6 @@
 """Pictures as SVG with real text: bars, points with their intervals, histograms, traces.
 
-They are as wide as a phone, or twice as wide, and need no widths of letters. The same calls give the same bytes.
+They are as wide as a phone, or twice as wide. Letters need not be measured. The same calls give the same bytes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ ROW, BAR, KEY, SCALE = 34.0, 13.0, 15.0, 36.0
 LEFT = EDGE + 36.0
 """The left end of a panel, in units."""
 LETTER, LETTERS = 11.0, 56
-"""The height of text, in units, and the letters of a key in a phone's width."""
+"""The height of text, in units, and how many letters of a key fit in a phone's width."""
 UNSEEN = 0.1
-"""What is lower than this, in units, is not filled."""
+"""An area lower than this, in units, is not filled."""
 Span = tuple[float, float]
 Place = Callable[[Any], Any]
-"""Places a value or an array of them."""
+"""A function that places a value, or an array of values, in the picture."""
 Panel = tuple[Place, Place]
 SHAPES = (
     (20, 0.0, 1.0), (4, 45.0, 1.0), (4, 0.0, 1.0), (3, -90.0, 1.0), (3, 90.0, 1.0), (3, 180.0, 1.0), (3, 0.0, 1.0),
@@ -63,7 +63,7 @@ class Sheet:
         self.parts.append(f"<text {place}>{html.escape(clean(said))}</text>")
 
     def box(self, x: Span, y: Span, colour: str, opacity: float = 1.0) -> None:
-        """Fill a rectangle between the two values of ``x`` and of ``y``; a rectangle without width is left out."""
+        """Fill a rectangle between the two values of ``x`` and of ``y``; without width or height there is none."""
         if x[1] > x[0] and y[1] > y[0]:
             size = f'x="{x[0]:.2f}" y="{y[0]:.2f}" width="{x[1] - x[0]:.2f}" height="{y[1] - y[0]:.2f}"'
             faint = f"; fill-opacity: {opacity:g}" if opacity < 1.0 else ""
@@ -85,7 +85,7 @@ class Sheet:
         dash: str = "",
         fill: bool = False,
     ) -> None:
-        """Draw a line through points, or fill between them; it breaks where one is NaN; shapes (n,)."""
+        """Draw a line through points, or fill the area within; the line breaks at a point with NaN; shapes (n,)."""
         known = np.isfinite(x) & np.isfinite(y)
         pens = np.where(np.append(False, known[:-1]), "L", "M")[known].tolist()
         points = zip(pens, x[known].tolist(), y[known].tolist(), strict=True)
@@ -196,7 +196,7 @@ class Sheet:
     def key(self, labels: Sequence[tuple[Any, ...]]) -> None:
         """Add the meaning of each colour, one per line, or two in a picture of twice the width.
 
-        Each has a colour and a label, and for a line its dash, for a mark its shape and perhaps whether it is hollow.
+        A label is a colour and a text. For a line its dash follows, for a mark its shape and perhaps ``hollow``.
         """
         wide = int(self.width // WIDTH)
         beside = wide if all(len(clean(label)) <= LETTERS for _, label, *_ in labels) else 1
@@ -237,7 +237,7 @@ class Sheet:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return round numbers between two ends, at most ``most`` steps of 1, 2 or 5 times a power of ten."""
+    """Return round numbers between two ends, in at most ``most`` steps of 1, 2 or 5 times a power of ten."""
     if not high > low or not math.isfinite(high - low):
         return [low]
     raw = (high - low) / most
@@ -254,7 +254,7 @@ def decades(low: float, high: float) -> list[float]:
 
 
 def place(ends: Span, at: Span, log: bool = False) -> Place:
-    """Return the function that places values between two places, at which the two ends of their range are."""
+    """Return a function that maps the range ``ends`` to the places ``at``, linearly or, with ``log``, by logarithms."""
     low, high = map(math.log, ends) if log else ends
 
     def placed(value: Any) -> Any:

@@ -41,7 +41,7 @@ def solver_figure(solves: Sequence[Solve], runtime_w: Quantity | None = None) ->
         return None
     times = np.concatenate([t for t, _ in paths])
     last = max(float(times.max()), 1e-9)
-    first = float(np.min(times[times >= 1e-6 * last], initial=last))  # the first claim may come with the graph, at 0
+    first = float(np.min(times[times >= 1e-6 * last], initial=last))  # the first cost may be claimed at 0 s
     about_s, log = math.sqrt(first * last), last > 10.0 * first
     factor, unit = prefix(about_s, "s")
     paths = [(factor * np.maximum(t, first / _ROOM), g) for t, g in paths]

@@ -71,7 +71,7 @@ def stream_figure(series: Series, quantities: Mapping[FigureKey, Quantity]) -> S
 
 
 def _lanes(sheet: Sheet, shown: Shown, left: float) -> None:
-    """Draw a lane for each class: shaded while it is the scene, filled up to its probability."""
+    """Draw a lane for each class: shaded while it is heard, filled up to its probability."""
     tall, right = float(np.clip(150.0 / len(shown.rows), 22.0, 46.0)), sheet.width - EDGE
     across = place(shown.limits, (left, right))
     knots, blank = across(shown.knots), np.zeros(len(shown.heard))
@@ -247,7 +247,7 @@ def _rows(stream: Stream, count: int) -> tuple[str, ...]:
 
 
 def _held(stream: Stream, columns: list[int], begin: float, end: float) -> tuple[Floats, Floats, Floats, Floats]:
-    """Knots, and the least, mean and greatest probability between them; an answer holds until the next."""
+    """Return knots, and the least, mean and greatest probability between them; an answer is valid until the next."""
     at, table = stream.at_s, stream.probability[:, columns]
     inside = np.concatenate([at, stream.onset_s])
     knots = np.unique(np.concatenate([inside[(inside > begin) & (inside < end)], [begin, end]]))
@@ -261,7 +261,7 @@ def _held(stream: Stream, columns: list[int], begin: float, end: float) -> tuple
     before = np.where((cuts > 0)[:, None], table[np.maximum(cuts - 1, 0)], 0.0)
     least, most = before[:-1].copy(), before[:-1].copy()
     some = np.flatnonzero(np.diff(cuts))
-    if len(some):  # reduceat from the first of a column to the first of the next non-empty one
+    if len(some):  # reduceat goes from a column's first answer to that of the next column with answers
         last = cuts[some[-1] + 1]
         least[some] = np.minimum(least[some], np.minimum.reduceat(table[:last], cuts[some]))
         most[some] = np.maximum(most[some], np.maximum.reduceat(table[:last], cuts[some]))

@@ -84,9 +84,9 @@ def _near(series: Series, first: float, last: float) -> tuple[float, float] | No
 
 @dataclass(frozen=True)
 class Shown:
-    """What a picture shows of a rail: a line through moments, in ``factor`` watts, and from where to where bars reach.
+    """What a picture shows of a rail: a line through moments, and bars from a lower to an upper end.
 
-    Single readings have no bars.
+    Values are in watts times ``factor``. Single readings have no bars.
     """
 
     at_s: Floats
@@ -149,7 +149,7 @@ def _shade(sheet: Sheet, windows: Windows, limits: tuple[float, float], across: 
         ends = across(np.clip(w, *limits)).tolist()
         for low, high in ends:
             sheet.box((low, high), (bottom - _HEIGHT, bottom), colours_of(windows)[name], 0.32)
-        if ends and ends[0][1] - ends[0][0] > 60.0:  # a name shows what a colour alone does not
+        if ends and ends[0][1] - ends[0][0] > 60.0:  # colours alone may look alike
             sheet.text(0.5 * sum(ends[0]), bottom - 3.0, clean(name).lstrip("_"), "middle", MUTED)
 
 

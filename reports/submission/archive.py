@@ -20,8 +20,8 @@ from rig.errors import StoreError
 
 BYTES_MOST = 64 << 30
 SMALL, RATIO_MOST = 64 << 20, 200
-"""A bomb is an archive that unpacks to over ``SMALL`` bytes and over ``RATIO_MOST`` per packed byte. Recordings shrink
-far less."""
+"""An archive is a bomb if it unpacks to over ``SMALL`` bytes, and to over ``RATIO_MOST`` bytes for each of its own.
+Recordings shrink far less."""
 SUFFIXES = (".zip", ".tar.gz", ".tgz")
 DAMAGED = "Fetch it again, and compare its size and its hash with those at its source"
 FINDER = "__MACOSX/"

@@ -25,7 +25,7 @@ UNEXPLAINED = "no version explains"
 
 
 def with_pages(one: Audit, folder: Path) -> Audit:
-    """Return an audit with this check added for the submission in ``folder``; other audits unchanged."""
+    """Return the audit of a submission with this check added. Return any other audit unchanged."""
     if one.kind != "submission":
         return one
     damaged = [c.name for c in one.failed if c.number in WHOLE]

@@ -15,10 +15,10 @@ from reports.page_templates import templates
 
 FORMAT = 1
 WORST = (2, 3, 32, 30, 24, 13, 15, 25, 31)
-"""Alterations come first, then claims that differ from the recording, then all other checks."""
+"""Checks whose failure is told first: alterations, then claims that differ from the recording. All others follow."""
 REMEDIES = {2: "Ask for the original", 3: "Compare the hash or key with what its author published", 31: "Fill them in"}
 OF_FAULTS = {UNLISTED: "Remove it", BROKEN_OFF: UNENDED_REMEDY}
-"""What to do, by the words with which every fault of the worst check ends."""
+"""Remedies by the words with which all faults of the worst check end."""
 SOUND = "no check failed"
 MEND = "Mend it and submit again, or ask its author"
 
@@ -35,7 +35,7 @@ def not_seen() -> dict[str, str]:
 
 
 def to_json(one: Audit) -> dict[str, Any]:
-    """One audit as a JSON object."""
+    """Return one audit as a JSON object."""
     names = ("name", "kind", "root", "anchor", "anchored", "quick", "simulated", "claimed", "remade")
     own = {key: getattr(one, key) for key in names}
     own |= {"ok": not one.failed, "worst": ": ".join(worst(one)), "checks": [asdict(c) for c in one.checks]}

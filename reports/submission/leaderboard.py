@@ -1,4 +1,4 @@
-"""Put submissions on one page with a sortable table for each of measured, imported, estimated and simulated figures."""
+"""Put submissions on one page: a sortable table for each of measured, imported, estimated, simulated and published."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ HEAD = ("System", "Organization", "Date", "Availability", "Scenario", "Workload"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig leaderboard FOLDER --out PAGE``."""
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a folder of submissions, or one")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a folder of submissions, or one submission")
     parser.add_argument("--out", type=Path, required=True, metavar="PAGE.html", help="the page to write")
     parser.add_argument(
         "--audit", type=Path, action="append", default=[], metavar="FILE", help="an audit.json of `rig audit --out`"
@@ -172,7 +172,7 @@ def _link(folder: Path, out: Path) -> str:
 
 
 def _status(opened: Opened, row: Configuration, audits: Mapping[str | None, _Audit]) -> str:
-    """Return a row's status, like the rules' "Under Audit" and "Incomplete Measurement"; audits match by root hash."""
+    """Return a row's status, in words like "Under Audit" of the rules. An audit matches by its root hash."""
     audit = audits.get(opened.root)
     wrong = {"invalid": row.verdict == "INVALID", "incomplete": bool(missing(opened.document.about))}
     if any(wrong.values()):
@@ -185,7 +185,7 @@ def _status(opened: Opened, row: Configuration, audits: Mapping[str | None, _Aud
 
 
 def _tier(row: Configuration) -> str:
-    """Return the smallest of the benchmark's gaps that the mean gap is within; empty for tasks without tiers.
+    """Return the smallest gap of the benchmark that the mean gap does not exceed; empty for tasks without gaps.
 
     The benchmark defines the gap of the solutions that were found (eq. 24), and gives it no interval.
     """

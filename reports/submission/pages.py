@@ -19,7 +19,7 @@ from rig.recording.submission import About, Configuration, Submission, missing
 from rig.terminal import clean
 
 COLUMNS = 6
-"""Figures in the table of the page; ``results.csv`` has more of them."""
+"""The number of figures in the table of the page; ``results.csv`` has more."""
 TIERS = "reached_gap_{target}_{threshold}_share"
 """The shares of solves within the benchmark's gaps; the benchmark defines no tiers of accuracy."""
 TITLES = {

@@ -16,7 +16,7 @@ from rig.terminal import clean
 
 Row = Mapping[str, Any]
 ENDS = ".interval_95"
-"""After the name of a quantity: the column with both ends of its interval."""
+"""The column with a quantity's name and this suffix has both ends of its interval."""
 _WIDE = 30.0  # if greatest / least is at least this, an axis is logarithmic
 _DECADE, _EVEN = 10.0, 2.5  # or at least this, if no step's logarithm is over _EVEN times the smallest
 _HEIGHT = 190.0
@@ -100,7 +100,7 @@ def panel_of(
 
 
 def ends_of(value: float, low: float, high: float, factor: float) -> tuple[float, float, float]:
-    """Return a value and the ends of its interval, times ``factor``; an end that is no number is left out."""
+    """Return a value and the ends of its interval, times ``factor``; an end that is no number becomes the value."""
     low, high = (end if math.isfinite(end) else value for end in (low, high))
     return value * factor, min(low, value) * factor, max(high, value) * factor
 

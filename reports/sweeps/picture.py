@@ -201,7 +201,7 @@ def _short(text: str) -> str:
 
 
 def _target_costs(rows: Sequence[Row], quantity: str, figures: Figures) -> list[tuple[str, str, float]]:
-    """Return name, dash and cost of each target that is the same in all cells; none unless costs are shown."""
+    """Return name, dash and cost of each target that is the same in all cells; empty unless costs are shown."""
     if figures[quantity].quantity not in ("cost_mean", "cost_best"):
         return []
     targets = {name: key.target for name, key in figures.items() if key.quantity == "target_{target}_mean"}

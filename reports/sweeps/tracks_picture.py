@@ -22,7 +22,8 @@ Key = list[tuple[str, str, int] | tuple[str, str, int, bool]]
 def front_figure(found: Tracks) -> bytes | None:
     """Return SVG of accuracy against energy and against time; None without a point.
 
-    Each device has a colour, each network a shape. A simulated track is hollow; a track that no other beats has a ring.
+    Each device has a colour, each network a shape. A track is a network on a device. It is hollow if simulated, and has
+    a ring if no other track is better.
     A cost without tracks has no panel.
     """
     points = [t for t in found.tracks if ACCURACY in t.figures and any(key in t.figures for key in COSTS)]

@@ -115,7 +115,7 @@ class LongTrace:
         return _look(edges, (values, values, values, good.astype(np.int64)), len(values), columns)
 
     def _between(self, low_s: float, high_s: float) -> tuple[int, int]:
-        """Return the first reading of a part and the one after its last; without a grid, whole buckets."""
+        """Return the first reading of a part and the reading after its last; irregular readings in whole buckets."""
         n = self.readings
         if not self.trace.uniform:
             at = self.clock.seconds(self.index.ticks)
@@ -128,7 +128,7 @@ class LongTrace:
         return first, int(np.clip(np.ceil((high_s - begin) * per_s), first, n))
 
     def _seconds(self, reading: Indices) -> Floats:
-        """Return when readings begin; without a grid, each must be the first of a bucket, or the end of the trace."""
+        """Return when readings begin. Irregular readings must be the first of a bucket, or the end of the trace."""
         if not self.trace.uniform:
             return self.clock.seconds(self.index.ticks[-(-reading // FINEST)])
         begin, end = self.extent_s

@@ -14,7 +14,7 @@ from rig.terminal import answer, say
 
 LARGE_BYTES = 1e9
 QUIET_S = 2.0
-"""Work that is done by then shows no progress."""
+"""Work that ends within this time shows no progress."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -29,7 +29,7 @@ class Jump:
 def jumps_of(
     phases: Mapping[str, Floats], energy_j: Mapping[str, Floats], clipped: Mapping[str, Indices] | None = None
 ) -> list[Jump]:
-    """Return the first, slowest, fastest and most energetic spans, those farthest from their phase's mean, and clipped.
+    """Return spans to look at: first, slowest, fastest, most energetic, farthest from the phase's mean, and clipped.
 
     ``phases`` hold windows (k, 2) in run seconds. For each span of a phase, ``energy_j`` (k,) is its energy, NaN if
     unknown, and ``clipped`` (k,) the number of its clipped readings.

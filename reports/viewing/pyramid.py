@@ -26,8 +26,8 @@ _ROWS = 64  # buckets reduced together: their doubles fit into a cache of 2 MB
 class Level:
     """Buckets of ``step`` readings each (the last may have fewer); shapes (k,).
 
-    ``count`` is the number of readings that are numbers. The other columns ignore the rest, and are NaN where the count
-    is 0.
+    ``count`` is the number of readings that are numbers. The other columns ignore all other readings, and are
+    NaN where the count is 0.
     """
 
     step: int
@@ -91,7 +91,7 @@ def _reduced(rows: NDArray[Any]) -> tuple[NDArray[Any], ...]:
 
 
 def gathered(at: Indices, least: Floats, total: Floats, most: Floats, count: Indices) -> tuple[NDArray[Any], ...]:
-    """Return the columns of wider buckets, which begin at the given ones."""
+    """Join buckets to wider ones that begin at the places ``at``, and return their columns."""
     joins = (np.fmin, np.add, np.fmax, np.add)
     return tuple(join.reduceat(column, at) for join, column in zip(joins, (least, total, most, count), strict=True))
 

@@ -1,4 +1,4 @@
-"""The result of one pass over a trace, to show any part of it: a pyramid, and the begins of its buckets.
+"""Index a trace in one pass, to draw any part of it: a pyramid of its readings, and the begins of the buckets.
 
 It is stored beside the reports, with the SHA-256 of its trace. Only pictures use it.
 """
@@ -42,7 +42,7 @@ class Index:
     """The result of one pass over a trace, to show any part of it.
 
     ``ticks`` (k + 1,) are the begins of the buckets of the finest level (k,), and the end of the last one; empty if
-    the readings are on a grid.
+    readings have equal distances.
     """
 
     levels: tuple[Level, ...]
@@ -120,14 +120,14 @@ def _stored(folder: Folder, place: str, digest: str, trace: Trace) -> Index | No
 
 
 def power_of(rail: Rail) -> bool:
-    """Return whether the readings of a rail alone give power."""
+    """Return whether power follows from the readings of a rail alone."""
     c = rail.conversion
     fed = c.unit == "A" and c.supply_rail is None and SUPPLIES_V[0] <= (c.supply_v or 0.0) <= SUPPLIES_V[1]
     return rail.kind in ("mean", "point") and (c.unit == "W" or fed)
 
 
 def shown(values: NDArray[Any], rail: Rail) -> NDArray[Any]:
-    """Return readings in watts if they alone give power, else unchanged."""
+    """Return readings in watts if power follows from them alone, otherwise unchanged."""
     if not power_of(rail) or rail.conversion.unit == "W":
         return values
     return to_watts(values.astype(np.float64), rail.conversion)

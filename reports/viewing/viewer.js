@@ -43,7 +43,7 @@
     return new Kind(Uint8Array.from(atob(text), c => c.charCodeAt(0)).buffer);
   }
 
-  function opened(layer) {  // uniform layers state their ends alone; single readings have no least and greatest
+  function opened(layer) {  // layers of equal columns state only their ends; single readings have no least and greatest
     const mean = decoded(layer.mean, Float32Array), n = mean.length, step = (layer.high - layer.low) / n;
     const edges = layer.edges ? decoded(layer.edges, Float64Array)
       : Float64Array.from({ length: n + 1 }, (_, k) => k < n ? layer.low + k * step : layer.high);
@@ -51,13 +51,13 @@
     return { ...layer, edges, mean, least, most: layer.most ? decoded(layer.most, Float32Array) : mean };
   }
 
-  function below(sorted, x) {  // how many of them are not above x
+  function below(sorted, x) {  // how many values are not above x
     let low = 0, high = sorted.length;
     while (low < high) { const m = (low + high) >> 1; if (sorted[m] <= x) low = m + 1; else high = m; }
     return low;
   }
 
-  function chosen(layers, low, high, columns) {  // the finest layer that holds the stretch and is not far too fine
+  function chosen(layers, low, high, columns) {  // the finest layer that covers the part with at most 4 values per column
     const [begin, end] = [layers.at(-1).low, layers.at(-1).high];
     const holding = layers.filter(x => x.low <= Math.max(low, begin) && x.high >= Math.min(high, end)).map(x => {
       const first = Math.max(below(x.edges, low) - 1, 0), last = Math.min(below(x.edges, high) + 1, x.mean.length);
@@ -137,7 +137,7 @@
     }
     pen.globalAlpha = 1;
     pen.fillStyle = colour("--muted"); pen.textAlign = "center"; pen.textBaseline = "bottom";
-    for (const [phase, begin, end] of view.spans) {  // names tell what colours alone do not
+    for (const [phase, begin, end] of view.spans) {  // colours alone may look alike
       const [a, b] = [Math.max(x(begin), LEFT), Math.min(x(end), LEFT + within.w)], name = model.phases[phase].name;
       if (pen.measureText(name).width < b - a - 8) pen.fillText(name, (a + b) / 2, TOP + within.h - 3);
     }

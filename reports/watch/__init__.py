@@ -1,1 +1,1 @@
-"""A measurement that is going on, as a page and on the terminal."""
+"""Show a measurement while it is recorded: its progress on the terminal, and as JSON."""

@@ -1,4 +1,4 @@
-"""Show the progress of a run while `rig measure` records it: one line on a terminal, elsewhere a line now and then."""
+"""Show the progress of a run while `rig measure` records it: one line on a terminal, otherwise a line now and then."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Show = Callable[[int, dict[str, float]], None]
 SAY_EVERY_S = 60.0
 """Without a terminal, a run that goes on after its set of samples reports its progress this often."""
 NAME_MOST = 16
-"""The line has no room for a longer name of a run; those of a session are shorter."""
+"""The line has no room for a longer name of a run; names in a session are shorter."""
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def progress(total: int, path: Path | None = None, now: Callable[[], float] = ti
 
 @contextmanager
 def _lines(total: int, name: str, now: Callable[[], float]) -> Iterator[Show]:
-    """Report the progress of a run in lines, those after its set or of an unknown total once a minute."""
+    """Report the progress of a run in lines: at each tenth of its set; after the set, or without one, once a minute."""
     count, tenth, began_s = 0, 0, now()
     said_s = began_s
 

@@ -50,7 +50,7 @@ class RoomLeft:
 
 @dataclass(frozen=True)
 class Standing:
-    """Progress of a run: samples done, of how many if its start line says so, the latest power of each rail (W)."""
+    """Progress of a run: samples done, their total if the start line states it, the latest power of each rail (W)."""
 
     run: Path
     done: int
@@ -78,7 +78,7 @@ class Standing:
 
 
 class Room:
-    """The room on the disk of a run, looked at once a second at most; how fast it fills shows from look to look."""
+    """The free space on the disk of a run, read once a second at most, and the growth of the run since the first look."""
 
     def __init__(self, path: Path, now: Callable[[], float] = time.monotonic) -> None:
         self._path, self._now = path, now
@@ -86,7 +86,7 @@ class Room:
         self._last: tuple[float, RoomLeft] | None = None
 
     def look(self) -> RoomLeft | None:
-        """Return what is left, or None as long as there is no directory."""
+        """Return the room left, or None as long as there is no directory."""
         at = self._now()
         if self._last is not None and at - self._last[0] < LOOK_EVERY_S:
             return self._last[1]
@@ -133,8 +133,8 @@ class Growing:
 def batches_at(path: Path, offset: int = 0) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield whole batches of an Arrow stream and where each begins, from ``offset``, or from the first batch if 0.
 
-    A file that is still written, or that a crash cut off, ends with its last whole batch. It is mapped, and what is not
-    looked at is not read.
+    A file that is still written, or that a crash cut off, ends with its last whole batch. It is mapped into memory, so
+    only the parts in use are read.
     """
     try:
         with pa.memory_map(str(path)) as source:
@@ -180,7 +180,7 @@ def _total(path: Path) -> int | None:
 
 
 def _latest_w(batch: pa.RecordBatch) -> tuple[str, float] | None:
-    """Return the rail of a batch and the mean power of its last readings; None for what is no power."""
+    """Return the rail of a batch and the mean power of its last readings; None if the rail is no power."""
     try:
         rail = rail_from_json(json.loads((batch.schema.metadata or {})[b"rail"]))
         if rail.kind not in ("mean", "point") or rail.conversion.supply_rail or not batch.num_rows:
@@ -201,7 +201,7 @@ def _last_lines(path: Path) -> Iterator[ChunkArrived | Stop]:
     with suppress(OSError), path.open("rb") as file:
         file.seek(max(path.stat().st_size - TAIL_BYTES, 0))
         for line in file.read(TAIL_BYTES).split(b"\n"):
-            with suppress(ValueError, RecursionError):  # the first may be cut, and the last not whole
+            with suppress(ValueError, RecursionError):  # the first line may be cut, and the last incomplete
                 yield _LAST.decode(line)
 
 

@@ -130,7 +130,7 @@ def _texts(bench: BenchFile, entry: Entry) -> list[tuple[str, str]]:
 
 
 def _addressed(text: str, slots: Mapping[str, str], entries: Mapping[str, Entry]) -> str:
-    """Rename the option of a device or meter named in the file, as in ``dmm.rate_hz=5``, to that of its slot."""
+    """Rename the option of a device or meter named in the file, as in ``dmm.rate_hz=5``, to the name of its slot."""
     who, dot, rest = text.partition(".")
     return f"{slots[who]}.{rest}" if dot and who in slots and who in entries else text
 
@@ -144,7 +144,7 @@ def _artifacts(bench: BenchFile, used: Sequence[Entry]) -> dict[str, bytes]:
 
 
 def _check_known(bench: BenchFile, kind: str, name: str) -> None:
-    """Check that a name is in the file or a driver's. Raises ``UnknownNameError``, which lists names of both."""
+    """Check that a name is in the file, or is that of a driver. Raises ``UnknownNameError``, which lists names of both."""
     own = bench.devices if kind == "device" else bench.meters
     drivers = names(f"{kind}s")
     if name not in own and name.partition(":")[0] not in drivers and ".py:" not in name:
@@ -167,7 +167,7 @@ def _check_wiring(bench: BenchFile, device: str, meters: Sequence[str]) -> None:
 
 
 def _shadows(bench: BenchFile) -> list[Problem]:
-    """Return problems of entries named like another driver: the name would change its meaning."""
+    """Return problems of entries named like another driver: without the entry, the name would mean that driver."""
     notes = Notes(bench.path, bench.lines)
     for kind, entries in (("devices", bench.devices), ("meters", bench.meters)):
         for entry in entries.values():

@@ -141,8 +141,8 @@ def stated(
 ) -> Rail:
     """Return a rail with the accuracy of a calibration file, or the unchanged rail if ``path`` is None.
 
-    The limits are in the rail's own unit. They hold for no reading above ``OVER_RANGE`` times the full scale, which is
-    overload; a counter has no full scale. The aperture is the rail's, else its whole period, else ``aperture_s``.
+    The limits are in the rail's own unit. Readings above ``OVER_RANGE`` times the full scale are overload; a counter
+    has no full scale. The aperture is the rail's, else its whole period, else ``aperture_s``.
     """
     if path is None:
         for name, value in (("calibration_range", range_max), ("temperature_c", temperature_c)):
@@ -162,7 +162,7 @@ def stated(
 
 
 def certificate(path: str | None) -> Certificate | None:
-    """Return the certificate that a calibration file names, dated the first day on which it holds; None without."""
+    """Return the certificate that a calibration file names, dated by its first day of validity; None without a file."""
     if path is None:
         return None
     found = load(Path(path))

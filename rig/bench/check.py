@@ -18,7 +18,7 @@ from rig.plugins import home_of, load
 
 Entry = DeviceEntry | MeterEntry
 OWN_KEYS = ("rail", "supply_v", "calibration")
-"""Options of meters that a bench file states beside the driver, outside its options."""
+"""Options of meters that a bench file states beside the driver, outside the table of options."""
 MOST_V = 400.0
 """A supply above this many volts is refused, because it is probably in millivolts."""
 
@@ -41,7 +41,7 @@ def factory_of(bench: BenchFile, entry: Entry) -> Factory:
 
 
 def places_of(bench: BenchFile, entry: Entry) -> dict[str, str]:
-    """Return FILE:LINE and key of each option, or of its table if it is not in the file; "" is the table itself."""
+    """Return FILE:LINE and key of each option, or of the table if the file lacks the option; "" is the table itself."""
     where = where_of(entry)
     table = f"{bench.path}:{line_of(bench.lines, where)}: {'.'.join(where)}"
     try:
@@ -79,7 +79,7 @@ def texts_of(entry: Entry, declared: Mapping[str, Option]) -> dict[str, str]:
 
 
 def problems_of(bench: BenchFile, entries: Mapping[str, Entry]) -> list[Problem]:
-    """Return the problems that the text of entries alone does not show; ``entries`` are by name."""
+    """Return the problems that only drivers, calibrations or the wiring reveal; ``entries`` are by name."""
     notes = Notes(bench.path, bench.lines)
     declared = {name: _declared(notes, bench, entry) for name, entry in entries.items()}
     for name, entry in entries.items():

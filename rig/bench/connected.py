@@ -39,7 +39,7 @@ WIRING = """\
 class Connected:
     """One instrument or board: its description, and the options that open it.
 
-    Without ``sure``, it did not identify itself, so its entry is commented out.
+    If ``sure`` is False, the instrument did not identify itself, so its entry is commented out.
     """
 
     what: str
@@ -80,7 +80,7 @@ def find(addresses: Sequence[str]) -> Iterator[Found]:
 
 
 def bench_text(found: Sequence[Found]) -> str:
-    """Return a bench file with an entry for each instrument found; unsure ones are commented out."""
+    """Return a bench file with an entry for each instrument found; an entry that is not sure is commented out."""
     entries = []
     for each in found:
         for k, item in enumerate(each.items):

@@ -10,7 +10,7 @@ from rig.factories import Option
 
 WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 WHERE = ("address", "port")
-"""Options for the place of an instrument, unless they are empty."""
+"""Options that say where an instrument is connected, unless they are empty."""
 APART = ("host", "channel", "instrument", "serial", "serial_number", "device_id", "index", "board")
 """Options that distinguish instruments at one place: outputs of a supply, instruments of a server."""
 POSITIVE = ("rate_hz", "range_max", "voltage_range_max", "timeout_s", "aperture_s", "baud", "calibration_range")
@@ -46,7 +46,7 @@ def _wrong_number(option: Option, value: float) -> str:
 def clashes(
     entries: Mapping[str, DeviceEntry | MeterEntry], declared: Mapping[str, Mapping[str, Option]]
 ) -> list[tuple[str, str, str, str]]:
-    """Return pairs of entries for one instrument, one or both meters: (first, second, option of the second, place).
+    """Return pairs of entries with one instrument, of which a meter is one: (first, second, option of second, place).
 
     Two devices may be one board with different options.
     """

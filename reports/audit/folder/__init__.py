@@ -1,1 +1,1 @@
-"""The auditor's own reading of a folder: files, hashes, signature and what must lie in it."""
+"""The auditor's own reading of a folder: files, hashes, signature and what the folder must hold."""

@@ -23,7 +23,7 @@ from rig.errors import RigError
 FILES = ("submission.toml", "results.csv", "report.html", "report.md", "ro-crate-metadata.json", "MANIFEST.sha256")
 SECTIONS = ("architecture", "algorithm", "workflow", "timing", "power", "results")
 STAMPS_LEAST, VALUES_LEAST = 8, 64
-"""Fewer distinct times or readings than this may repeat by chance, as with a coarse clock or meter."""
+"""Fewer distinct times or readings than these limits may repeat by chance, as with a coarse clock or meter."""
 BLANKS = ("todo", "tbd", "fixme", "lorem ipsum", "placeholder")
 
 
@@ -63,7 +63,7 @@ def _shared(e: Evidence) -> Iterator[str]:
 
 
 def _measured(run: Run) -> Iterator[tuple[str, Any]]:
-    """Yield what no other measurement repeats: the host's stamps (if many, the times between them) and readings."""
+    """Yield what no other measurement repeats: readings, and stamps of the host or, if many, the times between them."""
     if not run.start.get("imported"):  # stamps of an imported run may come from a plan
         told = (ticks(table(run, "replies"), name) for name in ("issued_ns", "completed_ns"))
         stamps = np.sort(np.concatenate([ns[there] for ns, there in told]))

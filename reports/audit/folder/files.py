@@ -33,7 +33,7 @@ def clean(text: object, most: int = 300) -> str:
 
 
 def walk(root: Path) -> dict[str, int]:
-    """The size in bytes of each regular file below ``root``, by its relative path. Refuses links and the like."""
+    """The size in bytes of each regular file below ``root``, by its relative path. Refuses links and special files."""
     held: dict[str, int] = {}
     for folder, inner, files in os.walk(root, onerror=_unlisted):
         below = Path(folder).relative_to(root)
@@ -54,7 +54,7 @@ def _unlisted(error: OSError) -> NoReturn:
 
 
 def inside(root: Path, name: object) -> Path:
-    """Return the file below ``root`` that an untrusted relative path names. Refuse other paths, and links in it."""
+    """Return the file below ``root`` that an untrusted relative path names. Refuse other paths and any link."""
     parts = str(name).split("/")
     if not isinstance(name, str) or any(p in ("", ".", "..") or "\\" in p or "\0" in p or ":" in p for p in parts):
         refuse(f"the path {name!r}", "leads outside of its folder")

@@ -1,4 +1,4 @@
-"""Hashes of a submission's files; those of runs and sessions are verified where they are read."""
+"""Verify the hashes of a submission's files. Hashes of a run or session are verified where it is read."""
 
 from __future__ import annotations
 

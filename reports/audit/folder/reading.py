@@ -48,7 +48,7 @@ class Run:
 
     @property
     def whole(self) -> Recorded:
-        """Return the run as the reader returns it; a made-up run has none."""
+        """Return the run as the rig's reader returns it. Refuses a run that was not read from files."""
         return self.recorded or refuse(self.path.name, "was not read")
 
     @property
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def details(self) -> dict[str, Any]:
-        """Return the facts that the workload states beyond the format."""
+        """Return the facts of the workload for which the format has no field."""
         return self.start["workload"].get("details") or {}
 
 
@@ -128,7 +128,7 @@ def traces(run: Run) -> Mapping[str, Trace]:
 
 
 def blocks(trace: Trace, origin: int, within: tuple[float, float] = (-np.inf, np.inf)) -> Iterator[Floats]:
-    """Yield the readings that begin between the two ticks ``within``, counted from ``origin``, and some beside them.
+    """Yield the readings that begin between the two ticks ``within`` of ``origin``, and ``BESIDE`` more on each side.
 
     Each block is float64 of shape (4, n) with at most ``BLOCK`` readings. The rows are begin and end in ticks of the
     meter's clock, counted from ``origin``, raw values, and 1 for a reading at the end of its range, else 0. Raises

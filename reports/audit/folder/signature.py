@@ -1,4 +1,4 @@
-"""Signatures are verified by OpenSSH (``ssh-keygen -Y verify``); the file of signers is that of ssh-keygen(1)."""
+"""Verify signatures with OpenSSH (``ssh-keygen -Y verify``). The file of signers has the form of ssh-keygen(1)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The auditor's own power: where spans lie in the trace, and what it draws there."""
+"""The auditor's own estimate of power: the places of spans in the trace, and the power of the device there."""

@@ -33,13 +33,13 @@ BESIDE = "something else works beside the spans, such as the host, or idle was a
 SLEEPS = "the device sleeps in the gaps, or it worked in the idle windows"
 CALIBRATED_DAYS = 730
 DATED_NS = 10**18
-"""An import whose first reading is later than this (2001) counts time from 1970."""
+"""An imported run whose first reading is later than this (in 2001) counts time from 1970."""
 BUSY, TIME = "busy_time_per_inference_s", "execution_time_s"
 PRODUCTS = ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
 STEP_BOUNDS = 2.0
-"""Dynamic power below this many of its bounds is no step: readings are placed where noise looks most like spans."""
+"""Dynamic power below this many times its bound is no step in the trace, for noise may look like spans."""
 INTEGRAL, JOULES_MOST = "energy_per_inference_integrated_j", 0.05
-"""Integrated energy may differ from power times the time of the same runs by at most this part, beyond intervals."""
+"""Integrated energy may differ from power times time of the same runs by at most this part, besides both intervals."""
 SAID = ("kind", "aperture_s", "gain_id", "pin", "pin_lag_s")
 """The fields of a rail that the reader does not compare between the start line and the trace."""
 DRAWN = ("active_power_w", "average_power_w", "runtime_power_w")
@@ -129,7 +129,7 @@ def clocks(e: Evidence) -> Verdict:
 
 
 def _lost(run: Run) -> Iterator[str]:
-    """Yield a fault for each trace with another number of readings than arrived, if the run ended."""
+    """Yield a fault for each trace of an ended run that does not hold as many readings as arrived."""
     for name, batches in zip(traces(run), run.whole.trace_files, strict=True) if run.stop is not None else ():
         if (held := int(batches.row[-1])) != run.arrived.get(name, held):
             yield f"the trace of {clean(name)} holds {held} readings, but {run.arrived[name]} arrived"
@@ -145,7 +145,7 @@ def _two_clocks(run: Run) -> Iterator[str]:
 
 
 def _meters(run: Run) -> list[tuple[Any, Any]] | None:
-    """Return name and serial number of each meter; its present state differs each time that it is opened."""
+    """Return name and serial number of each meter of a power run. Other facts differ whenever the meter is opened."""
     return [(one["name"], one.get("serial_number")) for one in run.start["meters"]] if run.purpose == "power" else None
 
 
@@ -181,7 +181,7 @@ def instrument(e: Evidence) -> Verdict:
 
 
 def _made(start: Mapping[str, Any]) -> date | None:
-    """Return the day of a run. That of an import is the day of its first reading, if its stamps tell it."""
+    """Return the day of a run. For an import that counts time from 1970, it is the day of its first reading."""
     dated = start.get("imported") and start["t0_ns"] > DATED_NS
     return datetime.fromtimestamp(start["t0_ns"] * 1e-9, UTC).date() if dated else _day(start.get("created_utc"))
 
@@ -234,7 +234,7 @@ def _powered_s(e: Evidence) -> dict[str, float]:
 
 
 def _volts_told(run: Run) -> Iterator[str]:
-    """Yield a fault for a voltage or shunt on the command line or in a meter that converts no current of this run."""
+    """Yield a fault if no conversion of a current uses the voltage or shunt of the command line or the meters."""
     used = [trace.rail.conversion for trace in traces(run).values() if trace.rail.conversion.unit == "A"]
     for name in ("supply_v", "burden_ohm"):
         found = re.findall(rf"\b{name}=([0-9][0-9.e+-]*)", " ".join(map(str, run.start.get("argv") or ())))

@@ -15,7 +15,7 @@ from rig.recording.traces.traces import Trace
 from rig.types import Floats
 
 SHARP = 2e-3
-"""Up to this relative bound, the plain figure alone decides; else the claim's interval widens it."""
+"""Up to this relative bound, the plain figure alone decides; otherwise the claim's interval is added to the bound."""
 APART = 0.03
 """If the gaps differ from idle by more than this part of dynamic power, the device sleeps or works in the gaps."""
 MET = 0.35
@@ -23,7 +23,7 @@ MET = 0.35
 EDGE_NOISE = 1.5
 """Two correct methods may differ at the ends of a span by this many deviations of the readings' noise."""
 BLIND = 2.0
-"""This many deviations of the unseen energy between readings are allowed."""
+"""The bound allows for this many deviations of the energy between readings, which no reading saw."""
 STEADY = 1.2e-3
 """The relative bound of the plain method itself: edges, filters, and clocks or levels that are not quite linear."""
 
@@ -54,16 +54,16 @@ class RailPower:
     """The mean power from the first request to the last answer; NaN without readings there."""
     gap_w: float
     rests: bool
-    """Whether the middle of gaps is not above idle; only their parts next to spans may then be above it."""
+    """Whether the middle of gaps is not above idle; their parts next to spans may still be above it."""
     apart: bool
-    """Whether gaps are at another level than idle, so that the area above idle is not that of the spans alone."""
+    """Whether gaps are at another level than idle, so that gaps too change the area above idle."""
     ends_w: float
-    """The power that half a reading at each end of a span may hold, plus the change of the mean by the shift."""
+    """The error in W from half a reading at each end of a span, plus the change of the mean when readings shift."""
     facts: Facts
     clock_bound_s: float
     readings_per_span: float
     misplaced_s: float
-    """How much later than their stamps the trace shows the spans; 0 if it shows no other place."""
+    """How many seconds the spans in the trace are later than their stamps; 0 if they are not clearly elsewhere."""
     unseen: float
     """The share of the spans' time for which there are no readings."""
 
@@ -143,7 +143,7 @@ def _unknown_w(area: float, active: float, window: Floats, met: int, drift: floa
 
 
 def _differ_w(area: float, inner: float, gap: float, window: Floats, facts: Facts) -> float:
-    """Return the difference between the mean inside spans and the area without the gaps next to them; 0 without gaps.
+    """Return how far the mean inside spans is from the area above idle without the gaps beside them; 0 without gaps.
 
     It is not 0 if power differs at the ends of spans, or varies in gaps. Gaps without readings are treated as idle. If
     no reading is inside spans, gaps are assumed to draw at most as much as spans.
@@ -211,7 +211,7 @@ def _figures(each: dict[str, RailPower]) -> Figures:
             if np.isnan(dynamic.w):
                 continue
         own = {"dynamic_power_w": (dynamic, how), "active_power_w": (active, f"{how}, and idle")}
-        if not apart:  # the mean over spans equals this area but for half a reading at each end
+        if not apart:  # the mean over spans equals this area except for half a reading at each end
             ends, at_ends = sum(r.ends_w for r in rails), f"{why}, and half a reading at each end"
             for key, (level, method) in own.items():
                 found[f"literal.{prefix}{key}"] = Plain(level.w, level.bound_w + ends, method, at_ends)

@@ -1,4 +1,4 @@
-"""Place things on the device's time: shift readings to where spans are clearest, and find the windows to sum."""
+"""Shift readings on the device's time to where spans are clearest, and find the windows to sum."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ SETTLED = 5.0
 PAD = 2.0
 """A span is widened by this many readings on each side, so that its edges are inside."""
 BESIDE_S, SEEN_S = 5e-3, 0.1
-"""Spans are elsewhere in a trace if their shift exceeds the open range by more than ``BESIDE_S``; shifts are tried up
-to ``SEEN_S`` beyond that range."""
+"""Spans are elsewhere in a trace if they are shifted by over ``BESIDE_S`` more than the clocks allow. Shifts are tried
+up to ``SEEN_S`` beyond what the clocks allow."""
 NOTHING, ALL = 0.4, 0.72
-"""Shares of a span's power in a moved trace. Where only the stamps place spans, it is below ``NOTHING``, or below half
-of that if no part of a span is in its place. Where only the readings place spans, it is higher by over ``ALL``. A late
-meter shows some power at both."""
+"""Shares of a span's power in a shifted trace. In time that is in a span only by the stamps, the power is below
+``NOTHING``; if no part of a span is in its place, below half of that. In time that is in a span only by the readings,
+the power is higher by over ``ALL``. The readings of a meter that is merely late have some power in both."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
-"""Another place is better if it gains over ``SURE`` deviations of noise and ``MORE`` times the power, but less than
-``MOST`` times the power. With a larger gain, spans are below idle and gaps above it, and gaps are no place of spans."""
+"""Another place of the spans is better if its power is higher by over ``SURE`` deviations of noise and ``MORE`` times
+the power, but less than ``MOST`` times. Beyond ``MOST``, spans are below idle and gaps above it, so it is no place."""
 PIECES, UNLIKE = 5, 0.4
 """In a moved trace, the first and last of ``PIECES`` pieces differ by at most ``UNLIKE`` of the power. If readings
 were lost one by one, or came twice, each span is moved further than the one before it."""
 ENDS = 2.0
-"""Two places of the spans are alike if their power differs by at most this many deviations of the end readings."""
+"""Two places of the spans are alike if their power differs by at most this many deviations of the readings at ends."""
 PARTS = np.linspace(0.0, 1.0, 9)
 
 
@@ -52,7 +52,7 @@ def open_s(run: Run, clock: str) -> float:
 
 
 def clearest(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts) -> tuple[float, float]:
-    """Return how clearly a rail shows the spans, and how late (s) its readings then are on the device's time.
+    """Return how clear the spans are in a rail's readings, and how late (s) the readings then are for the device.
 
     If several places are alike, the one nearest to the clocks' place is taken.
     """
@@ -86,10 +86,10 @@ def drift_s(run: Run, trace: Trace, window: Floats, shift: float, period: float)
 
 
 def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts) -> float:
-    """Return how much later (s) than stamped a trace shows the spans; 0 if not clearly elsewhere.
+    """Return how much later (s) than stamped the spans are in a trace; 0 if they are not clearly elsewhere.
 
-    Another place counts if spans are clearer there than at every place that clocks, readings and filter allow, if there
-    is nearly no power where only the stamps place spans, and nearly all where only the readings do.
+    Another place must be clearer than every place that clocks, readings and filter allow. Besides, nearly no power may
+    be in time that is in a span only by the stamps, and nearly all must be in time in a span only by the readings.
     """
     every, period = batches(stamped)[0], facts.period_s
     open_by = open_s(run, trace.clock) + 3 * period + SETTLED * trace.rail.filter_tau_s + (trace.rail.aperture_s or 0.0)
@@ -140,7 +140,7 @@ def looked_at(
 
     ``spans`` are the spans within the trace, ``unplaced`` the same without the shift, ``region`` the spans with their
     edges, ``wide`` these with the uncertainty of the clocks. ``inner`` are spans and ``gap`` the gaps between spans,
-    both without the uncertainty of the clocks. ``middle`` are the middle thirds of gaps, ``eighth`` the eighths of idle
+    both shortened by that uncertainty. ``middle`` are the middle thirds of gaps, ``eighth`` the eighths of idle
     windows, ``asked`` the time from the first request to the last answer.
     """
     period, settle = facts.period_s, SETTLED * trace.rail.filter_tau_s

@@ -28,7 +28,7 @@ VOLTS_MOST = 50_000_000
 class Readings:
     """Consecutive readings of one rail, in seconds of the run and watts.
 
-    Each was taken from ``begin`` to ``end``, and holds from ``left`` to ``right``. All are float64 of shape (n,);
+    A reading was taken from ``begin`` to ``end``, and counts from ``left`` to ``right``. All are float64 of shape (n,);
     ``overload`` is 1 for a clipped reading, else 0.
     """
 
@@ -120,8 +120,8 @@ def _at(volts: Floats, when: Floats) -> Floats:
 class Sums:
     """Sums of a rail's readings over windows of shape (k, 2), s. All are float64 of shape (k,).
 
-    ``energy_j`` and ``seen_s`` come from the parts of readings inside. ``blind_j2`` is the variance of the energy that
-    no reading saw: at an unknown moment there, power changes from one reading's value to the next one's.
+    ``energy_j`` and ``seen_s`` come from the parts of readings in a window. ``blind_j2`` is the variance of the energy
+    between readings, where power changes at an unknown moment from one reading's value to the next one's.
     """
 
     energy_j: Floats
