@@ -90,7 +90,7 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
 
 
 def _mend(error: BaseException) -> str:
-    """The remedy for an error that a factory raised: for the file in the error, the hardware, or the factory's code."""
+    """Return the remedy for an error that a factory raised: about a file, the hardware, or the factory's code."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"Check that {error.filename} is there and may be opened"
     if isinstance(error, OSError):

@@ -78,7 +78,7 @@ class Standing:
 
 
 class Room:
-    """The free space on the disk of a run, read once a second at most, and the growth of the run since the first look."""
+    """The room on the disk of a run, read once a second at most, and the run's growth since the first look."""
 
     def __init__(self, path: Path, now: Callable[[], float] = time.monotonic) -> None:
         self._path, self._now = path, now

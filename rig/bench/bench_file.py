@@ -144,7 +144,7 @@ def _artifacts(bench: BenchFile, used: Sequence[Entry]) -> dict[str, bytes]:
 
 
 def _check_known(bench: BenchFile, kind: str, name: str) -> None:
-    """Check that a name is in the file, or is that of a driver. Raises ``UnknownNameError``, which lists names of both."""
+    """Check that a name is in the file, or names a driver. Raises ``UnknownNameError``, which lists names of both."""
     own = bench.devices if kind == "device" else bench.meters
     drivers = names(f"{kind}s")
     if name not in own and name.partition(":")[0] not in drivers and ".py:" not in name:

@@ -92,7 +92,7 @@ def _source_of(module: str) -> Path | None:
 
 @functools.cache
 def _found(package: str, path: tuple[str, ...]) -> ModuleSpec | None:
-    """Return where a package is; it is kept, because many plugins share few packages."""
+    """Return where a package is; the answer is kept, because many plugins share few packages."""
     return importlib.util.find_spec(package)
 
 

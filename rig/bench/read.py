@@ -21,7 +21,7 @@ from rig.recording.disk.bounded import read_bounded
 
 FILE = "bench.toml"
 PATIENCE_S, BOOT_S, LONGEST_S = 20.0, 1.0, 3600.0
-"""The defaults of ``patience_s`` and ``boot_s``, and the longest of either."""
+"""The defaults of ``patience_s`` and ``boot_s``, and the largest value of both."""
 PLAUSIBLE_C = (-60.0, 150.0)
 """Plausible ambient temperatures in degrees Celsius; other values are a mistake, or kelvins."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -59,7 +59,7 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeterEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One instrument: the device that it ``sees``, the measured ``rails``, their supply voltage, the calibration.
+    """One instrument: the device that it measures (``sees``), the measured ``rails``, supply voltage and calibration.
 
     ``feeds`` states whether the device gets its power through the instrument; None lets the driver decide.
     """
@@ -250,7 +250,7 @@ def _entry(notes: Notes, table: Mapping[str, Any], kind: type[E], *where: str) -
 
 
 def _check_sees(notes: Notes, m: MeterEntry, named: Iterable[str], device: DeviceEntry | None) -> None:
-    """Check what a meter sees. ``named`` are all devices of the file, including those with problems."""
+    """Check that what a meter sees exists. ``named`` are all devices of the file, including those with problems."""
     where = ("meters", m.name)
     if m.sees is not None and m.sees not in named:
         notes.add((*where, "sees"), f"is {m.sees!r}, and no device has this name", m.sees, closest(m.sees, named))

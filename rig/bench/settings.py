@@ -13,9 +13,9 @@ from rig.bench.option_checks import one_of, positive, within
 
 M = TypeVar("M")
 Positive = Annotated[float, positive]
-"""This function, after a field's type in an annotation, is called with the value by name; it refuses a bad one."""
+"""A number above zero. The function in an annotation gets a field's name and value, and refuses a bad value."""
 Tolerance = Annotated[float, partial(within, 0.0, 0.5)]
-"""The largest relative rate error of a clock, as ``ClockInfo`` takes it."""
+"""The largest relative rate error of a clock, as in ``ClockInfo``."""
 
 
 def of_settings(open_: Callable[..., M]) -> Callable[..., M]:

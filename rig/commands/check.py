@@ -2,7 +2,7 @@
 
     rig check --device NAME [--meter NAME] [--workload NAME] [--option KEY=VALUE]
 
-It takes a bench like ``rig measure``, and needs seconds. The exit code is 0, or that of ``ConformanceError``.
+It takes the bench like ``rig measure``, and needs a few seconds. The exit code is 0, or that of ``ConformanceError``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``rig compare``: runs, sessions or submissions side by side."""
+"""``rig compare``: show runs, sessions or submissions side by side."""
 
 from __future__ import annotations
 

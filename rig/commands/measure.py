@@ -120,7 +120,7 @@ def log_of(args: argparse.Namespace) -> Path:
 
 
 def kept(args: argparse.Namespace) -> str:
-    """Return the command for what is recorded if a driver ended this process, as the end of a sentence."""
+    """Return the end of an error message: the command for what was recorded until a driver ended this process."""
     from rig.recording.session import REQUEST
     from rig.session.resumable_session import go_on
 
@@ -186,9 +186,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def compute_on_one_thread() -> None:
-    """Have the library below numpy compute on one thread, as in `rig report`; before, the device may have used more.
+    """Have the library below numpy compute on one thread, as in `rig report`. The device may have used more until now.
 
-    More threads add in another order, which changes the last digits, and take more than twice the time of a report.
+    More threads add in another order, which changes the last digits. They also take over twice the time of a report.
     """
     import ctypes
 
@@ -201,7 +201,7 @@ def compute_on_one_thread() -> None:
 
 
 def _check_alone(args: argparse.Namespace, allowed: Sequence[str], beside: str, why: str) -> None:
-    """Refuse all but the ``allowed`` arguments beside one that takes them from a recording."""
+    """Refuse arguments outside ``allowed`` beside ``--like`` or ``--resume``, which take them from a recording."""
     plain = argparse.ArgumentParser()
     add_arguments(plain)
     for name, default in vars(plain.parse_args(["--resume", "."])).items():

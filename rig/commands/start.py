@@ -1,4 +1,4 @@
-"""Start the command line: Ctrl-C during the imports prints no traceback."""
+"""Start the command line so that Ctrl-C during the imports prints no traceback."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("session", nargs="+", type=Path, metavar="SESSION", help="a session, or a run by itself")
     about = Path("submission.toml")
     add("--about", type=Path, default=about, metavar="FILE", help="what only you know; default: %(default)s")
-    add("--init", action="store_true", help="write --about with what the recordings know, for you to fill in")
+    add("--init", action="store_true", help="write --about with what the recordings state, for you to complete")
     add("--out", type=Path, metavar="DIR", help="the new folder of the submission")
     add("--archive", type=Path, metavar="FILE", help="also write the folder as FILE.tar.gz")
     add("--sign", type=Path, metavar="KEY", help="sign with this Ed25519 key of OpenSSH")

@@ -1,4 +1,4 @@
-"""Results side by side: differences with intervals, in which errors of a shared calibration cancel."""
+"""Compare results: differences with intervals, in which errors of a shared calibration cancel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rig.recording.submission import is_submission, open_submission
 from rig.session.report import Evaluated, evaluated
 
 TOLERANCE = 0.05
-"""By how much a repetition may be worse than a submission (NeuroBench/system_benchmarks, rules.md)."""
+"""The share by which a repetition may be worse than a submission (NeuroBench/system_benchmarks, rules.md)."""
 JUDGED = (
     "accuracy", "throughput_samples_hz", "throughput_inferences_hz", "stream_accuracy", "in_time_share",
     "execution_time_s", "latency_mean_s", "onset_latency_mean_s", "idle_power_w", "active_power_w", "dynamic_power_w",
@@ -41,7 +41,7 @@ OF_EXECUTIONS = re.compile(
 )
 """Figures in proportion to the mean time of the executions that ran, or its inverse."""
 _CALIBRATION = ("gain:", "offset:")
-"""Origins that belong to an instrument; most others belong to one run, such as its stamps and its clocks."""
+"""Beginnings of origins of uncertainty that belong to an instrument; most others belong to one run, such as clocks."""
 _ACCURACY = FigureKey("accuracy")
 
 Right = Mapping[tuple[str, str, str], bool]
@@ -61,7 +61,7 @@ class Subject:
     instruments: Mapping[str, str]
     """By rail or gain: the instrument and its calibration, if both are stated."""
     right: Right = field(default_factory=dict)
-    """The samples behind the accuracy."""
+    """The samples behind the accuracy, each with whether its answer was right."""
     executions: Executions | None = None
     """The executions behind the times."""
 
@@ -90,7 +90,7 @@ class Difference:
 
     @property
     def said(self) -> str:
-        """Return whether the second is better or worse, if the interval shows it."""
+        """Return whether the second is better or worse, if the interval excludes zero."""
         if self.shown is None:
             return "no interval stated"
         if not self.shown:
@@ -168,7 +168,7 @@ def _check_alike(first: Subject, second: Subject) -> None:
 def subjects(path: Path, codes: dict[tuple[str, str], int]) -> Iterator[Subject]:
     """Yield the subjects of a path: a run, a session, a folder of these as folds, or a submission's configurations.
 
-    ``codes`` numbers each phase of each sample, and grows.
+    ``codes`` has a number for each phase of each sample; new ones are added.
     """
     if not is_submission(path):
         folds = [] if _recorded(path) or not path.is_dir() else sorted(filter(_recorded, path.iterdir()))
@@ -218,7 +218,7 @@ def _counted(right: Right) -> tuple[float, float]:
 
 
 def _pairs(first: Sequence[Subject], second: Sequence[Subject]) -> list[tuple[Subject, Subject]]:
-    """Return pairs of configurations of one name; if each side has only one, these form a pair with any names."""
+    """Return pairs of configurations with one name. If each side has only one configuration, names do not matter."""
     if len(first) == len(second) == 1:
         return [(first[0], second[0])]
     by_name = {subject.name: subject for subject in second}
@@ -245,7 +245,7 @@ def compared(first: Subject, second: Subject) -> Comparison:
 
 
 def _paired(d: Difference, first: Subject, second: Subject) -> Difference:
-    """Give a difference of accuracy on the same samples the interval of pairs, which is narrower."""
+    """Replace the interval of a difference in accuracy on the same samples by that of pairs, which is narrower."""
     a, b = first.right, second.right
     if d.key != _ACCURACY or not a or a.keys() != b.keys() or {d.first.n, d.second.n} != {round(n := _counted(a)[1])}:
         return d
@@ -257,7 +257,7 @@ def _paired(d: Difference, first: Subject, second: Subject) -> Difference:
 def _difference(
     key: FigureKey, first: Subject, second: Subject, shared: frozenset[str], judged: bool, of_draw: bool
 ) -> Difference:
-    """Return the difference of a figure; ``of_draw`` if its intervals are for two different draws of arrivals."""
+    """Return the difference of a figure, without interval if ``of_draw``: then the draws of random arrivals differ."""
     a, b = first.result.quantities[key], second.result.quantities[key]
     value = b.value - a.value
     kept = _kept(key, a.value, b.value) if judged else None
@@ -278,8 +278,8 @@ def _difference(
 def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str], factor: float = 1.0) -> Quantity:
     """Return a figure of the second minus ``factor`` times that of the first.
 
-    Calibrations of ``shared`` instruments stay correlated. Times, energies and average powers differ too by how far
-    executions of the same samples scatter from one to the other.
+    Errors of ``shared`` instruments stay correlated. To times, energies and average powers, the scatter between the
+    executions of the same samples in both is added.
     """
     a, b = first.result.quantities[key], second.result.quantities[key]
     found = linear([(-factor, _owned(a, "first", shared)), (1.0, _owned(b, "second", shared))], a.unit, "difference")
@@ -291,10 +291,10 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
 
 
 def _growth(key: FigureKey, of: Figures) -> float:
-    """Return by how much a figure grows with the time of all executions, over the part by which this grows.
+    """Return the change of a figure per relative change of the time of all executions.
 
-    Average power and energy hold idle stretches too. Longer executions use up those of a schedule; without a schedule
-    they come on top.
+    Average power and energy include idle time. With scheduled arrivals, longer executions take some of this time;
+    without a schedule, they add to the duration.
     """
     entry, value = entry_of(key), of[key].value
     if entry.family != "average":
@@ -315,7 +315,7 @@ def of_instrument(origin: str | None) -> bool:
 
 
 def _owned(q: Quantity, owner: str, shared: frozenset[str]) -> Quantity:
-    """Return the quantity with its owner in the name of every origin.
+    """Return the quantity with its owner in the name of every origin that the two do not share.
 
     So only the errors of a shared calibration and of one draw of arrivals cancel.
     """

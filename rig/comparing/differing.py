@@ -9,7 +9,7 @@ from typing import Any
 from rig.recording.events import Start
 
 _STATED = ("workload", "scenario", "device")
-"""Whose options are recorded with their defaults; of devices, those of the user's own."""
+"""Parts whose options are recorded with their defaults; among devices, only the user's own."""
 _HOST = ("python", "platform", "processor", "cpus")
 _VERSION = ("packages", "commit", "dirty", "local_code")
 _BENCH = ("configuration", "lab", "operator", "ambient_temperature_c", "imported")
@@ -46,7 +46,7 @@ def _declared(start: Start) -> dict[str, Any]:
 
 
 def _leaves(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each value of nested JSON with the path to it; parts of a list that have names are named by them."""
+    """Yield each value of nested JSON with the path to it; items of a list that have names are placed by name."""
     if isinstance(value, list) and value and all(isinstance(x, Mapping) and "name" in x for x in value):
         value = {x["name"]: x for x in value}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A gate: whether two results show that the second is worse than the first by more than a limit."""
+"""Judge by a gate: do two results show that the second is worse than the first by more than a limit?"""
 
 from __future__ import annotations
 

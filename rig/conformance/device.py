@@ -78,7 +78,7 @@ SURE_NS = 20_000_000
 
 @dataclass
 class _DeviceRun:
-    """A device under check. ``lengths`` holds the least ticks of each phase, since load on the host lengthens some."""
+    """A device under check. ``lengths`` has the fewest ticks of each phase, because load lengthens some spans."""
 
     c: Checks
     device: Device
@@ -186,7 +186,7 @@ def _repeats(run: _DeviceRun, device: Repeats, sample: Sample) -> None:
 
 
 def _repeated(run: _DeviceRun, reply: Reply, phases: list[str]) -> None:
-    """Check a reply of ``TIMES`` executions: each phase has one span for all, or one for each."""
+    """Check a reply of ``TIMES`` executions: each phase has one span for all of them, or one for each of them."""
     c, once = run.c, run.lengths
     own, counts = [s.phase for s in reply.spans], [s.executions for s in reply.spans]
     each = phases * TIMES
@@ -252,7 +252,7 @@ def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None]
 
 
 def check_declared(bench: Bench, workload: Workload) -> None:
-    """Check the samples in memory, or only the first of lazy ones, and the infos of the device and the meters.
+    """Check the samples in memory, or only the first if made on demand, and the infos of the device and the meters.
 
     Nothing is staged, issued or started. Raises ``ConformanceError`` for the first part that fails rules.
     """

@@ -78,7 +78,7 @@ def _rail_info(c: Checks, rail: Rail) -> None:
 
 
 def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
-    """Sample for a while and drain; check every chunk and the number of readings."""
+    """Read for ``span_s``, then stop; check every chunk, and the number of readings."""
     before_ns = c.clock.now_ns()
     bracket = c.call("start()", meter.start)
     started_ns = c.clock.now_ns()
@@ -113,7 +113,7 @@ def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
 
 
 def _lateness(info: MeterInfo, read: Sequence[Chunk], elapsed_s: float) -> dict[str, float]:
-    """Return by rail how long before the first read the last reading ended; a stopped meter still holds this much."""
+    """Return by rail how many seconds before the first read its last reading ended; as much may be lost at the stop."""
     counts = {rail: sum(len(chunk.value) for chunk in read if chunk.rail == rail.name) for rail in info.rails}
     known = {rail.name: elapsed_s - n / rail.rate_hz for rail, n in counts.items() if n and rail.rate_hz > 0}
     return {name: seconds for name, seconds in known.items() if seconds > 0}
@@ -159,7 +159,7 @@ def _edges(c: Checks, chunks: Sequence[Chunk]) -> None:
 
 
 def _count(c: Checks, rail: Rail, chunks: Sequence[Chunk], shortest_s: float, longest_s: float) -> None:
-    """Check that ticks grow, or without ticks that the number of readings fits the rate within 2 % and three."""
+    """Check that ticks grow. Without ticks, check that the number of readings fits the rate within 2 % and three."""
     n = sum(len(chunk.value) for chunk in chunks)
     c.rule("read.some", n > 0, f"no reading of {rail.name} in {shortest_s:.3g} s", "readings of every declared rail")
     if not n:

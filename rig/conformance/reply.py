@@ -11,13 +11,13 @@ from rig.recording.columns.rows import as_list
 from rig.types import UNSTAMPED, Bracket, DeviceInfo, Reply, Span
 
 _COUNTERS = ("spikes", "synaptic_operations", "synaptic_operations_ne15")
-"""Counters in a simulator's output if each sample has its own network; each may also be one number by class."""
+"""Counters in a simulator's output if each sample has its own network; each is a number, or a number by class."""
 
 
 def reply_rules(
     c: Checks, info: DeviceInfo, reply: Reply, last_on: int | None, before: Bracket | None, after: Bracket | None
 ) -> None:
-    """Check a reply whose spans are between two readings of their clock; ``last_on`` began the previous span."""
+    """Check a reply between two readings of the device's clock; ``last_on`` is the begin of the previous span."""
     spans = reply.spans
     error = raised(lambda: json.dumps(reply.output, default=as_list, allow_nan=False))
     c.rule("reply.json", error is None, f"an output that raises {error}", "an output that JSON can hold, no NaN")
@@ -70,7 +70,7 @@ def inside(c: Checks, rule: str, span: Span, before: Bracket | None, after: Brac
 
 
 def _slack(*spans: Span) -> int:
-    """Ticks of allowed jitter: two, or a hundredth of the shortest span."""
+    """Return the allowed jitter in ticks: two, plus a hundredth of the shortest span."""
     return 2 + max(0, min(s.off_tick - s.on_tick for s in spans)) // 100
 
 

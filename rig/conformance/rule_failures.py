@@ -68,7 +68,7 @@ class Checks:
 
     @contextmanager
     def calling(self, what: str) -> Iterator[None]:
-        """Note a failure for every exception of a driver in the block, which uses it as the protocols allow."""
+        """Note a failure for an exception in the block, which uses the driver as the protocols allow."""
         try:
             yield
         except Exception as error:
@@ -107,7 +107,7 @@ def read_timer(c: Checks, source: Clocked) -> Bracket | None:
 
 
 def rate(c: Checks, clock: ClockInfo, first: Bracket, last: Bracket) -> None:
-    """Check the timer's rate between two readings, within the bounds that their host stamps give."""
+    """Check the timer's rate between two readings, within the bounds that the host stamps around them allow."""
     seconds = (last.tick - first.tick) / clock.tick_hz
     slack_s = 2.0 / clock.tick_hz
     low = (last.before_ns - first.after_ns) * 1e-9 * (1.0 - clock.tolerance) - slack_s

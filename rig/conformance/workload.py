@@ -72,7 +72,7 @@ def _labels(c: Checks, workload: Workload, answers: list[str]) -> None:
 
 
 def _samples(c: Checks, workload: Workload, looked_at: int) -> bool:
-    """Check the samples; return whether they are samples."""
+    """Check the samples; return whether each is a ``rig.Sample``."""
     samples = workload.samples
     if not c.rule("samples.count", len(samples) > 0, "none", "one sample or more"):
         return False

@@ -16,7 +16,7 @@ from rig.types import Bracket, Clock, ClockInfo
 BURST, BURSTS = 8, 9
 UNEVEN_NS = 10_007
 COARSE, STEPS_LEAST = 10, 8
-"""A counter is coarser than declared if at least ``STEPS_LEAST`` differences are all multiples of ``COARSE`` ticks."""
+"""A counter is coarser than declared if over ``STEPS_LEAST`` - 1 steps have a common divisor of ``COARSE`` or more."""
 SLOW_S = 20e-3
 """If the round trip is longer than this (s), most traces place span edges better than the clock."""
 

@@ -121,7 +121,7 @@ def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
 
 
 def _alone(device: Item) -> AbstractContextManager[None]:
-    """Lock a device as a measurement does. One whose driver cannot be loaded is reported when it is opened."""
+    """Lock a device as a measurement does. A device whose driver cannot be loaded is reported when it is opened."""
     which = ""
     with suppress(RigError):
         which = which_of(device.driver, (f"{key}={value}" for key, value in device.options.items()))
@@ -129,7 +129,7 @@ def _alone(device: Item) -> AbstractContextManager[None]:
 
 
 def _examined(item: Item, steps: Steps, s: Settings) -> Iterator[Finding]:
-    """Yield what a driver needs of the host and, unless something of it is broken, the findings of its examination."""
+    """Yield what a driver needs of the host; if nothing of this is broken, also the findings of its examination."""
     needed = list(extra_findings(item.name, item.group, item.driver))
     needed += permission_findings(item.name, item.driver, item.paths)
     yield from needed

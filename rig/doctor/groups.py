@@ -17,7 +17,7 @@ from rig.session.setup import feeds
 
 @dataclass(frozen=True)
 class BenchGroup:
-    """A device, or none, and the meters that see it; they are opened together."""
+    """A device, or none, and the meters that measure it; they are opened together."""
 
     device: Item | None
     meters: tuple[Item, ...]

@@ -79,7 +79,7 @@ def _load() -> Finding:
 
 
 def _wakes(seconds: float) -> Finding:
-    """Find how late a sleep of a millisecond ends, and how late a wait of the rig, which spins at its end."""
+    """Find how late a sleep of a millisecond ends, and how late a wait of the rig ends, which spins at the end."""
     clock = HostClock()
     slept: list[int] = []
     late: list[int] = []

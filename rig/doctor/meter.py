@@ -21,7 +21,7 @@ READINGS = 20
 
 @dataclass
 class Taken:
-    """The chunks of a short measurement. ``arrived`` holds (host ns, readings so far) for each chunk, by rail."""
+    """The chunks of a short measurement. ``arrived`` has (host ns, readings so far) for each chunk, by rail."""
 
     trigger: Bracket
     chunks: dict[str, list[Chunk]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[s
         yield from _level(item, info, rail, chunks)
         if rail.accuracy is None:
             text = f"{rail.name}: the instrument's uncertainty is not stated"
-            remedy = "Give calibration = FILE; until then the uncertainty holds only what the trace shows"
+            remedy = "Give calibration = FILE; until then the uncertainty covers only the scatter of the trace"
             yield checked(item, "accuracy", text, remedy)
         else:
             yield ok(item, "accuracy", f"{rail.name}: {rail.accuracy.source or 'stated, without a source'}")

@@ -264,7 +264,7 @@ def finish(acquisition: Acquisition, error: Ended | None) -> Ended | None:
 
 
 def close(acquisition: Acquisition, error: Ended | None) -> None:
-    """Record gaps in which the process was held up, and write the stop line."""
+    """Record gaps in which the process was stopped, and write the stop line."""
     with suppress(StoreError):  # even a full disk has room for the stop line
         for on_ns, off_ns in acquisition.watch.gaps_ns:
             acquisition.recorder.event(HostGap(on_ns=on_ns, off_ns=off_ns))

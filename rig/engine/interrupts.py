@@ -48,7 +48,7 @@ def deferred() -> Iterator[None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Inside this block, which reports the interruption, ignore signals that end a command."""
+    """Ignore signals that end a command inside the block, because the block already reports the interruption."""
     with on_signals(lambda *_: None, signal.SIGINT, *ENDING):
         yield
 

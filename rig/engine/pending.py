@@ -57,7 +57,7 @@ class Pending:
     def complete(self, reply: Reply, completed_ns: int) -> Query:
         """Remove and return the oldest query for the reply's sample.
 
-        Raises ``DeviceError`` for what is no ``Reply``, spans that are no ``Span``, and a reply that answers no query.
+        Raises ``DeviceError`` for an object that is no ``Reply``, for other spans, and for a reply without a query.
         """
         if type(reply) is not Reply:
             raise failed_on(self.first, TypeError(f"poll() gave a {type(reply).__name__}, not a Reply"))

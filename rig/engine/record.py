@@ -49,7 +49,7 @@ def record(
 ) -> Path:
     """Record one run into ``path``; ``scenario`` is its name and all its options.
 
-    ``said`` is what else the first line says; see ``start_document``.
+    ``said`` are further fields of the first line; see ``start_document``.
 
     Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises; the remedy then also names
     ``path``, which holds everything recorded until then.

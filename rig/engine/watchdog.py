@@ -45,7 +45,7 @@ GAP_S, RESTED = 1.0, 0.5
 
 
 class Watch:
-    """What the engine waits for: ``call`` is the driver's running call, such as ``poll() of the device``, or None.
+    """Knows the driver's running call: ``call`` names it, such as ``poll() of the device``, or is None.
 
     ``issued`` returns a number that grows between two calls of the same name. A call may take ``patience_s``;
     None means the constants of this module and ``timeout_s``.
@@ -75,7 +75,7 @@ class Watch:
         return self.read(name, lambda _: guard(call, kind, what), None)
 
     def read(self, name: str, look: Callable[[Any], T], given: Any) -> T:
-        """Read what a driver returned, under watch. This runs between two queries."""
+        """Read what a driver returned, under watch. Call it only between two queries."""
         self._count += 1
         self.call = name
         try:

@@ -148,7 +148,7 @@ def checked(trace: ImportedTrace, rail: Rail) -> Iterator[Chunk]:
 class Gaps:
     """Counts the readings of a trace while they are written, and the gaps, in ticks of the meter's clock.
 
-    Of a counter it keeps the range of values, and the largest fall with the number and the tick of its reading.
+    For a counter it keeps the range of values, and the largest fall with the number and tick of its reading.
     """
 
     rail: Rail

@@ -66,7 +66,7 @@ class ImportedRun:
     notes: tuple[str, ...] = ()
 
     def clocks(self) -> dict[str, ClockInfo]:
-        """Every clock by name, with the host's."""
+        """Return every clock by name, with the host's."""
         own = [self.device.clock] if self.device.clock else []
         return {c.name: c for c in (ClockInfo("host", 1e9, 0.0), *own, *(m.clock for m in self.meters))}
 

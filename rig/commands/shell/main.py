@@ -54,7 +54,7 @@ BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "V
 
 DEPTH = sys.getrecursionlimit()
 GARBAGE = 1_000_000
-"""A report collects garbage after this many new objects. With the usual few hundred, this took a tenth of its time."""
+"""A report collects garbage after this many new objects. The default, a few hundred, took a tenth of its time."""
 
 
 DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep", "tracks", "workload")
@@ -62,7 +62,7 @@ DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep",
 COMPLETED = "_ARGCOMPLETE"
 """The variable that a shell sets when it asks how to complete a command line."""
 BESIDE = ("measure", "check", "doctor", "init", "complexity")
-"""Commands of ``DRIVEN`` that run in a child process; its parent notices if such code ends it."""
+"""Commands of ``DRIVEN`` that run in a child process; the parent reports it if such code ends the child."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -222,7 +222,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
 
     if odd := next((text for text in given if not text.isascii() and re.search("[\ud800-\udfff]", text)), None):
         raise refused("argument", odd, "Rename the file or folder that it names", f"the argument {odd!r} is not UTF-8")
-    if given and given[0] == "reduce":  # this release still says where it went
+    if given and given[0] == "reduce":  # this release still names what replaces it
         remedy = "Import it (`rig import --format raw-numbers`, plain-csv or joulescope-jls), then `rig report RUN`"
         raise UsageError("`rig reduce` is gone", field="command", value="reduce", remedy=remedy)
     if given and given[0].startswith("-") and given[0] not in ("-h", "--help", "--version"):
