@@ -36,7 +36,7 @@ def registered(group: str) -> Sequence[EntryPoint]:
 
 @functools.cache
 def _installed(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
-    """All registered plugins by group. The result is kept, because each package in ``path`` must be opened."""
+    """Return all registered plugins by group. The result is kept, because each package in ``path`` must be opened."""
     found = entry_points()
     return {group: tuple(sorted(found.select(group=f"rig.{group}"), key=lambda e: e.name)) for group in GROUPS}
 
@@ -59,7 +59,7 @@ def owner(entry: EntryPoint) -> str:
 
 @functools.cache
 def _name_of(package: Distribution) -> str:
-    """Return the name of a package; it is kept, because parsing the metadata takes milliseconds."""
+    """Return the name of a package; the name is kept, because parsing the metadata takes milliseconds."""
     return str(package.name)
 
 
@@ -187,7 +187,7 @@ def written_by_others(path: Path) -> str:
 
 
 def home_of(path: Path) -> Path:
-    """Return the folder to which paths in a file are relative: the file's own, not that of a link to it."""
+    """Return the folder to which paths in a file are relative: the folder of the file itself, not of a link to it."""
     return path.resolve().parent if path.is_symlink() else path.parent
 
 

@@ -61,7 +61,7 @@ def tell(text: str, *, dim: bool = False) -> None:
 
 
 def own() -> TextIO:
-    """Return the rig's standard output, which is separate from that of drivers while they run."""
+    """Return the rig's standard output, which is separate from the output of drivers while they run."""
     return _own or sys.stdout
 
 

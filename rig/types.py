@@ -357,7 +357,7 @@ class Rail:
     level changes when a span begins and when it ends.
     """
     pin_lag_s: Size = 0.0
-    """The pin may lag or lead what it marks by at most this; a limit, like those of ``Accuracy``."""
+    """The pin may lag or lead what it marks by at most this; a limit, like the limits of ``Accuracy``."""
 
 
 @dataclass(frozen=True, slots=True)

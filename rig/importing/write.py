@@ -1,4 +1,4 @@
-"""Imported recordings become run directories, each whole or not at all.
+"""Write imported recordings as run directories, each whole or not at all.
 
 An importer is a factory ``open_import(source, *, options...)`` in the group ``rig.importers``. It parses files and
 yields an ``ImportedRun``, or several. Nothing is computed: stamps, readings and windows go into the run as they were

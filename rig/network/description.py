@@ -47,7 +47,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A population of neurons, each with one activation in an execution; activation sparsity is of these alone.
+    """A population of neurons, each with one activation in an execution; activation sparsity counts only these.
 
     Activations are "the outputs of ReLU functions and spikes from spiking neurons" (NeuroBench, "Activation sparsity").
     Its harness hooks ReLU, sigmoid and spiking neurons, also those whose membrane is read, and takes their outputs

@@ -72,7 +72,7 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
     schema: str
     """Format and its version."""
     run_id: str
-    """Name of the run; normally that of its directory."""
+    """Name of the run; normally the name of its directory."""
     t0_ns: Integer
     """Zero of the run's seconds, in nanoseconds of the host clock (ns)."""
     clocks: list[ClockInfo]

@@ -121,7 +121,7 @@ class ScenarioRecord(Record, frozen=True):
 
     @property
     def deadline_s(self) -> float | None:
-        """Return the deadline after a sample (s), or else the stride of a stream."""
+        """Return the deadline after a sample (s); without one, the stride of a stream."""
         return self._real("deadline_s") or self.stride_s
 
     @property

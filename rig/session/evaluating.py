@@ -1,4 +1,4 @@
-"""Evaluate the runs of a session, half of the long ones in a second process where there are two cores."""
+"""Evaluate the runs of a session; with two cores, half of the long runs in a second process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many samples a run will play, for those who watch it."""
+"""How many samples a run will play, for the display of progress."""
 
 from __future__ import annotations
 

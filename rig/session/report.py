@@ -199,7 +199,7 @@ def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
 
 
 def _to_go_on(findings: Iterable[Finding], parts: Sequence[Part]) -> Iterator[Finding]:
-    """Yield the findings of an interrupted session; the remedy of those that follow from its end is to go on."""
+    """Yield the findings of an interrupted session; findings that follow from its end have the remedy to go on."""
     ended = [part for part in parts if part.result.complete]
     kept = {refused for part in ended for refused in part.result.refusals}
     names = tuple(f"{part.name}: " for part in ended)

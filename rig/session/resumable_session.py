@@ -130,7 +130,7 @@ def _begin(held: ExitStack, book: Book, request: Request) -> None:
 
 
 def unused(folder: Path) -> None:
-    """Raise ``StoreError`` for a directory in a session, and for one that holds anything but the lock of a session."""
+    """Raise ``StoreError`` for a directory in a session, and for one with anything except the lock of a session."""
     lock, inside = folder / LOCK, is_session(folder.absolute().parent)
     if inside or (folder.exists() and (not folder.is_dir() or {*folder.iterdir()} - {lock, holder_of(lock)})):
         what = f"{folder} {'lies in a session' if inside else 'is not empty'}"

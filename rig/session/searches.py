@@ -42,7 +42,7 @@ Play = Callable[[PlannedRun], Path]
 
 
 def find_peak(holds: Callable[[float], bool], start_hz: float) -> float:
-    """Find the highest rate that holds: double or halve until one holds and one fails, then bisect geometrically.
+    """Find the highest good rate: double or halve until one rate is good and one fails, then bisect geometrically.
 
     Raises ``MeasurementRefusedError`` if none holds.
     """
@@ -67,7 +67,7 @@ def find_peak(holds: Callable[[float], bool], start_hz: float) -> float:
 
 
 def find_largest(holds: Callable[[int], bool], start: int) -> int:
-    """Return the largest whole number that holds, within a factor ``CLOSE_SIZE``; 0 if none up to ``start`` does."""
+    """Return the largest good whole number, within a factor ``CLOSE_SIZE``; 0 if none up to ``start`` is good."""
     low, high, size = 0, 0, start
     for _ in range(MOST_PROBES):
         low, high = (size, high) if holds(size) else (low, size)

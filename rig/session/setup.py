@@ -35,7 +35,7 @@ OPENING_S = "start_s"
 """The option for how long a driver may take to open (s), if it takes longer than usual."""
 YEAR_S = 365.25 * 86400
 Takers = dict[str, Factory]
-"""What takes options, by the name under which options address it."""
+"""The parts that take options, by the name that an option uses for them."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class BenchSetup:
     workload_options: Mapping[str, Any] = field(default_factory=dict)
     """Every option with which the workload was opened."""
     device_options: Mapping[str, Any] = field(default_factory=dict)
-    """Every option with which a device of the user's own was opened; drivers of the rig state theirs themselves."""
+    """Every option with which a device of the user's own was opened; drivers of the rig state their own."""
     local_code: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each file that was loaded by its path."""
 

@@ -25,9 +25,9 @@ DOCUMENTS = (FILE, "results.csv")
 """The files that do not depend on pictures and templates."""
 PAGES = (".html", ".md")
 RELATIVE = 1e-6
-"""How far a number without an interval may differ, relative: another processor rounds differently."""
+"""The largest relative difference of a number without an interval, because processors round differently."""
 OF_HALF_WIDTH = 0.01
-"""How far a figure and the ends of its interval may differ, relative to half of its interval."""
+"""The largest difference of a figure or of an end of its interval, relative to half of its interval."""
 READ = 4
 """A printed number of at least this many digits may differ by one in its last digit, because of rounding."""
 OWN = frozenset({MANIFEST, SIGNATURE, "derived/audit.json", "derived/audit.html"})
@@ -70,7 +70,7 @@ def made_again(folder: Path) -> Again:
     left_over = [
         f"{name} is not made of the sessions"
         for name in sorted(held - {*made, *recorded} - OWN)
-        if not (name.startswith(f"{SESSIONS}/") and DERIVED in name.split("/"))  # any reader can make these
+        if not (name.startswith(f"{SESSIONS}/") and DERIVED in name.split("/"))  # any reader can make these files
     ]
     listed += left_over
     bodies = {name: read_bounded(folder / name, MOST_BYTES) for name in sorted(held & set(made))}

@@ -36,7 +36,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of a task. ``halted``: the sweep ends, for example as nothing can be written or the device is in use.
+    """The result of a task. ``halted``: the sweep ends, for example because a write failed or the device is in use.
 
     ``again``: the recording was altered and is set aside, so the cell is open again.
     """

@@ -132,7 +132,7 @@ def _local(jobs: int, quiet_cores: bool) -> Iterator[Executor]:
 
 
 def _broken_off() -> Callable[[dict[Future[Outcome], Task], int], None]:
-    """Return a function that interrupts the workers at level 2, and kills those that take too long to end."""
+    """Return a function that interrupts the workers at level 2, and kills workers that take too long to end."""
     told_s: list[float] = []
 
     def recall(out: dict[Future[Outcome], Task], level: int) -> None:

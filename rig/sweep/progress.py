@@ -1,4 +1,4 @@
-"""Show the progress of a sweep and the time left, as a live line on a terminal, else as a line now and then."""
+"""Show the progress of a sweep and the time left, as a live line on a terminal, otherwise as a line now and then."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rig.terminal import say
 
 
 class Progress:
-    """Counts outcomes, and expects open cells to take as long as those that have ended.
+    """Counts outcomes, and expects open cells to take as long as the cells that have ended.
 
     Of ``total`` cells, ``left`` names the open ones, and ``failed`` is how many failed before.
     """

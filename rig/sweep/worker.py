@@ -1,4 +1,4 @@
-"""A worker process of a sweep, set up before heavy imports. If its parent ends, it ends after its current cell."""
+"""Run a worker process of a sweep, set up before heavy imports. If its parent ends, it ends after its current cell."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class ArrowFiles:
         return to_the_end(self.appending(name, made()))
 
     def appending(self, name: str, making: Steps[pa.RecordBatch]) -> Steps[StoreError | None]:
-        """Do the same as ``append``, but in steps: first those of ``making``, then those of the write."""
+        """Do the same as ``append``, but in steps: first the steps of ``making``, then the steps of the write."""
         before: tuple[int, Any] | None = None
         try:
             batch = yield from making

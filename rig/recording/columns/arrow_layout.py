@@ -132,7 +132,7 @@ def check_becomes(name: str, becomes: int, size: int, ratio_most: int = RATIO_MO
 
 
 def buffers_of(type_: pa.DataType) -> int:
-    """Return how many buffers a column has in a message. Raises ``Damaged`` for nested types and those of views."""
+    """Return how many buffers a column has in a message. Raises ``Damaged`` for nested types and types of views."""
     if pa.types.is_null(type_):
         return 0
     if has_text(type_):

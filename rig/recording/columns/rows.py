@@ -139,7 +139,7 @@ class ReplyRows:
         return pa.record_batch([arrays[name] for name in REPLIES.names], names=REPLIES.names)
 
     def _forget(self, n: int) -> None:
-        """Move the rows after the first ``n`` to the front; if there are many texts, keep only those of these rows."""
+        """Move the rows after the first ``n`` to the front; if there are many texts, keep only texts of these rows."""
         left = len(self) - n
         self._buffer[: left * _SIZE] = self._buffer[n * _SIZE : self._at]
         self._at = left * _SIZE

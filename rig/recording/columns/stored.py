@@ -151,7 +151,7 @@ class Stored(Sliced):
 
 @dataclass(frozen=True)
 class Changed(Sliced):
-    """A column after ``change``, which computes each value from a reading and those before and after it."""
+    """A column after ``change``, which computes each value from a reading and the readings before and after it."""
 
     column: Any
     change: Callable[[Floats], Floats]

@@ -42,7 +42,7 @@ def read_table(file: Opened | None, name: str, truncated: list[str]) -> pa.Table
 
 
 def _spelt(batch: pa.RecordBatch) -> int:
-    """Return the bytes of a batch's texts if each row held its own."""
+    """Return the bytes of a batch's texts if each row had its own copy."""
     coded = [c for c in batch.columns if pa.types.is_dictionary(c.type) and has_text(c.type.value_type)]
     lengths = (pc.take(pc.binary_length(column.dictionary), column.indices) for column in coded)
     return sum(pc.sum(each).as_py() or 0 for each in lengths)

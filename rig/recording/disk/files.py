@@ -329,7 +329,7 @@ class Hashed(Whole):
         return len(view)
 
     def put(self) -> None:
-        """Write the waiting data in one piece; none wait afterwards, even if this raises ``OSError``."""
+        """Write the waiting data in one piece; no data wait afterwards, even if this raises ``OSError``."""
         data, self._waiting = self._waiting, bytearray()
         if data:
             super().write(data)

@@ -54,7 +54,7 @@ class Trace:
         return replace(self, **joined, uniform=False)
 
     def changed(self, change: Callable[[Floats], Floats]) -> Trace:
-        """Return the trace with changed values; those of a long trace are computed when they are sliced.
+        """Return the trace with changed values; the values of a long trace are computed when they are sliced.
 
         ``change`` maps successive readings, shape (n,). Each result may depend only on the reading and its two
         neighbours; NaN is a missing reading.
