@@ -216,7 +216,7 @@ def _from_file(group: str, name: str) -> Factory:
 
 
 class _SourceLoader(SourceFileLoader):
-    """Compiles a file each time, because bytecode beside it may come from others."""
+    """Compiles a file each time, because others may have written the bytecode beside it."""
 
     def get_code(self, fullname: str) -> types.CodeType:
         path = self.get_filename(fullname)

@@ -33,7 +33,7 @@ def _safe(name: str) -> str:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """Return names for folders beside each other: one that is taken gets a number."""
+    """Return names for folders beside each other; a name that is taken gets a number."""
     found: list[str] = []
     for name in names:
         numbered = (f"{name}-{k}" for k in count(2))

@@ -95,7 +95,7 @@ class ArrowFiles:
     def close(self) -> None:
         """Close the files without ends, as after a crash."""
         for file, _ in self._streams.values():
-            with suppress(OSError):  # a driver may have closed it, and the first error is the more useful one
+            with suppress(OSError):  # a driver may have closed it, and the first error is more useful
                 file.close()
         self._streams.clear()
 

@@ -43,7 +43,7 @@ class Message(NamedTuple):
 
     @property
     def becomes(self) -> int:
-        """Return its size in memory in bytes; a row takes at least one."""
+        """Return the size in memory in bytes; a row takes at least one byte."""
         return self.rows + sum(size for _, size in self.buffers)
 
 
@@ -143,7 +143,7 @@ def buffers_of(type_: pa.DataType) -> int:
 
 
 def has_text(type_: pa.DataType) -> bool:
-    """Return whether the values of a column are texts or bytes, of which each has an end in a buffer of offsets."""
+    """Return whether the values of a column are texts or bytes, whose ends are in a buffer of offsets."""
     return any(is_(type_) for is_ in _TEXTS)
 
 

@@ -148,7 +148,7 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def _ends(parts: Sequence[Any], null: Bools) -> list[pa.Buffer | None]:
-    """Return the first two buffers of a column of parts of any length: which are there, and where each ends."""
+    """Return the first two buffers of a column of parts of any length: which parts exist, and where each one ends."""
     offsets = np.fromiter(accumulate(map(len, parts), initial=0), np.int64, len(parts) + 1)
     if offsets[-1] >= 2**31:
         raise OverflowError("a batch holds 2 GiB of text or more")

@@ -64,7 +64,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Batches:
-    """Places of the batches of a file: ``row[k]`` is the first row of batch k, ``row[-1]`` the number of rows."""
+    """The places of the batches of a file: ``row[k]`` is the first row of batch k, ``row[-1]`` the number of rows."""
 
     file: Opened
     schema: pa.Schema

@@ -1,4 +1,4 @@
-"""Read a table of a recording into memory; its messages first show its size there."""
+"""Read a table of a recording into memory; its size there is first computed from its messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Bounds on files that anyone may have written: size of files and lines, length of texts, depth of nesting.
 
-Whatever exceeds a bound is refused with a typed error before it is read into memory or decoded.
+A file or text that exceeds a bound is refused with a typed error before it is read into memory or decoded.
 """
 
 from __future__ import annotations

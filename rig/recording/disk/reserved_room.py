@@ -16,7 +16,7 @@ LINE_BYTES = 256
 def keep_room(folder: Folder, kept: int, files: int) -> int:
     """Reserve space for a stop line that lists ``files`` files, and for the seal. Raises ``OSError``.
 
-    ``kept`` bytes are reserved already. Return how many are now.
+    ``kept`` bytes are reserved already. Return how many bytes are reserved now.
     """
     needed = ROOM_BYTES + LINE_BYTES * files
     if needed <= kept:
