@@ -1,4 +1,4 @@
-"""Train a network for a Xylo or the Arduino, or write the one deployed on a Xylo as a NIR graph."""
+"""Train a network for a Xylo or the Arduino, or write the network deployed on a Xylo as a NIR graph."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rig.terminal import command, say, say_json
 N = TypeVar("N")
 
 _SAME_DATA = ("data", "fold", "audio_hz")
-"""Options of the training that are also needed when the network is measured."""
+"""Options of the workload that must be the same in training and in the measurement."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, or write one network and print the options to measure the file.
 
-    Raises ``UsageError`` if the output is not called .nir, ``StoreError`` if it cannot be written, and what
-    reading the network raises.
+    Raises ``UsageError`` if the output's name does not end in .nir, ``StoreError`` if it cannot be written, and the
+    errors of reading the network.
     """
     if args.action == "train":
         return _train(args)
@@ -132,4 +132,4 @@ _TARGETS = {
     "xylo": (".json", _xylo, ("xylo --simulate", "xylo-float --meter none")),
     "arduino": (".h", _arduino, ("arduino --simulate",)),
 }
-"""By device: the suffix of the file, what trains and writes the network, and the devices that run it."""
+"""By device: the suffix of the file, the function that trains and writes the network, and the devices that run it."""

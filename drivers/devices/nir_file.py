@@ -19,9 +19,9 @@ Edges = Sequence[tuple[str, str]]
 
 
 def read_nodes(path: Path, most_bytes: int) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the nodes of a NIR file by name, and its edges in order without repeats; nested graphs are resolved.
+    """Return the nodes of a NIR file by name, and its edges, sorted and without repeats. Nested graphs are flattened.
 
-    Raises ``DataError`` for a file that is missing, larger than ``most_bytes`` or no graph, and ``MissingExtraError``
+    Raises ``DataError`` if the file is missing, larger than ``most_bytes`` or not a graph, and ``MissingExtraError``
     without the package nir.
     """
     nir = imported("nir", "a network in NIR", "nir", field="network", value=path.name)
@@ -42,7 +42,7 @@ def read_nodes(path: Path, most_bytes: int) -> tuple[dict[str, Any], list[tuple[
 def flat(nodes: Nodes, edges: Edges) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return nodes and edges without nested graphs: node ``lif`` of the graph ``rnn`` is called ``rnn.lif``.
 
-    An edge to a nested graph continues at its input, and an edge from it begins at its output. Raises
+    An edge to a nested graph then leads to the input of this graph, and an edge from it begins at its output. Raises
     ``DataError`` for a name that occurs twice, and for a nested graph with several inputs or outputs.
     """
     found = {name: node for name, node in nodes.items() if type(node).__name__ != "NIRGraph"}
@@ -107,7 +107,7 @@ def digest_of(nodes: Nodes, edges: Edges) -> str:
 
 
 def check_said(**needed: tuple[object, str]) -> None:
-    """Check that the options which a graph needs but lacks are given; each is a value and an example value.
+    """Check that the user gave the facts that a NIR graph does not contain, each as a value and an example value.
 
     Raises ``SetupError`` that names all missing options.
     """
@@ -125,7 +125,7 @@ def refused(name: str, what: str, remedy: str) -> DataError:
 
 
 def _unchecked(nir: Any, path: Path) -> Any:
-    """Read a graph without a check of types: ``nir.read`` can skip this check only for the outer graph."""
+    """Read a graph without nir's check of types. ``nir.read`` can skip this check only for the outer graph."""
     h5py = imported("h5py", "a network in NIR", "nir", field="network", value=path.name)
 
     def unchecked(tree: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The training data of a workload for all trainers: the train split, encoded, with its labels.
 
-Devices that learn classes from a few samples (NeuroBench, algorithm 1) share the readout and the workload.
+Devices that learn classes from a few samples (NeuroBench, algorithm 1) use its readout and its base words too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HIGHEST_RATE = 3e-3
 K = TypeVar("K")
 Say = Callable[[str], None]
 Shown = Callable[[], Iterable[tuple[str, NDArray[Any]]]]
-"""Gives each base word with all of its training samples, shape (n, ...)."""
+"""Yields each base word with all of its training samples, shape (n, ...)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,14 +75,14 @@ def labelled(data: Workload, encoded: Callable[[Sample], NDArray[Any]]) -> Label
 def record_of(
     found: Labelled, settings: Any, largest: int, tuning: str, packages: Iterable[str], **more: object
 ) -> dict[str, Any]:
-    """Return the record of a training in JSON values: its data, its settings, its batch of ``largest`` and ``more``."""
+    """Return the record of a training in JSON values: its data, its settings, its batch size and ``more``."""
     record = {"program": "rig network train", "data": found.record, **asdict(settings), "tuning": tuning, **more}
     record |= {"batch": batch_of(len(found.labels), largest), "versions": {name: version(name) for name in packages}}
     return dict(json.loads(json.dumps(record)))
 
 
 def batch_of(samples: int, largest: int) -> int:
-    """Return the samples of one step: at most ``largest``, and so few that an epoch has its steps."""
+    """Return the batch size: at most ``largest``, and so small that an epoch has at least ``FEWEST_STEPS`` steps."""
     return max(1, min(largest, samples // FEWEST_STEPS))
 
 
@@ -90,7 +90,7 @@ def adam(
     weights: dict[K, NDArray[np.float32]], samples: int, size: int, epochs: int, rng: np.random.Generator,
     gradients: Callable[[NDArray[np.int64]], Mapping[K, NDArray[Any]]],
 ) -> Iterator[int]:  # fmt: skip
-    """Change ``weights`` by Adam in batches of ``size``; yield the number of an epoch ten times, after it.
+    """Change ``weights`` by Adam in batches of ``size``. At ten epochs, evenly spread, yield the epoch's number.
 
     ``gradients`` takes the numbers of the samples of a batch. Training never stops early and selects nothing.
     """
@@ -127,5 +127,5 @@ def base_words(workload: Workload) -> tuple[list[str], Shown]:
 
 
 def shots_of(sample: Sample) -> list[Sample]:
-    """Return the samples that a sample to learn from holds."""
+    """Return the single samples (shots) in a sample for learning."""
     return [replace(sample, payload=shot, learn=False) for shot in sample.payload]

@@ -3,9 +3,9 @@
     rig measure --device arduino --option port=/dev/ttyACM0 --meter scpi-dmm ...
     rig measure --device arduino --simulate
 
-A slice of audio is loaded while it is staged, which is not timed. The board then computes on the slice in its memory:
-mel-filterbank energies (``preprocessing``), the network (``inference``), or both. It stamps each loop by its own
-microsecond counter, and holds a pin high during each phase.
+Staging a sample loads a slice of audio into the board's memory, and is not timed. The board then computes on this
+slice: mel-filterbank energies (``preprocessing``), the network (``inference``), or both. The board stamps each loop
+with its own microsecond counter, and holds a pin high during each phase.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ COUNTER_BITS = 32
 class About(msgspec.Struct, frozen=True):
     """The answer to ``about``.
 
-    ``source`` and ``network`` are digests (SHA-256), ``memory`` the bytes of the resident sample, ``slice`` its
-    samples of audio at ``rate`` Hz, ``command`` the most characters of a command: the shortest one with a byte has 6.
+    ``source`` and ``network`` are SHA-256 digests. ``memory`` is the size of the board's sample memory in bytes.
+    ``slice`` is the number of audio samples in one slice, at ``rate`` Hz. ``command`` is the largest number of
+    characters in a command. It is at least 6, the length of the shortest command that carries a byte.
     """
 
     firmware: str
@@ -69,7 +70,7 @@ class About(msgspec.Struct, frozen=True):
 
 
 def handshake(board: Board, said: Mapping[str, str]) -> About:
-    """Ask the board for its facts. Raises ``SetupError`` for another firmware or version, and for unfit facts."""
+    """Ask the board for its facts. Raises ``SetupError`` for another firmware or version, and for malformed facts."""
     port = board.line.port
     try:
         lines = board.ask("about")
@@ -128,9 +129,10 @@ def _unfit(sample: Sample, what: str, remedy: str) -> DataError:
 
 
 def announced(board: Board) -> Before:
-    """Set the phase of the board's next loop, and refuse inference alone on a sample without features.
+    """Return a function that sets the phase of the board's next loop.
 
-    Computing features outside of spans would be work in the gaps, which may be used for idle power.
+    The function refuses inference alone on a sample whose features the board has not computed. Computing them outside
+    a span would put work into the gaps between spans, from which idle power may be taken.
     """
 
     def before(phase: str, fresh: bool) -> object:
@@ -158,11 +160,11 @@ def open_device(
     """Open the board on a serial ``port`` (extra ``serial``), or with ``simulate`` QEMU on a simulated bench.
 
     ``network`` is the exported network (.h) that the firmware was built with, by default the shipped one; the board
-    must run the same. With ``together`` both phases are one span, ``both``. Each execution may take
-    ``timeout_s``, the board ``boot_s`` to say its name. ``clock_tolerance`` limits the rate of its counter (relative).
-    ``tuning`` says for the report how the network was tuned.
+    must run the same. With ``together`` both phases are one span, ``both``. ``timeout_s`` limits each execution, and
+    ``boot_s`` the time until the board states its name. ``clock_tolerance`` is the largest relative error of the rate
+    of its counter. ``tuning`` tells the report how the network was tuned.
 
-    Raises ``UsageError`` for options that do not fit, ``DataError`` for a network file that is not whole, and
+    Raises ``UsageError`` for options that do not fit, and ``DataError`` for an incomplete network file. Raises
     ``SetupError`` for a port without such a board, another firmware, and a missing compiler or QEMU.
     """
     positive(timeout_s=timeout_s, boot_s=boot_s, clock_tolerance=clock_tolerance)

@@ -28,9 +28,9 @@ from rig.types import Budget, DeviceInfo, Reply, Sample, SimulatedBench
 START_S = 10.0
 BAUD = 115200
 _UNTIL_END_OF_INPUT = '"$@" & exec >&-; read -r _; kill -9 $!; wait; rm -rf "$0"'
-"""A shell starts QEMU and waits for the end of its own input, which comes when the rig closes it or dies.
+"""A shell starts QEMU and waits for the end of its own input. The input ends when the rig closes it or dies.
 
-Only QEMU keeps the shell's standard output, which is the line; so the line ends with QEMU.
+The shell's standard output is the serial line. Only QEMU keeps it open, so the line closes when QEMU ends.
 """
 TICK_NS, POLL_S = 1000, 0.5
 RAIL = "board"
@@ -66,7 +66,10 @@ class SocketPort:
 
 
 class GuestClock:
-    """Unwraps microseconds that count instructions: they only grow, and are independent of the host's clock."""
+    """Unwraps QEMU's microsecond counter.
+
+    It counts instructions, only grows, and is independent of the host's clock.
+    """
 
     def __init__(self) -> None:
         self._last = 0
@@ -80,7 +83,7 @@ class GuestClock:
 class Emulator:
     """A running QEMU, its ``line`` and the ``firmware`` that was built for it.
 
-    Raises ``SetupError`` with QEMU's own words where it ends before the firmware speaks.
+    Raises ``SetupError`` with QEMU's error text if QEMU ends before the firmware sends anything.
     """
 
     def __init__(self, network: Path | None = None) -> None:
@@ -124,7 +127,7 @@ class Emulator:
 
 
 def simulation(firmware: Firmware) -> dict[str, Any]:
-    """Return what a recording must say about a simulated board: the source of time and power, and the build's size."""
+    """Return what is recorded about a simulated board: where its time and power come from, and the build's size."""
     return {
         "time": "SIMULATED: QEMU counts instructions, 16 ns each; it is no model of the time on a Cortex-M4F",
         "flash_bytes": firmware.flash_bytes,
@@ -134,13 +137,16 @@ def simulation(firmware: Firmware) -> dict[str, Any]:
 
 
 def taken(firmware: Firmware) -> str:
-    """Return the board's memory that the whole build takes, including the network."""
+    """Return a text on the flash and RAM that the whole build takes, including the network."""
     sizes = f"{firmware.flash_bytes} bytes of flash and {firmware.ram_bytes} bytes of RAM"
     return f"; the build for {firmware.board} takes {sizes}, without the stack"
 
 
 class SimulatedBoard:
-    """A board in QEMU as a Device. First the board runs a loop, then the bench is busy as long; ``end`` ends QEMU."""
+    """A board in QEMU as a Device. The board runs a loop; then the simulated bench is busy for the same time.
+
+    ``end`` stops QEMU.
+    """
 
     def __init__(self, board: TinyDevice, plant: SimulatedBench, end: Callable[[], None]) -> None:
         self._board, self._end = board, end
@@ -157,7 +163,7 @@ class SimulatedBoard:
         self.submit_repeated(samples, 1, None, budget)
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
-        """Run on the board, and occupy the bench for the time that the board's counter shows."""
+        """Run on the board, and occupy the bench for the time that the board's counter measured."""
         self._board.submit_repeated(samples, times, phase, budget)
         replies: list[Reply] = []
         while len(replies) < len(samples):

@@ -2,11 +2,11 @@
 
 They follow the MFE block of Edge Impulse (version 3: ``mfe/dsp.py`` of its processing blocks), with its defaults:
 pre-emphasis 0.98, frames of 20 ms every 10 ms without a window, the first 256 samples of each into a transform, 40
-filters, a noise floor of -52 dB and codes of 0.25 dB. Two things differ. Silence precedes the slice. And the filters
-are triangles in hertz (librosa's ``mel(htk=True, norm=None)``): their corners are not moved to whole bins, which would
-leave some of them empty.
+filters, a noise floor of -52 dB and codes of 0.25 dB. Two things differ. The value before the first sample of a slice
+is taken as zero. The filters are triangles in hertz (librosa's ``mel(htk=True, norm=None)``). Their corners are not
+moved to whole bins, because some filters would then be empty.
 
-Every constant comes from ``PARAMETERS``; ``mfe_header`` writes the tables that C takes from the same arrays.
+Every constant comes from ``PARAMETERS``. ``mfe_header`` writes the same tables for the C code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of the pre-processing. Code 0 is ``noise_floor_db``, and a step of one code ``db_per_code``."""
+    """The parameters of the pre-processing. Code 0 means ``noise_floor_db``; each next code adds ``db_per_code``."""
 
     rate_hz: int = 16000
     slice_samples: int = 16000
@@ -89,7 +89,7 @@ def tables() -> Tables:
 
 
 def triangles() -> NDArray[np.float64]:
-    """The filters' weights in [0, 1], shape (filters, bins): triangles between points that are even in mel (HTK's)."""
+    """Return the filters' weights in [0, 1], shape (filters, bins): triangles evenly spaced on HTK's mel scale."""
     low, high = (1127 * math.log1p(f / 700) for f in (PARAMETERS.low_hz, PARAMETERS.high_hz))
     corner = 700 * np.expm1(np.linspace(low, high, FILTERS + 2) / 1127)[:, None]
     hertz = np.arange(BINS) * PARAMETERS.rate_hz / POINTS
@@ -108,7 +108,7 @@ def pcm16(payload: NDArray[np.floating]) -> NDArray[np.int16]:
 
 
 def features(audio: NDArray[np.int16]) -> NDArray[np.int8]:
-    """The features (..., frames, filters) of slices (..., samples): codes of 0.25 dB from the noise floor on, - 128."""
+    """Return features (..., frames, filters) of slices (..., samples): codes from 0 (noise floor) to 255, minus 128."""
     made, samples = tables(), audio.astype(np.int64)
     before = np.concatenate((np.zeros_like(samples[..., :1]), samples[..., :-1]), axis=-1)
     emphasised = 50 * samples - PARAMETERS.emphasis_over_50 * before
@@ -128,9 +128,10 @@ def digest() -> str:
 
 
 def _transform(frames: Whole) -> tuple[Whole, Whole]:
-    """Twice the discrete Fourier transform of real frames (..., frames, points), in whole numbers (..., frames, bins).
+    """Return twice the Fourier transform of real frames (..., frames, points), in whole numbers (..., frames, bins).
 
-    Two frames go through one complex transform, as real and imaginary part; a last odd one goes with silence.
+    One complex transform takes two frames, as real and imaginary part. If the number of frames is odd, a frame of
+    zeros is added.
     """
     if frames.shape[-2] % 2:
         frames = np.concatenate((frames, np.zeros_like(frames[..., :1, :])), axis=-2)
@@ -145,7 +146,7 @@ def _transform(frames: Whole) -> tuple[Whole, Whole]:
 
 
 def _complex_transform(real: Whole, imaginary: Whole) -> tuple[Whole, Whole]:
-    """Radix 2, decimated in time; a product with a twiddle factor is rounded half up."""
+    """Transform by radix 2, decimated in time. Each product with a twiddle factor is rounded half up."""
     made, bits = tables(), POINTS.bit_length() - 1
     order = np.array([int(f"{k:0{bits}b}"[::-1], 2) for k in range(POINTS)])
     real, imaginary = real[..., order], imaginary[..., order]
@@ -164,7 +165,7 @@ def _complex_transform(real: Whole, imaginary: Whole) -> tuple[Whole, Whole]:
 
 
 def _log2(values: Whole) -> Whole:
-    """Return the logarithm to base 2 of whole numbers from 1 on (below: of 1), interpolated in a table."""
+    """Return the logarithm to base 2, interpolated in a table. Values below 1 are taken as 1."""
     table, values = tables().log2, np.maximum(values, 1)
     place = np.zeros_like(values)
     for bit in (32, 16, 8, 4, 2, 1):

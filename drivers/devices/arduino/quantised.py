@@ -1,4 +1,4 @@
-"""The int8 network of the firmware: its arithmetic, bit for bit as ``firmware/core/network.c`` has it, and its file.
+"""The int8 network of the firmware: the same arithmetic as ``firmware/core/network.c``, bit for bit, and its file.
 
 The file is the C header that is compiled into the firmware. Its first line states the SHA-256 of everything after it,
 the second holds the classes and the record of the training in JSON, and the rest is C.
@@ -31,7 +31,7 @@ MOST_SHIFT = 62
 AT_ONCE = 64
 """This many samples are computed together; more would need too much memory."""
 ZERO_CODE = -128
-"""The feature that means zero: the noise floor."""
+"""The code of a feature at the noise floor, which the network takes as zero."""
 
 _DIGEST = re.compile(r"// sha256 of all that follows this line: ([0-9a-f]{64})\n")
 _ABOUT = re.compile(r"// (\{.*\})\n")
@@ -57,7 +57,7 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantised:
-    """Two convolutions, a dense layer (weights int8 (classes, inputs), bias int32), and where they come from."""
+    """Two convolutions, a dense layer (weights int8 (classes, inputs), bias int32), and the record of the training."""
 
     classes: tuple[str, ...]
     first: Convolution
@@ -67,7 +67,7 @@ class Quantised:
     training: Mapping[str, Any]
 
     def scores(self, features: NDArray[np.int8]) -> NDArray[np.int64]:
-        """The scores (samples, classes) of features (samples, frames, filters); the first largest is the label."""
+        """Return scores (samples, classes) of features (samples, frames, filters). The first largest is the label."""
         found = []
         for part in parts(features):
             image = convolved(self.second, convolved(self.first, part[..., None].astype(np.int64)))
@@ -189,7 +189,7 @@ def _convolution(arrays: Mapping[str, NDArray[Any]], name: str, inputs: int) -> 
 
 
 def network_info(network: Quantised, takes: str = "") -> NetworkInfo:
-    """Describe an exported network, which rectifies after pooling. ``takes`` is the text on the memory of the build."""
+    """Describe an exported network. ``takes`` is a text on the memory of the build."""
     source, size, layers, connections = "input", (FRAMES, FILTERS), list[Layer](), list[Connection]()
     arrays: dict[str, NDArray[Any]] = {}
     for name, convolution in (("first", network.first), ("second", network.second)):

@@ -1,7 +1,7 @@
 """Builds the firmware of ``firmware/``: for QEMU by the Arm compiler, for the Nano 33 BLE as a sketch folder.
 
-Generated files (tables of the pre-processing, the network, the digests) are written beside the sources at every build,
-so that the board and Python cannot differ unnoticed.
+Every build writes the tables of the pre-processing, the network and the digests anew, so that the board and Python
+cannot differ unnoticed.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _SKETCH_FLAGS = """\
 #define BUILD_FLAGS "gcc " __VERSION__
 #endif
 """
-"""Facts that the compiler states about itself: ``arduino-cli`` chooses the flags."""
+"""The compiler states its version and optimisation itself, because ``arduino-cli`` chooses the flags."""
 _TABLES = "mfe_tables.h"
 
 
 @dataclass(frozen=True)
 class Firmware:
-    """A built firmware: its file, the facts in its ``about``, and the memory that it takes of the board.
+    """A built firmware: its file, the facts that it states in ``about``, and the memory that it takes on the board.
 
     Flash holds code, constants and the first values of variables; RAM holds variables, without the stack.
     """
@@ -54,7 +54,7 @@ class Firmware:
 def build(out: Path, network: Path | None = None) -> Firmware:
     """Build the firmware for ``mps2-an386`` in the folder ``out``, with an exported ``network`` (default: the shipped).
 
-    Raises ``SetupError`` without the compiler or the sources, ``DataError`` for a network file that is not whole.
+    Raises ``SetupError`` without the compiler or the sources, ``DataError`` for an incomplete network file.
     """
     compiler = _program(COMPILER, "gcc-arm-none-eabi and libnewlib-arm-none-eabi")
     folder, version = _board_folder(BOARD), re.sub(r"[\"\\\[\]]", "", _ran([compiler, "-dumpfullversion"]).strip())
@@ -72,7 +72,7 @@ def build(out: Path, network: Path | None = None) -> Firmware:
 def sketch(out: Path, network: Path | None = None) -> Path:
     """Write the folder ``neurorig_mcu`` in ``out``, which ``arduino-cli`` builds for the Nano 33 BLE; returns it.
 
-    It holds the sketch, the core and what is generated. Raises as ``build``, but needs no compiler.
+    The folder has the sketch, the core and the generated files. It raises like ``build``, but needs no compiler.
     """
     sources = [*_board_folder(SKETCH_BOARD).iterdir(), *(FOLDER / "core").iterdir()]
     folder = out / "neurorig_mcu"
@@ -86,9 +86,9 @@ def sketch(out: Path, network: Path | None = None) -> Path:
 def qemu_command(firmware: Firmware, shift: int = 4) -> list[str]:
     """Return the command that runs a firmware. Its standard output is a socket: the serial line in both directions.
 
-    One instruction is 2^shift ns. Durations on the board count instructions and repeat. Its clock follows the host's
-    while it waits for a command, and runs as fast as the host emulates while it computes, so that the two have no
-    constant ratio. Raises ``SetupError`` without QEMU.
+    One instruction takes 2^shift ns of the board's time, so equal work takes equal time. While the board waits for a
+    command, its clock follows the host's clock. While it computes, its clock runs as fast as the host emulates. So the
+    two clocks have no constant ratio. Raises ``SetupError`` without QEMU.
     """
     program = _program(QEMU, QEMU)
     line = ["-chardev", "socket,id=line,fd=1,mux=on", "-serial", "chardev:line"]
@@ -97,7 +97,7 @@ def qemu_command(firmware: Firmware, shift: int = 4) -> list[str]:
 
 
 def source_sha256(board: str) -> str:
-    """The digest that a firmware of these sources states in ``about``. Raises ``SetupError`` without the sources."""
+    """Return the digest that firmware from these sources states. Raises ``SetupError`` without the sources."""
     folder = _board_folder(board)
     files = [(path.name, path.read_bytes()) for place in (FOLDER / "core", folder) for path in sorted(place.iterdir())]
     digest = hashlib.sha256()

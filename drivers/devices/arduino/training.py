@@ -1,8 +1,9 @@
 """The microcontroller's part of ``rig network train``: a float network is trained in numpy, and rounded to int8.
 
-Two convolutions of 3 x 3 with batch normalisation, rectification and maximum pooling, dropout, and a dense layer: the
-published form. No sizes are published; 8 and 16 channels are the first choice of Edge Impulse. All random numbers come
-from one seed. With ``OPENBLAS_NUM_THREADS=1`` the same data give the same file on the same kind of processor.
+The network has the published layers: two convolutions of 3 x 3 with batch normalisation, rectification and maximum
+pooling, then dropout and a dense layer. No sizes are published; 8 and 16 channels are the first choice of Edge Impulse.
+All random numbers come from one seed. With ``OPENBLAS_NUM_THREADS=1`` the same data give the same file on the same
+kind of processor.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Layer:
     variance: Floats
 
     def folded(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Weights and bias with the normalisation in them."""
+        """Return weights and bias that include the normalisation."""
         scale = self.gain.astype(np.float64) / np.sqrt(self.variance.astype(np.float64) + VARIANCE_LEAST)
         return self.weights * scale[:, None], self.offset - self.mean * scale
 
@@ -93,9 +94,9 @@ def accuracy(scores: NDArray[Any], labels: Labels) -> float:
 
 
 def trained(features: NDArray[np.int8], labels: Labels, classes: int, settings: Settings, say: Say) -> FloatNetwork:
-    """Train by Adam on the cross-entropy; the last network is the result.
+    """Train by Adam on the cross-entropy, and return the network after the last epoch.
 
-    ``features`` has shape (samples, frames, filters) and ``labels`` (samples,). ``say`` gets the loss ten times.
+    ``features`` has shape (samples, frames, filters) and ``labels`` (samples,). ``say`` prints the loss.
     """
     weights, moments = _untrained(features.shape[1:], classes, settings.seed)
     rng, losses = np.random.default_rng([settings.seed, 1]), list[float]()
@@ -118,9 +119,9 @@ def trained(features: NDArray[np.int8], labels: Labels, classes: int, settings: 
 def quantised(
     network: FloatNetwork, features: NDArray[np.int8], classes: tuple[str, ...], record: Mapping[str, Any]
 ) -> Quantised:
-    """Round to int8. The scales are set by the largest weight of each channel and the largest activation of a layer.
+    """Round to int8. The largest weight of each channel and the largest activation of each layer set the scales.
 
-    The dense layer has one scale, so that its scores can be compared.
+    All classes of the dense layer share one scale, so that their scores can be compared.
     """
     tops = np.zeros(2)
     for some in parts(features):
@@ -151,12 +152,12 @@ def _rounded(layer: Layer, unit_in: float, zero: int, unit_out: float) -> Convol
 
 
 def _image(features: NDArray[np.int8]) -> Floats:
-    """Features in [0, 1), shape (samples, frames, filters, 1)."""
+    """Return features scaled to [0, 1), shape (samples, frames, filters, 1)."""
     return ((features[..., None].astype(np.float32) - ZERO_CODE) / 256).astype(np.float32)
 
 
 def _untrained(shape: tuple[int, ...], classes: int, seed: int) -> tuple[dict[str, Floats], list[tuple[Floats, ...]]]:
-    """Weights by He, and running moments (mean, variance) of both normalisations."""
+    """Return random weights after He, and the first running moments (mean, variance) of both normalisations."""
     rng = np.random.default_rng(seed)
     weights: dict[str, Floats] = {}
     inputs, height, width = 1, *shape

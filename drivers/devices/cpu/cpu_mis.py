@@ -1,8 +1,8 @@
 """Independent-set local search on this computer as an anytime QUBO solver on one core.
 
-The search is ``drivers/devices/cpu/mis/search.py``. Its walk depends on the seed alone and not on the budget: a shorter
-budget is the beginning of the same walk. ``stage`` compiles and loads. The clock is read between slices of the walk,
-which shrink towards the deadline.
+The search is in ``drivers/devices/cpu/mis/search.py``. Its walk depends on the seed and not on the budget: with a
+shorter budget, the same walk ends earlier. ``stage`` compiles the search and loads the graph. The clock is read between
+slices of the walk, which become shorter towards the deadline.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _LEAST_MOVES = 4
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
-    """Open the local search. In its solve number k, the walk has a seed drawn from ``seed`` and k.
+    """Open the local search. The seed of solve number k is drawn from ``seed`` and k.
 
-    ``default_s``: the budget of a solve without one. ``longest_s``: the longest budget, and that of a solve with only
-    a cost to stop at. Raises ``UsageError`` for options out of range,
-    ``MissingExtraError`` without numba.
+    ``default_s`` is the budget of a solve that has none. ``longest_s`` is the longest budget, and the budget of a solve
+    that only has a cost to stop at. Raises ``UsageError`` for options out of range, and ``MissingExtraError`` without
+    numba.
     """
     walker = _Walker(imported("drivers.devices.cpu.mis.search", f"device {NAME}", "qubo", field="device", value=NAME))
     info = solver_info(
@@ -49,7 +49,7 @@ class _Walker:
     search: Any
 
     def load(self, graph: Graph) -> tuple[Any, float]:
-        """Return the graph as the search reads it, and the moves per second, measured in a separate walk."""
+        """Return the graph in the form for the search, and the moves per second, measured in a separate walk."""
         loaded = self.search.load(graph)
         walk = self.search.Search(loaded, -1)
         walk.advance(_MEASURED_MOVES)
@@ -59,7 +59,7 @@ class _Walker:
         return loaded, (walk.moves - before) / (time.perf_counter() - began)
 
     def solve(self, loaded: tuple[Any, float], tally: Tally) -> None:
-        """Walk until, at the measured pace, no time is left."""
+        """Walk until the time left is too short for another slice, at the measured moves per second."""
         graph, moves_per_s = loaded
         walk = self.search.Search(graph, tally.seed)
         tally.tuning = asdict(graph.parameters)

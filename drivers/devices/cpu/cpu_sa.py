@@ -1,7 +1,7 @@
 """D-Wave's simulated annealing (dwave-samplers) on this computer as a QUBO solver with a deadline.
 
-The sampler has no timeout. It is called for one read at a time, each with twice the sweeps of the last, or with
-those that fit the time left, by rates measured when the graph was loaded.
+The sampler has no timeout, so each call makes one read. Each read has twice the sweeps of the read before. If the time
+left is too short for that, the read has as many sweeps as fit, by the rates measured when the graph was loaded.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _MEASURED_SWEEPS = 128
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
-    """Open simulated annealing. Solve k of this device anneals from a seed drawn from ``seed`` and k.
+    """Open simulated annealing. The seed of solve number k is drawn from ``seed`` and k.
 
-    ``default_s``: the budget of a solve without one. ``longest_s``: the longest budget.
+    ``default_s`` is the budget of a solve that has none. ``longest_s`` is the longest budget.
     Raises ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """
     return dwave.opened(
@@ -37,10 +37,10 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
 def beta_range(graph: Graph) -> tuple[float, float]:
     """Return the inverse temperatures at the first and the last sweep, from nodes and density only.
 
-    The rule is that of dwave-samplers (``_default_ising_beta_range``), with the expected largest degree of an instance:
-    at first, a flip against all neighbours has probability 1/2. At last, one of ``nodes`` spins flips against the
-    smallest field, 1/2 of a node's own, with probability 0.01. In spins, an edge couples by 2, and a node of degree k
-    has the field 2 k - 1/2.
+    This is the rule of dwave-samplers (``_default_ising_beta_range``), with the expected largest degree of an instance.
+    At the first sweep, a flip against all neighbours has probability 1/2. At the last sweep, any of the ``nodes`` spins
+    flips against the smallest field, 1/2, with probability 0.01. In the model of spins, the coupling of an edge is 2,
+    and the field of a node of degree k is 2 k - 1/2.
     """
     nodes, degree = graph.nodes, 2.0 * len(graph.edges) / graph.nodes**2 * graph.nodes
     most = min(degree + math.sqrt(2.0 * degree * math.log(max(nodes, 2))), nodes - 1.0)
@@ -61,7 +61,7 @@ class _Annealer:
         return replace(problem, call_s=max(short_s - _FIRST_SWEEPS * sweep_s, 1e-5), step_s=sweep_s)
 
     def solve(self, problem: Problem, tally: Tally) -> None:
-        """Make longer and longer reads while another one fits into the time."""
+        """Make reads with more and more sweeps until the time left is too short for another read."""
         sweeps, read = _FIRST_SWEEPS, 0
         tally.tuning = {"beta_range": list(beta_range(problem.graph)), "first_sweeps": sweeps, "sweeps_grow_by": 2}
         while (spare_s := tally.spare_s() / dwave.MARGIN - problem.call_s) > problem.step_s:

@@ -1,8 +1,8 @@
 """D-Wave's multistart tabu search (dwave-samplers) on this computer as a QUBO solver with a deadline.
 
-The sampler's timeout counts whole milliseconds of each read's search and leaves out its set-up, which grows with
-the square of the nodes. It is called for one read at a time, each with twice the time of the last, or with what fits
-the time left, by a set-up time measured when the graph was loaded. If less time is left than a first read takes, the
+The sampler's timeout is in whole milliseconds and limits the search of each read. It does not limit the set-up, which
+grows with the square of the number of nodes and is measured when the graph is loaded. Each call makes one read, with
+twice the time of the read before, or with the time that is left. If less time is left than the first read takes, the
 read is one tabu search with the number of updates that fit, by a measured rate.
 """
 
@@ -22,16 +22,16 @@ TUNING = "tenure a quarter of the nodes and at most 20; reads of 0.02 s, then tw
 _FIRST_READ_MS = 20
 _LONGEST_READ_MS = 2**30
 _SHARE = 0.5
-"""One read of updates may take this share of the remaining time, because it may be slower than measured."""
+"""A read that is limited by updates may take this share of the remaining time; it may be slower than measured."""
 _MEASURED_UPDATES = 100_000
 _TICK_S = 1e-3
 """The step of the sampler's timeout; the sampler may exceed the timeout by one step."""
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
-    """Open tabu search. Solve k of this device draws from a seed drawn from ``seed`` and k.
+    """Open tabu search. The seed of solve number k is drawn from ``seed`` and k.
 
-    ``default_s``: the budget of a solve without one. ``longest_s``: the longest budget.
+    ``default_s`` is the budget of a solve that has none. ``longest_s`` is the longest budget.
     Raises ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """
     return dwave.opened(
@@ -58,7 +58,7 @@ class _Tabu:
         return replace(problem, call_s=short_s, step_s=max(long_s - short_s, 0.25 * long_s) / _MEASURED_UPDATES)
 
     def solve(self, problem: Problem, tally: Tally) -> None:
-        """Make reads with more and more time while another one fits."""
+        """Make longer and longer reads until the time left is too short for another read."""
         read_ms, read = _FIRST_READ_MS, 0
         tally.tuning = {"tenure": tenure(problem.graph.nodes), "first_read_s": read_ms * 1e-3, "reads_grow_by": 2}
         threshold = tally.stop_at_cost if tally.stop_at_cost > float("-inf") else None

@@ -1,6 +1,6 @@
-"""Networks that decode a movement from spikes: the four published ones of primate reaching, and a linear one.
+"""Networks that decode a movement from spikes: the four published networks of primate reaching, and a linear one.
 
-Shapes: spikes (steps, channels), uint8, and predictions (steps, 2), both one row for each step of 4 ms.
+Spikes are uint8 of shape (steps, channels), and predictions have the shape (steps, 2). A step is 4 ms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rig.network.description import Layer, Memory, NetworkInfo
 from rig.types import Floats
 
 WINDOW = 50
-"""Steps that a buffer holds (NeuroBench: "the cortical activity from the 50 most recent data samples is buffered")."""
+"""Steps in the buffer (NeuroBench: "the cortical activity from the 50 most recent data samples is buffered")."""
 EXECUTION_S = 0.004
 BINS, BIN = 7, 7
 """Number of bins into which flattened networks divide the buffer, and steps per bin; step 50 belongs to no bin."""
@@ -40,13 +40,13 @@ Spikes = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoder:
-    """A network that runs through a session from rest: linear layers one behind the other, of one of the four kinds."""
+    """A network of one of the four kinds: a chain of linear layers. It starts each session with all states at zero."""
 
     arrays: Arrays
     kind: Kind
 
     def decode(self, spikes: Spikes) -> tuple[Floats, Seen]:
-        """Return the predictions, and the outputs or inputs of each layer by the name of their source."""
+        """Return the predictions, and the values that each layer receives or sends, by the name of their source."""
         if self.kind == "SNN":
             return _spiking(self.arrays, spikes)
         if self.kind == "SNN_Flat":
@@ -59,7 +59,7 @@ class Decoder:
         return tuple(linear(name, source, target, self.arrays[f"{name}.weight"].T) for name, source, target in chain)
 
     def network(self) -> NetworkInfo:
-        """Return the description; an execution of SNN_Flat is one bin."""
+        """Return the description of the network. One execution of SNN_Flat is one bin."""
         connections, first = tuple(s.connection for s in self.synapses()), self.arrays["fc1.weight"]
         layers = tuple(Layer(c.target, len(self.arrays[f"{c.name}.weight"])) for c in connections if c.target != c.name)
         channels = first.shape[1] // (BINS if self.kind == "ANN_Flat" else 1)
@@ -85,10 +85,10 @@ def _chain(arrays: Arrays, kind: Kind) -> list[tuple[str, str, str]]:
 def _spiking(a: Arrays, spikes: Spikes) -> tuple[Floats, Seen]:
     """Leaky neurons behind ``fc1``, and leaky outputs behind ``fc_out`` (equations 16 and 17).
 
-    The membranes of the outputs are read, and no spike resets them. The published code still has a threshold for them,
-    so their spikes are activations.
+    The predictions are the membrane potentials of the outputs, and no spike resets them. The published code still gives
+    the outputs a threshold, so their spikes count as activations.
 
-    As in the published code, and unlike equation 16, the input of the step after a spike is not lost.
+    In the published code, and here, the input of the step after a spike is added. In equation 16 it is lost.
     """
     drive = spikes.astype(np.float32) @ a["fc1.weight"].T
     beta, threshold = a["lif1.beta"], a["lif1.threshold"]
@@ -101,10 +101,10 @@ def _spiking(a: Arrays, spikes: Spikes) -> tuple[Floats, Seen]:
 
 
 def _buffered(a: Arrays, spikes: Spikes, flat: bool) -> tuple[Floats, Seen]:
-    """Linear layers ``fc1`` to ``fcN`` on the counts of the last ``WINDOW`` steps; ReLU and normalisation between.
+    """Linear layers ``fc1`` to ``fcN`` on the spike counts of the last ``WINDOW`` steps, with ReLU and normalisation.
 
-    Before the buffer is full, predictions are 0 and there is no execution. With ``flat`` (ANN_Flat), the inputs are
-    counts in bins of the buffer, all bins of a channel together, and the network runs from the first step.
+    Before the buffer is full, predictions are 0 and the network is not executed. With ``flat`` (ANN_Flat), the inputs
+    are the counts in each bin of the buffer, channel after channel, and the network runs from the first step.
     """
     given = windowed(spikes)
     if flat:
@@ -121,10 +121,10 @@ def _buffered(a: Arrays, spikes: Spikes, flat: bool) -> tuple[Floats, Seen]:
 
 
 def _spiking_flat(a: Arrays, spikes: Spikes) -> tuple[Floats, Seen]:
-    """SNN_Flat: three layers of leaky neurons, which get the bins of the last 50 steps in sequence.
+    """Run SNN_Flat: three layers of leaky neurons, which receive the bins of the last 50 steps in sequence.
 
-    The bins of a prediction are normalised together. It begins at rest, and the membranes of its outputs, which no
-    spike resets, are scaled.
+    The bins of one prediction are normalised together. Each prediction begins with all membranes at zero. It is the
+    scaled membrane potential of the outputs, which no spike resets.
     """
     bins = binned(spikes).astype(np.float32)
     centred = bins - bins.mean(axis=(1, 2), keepdims=True)
@@ -144,26 +144,26 @@ def _spiking_flat(a: Arrays, spikes: Spikes) -> tuple[Floats, Seen]:
 
 
 def binned(spikes: Spikes) -> NDArray[np.int32]:
-    """Return the counts of ``BINS`` bins of ``BIN`` steps, shape (steps, bins, channels), of the buffer of each step.
+    """Return spike counts, shape (steps, bins, channels): for each step, ``BINS`` bins of ``BIN`` steps of its buffer.
 
-    Bins begin with the oldest step. The buffer begins with one empty step, and its bins are filled
-    from the first one on, as in the published code.
+    The first bin has the oldest steps. As in the published code, the buffer begins with one empty step, and the first
+    bin is filled first.
     """
     rows = np.vstack((np.zeros_like(spikes[:1]), np.zeros_like(spikes[:1]), spikes))
     total, step = np.cumsum(rows, axis=0, dtype=np.int32), np.arange(len(spikes))[:, None]
-    held = step + 2  # the empty step, and the steps until now
+    held = step + 2  # steps in the buffer: the empty step, and the steps until now
     begin = np.maximum(held - WINDOW, 0) + BIN * np.arange(BINS)
     return np.asarray(total[np.minimum(begin + BIN, held)] - total[np.minimum(begin, held)])
 
 
 def windowed(spikes: Spikes) -> Floats:
-    """Return the counts of the last ``WINDOW`` steps, float32, from step ``WINDOW`` on."""
+    """Return the spike counts of the last ``WINDOW`` steps, float32, from step ``WINDOW`` on."""
     total = np.cumsum(np.vstack((np.zeros_like(spikes[:1]), spikes)), axis=0, dtype=np.int32)
     return (total[WINDOW:] - total[:-WINDOW]).astype(np.float32)
 
 
 def fitted(spikes: Spikes, velocity: Floats) -> Decoder:
-    """Return a single linear layer, fitted by regularised least squares, for comparison."""
+    """Fit a single linear layer by regularised least squares, for comparison."""
     size = spikes.shape[1] + 1
     square, product = RIDGE * np.eye(size), np.zeros((size, 2))
     for begin in range(0, len(spikes) - WINDOW + 1, _BLOCK):
@@ -176,10 +176,10 @@ def fitted(spikes: Spikes, velocity: Floats) -> Decoder:
 
 
 def read_decoder(path: Path, channels: int) -> Decoder:
-    """Read a published network: an ``.npz`` file of the arrays of its state dictionary.
+    """Read a published network: an ``.npz`` file with the arrays of its state dictionary.
 
-    Raises ``DataError`` for a file without them, for shapes that do not fit one another or the channels, and for
-    numbers that are not finite.
+    Raises ``DataError`` for a file without these arrays, for shapes that do not fit one another or the channels, and
+    for numbers that are not finite.
     """
     try:
         with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
@@ -198,11 +198,11 @@ def read_decoder(path: Path, channels: int) -> Decoder:
             raise _unfit(path, f"has {name} of {found.dtype} and shape {found.shape}; {channels} channels need {shape}")
         if not np.all(np.isfinite(found)):
             raise _unfit(path, f"has a number in {name} that is not finite")
-    return Decoder({name: held[name] for name in wanted}, kind)  # the others are for the framework that trained it
+    return Decoder({name: held[name] for name in wanted}, kind)  # only the training framework needs the other arrays
 
 
 def _shapes(held: Arrays, kind: Kind, channels: int) -> dict[str, tuple[int, ...]]:
-    """Return the arrays that a network of one kind needs, with their shapes; the file gives the sizes of layers."""
+    """Return the names and shapes of the arrays that a network of this kind needs. The file sets the layers' sizes."""
     names = [name for name, _, _ in _chain(held, kind)]
     found = [np.shape(held.get(f"{name}.weight", ()))[:1] for name in names[:-1]]
     sizes = [channels * (BINS if kind == "ANN_Flat" else 1), *(sum(size) for size in found), 2]

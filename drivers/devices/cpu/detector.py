@@ -23,10 +23,11 @@ NAME = "detector"
 def open_device(
     *, network: str = "", score: float = 0.05, overlap: float = 0.5, most: int = 500, threads: int = 0
 ) -> Device:
-    """Open ``FILE.py:function``, which returns a module: (1, channels, rows, columns) to boxes (n, 6).
+    """Open ``FILE.py:function``, which returns a module that maps (1, channels, rows, columns) to boxes (n, 6).
 
-    A box is class, score, x, y, w, h in pixels of the input. At most ``most`` boxes above ``score`` are kept, and of
-    boxes of a class that overlap by over ``overlap`` (intersection over union) the best (NeuroBench: 500, 0.05, 0.5).
+    A box is class, score, x, y, w, h in pixels of the input. At most ``most`` boxes with a score above ``score`` are
+    kept. If two boxes of a class overlap by more than ``overlap`` (intersection over union), the better one is kept.
+    NeuroBench has 500, 0.05 and 0.5.
 
     Raises ``MissingExtraError`` without torch, ``UsageError`` without a module. An answer that is not boxes ends a run
     with ``DataError``.
@@ -66,7 +67,7 @@ def open_device(
 
 
 def chosen(boxes: Floats, overlap: float, most: int) -> Floats:
-    """Return boxes in the order of their scores, without those that a better one of the same class covers."""
+    """Return boxes, best score first, without boxes that overlap too much with a better box of the same class."""
     left, kept = boxes[np.argsort(-boxes[:, 1], kind="stable")], list[Floats]()
     while len(left) and len(kept) < most:
         best, left = left[0], left[1:]

@@ -1,6 +1,6 @@
 """Any sampler of dimod on this computer as a solver: ``dimod:PACKAGE.Sampler``.
 
-A solve is one call of the sampler's ``sample``. Each of its arguments that is a text or a number is an option.
+A solve is one call of the sampler's ``sample``. Each argument of ``sample`` that is a text or a number is an option.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def open_device() -> Device:
 
 
 def named(path: str) -> Callable[..., Device]:
-    """Return the factory of a sampler by its import path; the arguments of its ``sample`` are options.
+    """Return the factory of the sampler with this import path. The arguments of its ``sample`` become options.
 
-    Raises ``UsageError`` if it is no sampler, ``MissingExtraError`` without dimod.
+    Raises ``UsageError`` if the path is not a sampler, ``MissingExtraError`` without dimod.
     """
     kind = _class_of(path)
     hints = _hints(kind.sample)
@@ -65,12 +65,12 @@ def named(path: str) -> Callable[..., Device]:
     own = [p for p in inspect.signature(open_sampler).parameters.values() if p.name in _OWN]
     open_sampler.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
     open_sampler.__annotations__ = {p.name: p.annotation for p in options} | _OWN
-    open_sampler.__doc__ = f"Open {path}. Solve k of this device has a seed drawn from ``seed`` and k."
+    open_sampler.__doc__ = f"Open {path}. The seed of solve number k is drawn from ``seed`` and k."
     return open_sampler
 
 
 _OWN = {"seed": int, "default_s": float, "longest_s": float}
-"""The options that every sampler has here."""
+"""The options that this driver adds to every sampler."""
 
 
 def _class_of(path: str) -> Any:
@@ -90,7 +90,7 @@ def _class_of(path: str) -> Any:
 
 
 def _packages(path: str) -> tuple[str, ...]:
-    """Return the distributions whose versions a recording states: dimod, and the sampler's if it is known."""
+    """Return the packages whose versions a recording states: dimod, and the sampler's package if it is known."""
     return tuple(dict.fromkeys(["dimod", *packages_distributions().get(path.partition(".")[0], [])]))
 
 

@@ -1,8 +1,8 @@
 """Common parts of the two D-Wave samplers as devices: how they are opened, and reads that fit the remaining time.
 
-A call of either sampler cannot be stopped from outside, and its set-up alone may exceed a short budget. The time of a
-call beyond its search is therefore measured when a graph is loaded. A call that would not end in time is not begun, and
-a call that still ends late is recorded as an overrun.
+A call of either sampler cannot be stopped from outside, and its set-up alone may exceed a short budget. So the time of
+a call without its search is measured when a graph is loaded. A call that would not end in time is not begun. A call
+that ends late nevertheless is recorded as an overrun.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARGIN = 1.1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """A graph with its model in bits or in spins, and the time of a call and of each step of its search."""
+    """A graph, its model in bits or in spins, and the times of a call and of one step of the search in seconds."""
 
     graph: Graph
     model: Any
@@ -34,7 +34,7 @@ class Problem:
 
 
 class Solver(Protocol):
-    """A sampler that can spend a budget."""
+    """A sampler that solves within a time budget."""
 
     def load(self, graph: Graph) -> Problem: ...
     def solve(self, problem: Problem, tally: Tally) -> None: ...
@@ -60,7 +60,7 @@ def opened(
 
 
 def device_of(solver: Any, info: DeviceInfo, seed: int, default_s: float, longest_s: float) -> Device:
-    """Return the device of a solver of graphs, which has ``load`` and ``solve``."""
+    """Return the device of a solver that has ``load`` and ``solve`` for graphs."""
     return SolverDevice(
         info, solver.load, solver.solve, seed=seed, default_s=default_s, longest_s=longest_s, problem_of=from_payload
     )

@@ -1,7 +1,7 @@
 """An echo state network in numpy on this computer that learns a series and forecasts it.
 
-It is the published baseline of chaotic function prediction (NeuroBench, equations 20 and 21): a fixed random reservoir,
-and a readout by regularised least squares. Learning is not part of the span.
+It is the published baseline of chaotic function prediction (NeuroBench, equations 20 and 21). It has a fixed random
+reservoir, and a readout that is fitted by regularised least squares. The measured span does not include learning.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Shape:
 
 @of_settings
 def open_device(settings: Shape) -> Device:
-    """Open an echo state network; ``seed`` and the seed of sample k draw the weights for sample k.
+    """Open an echo state network. ``seed`` and the seed of a sample determine the random weights for this sample.
 
-    The defaults are from its authors' log, where scales of 0.68 and 0.85 belong to weights between -1/2 and 1/2;
-    here weights are drawn between -1 and 1 and scaled. ``density`` is the share of recurrent weights that are not zero.
-    The readout does not learn from the first ``washout`` points. Raises ``UsageError`` for options out of
-    range.
+    The defaults are from the authors' log. They drew weights between -1/2 and 1/2 and scaled them by 0.68 and 0.85;
+    here weights are drawn between -1 and 1, so the scales are half of these. ``density`` is the share of recurrent
+    weights that are not zero. The readout does not learn from the first ``washout`` points. Raises ``UsageError`` for
+    options out of range.
     """
     shape, seed = settings, settings.seed
     drawn = weights_of(shape, np.random.default_rng([seed, 0]))
@@ -65,8 +65,9 @@ def open_device(settings: Shape) -> Device:
 class Trained:
     """A network that has read a series: its weights, its state, and the value to read next.
 
-    ``weights_in`` has shape (2, neurons), for a constant and the value; ``weights`` (neurons, neurons) leads from rows
-    to columns; ``weights_out`` (neurons + 2,) reads the constant, the value and the state.
+    ``weights_in`` has shape (2, neurons), for a constant and the value. ``weights`` (neurons, neurons) connects the
+    neuron of a row to the neuron of a column. ``weights_out`` (neurons + 2,) weighs the constant, the value and the
+    state.
     """
 
     shape: Shape
@@ -95,7 +96,7 @@ class Trained:
         return recurrent("reservoir", self.weights_in, self.weights, "read", self.weights_out[:, None])
 
     def network(self) -> NetworkInfo:
-        """Return the description; another sample's weights have other zeros at the same density."""
+        """Return the description of the network. Each sample has other zero weights, at the same density."""
         arrays = {"input": self.weights_in, "recurrent": self.weights, "readout": self.weights_out[:, None]}
         memory = (*memory_of(arrays), Memory("state", "states", self.shape.neurons, 64, 0))
         layers = (Layer("reservoir", self.shape.neurons),)
@@ -122,7 +123,7 @@ def weights_of(shape: Shape, rng: np.random.Generator) -> tuple[Floats, Floats]:
 def trained(shape: Shape, series: Floats, rng: np.random.Generator) -> Trained:
     """Draw a network, let it read a series, and fit its readout to the next value (NeuroBench, equation 21).
 
-    Raises ``DataError`` for a series that no readout fits.
+    Raises ``DataError`` if the fit has no solution.
     """
     n = shape.neurons
     weights_in, weights = weights_of(shape, rng)

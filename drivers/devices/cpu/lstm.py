@@ -1,10 +1,10 @@
 """A long short-term memory in numpy on this computer that learns a series and forecasts it.
 
 It is the published baseline of chaotic function prediction (NeuroBench, "Chaotic Function Prediction"): one layer of
-100 cells that reads the last 50 points, a ReLU, and a linear readout. Learning is not part of the span.
+100 cells that reads the last 50 points, a ReLU, and a linear readout. The measured span does not include learning.
 
-The cell is that of Hochreiter and Schmidhuber with a forget gate, as torch has it: ``c' = f c + i g`` and
-``h' = o tanh(c')``. Gates are in torch's order: input, forget, candidate, output. Adam is that of Kingma and Ba.
+The cell is the one of torch, by Hochreiter and Schmidhuber with a forget gate: ``c' = f c + i g`` and
+``h' = o tanh(c')``. Gates are in torch's order: input, forget, candidate, output. Learning uses Adam (Kingma and Ba).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ NAME = "numpy-lstm"
 class Weights:
     """The learnt parameters of ``n`` cells that read windows of ``m`` points.
 
-    ``norm`` (2, m) scales and shifts a normalised window, ``into`` (m, 4 n) and ``back`` (n, 4 n) lead to the gates,
-    ``bias`` is (2, 4 n), and ``out`` (n + 1,) reads the cells and a constant.
+    ``norm`` (2, m) scales and shifts a normalised window. ``into`` (m, 4 n) connects the window to the gates, and
+    ``back`` (n, 4 n) the cells. ``bias`` is (2, 4 n), and ``out`` (n + 1,) weighs the cells and a constant.
     """
 
     norm: Floats
@@ -67,7 +67,7 @@ def normalised(windows: Floats) -> Floats:
 def step(weights: Weights, driven: Floats, hidden: Floats, cell: Floats) -> tuple[Floats, Floats, Floats]:
     """Return the gates (4 n,) of one step, and the hidden state and the cell state (n,) after it.
 
-    ``driven``, shape (4 n,), is the input's part of the gates' sums; the sigmoid of x is tanh(x / 2) / 2 + 1/2.
+    ``driven``, shape (4 n,), is the weighted input of the gates. The sigmoid of x is computed as tanh(x / 2) / 2 + 1/2.
     """
     n, halves = len(cell), _halves(len(cell))
     sums = driven + weights.bias.sum(axis=0) + hidden @ weights.back
@@ -77,7 +77,7 @@ def step(weights: Weights, driven: Floats, hidden: Floats, cell: Floats) -> tupl
 
 
 def run(weights: Weights, known: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the gates of each normalised window, and hidden and cell states (points + 1, n) from zero on."""
+    """Return the gates for each normalised window, and hidden and cell states (points + 1, n), whose first is zero."""
     n, points = len(weights.back), len(known)
     gates, hidden, cell = np.zeros((points, 4 * n)), np.zeros((points + 1, n)), np.zeros((points + 1, n))
     for k, driven in enumerate((known * weights.norm[0] + weights.norm[1]) @ weights.into):
@@ -88,9 +88,9 @@ def run(weights: Weights, known: Floats) -> tuple[Floats, Floats, Floats]:
 def fitted(
     weights: Weights, series: Floats, washout: int, epochs: int, rate: float
 ) -> tuple[Trained, tuple[float, ...]]:
-    """Learn to predict the next point of a series, shape (k,); points before the first one are 0.
+    """Learn to predict the next point of a series, shape (k,). Points before the series are taken as 0.
 
-    Returns the network after the last epoch, ready to forecast, and three losses.
+    Returns the network after the last epoch, ready to forecast, and the losses of the first, middle and last epoch.
     """
     window = weights.norm.shape[1]
     inputs = sliding_window_view(np.concatenate((np.zeros(window - 1), series)), window)
@@ -132,10 +132,10 @@ def loss_and_gradient(weights: Weights, inputs: Floats, wanted: Floats, washout:
 
 
 def _through_time(weights: Weights, gates: Floats, cell: Floats, to_hidden: Floats) -> Floats:
-    """The gradient at the sums of all gates, shape (points, 4 n), from that at the hidden states, (points, n)."""
+    """Return the gradient by the gates' sums, (points, 4 n), from the gradient by the hidden states, (points, n)."""
     points, n = to_hidden.shape
     bent = np.tanh(cell[1:])
-    # derivatives of gates by their sums: s (1 - s) of a sigmoid, 1 - t**2 of a hyperbolic tangent
+    # derivatives of the gates: s (1 - s) for a sigmoid s, 1 - t**2 for a hyperbolic tangent t
     slope = np.where(_halves(n) < 1.0, gates * (1.0 - gates), 1.0 - gates**2).reshape(points, 4, n)
     i, f, g, o = gates.reshape(points, 4, n).transpose(1, 0, 2)
     by_cell = np.stack([g, cell[:-1], i], axis=1) * slope[:, :3]
@@ -153,7 +153,7 @@ def _through_time(weights: Weights, gates: Floats, cell: Floats, to_hidden: Floa
 
 
 def _halves(n: int) -> Floats:
-    """Return 1/2 for each sigmoid gate and 1 for the candidate, a hyperbolic tangent; shape (4 n,)."""
+    """Return 1/2 for each sigmoid gate and 1 for the candidate, which is a hyperbolic tangent; shape (4 n,)."""
     return np.repeat([0.5, 0.5, 1.0, 0.5], n)
 
 
@@ -171,10 +171,11 @@ class Lstm:
 
 @of_settings
 def open_device(settings: Lstm) -> Device:
-    """Open a network; ``seed`` and the seed of sample k draw the first weights for sample k.
+    """Open a network. ``seed`` and the seed of a sample determine the first weights for this sample.
 
-    It reads the last ``window`` points. It learns for ``epochs``, but not from the first ``washout`` points of a
-    series. Learning 750 points takes some ten seconds, before the span. Raises ``UsageError`` for options out of range.
+    The network reads the last ``window`` points. It learns for ``epochs``, but not from the first ``washout`` points of
+    a series. Learning 750 points takes about ten seconds, before the measured span. Raises ``UsageError`` for options
+    out of range.
     """
     s = settings
     unlearnt = drawn(s.cells, s.window, np.random.default_rng([s.seed, 0]))
@@ -220,11 +221,11 @@ class Trained:
         return found, {"input": inputs, "state before": before, "lstm": read}
 
     def synapses(self) -> tuple[Synapses, ...]:
-        """Return the connections; products of gates are not connections."""
+        """Return the connections. Products of gates do not count as connections."""
         return recurrent("lstm", self.weights.into, self.weights.back, "lstm", self.weights.out[:-1, None])
 
     def network(self) -> NetworkInfo:
-        """Return the description, with the memory of the published network."""
+        """Return the description, with the memory that the published network takes."""
         w, cells = self.weights, len(self.cell)
         arrays = {"input": w.into, "recurrent": w.back, "readout": w.out[:-1, None]}
         others = {"biases": w.bias.ravel(), "readout bias": w.out[-1:], "normalisation": w.norm.ravel()}

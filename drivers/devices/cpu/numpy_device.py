@@ -16,7 +16,7 @@ from rig.network.description import NetworkInfo
 from rig.types import Device, DeviceInfo, Floats, Sample
 
 Seen = Mapping[str, NDArray[Any]]
-"""Outputs of each layer, and inputs of connections that begin elsewhere: (executions, ...), by name."""
+"""Arrays (executions, ...) by name: the output of each layer, and each input of a connection that no layer feeds."""
 
 
 def numpy_device(
@@ -29,7 +29,7 @@ def numpy_device(
     load: Load | None = None,
     artifacts: Mapping[str, str] | None = None,
 ) -> Device:
-    """Return the device of a function ``run``, which returns the output for a sample and the activity meanwhile.
+    """Return the device of a function ``run``, which returns the output for a sample and the values of its layers.
 
     ``synapses`` are those of the network that runs the sample. Counting is not part of the span.
     """
@@ -53,7 +53,7 @@ def numpy_device(
 
 
 def recurrent(name: str, into: Floats, back: Floats, read: str, out: Floats) -> tuple[Synapses, ...]:
-    """Return the connections of one recurrent layer, and of a readout of what is called ``read``."""
+    """Return the connections of one recurrent layer, and of a readout of the values named ``read``."""
     return (
         linear(f"input-{name}", "input", name, into),
         linear(f"{name}-{name}", "state before", name, back),
@@ -81,7 +81,7 @@ def forecasting_device(
 ) -> Device:  # fmt: skip
     """Return a device that learns the first half of each sample once, outside the span, and forecasts the second.
 
-    ``title`` names the kind of network; ``network`` describes an untrained one. The weights of sample k are
+    ``title`` names the kind of network, and ``network`` describes an untrained network. The weights for a sample are
     drawn from ``seed`` and the seed of the sample.
     """
     learnt: dict[tuple[str, bytes], tuple[Forecaster, Mapping[str, Any]]] = {}

@@ -1,6 +1,7 @@
 """Decoders of primate reaching in numpy on this computer: published networks from their weights, or a linear one.
 
-A sample is a session; one call decodes the part to predict, from rest. The span does not include learning.
+A sample is a recorded session. One call starts from rest and decodes the test part of the session. The measured span
+does not include learning.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def open_device(workload: Workload, *, networks: str | None = None) -> Device:
 
 
 def _session(sample: Sample, workload: Workload, file: Path | None) -> tuple[Decoder, Spikes]:
-    """Return the decoder of a session, and the spikes of the steps to predict."""
+    """Return the decoder of a session, and the spikes of its test part."""
     payload, first = sample.payload, workload.details.get("regress_from", {}).get(sample.id)
     if payload.dtype.names != ("spikes", "velocity") or not isinstance(first, int) or first < WINDOW:
         what = f"sample {sample.id} of {workload.name} is no session of primate-reaching"

@@ -1,8 +1,9 @@
 """A network for keywords in torch on this computer's CPU that learns new words from a few samples, by prototypes.
 
-The phase ``learning`` makes a word's row of the readout from its shots; ``inference`` answers. The networks are those
-of NeuroBench's keyword FSCIL: the M5, and a spiking one with recurrent adaptive neurons. Each is a torch module with
-the parts ``features`` and ``readout``, and takes samples of its front end's shape.
+The phase ``learning`` computes the readout weights of a new word from its few samples (its shots). The phase
+``inference`` answers. The networks are those of NeuroBench's keyword FSCIL (few-shot class-incremental learning): the
+M5, and a spiking network with recurrent adaptive neurons. Each is a torch module with the parts ``features`` and
+``readout``, and takes samples of the shape of its front end.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ def open_device(
 ) -> Device:
     """Open ``network``, ``m5`` or ``snn``, for the words of ``workload``, which is ``mswc-fscil``.
 
-    ``weights`` is a file of torch with its state dictionary. Training takes ``epochs`` over the base words' samples
-    (Adam, 0.01 or 0.001); ``seed`` draws what is random. ``readout`` is ``prototypes`` (for base words from all their
-    samples) or ``trained``. With ``count``, each answer is computed once more outside its span, to count its
-    operations. Opening may take ``start_s``.
+    ``weights`` is a torch file with its state dictionary. Training takes ``epochs`` over the samples of the base words
+    (Adam, rate 0.01 or 0.001), with random numbers from ``seed``. ``readout`` is ``trained`` or ``prototypes``, which
+    takes all samples of the base words. With ``count``, each answer is computed once more outside its span, to count
+    its operations. Opening may take ``start_s``.
 
     Raises ``MissingExtraError`` without torch, ``UsageError`` for options out of range, ``DataError`` for a workload or
     weights that do not fit.
@@ -99,13 +100,13 @@ def open_device(
 
 
 class Keywords:
-    """A network with the words that it knows, in the order of its outputs; a bias is added in each of ``steps``."""
+    """A network with the words that it has learnt, in the order of its outputs. Each of ``steps`` adds the bias."""
 
     def __init__(self, torch: Any, model: Any, words: list[str], steps: int) -> None:
         self._torch, self.model, self.words, self._steps = torch, model.eval(), words, steps
 
     def forget_readout(self) -> None:
-        """Replace the trained readout by one of zeros with biases."""
+        """Replace the trained readout by a readout with zero weights and biases."""
         torch, inputs = self._torch, self.model.readout.in_features
         self.model.readout = torch.nn.Linear(inputs, WORDS)
         for values in self.model.readout.parameters():
@@ -160,7 +161,7 @@ def _device(net: Keywords, first: str, network: str, told: dict[str, Any], count
     example, base = np.zeros(SHAPES[network], np.float32), len(net.words)
 
     def run(sample: Sample) -> Reply:
-        if sample.id == first:  # the first sample of a round, which begins with only the base words
+        if sample.id == first:  # the first sample of a round; a round begins with only the base words
             del net.words[base:]
         on_ns = time.monotonic_ns()
         if sample.learn:
@@ -269,7 +270,7 @@ def spiking(torch: Any) -> Any:
 
 
 def _stepped(model: Any, given: Any, last: Callable[[Any], Any]) -> Any:
-    """Return the sum over the steps of ``last`` of the second layer's spikes; each step calls every part."""
+    """Apply ``last`` to the second layer's spikes of each step, and return the sum over the steps."""
     states, total = (model.first.rest(len(given)), model.second.rest(len(given))), 0.0
     for t in range(given.shape[1]):
         hidden = given[:, t]

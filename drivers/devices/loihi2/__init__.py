@@ -1,4 +1,5 @@
 """Intel Loihi 2 through Lava, which runs in its own interpreter.
 
-In: graphs and budgets. Out: solutions with their progress. Opened through the entry point ``loihi2``.
+The device takes graphs and time budgets, and returns solutions with their progress. Opened through the entry point
+``loihi2``.
 """

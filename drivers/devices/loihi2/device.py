@@ -1,7 +1,7 @@
 """Intel Loihi 2 as a QUBO solver: Lava in its own interpreter, behind the Device protocol.
 
-``drivers/workers/lava_qubo.py`` does the work, ``drivers/links/remote.py`` talks to it. One driver, two backends of
-Lava: the board, and Lava's CPU backend, which runs a network in Python processes at about a thousand steps a second.
+``drivers/workers/lava_qubo.py`` runs Lava, and ``drivers/links/remote.py`` sends it commands. The driver uses two
+backends of Lava: the board, and the CPU backend, which runs a network in Python processes at about 1000 steps a second.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class Loihi2:
 def open_device(settings: Loihi2) -> Device:
     """Open Lava's QUBO solver. Solve k of this device draws from a seed that is made of ``seed`` and k.
 
-    ``interpreter`` is the Python 3.10 that has Lava: by default RIG_LAVA_PYTHON, or that of ~/.cache/neurorig/lava; on
-    another ``host`` (as ssh takes it) "python3". ``neuron_model`` is "nebm" if simulated,
-    and "nebm-sa-refract" or "sa" on the chip. For nebm, ``temperature`` is Lava's (in quarters of a cost). After each
-    flip a neuron then rests for a number of steps drawn from 0 to ``refract`` (None: the larger of 3 and a twelfth of
-    the graph's mean degree). ``hyperparameters`` is a JSON object that Lava gets unchanged, instead of these.
-    ``partition`` and ``board`` are SLURM's; ``address`` is that of a board on the network, without SLURM. ``loihi_gen``
-    is the generation of its chips, N3B3 or N3C1 (by default LOIHI_GEN, else N3B3). ``default_s`` is the budget of a
-    solve without one, ``longest_s`` the longest accepted budget. The interpreter may take ``start_s`` to start, and
-    ``load_s`` to build and compile.
+    ``interpreter`` is the Python 3.10 with Lava: by default RIG_LAVA_PYTHON, or the one in ~/.cache/neurorig/lava. On
+    another ``host`` (a name for ssh) it is "python3". ``neuron_model`` is "nebm" if simulated, and "nebm-sa-refract" or
+    "sa" on the chip. For nebm, ``temperature`` is Lava's parameter, in quarters of a cost. After each flip, a nebm
+    neuron rests for a random number of steps from 0 to ``refract`` (None: the larger of 3 and a twelfth of the graph's
+    mean degree). ``hyperparameters`` is a JSON object that Lava gets unchanged, instead of these two. ``partition`` and
+    ``board`` are for SLURM; without SLURM, ``address`` is the network address of a board. ``loihi_gen`` is the
+    generation of its chips, N3B3 or N3C1 (by default LOIHI_GEN, else N3B3). ``default_s`` is the budget of a solve that
+    has none, ``longest_s`` the longest accepted budget. The interpreter may take ``start_s`` to start, and ``load_s``
+    to build and compile.
 
     Raises ``UsageError`` for options out of range, ``MissingExtraError`` without execnet or without Lava,
     ``SetupError`` without an interpreter, or without a board unless ``simulate``.
@@ -86,7 +86,10 @@ def open_device(settings: Loihi2) -> Device:
 
 
 def _hyperparameters(s: Loihi2, model: str) -> dict[str, Any]:
-    """Return what Lava gets by name. Raises ``UsageError`` for text that is not a JSON object of plain values."""
+    """Return the hyperparameters for Lava, by name.
+
+    Raises ``UsageError`` for text that is not a JSON object of plain values.
+    """
     try:
         given = msgspec.json.decode(s.hyperparameters or "{}", type=dict[str, bool | int | float | str])
     except msgspec.MsgspecError as error:

@@ -1,4 +1,5 @@
 """Boards that speak the MLPerf Tiny protocol over a serial line.
 
-In: samples as the bytes of a model's input. Out: scores and spans. Opened through the entry point ``mlperf-tiny``.
+The device takes samples as the bytes of a model's input, and returns scores and spans. It is opened through the entry
+point ``mlperf-tiny``.
 """

@@ -2,9 +2,9 @@
 
     rig measure --device mlperf-tiny --option port=/dev/ttyACM0 --option labels=down,go,left,...
 
-A sample is loaded with ``db`` commands when it is staged, untimed. ``infer`` is the query: its two time
-stamps, from the board's own microsecond clock, are the span, and a loop of N inferences makes one span of N executions.
-In energy mode the board stamps by falling edges of a pin, which the power meter must record.
+Staging a sample loads it with ``db`` commands, and is not timed. The command ``infer`` runs the model. Its two time
+stamps, from the board's own microsecond clock, are the span. A loop of N inferences makes one span of N executions.
+In energy mode the board marks begin and end by falling edges of a pin, which the power meter must record.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Model:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The labels that were given. Raises ``UsageError`` for labels that are equal, or do not fit the threshold."""
+        """Return the given labels. Raises ``UsageError`` for labels that are equal, or do not fit the threshold."""
         names = tuple(part.strip() for part in self.labels.split(",")) if self.labels else ()
         if len(set(names)) != len(names) or (names and not all(names)):
             raise refused("labels", self.labels, "Name each once", "two labels are equal, or a label is empty")
@@ -59,7 +59,7 @@ class Model:
         return names
 
     def encoded(self, sample: Sample) -> bytes:
-        """Little-endian bytes. Raises ``DataError`` for values that the input cannot hold."""
+        """Return little-endian bytes. Raises ``DataError`` for values that the input cannot hold."""
         payload, dtype = np.asarray(sample.payload), KINDS[self.input_type]
         if payload.dtype.kind not in "biuf" or not payload.size or not np.all(np.isfinite(payload)):
             raise _unfit(sample, f"{payload.dtype} of shape {payload.shape}, or not finite", "Give finite numbers")
@@ -78,7 +78,7 @@ class Model:
         return whole.astype(dtype).tobytes()
 
     def answer(self, scores: tuple[float, ...]) -> dict[str, Any]:
-        """Return the label (arg max; for one score, by threshold), the scores, and probabilities if scores sum to 1."""
+        """Return label of the highest score (one score: by threshold), the scores, and probabilities if these sum to 1."""
         names = self.names or tuple(str(k) for k in range(max(len(scores), 2 if self.threshold is not None else 0)))
         answer: dict[str, Any] = {"scores": list(scores)}
         if len(scores) == 1:
@@ -125,18 +125,18 @@ class MlperfTiny:
 def open_device(settings: MlperfTiny) -> Device:
     """Open the board on a serial ``port``; pyserial opens the port (extra ``serial``).
 
-    ``mode`` is the build of its firmware: ``performance`` (115200 baud) or ``energy`` (9600 baud; stamps by falling
-    edges of a pin, wired to a logic input of the meter); ``baud`` sets another rate.
+    ``mode`` is the build of its firmware: ``performance`` (115200 baud) or ``energy`` (9600 baud). In energy mode, a
+    pin that is wired to a logic input of the meter marks the times by falling edges. ``baud`` sets another rate.
     ``input_type`` is int8, uint8, int16 or float32 (little-endian). With ``input_scale`` a payload is quantised:
     round(x / scale) + zero point; without it, the payload must already be whole numbers that fit. ``labels`` are the
     model's outputs in order, separated by commas (default 0, 1, ...). With one output, the label is the second of two
     if the output is at least ``threshold``. ``iterations`` inferences make one span. Each inference may take
     ``timeout_s``, and the board ``boot_s`` to send its name. One command carries ``chunk_bytes`` (at most 38).
     ``timer_bits`` is the width of its microsecond counter, ``clock_tolerance`` the limit of its relative rate error.
-    With ``prints_first`` a span begins when the line with the first time stamp has been sent, as in the reference
-    firmware, which prints before it infers; without, at that stamp, as in MLPerf Tiny.
-    ``dtr=false`` keeps low a line that resets some boards. ``firmware`` names a file whose digest is recorded.
-    ``network`` and ``tuning`` state for the report what the firmware runs, and how it was trained and tuned.
+    With ``prints_first`` a span begins when the line with the first time stamp has been sent, because the reference
+    firmware prints before it infers. Without it, a span begins at this time stamp, as in MLPerf Tiny. ``dtr=false``
+    keeps the line DTR low, because it resets some boards. ``firmware`` names a file whose digest is
+    recorded. ``network`` and ``tuning`` state for the report what the firmware runs, and how it was trained and tuned.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port without such a board.
     """

@@ -25,32 +25,33 @@ SLACK_TICKS = 20_000
 RATE_SLACK = 0.01
 READY = "m-ready"
 COMMAND_MOST = 80
-"""Characters of a command that the firmware keeps (``EE_CMD_SIZE``)."""
+"""The longest command that the firmware accepts, in characters (``EE_CMD_SIZE``)."""
 LINE_END = len("\r\n")
 
 _STAMP = "m-lap-us-"
 _KNOWN = (_STAMP, "m-infer-start-", "m-infer-done", "m-results-")
-"""Lines of an inference whose order is known; others may come anywhere."""
+"""Lines of an inference that come in a fixed order. Other lines may come anywhere."""
 _LAP = re.compile(rf"{_STAMP}(\d+)")
 _RESULTS = re.compile(r"m-results-\[([^\[\]]*)\]")
 _ERROR = re.compile(r"e-\[(.*)\]?")
 _NAME = re.compile(r"m-name-[^\[]*\[(.*)\]")
 _FACT = re.compile(r"m-(profile|model)-\[(.*)\]")
 _BROKEN = re.compile(r"m-lap-us-(?!\d+\Z)|m-results-(?!\[[^\[\]]*\]\Z)")
-"""Begins like a known line, and continues differently."""
+"""A line that begins like a known line, but is malformed."""
 _BOOT = ("m-init-done", "m-timestamp-mode-")
 
 
 class Unwraps(Protocol):
-    """Converts readings of a counter that wraps to ticks."""
+    """Converts readings of a counter that wraps around to ticks that only grow."""
 
     def unwrap(self, raw: int, before_ns: int, after_ns: int) -> int: ...
 
 
 class BoardClock:
-    """Unwraps the board's microseconds by the host's clock, and notices that they jumped.
+    """Unwraps the board's microsecond counter by the host's clock, and detects jumps of the counter.
 
-    The reference's counter has 32 bits: it wraps every 71.6 minutes, and a gap between two readings may be longer.
+    The counter of the reference firmware has 32 bits and wraps every 71.6 minutes. The time between two readings may be
+    longer.
     """
 
     def __init__(self, bits: int) -> None:
@@ -58,7 +59,7 @@ class BoardClock:
         self._last: tuple[int, int, int] | None = None
 
     def unwrap(self, raw: int, before_ns: int, after_ns: int) -> int:
-        """Return the ticks of a reading between two host stamps. Raises ``ValueError`` if the clock cannot show it."""
+        """Return the ticks of a reading between two host stamps. Raises ``ValueError`` for an impossible one."""
         if raw >= self._modulus:
             raise ValueError(
                 f"its clock reads {raw}, which does not fit the {self._modulus.bit_length() - 1} bits of its counter"
@@ -83,8 +84,8 @@ class BoardClock:
 class Inferred:
     """The answer to ``infer``: the board's clock before and after, unwrapped, and the scores of the last inference.
 
-    ``printed_s`` is how long the line with the first time stamp took on the wire, after that stamp was taken. In
-    energy mode, where a pin stamps, both ticks are ``UNSTAMPED``.
+    ``printed_s`` is the time in which the line with the first time stamp was sent, after the stamp was taken. In energy
+    mode a pin marks the times, and both ticks are ``UNSTAMPED``.
     """
 
     on_tick: int
@@ -94,7 +95,10 @@ class Inferred:
 
 
 class Board:
-    """One board, which stamps in text or, with ``on_pin``, by a pin. Each line of an answer may take ``answer_s``."""
+    """One board. It sends time stamps in text or, with ``on_pin``, marks times by a pin.
+
+    A line may take ``answer_s``.
+    """
 
     def __init__(self, line: SerialLine, clock: Unwraps, answer_s: float, on_pin: bool = False) -> None:
         self.line, self.answer_s, self._clock, self._on_pin = line, answer_s, clock, on_pin
@@ -145,9 +149,9 @@ class Board:
                 raise self.line.failed(f"{what}: bytes were lost on the line", remedy="Lower the baud rate")
 
     def infer(self, times: int) -> Inferred:
-        """``times`` inferences between two laps. Raises ``DeviceError`` for any other answer.
+        """Run ``times`` inferences between two time stamps. Raises ``DeviceError`` for any other answer.
 
-        The board could warm up by the same command, but its stamps would not show that, and latencies would include it.
+        The command could also ask for warm-up inferences. It does not, because the span would include them.
         """
         began_ns = time.monotonic_ns()
         lines = [line for line in self.ask(f"infer {times} 0") if line.startswith(_KNOWN)]
@@ -167,7 +171,7 @@ class Board:
         return Inferred(on_tick, off_tick, scores, self.line.wire_s(len(stamps[0]) + LINE_END))
 
     def timestamp(self) -> int:
-        """Read its clock, unwrapped. Return at the stamp, so that its ``m-ready`` does not widen the round trip."""
+        """Read the board's clock, unwrapped. Return before ``m-ready`` comes, so that the round trip stays short."""
         self._ready()
         began_ns = time.monotonic_ns()
         self._send("timestamp")

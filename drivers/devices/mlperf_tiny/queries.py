@@ -1,6 +1,6 @@
 """A board of the MLPerf Tiny protocol as a device: it loads a sample, runs the phases, and answers.
 
-When it is opened, it may be booting, or in the middle of a command of an earlier run.
+When the driver opens the board, the board may be booting, or still working on a command of an earlier run.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Coding(Protocol):
 
 
 Before = Callable[[str, bool], object]
-"""Tells the board which phase it runs next. The flag is true until a phase has run on the sample that it holds."""
+"""Tells the board which phase it runs next. The flag is true until a phase has run on the loaded sample."""
 
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """How a query is issued, and how its span is stamped.
+    """How a query (one request for inferences) is sent, and how its span is stamped.
 
     A span has ``iterations`` inferences, each within ``timeout_s``; a command loads ``chunk_bytes`` of a sample. With
     ``prints_first`` the board prints its first time stamp before it begins.
@@ -52,10 +52,10 @@ class QueryPlan:
 
 
 class TinyDevice:
-    """The Device protocol over a board, whose queries a thread runs.
+    """A board as a Device. A thread runs the queries.
 
-    A board of several phases runs them one after another, and gives one span for each. ``before``, if given, is called
-    before each of them.
+    A board with several phases runs them one after another, with one span for each. ``before``, if given, is called
+    before each phase.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class TinyDevice:
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Load the first sample; the board has room for one. Raises ``DataError`` for one that does not fit."""
+        """Load the first sample, because the board has room for one. Raises ``DataError`` if it does not fit."""
         data = [self._model.encoded(sample) for sample in samples]
         if not self._queries:
             self._load(data[0])
@@ -108,7 +108,7 @@ class TinyDevice:
         self._board.line.close()
 
     def _answered(self, sample: Sample) -> Reply:
-        """Run the oldest query, in the time that it may take."""
+        """Run the oldest query within its time limit."""
         data, times, phases = self._queries[0]
         loading_s = 0.0 if data == self._loaded else self._board.line.wire_s(4 * len(data))
         try:
@@ -149,10 +149,10 @@ class TinyDevice:
 def introduced(
     line: SerialLine, clock: Callable[[], Unwraps], boot_s: float, answer_s: float, on_pin: bool = False
 ) -> tuple[Board, dict[str, str]]:
-    """Return the board on a line, and what it states of itself.
+    """Return the board on a line, and the facts that it states.
 
-    ``clock`` makes the object that unwraps its counter. Raises ``SetupError`` when no board names itself within
-    ``boot_s``, or when it stamps in another way than ``on_pin`` states.
+    ``clock`` makes the object that unwraps the board's counter. Raises ``SetupError`` if no board states its name
+    within ``boot_s``, or if ``on_pin`` does not match how it marks times.
     """
     until_s = time.monotonic() + boot_s
     last = "it said nothing"

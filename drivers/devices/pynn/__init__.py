@@ -1,5 +1,5 @@
 """Spiking networks through PyNN, which runs in its own interpreter: NEST on a computer, and SpiNNaker.
 
-In: a network file and events. Out: the label, the latency and the spikes of each presentation. Opened through the entry
-points ``nest`` and ``spinnaker``.
+The devices take a network file and events, and return the label, the latency and the spikes of each presentation. They
+are opened through the entry points ``nest`` and ``spinnaker``.
 """

@@ -1,6 +1,7 @@
 """Train the network of NE15-MNIST on NEST, or write the stream of one digit to a file.
 
-The network is taught a folder of images, template by template, on any simulator of lessons.
+The network learns a folder of images, one template (a kind of one digit) after another. A lesson is the stimulus that
+teaches one template; NEST or another simulator plays it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from scenarios.workloads.ne15.workload import ADDRESSES, kept_numbers, open_work
 
 NO_MD5 = "take images that are not MNIST's, such as drawn ones"
 Learn = Callable[[Iterator[Events]], Iterable[NDArray[np.float64]]]
-"""Takes lessons; returns the weights after each, shape (sources,), in the same order."""
+"""Takes lessons, and returns the weights after each lesson, shape (sources,), in the same order."""
 REST_S = 0.02
 """The pause between two streams of a lesson."""
 Lessons = tuple[list[int], frozenset[str], Iterator[Events]]
@@ -78,12 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command. Raises what ``_train``, opening the workload and ``export`` raise."""
+    """Run the command. Raises the errors of training, of opening the workload and of the export."""
     return int(args.do(args))
 
 
 def _export(args: argparse.Namespace) -> int:
-    """Write the stream of one image, as the workload shows it with its default seed."""
+    """Write the stream of one image, as the workload makes it with its default seed."""
     streams = open_workload(
         data=args.data, encoding=args.encoding, rate_hz=args.rate_hz, samples=args.number + 1, md5=args.md5
     ).samples
@@ -150,7 +151,7 @@ def _on_nest(course: Course, interpreter: str, quiet: bool, lessons: Iterator[Ev
 
 @dataclass(frozen=True)
 class Course:
-    """The images to teach: a folder's test images outside a fold, or without a fold its training images."""
+    """The images to learn: a folder's test images outside a fold or, without a fold, its training images."""
 
     data: Path
     subclasses: int
@@ -177,7 +178,7 @@ class Course:
 
 
 def taught(course: Course, learn: Learn, backend: str) -> NetworkFile:
-    """Return the network that has learnt a course. Raises ``DataError`` for images that cannot be used.
+    """Return the network after training on a course. Raises ``DataError`` for images that cannot be used.
 
     Raises ``UsageError`` for more subclasses than a digit has images.
     """
@@ -203,7 +204,7 @@ def taught(course: Course, learn: Learn, backend: str) -> NetworkFile:
 
 
 def _rated(course: Course) -> Lessons:
-    """The chapter's course: images shown at a rate, in subclasses by their raw pixels."""
+    """Return the lessons of the NE15-MNIST chapter: images as Poisson rates, in subclasses by their raw pixels."""
     images, labels = read_digits(course.data, course.split, course.md5)
     numbers = kept_numbers(len(images), course.fold, course.folds, False)
     images, labels = images[numbers], labels[numbers]
@@ -214,7 +215,7 @@ def _rated(course: Course) -> Lessons:
 
 
 def _streamed(course: Course) -> Lessons:
-    """A course of the workload's streams, in subclasses by their spike counts per address."""
+    """Return lessons made of the workload's streams, in subclasses by their spike counts per address."""
     whole = open_workload(
         data=str(course.data), encoding=course.encoding, split=course.split, dialect=course.dialect, md5=course.md5
     ).samples
@@ -233,7 +234,7 @@ def _streamed(course: Course) -> Lessons:
 def _lessons(
     course: Course, features: NDArray[Any], labels: NDArray[Any], ids: frozenset[str], lesson: Callable[..., Events]
 ) -> Lessons:
-    """Return the lessons of samples in subclasses by their features."""
+    """Group samples into subclasses by their features, and return a lesson for each subclass."""
     groups = ne15.subclasses(features, labels, course.subclasses, course.seed)
     lessons = (lesson(group, np.random.default_rng([course.seed, k])) for k, (_, group) in enumerate(groups))
     return [digit for digit, _ in groups], ids, lessons

@@ -1,4 +1,4 @@
-"""A network for PyNN as plain data, and the file that holds it with its weights. It serves all backends."""
+"""A network for PyNN as plain data, and the file with this data and the weights. All backends use it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DESCRIPTION, _TRAINED_ON = "description", "trained_on"
 
 
 class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Neurons of the description's one model, or with ``source``, spike sources; these are addressed in order."""
+    """Neurons of the description's one model or, with ``source``, spike sources, which are addressed in order."""
 
     name: str
     size: Size
@@ -33,7 +33,10 @@ class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Projection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Synapses; ``weight`` is nA for all of them, or names the array (source, target) that the file holds."""
+    """Synapses.
+
+    ``weight`` is one weight in nA for all of them, or the name of an array (source, target) in the file.
+    """
 
     source: str
     target: str
@@ -78,7 +81,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {p.name: p.size for p in self.populations}
 
     def synapses(self, projection: Projection) -> int:
-        """Return how many synapses a projection makes, those of weight zero included."""
+        """Return how many synapses a projection makes, including synapses of weight zero."""
         source, target = self.sizes[projection.source], self.sizes[projection.target]
         return source if projection.connector == "one-to-one" else source * target
 
@@ -92,7 +95,7 @@ class NetworkFile:
     trained_on: frozenset[str] = frozenset()
 
     def options(self) -> dict[str, Any]:
-        """Return builtins that cross a link to a worker."""
+        """Return the network as plain values that can be sent to a worker."""
         arrays = {n: {"dtype": a.dtype.str, "shape": [*a.shape], "data": a.tobytes()} for n, a in self.arrays.items()}
         return {"description": json.loads(msgspec.json.encode(self.description)), "arrays": arrays}
 
@@ -112,7 +115,7 @@ class NetworkFile:
         }
 
     def network(self) -> NetworkInfo:
-        """Return what the network consists of; a step of the simulation is an execution.
+        """Return what the network consists of. A step of the simulation counts as an execution.
 
         Weights are in 64 bits, as NEST keeps them. Each neuron has its parameters, a membrane and two currents.
         """
@@ -148,15 +151,15 @@ class NetworkFile:
             raise DataError(what, field="network", value=sources, remedy=remedy)
 
     def check(self, sample: Sample) -> None:
-        """Raise ``DataError`` for a sample that the network was trained on: its answer would say nothing."""
-        image = sample.id.partition("@")[0]  # a frame of a stream is named after the image that it shows last
+        """Raise ``DataError`` for a sample that the network was trained on, because its answer would prove nothing."""
+        image = sample.id.partition("@")[0]  # the id of a frame of a stream begins with the image that it shows last
         if image in self.trained_on:
             what = f"the network was trained on sample {image}"
             remedy = "Measure images that were left out of the training (options fold and folds of the workload)"
             raise DataError(what, field="sample_id", value=sample.id, remedy=remedy)
 
     def digest(self) -> str:
-        """Return the SHA-256 of the description, of every weight and of what trained them."""
+        """Return the SHA-256 of the description, of every weight and of the ids of the training samples."""
         found = hashlib.sha256(msgspec.json.encode(self.description))
         for name, array in sorted(self.arrays.items()):
             found.update(f"{name} {array.shape}".encode() + array.tobytes())
@@ -167,7 +170,7 @@ class NetworkFile:
 def checked(
     description: Description, arrays: dict[str, NDArray[np.float64]], trained_on: frozenset[str] = frozenset()
 ) -> NetworkFile:
-    """Return a network whose parts fit each other. Raises ``DataError`` that names the part that does not."""
+    """Return a network whose parts fit each other. Raises ``DataError`` that names a part that does not fit."""
     sizes = description.sizes
     if len(sizes) != len(description.populations):
         raise _wrong("populations", list(sizes), "two populations have one name")

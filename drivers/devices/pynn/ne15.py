@@ -1,8 +1,9 @@
 """The network of the NE15-MNIST case study: 784 relay neurons and N decision neurons for each digit.
 
-What the chapter does not state is taken from the authors' scripts (qian-liu/benchmarking, code/case_study_1): synaptic
-time constants of 1 ms, 3 nA from source to relay, STDP of 0.01 within 10 ms up to 1.3 nA, 180 s of teaching for each
-subclass, however many there are, a refractory time of 3 ms while teaching, and -1.5 nA instead of weights up to 0.1 nA.
+Values that the chapter does not state come from the authors' scripts (qian-liu/benchmarking, code/case_study_1).
+Synaptic time constants are 1 ms, and the weight from source to relay is 3 nA. STDP has a factor of 0.01 within 10 ms,
+and weights up to 1.3 nA. Each subclass is taught for 180 s, with a refractory time of 3 ms. After learning, weights up
+to 0.1 nA are replaced by -1.5 nA.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def teaching(sources: int = PIXELS, relay_na: float = RELAY_NA) -> Description:
 
 
 def lesson(images: Images, encode: Encode, rng: np.random.Generator, lesson_s: float = TEACHING_S) -> Events:
-    """Return the stimulus that teaches one template: the images in turn, 180 s in all, and the teacher's spikes."""
+    """Return the stimulus that teaches one template: the images in turn for ``lesson_s``, and the teacher's spikes."""
     each_s = lesson_s / len(images)
     shown = [encode(image, TEACHING_HZ, each_s, rng) for image in images]
     return _with_teacher(shown, PIXELS, each_s, lesson_s, encode, rng)
@@ -66,7 +67,7 @@ def lesson(images: Images, encode: Encode, rng: np.random.Generator, lesson_s: f
 def replayed(
     streams: Sequence[Events], sources: int, each_s: float, lesson_s: float, encode: Encode, rng: np.random.Generator
 ) -> Events:
-    """Return the stimulus that teaches one template its streams, each ``each_s`` long, in turn for ``lesson_s``."""
+    """Return the stimulus that teaches one template: streams of ``each_s`` in turn for ``lesson_s``, and the teacher."""
     count = max(math.floor(lesson_s / each_s), 1)
     return _with_teacher([streams[k % len(streams)] for k in range(count)], sources, each_s, lesson_s, encode, rng)
 
@@ -106,9 +107,9 @@ def deployed(
     trained_on: frozenset[str] = frozenset(),
     relay_na: float = RELAY_NA,
 ) -> NetworkFile:
-    """Return the recognising network of learnt weights (sources, templates) in nA.
+    """Return the network for recognition, from learnt weights (sources, templates) in nA.
 
-    All weak weights inhibit equally. ``scale`` multiplies learnt weights and inhibition.
+    All weak weights are replaced by one inhibiting weight. ``scale`` multiplies learnt and inhibiting weights.
     """
     weak = weights <= WEAK_NA
     arrays = {"learnt": scale * np.where(weak, 0.0, weights), "inhibition": scale * np.where(weak, INHIBITION_NA, 0.0)}

@@ -18,7 +18,7 @@ from rig.types import Device, Workload
 
 
 class Backend(NamedTuple):
-    """One simulator behind PyNN: ``variable`` may hold the path of an interpreter that has the ``packages``."""
+    """One simulator for PyNN. The environment variable ``variable`` may name an interpreter with the ``packages``."""
 
     name: str
     variable: str
@@ -42,8 +42,8 @@ def open_device(
     """Open a network file (``rig ne15 train`` makes one) on NEST.
 
     ``interpreter`` is a Python with nest-simulator and PyNN, by default RIG_NEST_PYTHON. It may take ``start_s`` to
-    start and build the network, and ``load_s`` to load the samples. Phases: ``load`` gives the sources their spikes,
-    ``inference`` simulates.
+    start and build the network, and ``load_s`` to load the samples. The phase ``load`` sends
+    the spikes to the sources; the phase ``inference`` simulates.
 
     Raises ``DataError`` for a network that cannot be used or does not fit the ``workload``, ``MissingExtraError``
     without execnet, NEST or PyNN, and ``SetupError`` without the interpreter.

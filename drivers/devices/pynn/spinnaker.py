@@ -34,8 +34,9 @@ def open_device(
 ) -> Device:
     """Open a network file (``rig ne15 train`` makes one) on a machine: a SpiNN-5 ``board`` by address, or ``spalloc``.
 
-    ``interpreter`` is a Python with sPyNNaker, by default RIG_SPINNAKER_PYTHON; ``nest_interpreter`` is NEST's, which
-    simulates the spikes with ``simulate``. They may take ``start_s`` to start, and ``load_s`` to load the samples.
+    ``interpreter`` is a Python with sPyNNaker, by default RIG_SPINNAKER_PYTHON. ``nest_interpreter`` is a Python with
+    NEST, which computes the spikes with ``simulate``. Each may take ``start_s`` to start, and ``load_s`` to load the
+    samples.
 
     Raises ``DataError`` for a network that cannot be used or does not fit the ``workload``, ``MissingExtraError``
     without execnet or sPyNNaker, and ``SetupError`` without the interpreter or a named machine, and for a network

@@ -1,7 +1,7 @@
-"""A network in torch on this computer, on its CPU or on a CUDA GPU: what a chip is compared with.
+"""A network in torch on this computer's CPU or on a CUDA GPU, to compare a chip with.
 
-A span begins with inputs and ends with outputs in the host's memory. All samples of the workload are prepared, executed
-once and counted when the device is opened, so that only the network runs during the measurement.
+A span begins when the inputs are in the host's memory, and ends when the outputs are. Opening the device prepares all
+samples of the workload, executes them once and counts their operations. So only the network runs in the measurement.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Runner:
     """A module on its processor, and the inputs of samples, each of shape (1, ...)."""
 
     def __init__(self, torch: Any, model: Model, place: Processor, dtype: str | None, classes: str) -> None:
-        """Move the module to its place, and let the first execution show its classes."""
+        """Move the module to its processor, and find the number of classes by a first execution."""
         self._torch, self._model, self._execute = torch, model, place.execute
         self._inputs: dict[str, tuple[Any, Any]] = {}
         self.activity: dict[str, Activity] = {}
@@ -129,7 +129,7 @@ class _Runner:
         ]
 
     def warm_up(self, batch: int, times: int) -> None:
-        """Execute what will be measured, and check its answers. Raises ``DataError`` for an answer that is no label."""
+        """Execute the batches to be measured, and check the answers. Raises ``DataError`` for one that is no label."""
         inputs = self._torch.cat([values for _, values in self._prepared()[:batch]])
         for _ in range(times):
             for row in self._executed(inputs)[0]:

@@ -1,8 +1,8 @@
 """A NIR graph as a torch module that goes through the time steps of its input.
 
-NIR's neurons are differential equations. They are integrated by Euler's method, as by the frameworks that write NIR,
-and a neuron sends at most one spike in a step. Recurrent inputs come from the step before. A node of another kind is
-refused by its name.
+NIR's neurons are differential equations. They are integrated by Euler's method, as in the frameworks that write NIR,
+and a neuron sends at most one spike in a step. Recurrent inputs come from the step before. A node of an unknown kind
+is refused, with its name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drivers.devices.nir_file import Edges, Nodes, check_edges, ends_of, finite,
 Given = Sequence[tuple[str, bool]]
 """The nodes that lead to a node, each with whether its output is from the step before."""
 NEURONS = ("Neurons", "Threshold")
-"""The classes of the modules whose outputs are activations: spikes. Output membranes are not activations."""
+"""The classes of modules whose outputs are spikes and count as activations. Output membranes do not count."""
 _STATEFUL = ("CubaLIF", "LIF", "IF", "CubaLI", "LI", "I")
 _SPIKING = ("CubaLIF", "LIF", "IF")
 
@@ -35,7 +35,7 @@ def input_shape(nodes: Nodes) -> tuple[int, ...]:
 
 
 def module_of(torch: Any, nodes: Nodes, edges: Edges, dt_s: float, to_zero: bool) -> Any:
-    """Return a module of inputs (batch, steps, ...) whose output is what the graph gives out, summed over the steps.
+    """Return a module that takes inputs (batch, steps, ...) and returns the graph's output, summed over the steps.
 
     ``dt_s`` is the time step. A spike subtracts the threshold from the membrane or, with ``to_zero``, sets it to
     ``v_reset``. Raises ``DataError`` that names the node.
@@ -83,7 +83,7 @@ def module_of(torch: Any, nodes: Nodes, edges: Edges, dt_s: float, to_zero: bool
 
 
 def _plan(nodes: Nodes, edges: Edges) -> list[tuple[str, Given]]:
-    """Return the nodes in the order of a step, each with what it is given.
+    """Return the nodes in the order of execution in a step, each with its inputs.
 
     Raises ``DataError`` for a loop without neurons, and for a node that nothing leads to.
     """
@@ -112,7 +112,7 @@ def _plan(nodes: Nodes, edges: Edges) -> list[tuple[str, Given]]:
 
 
 def _in_order(nodes: Nodes, edges: Edges) -> list[str]:
-    """Order the neurons from the input on, ignoring loops back, and the output."""
+    """Return the neurons in order from the input on, without regard to loops back, and then the output."""
     seen, after = set[str](), list[str]()
 
     def visit(name: str) -> None:
@@ -128,7 +128,7 @@ def _in_order(nodes: Nodes, edges: Edges) -> list[str]:
 
 
 def _part(torch: Any, name: str, node: Any, dt_s: float, to_zero: bool) -> Any:
-    """The module of one node. Raises ``DataError`` for a kind that is not known, and for impossible values."""
+    """Return the module of one node. Raises ``DataError`` for a kind that is not known, and for impossible values."""
     for what, values in vars(node).items():
         if isinstance(values, np.ndarray) and values.dtype.kind == "f":
             finite(name, what, values)
@@ -189,7 +189,7 @@ def _threshold(torch: Any, threshold: NDArray[Any]) -> Any:
 
 def _neurons(torch: Any, values: dict[str, NDArray[Any]], spiking: bool, to_zero: bool) -> Any:
     class _Membranes(torch.nn.Module):  # type: ignore[misc]
-        """Current-based neurons; neurons that do not spike output their membranes."""
+        """Current-based neurons that do not spike, and output their membranes."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -223,7 +223,7 @@ def _neurons(torch: Any, values: dict[str, NDArray[Any]], spiking: bool, to_zero
 
 
 def _values(name: str, node: Any, dt_s: float) -> dict[str, NDArray[Any]]:
-    """The shares that neurons keep and take in one step by Euler's method, each of the neurons' shape."""
+    """Return the factors of one Euler step: how much neurons keep and take in, each in the shape of the neurons."""
     kind, r = _kind(node), np.asarray(node.r, np.float64)
     cuba, leaks = kind in ("CubaLIF", "CubaLI"), kind not in ("IF", "I")
     steps = {what: np.asarray(getattr(node, what), np.float64) / dt_s for what in ("tau_syn", "tau_mem", "tau")

@@ -30,8 +30,8 @@ Encode = Callable[[Sample], NDArray[Any]]
 class Model:
     """A module in evaluation mode, a tensor like one sample (no batch), and what a recording says of the module.
 
-    ``encode`` gives the values of a sample, in the shape of ``example``, whose first axis may differ where the module
-    goes through time. ``neurons`` and ``states`` are those of ``TorchCounter``.
+    ``encode`` returns the values of a sample in the shape of ``example``. If the module goes through time, the first
+    axis, time, may have another length. ``neurons`` and ``states`` are arguments of ``TorchCounter``.
     """
 
     module: Any
@@ -62,7 +62,7 @@ def read_model(torch: Any, network: str, dt_s: float | None, reset: str | None) 
 
 
 def no_memory(error: BaseException) -> bool:
-    """Return whether an error of torch means refused memory; on a CPU, its class does not show that."""
+    """Return whether an error of torch means that memory is short. On a CPU, its class does not tell this."""
     return isinstance(error, MemoryError) or "you tried to allocate" in str(error)
 
 
@@ -119,7 +119,7 @@ def _of_graph(torch: Any, path: Path, dt_s: float | None, reset: str | None) -> 
 
 
 def _encoded(shape: tuple[int, ...], step_s: float | None, sample: Sample) -> NDArray[Any]:
-    """Return events unchanged, and audio as a Xylo's front end does; without neurons, as one step."""
+    """Return events unchanged, and audio as events of a Xylo's front end. Without neurons, the payload is one step."""
     if step_s is None:
         return sample.payload[None]
     if sample.payload.ndim == len(shape) == 1 and sample.rate_hz is not None:

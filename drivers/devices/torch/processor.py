@@ -33,7 +33,7 @@ class Timed:
 
 
 Execute = Callable[[Any, Any, int], Timed]
-"""Runs a module a number of times on inputs in the host's memory; at the end its output is there too."""
+"""Runs a module a number of times on inputs in the host's memory. At the end, the output is in the host's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _cpu(torch: Any, threads: int) -> Processor:
 
 
 def open_cuda(torch: Any, index: int, clock_mhz: int) -> Processor:
-    """Open a GPU. It is synchronised before each stamp; CUDA events also mark begin and end of the module.
+    """Open a GPU. The host waits for the GPU before each time stamp. CUDA events also mark begin and end of the module.
 
     With ``clock_mhz`` its clock is locked through NVML until ``close``. Raises ``SetupError`` without such a GPU, and
     where its clock cannot be locked.
@@ -100,7 +100,9 @@ def open_cuda(torch: Any, index: int, clock_mhz: int) -> Processor:
         with torch.cuda.device(index):
             torch.cuda.synchronize(index)
             on_ns = time.monotonic_ns()
-            for _ in range(times):  # each with its copies, so that a loop shows the time of one execution
+            for _ in range(
+                times
+            ):  # each with its copies, so that the loop's time divided by ``times`` is the time of one execution
                 given = inputs.to(place)
                 begin.record()
                 output = module(given)

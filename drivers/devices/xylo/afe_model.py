@@ -1,8 +1,8 @@
 """Rockpool's model of the analog front end of Xylo Audio 2, in place of the quick filter bank.
 
-It takes seconds for each second of audio, and about 0.1 GB. It needs no samna. ``seed`` draws the mismatch of its
-filters; ``seed`` and the clip draw its noise, so a clip's events do not depend on earlier clips. Networks
-are trained on the events of one front end; another one gives different events.
+It takes seconds for each second of audio, and about 0.1 GB. It does not need samna. The mismatch of its filters is
+drawn from ``seed``. Its noise is drawn from ``seed`` and the clip, so a clip's events do not depend on earlier clips. A
+network is trained on the events of one front end; the other front end makes different events.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rig.types import Floats
 MODEL_HZ = 110_000
 """The model needs 101.6 kHz or more; at this rate a bin of 10 ms is a whole number of its steps."""
 FULL_SCALE_V = 0.2
-"""Audio of amplitude 1 has this value at the microphone: the largest that the model does not distort."""
+"""The voltage at the microphone for audio of amplitude 1: the largest voltage that the model does not distort."""
 CHANNELS = 16
 
 

@@ -1,4 +1,4 @@
-"""Compute and verify target costs of QUBO-MIS problems, with their certificates: the independent sets themselves.
+"""Compute and verify target costs of QUBO-MIS problems. The certificate of a target is the independent set itself.
 
 A target comes from the search that the rig ships, from a proof, or from the method that the benchmark specifies.
 """
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     kept = _kept(args.out)
     said = []
     for key in keys:
-        # above the proven size, the result of a search is shown beside the specified target
+        # from 50 nodes on, the result of a search is printed beside the specified target
         beside = ("search",) if args.method == "size" and key[0] >= PROVEN_BELOW else ()
         for method in (args.method, *beside):
             found, others = _found(key, method, args.seconds)
@@ -89,7 +89,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _keys(problem: Sequence[str], draw: int, may_be_none: bool) -> list[Key]:
-    """Return the named problems, with ``draw`` drawn seeds. Raises ``UsageError`` if seeds are given and drawn."""
+    """Return the named problems, plus ``draw`` random seeds.
+
+    Raises ``UsageError`` if seeds are both given and drawn.
+    """
     if draw and (draw < 0 or len(problem) != 2):
         what = f"{' '.join(problem)!r} names seeds and draws {draw}" if len(problem) > 2 else "nothing can be drawn"
         raise refused("draw", draw, "Write `rig targets NODES DENSITY --draw N`", what)
@@ -118,7 +121,7 @@ def _kept(out: Path | None) -> dict[tuple[Key, str], Target]:
 
 
 def _kept_of(known: Target | None, found: Target) -> Target:
-    """Return the row to keep: a proof before a Tabu row, the later of two Tabu rows, the better of two searches."""
+    """Return the row to keep: a proof before a Tabu row, the later of two Tabu rows, or the better of two searches."""
     if found.name != SPECIFIED:
         return better(known, found)
     return known if known is not None and known.proven and not found.proven else found
@@ -137,7 +140,7 @@ def _rows_of(keys: Sequence[Key]) -> list[Target]:
 
 
 def _found(key: Key, method: str, seconds: float) -> tuple[Target, dict[str, int | None]]:
-    """Return the target of one problem, computed and verified, and what the tables hold."""
+    """Return the target of one problem, computed and verified, and the costs that the tables have for it."""
     graph = gnm_edges(*key)
     found = compute(graph, *key[1:], method=method, seconds=seconds)
     if (fault := fault_of(found, graph)) is not None:
@@ -181,10 +184,10 @@ def compute(
 ) -> Target:
     """Compute a row for the graph that was drawn with ``density`` and ``seed``, by one of four methods.
 
-    "size" is the benchmark's rule: "exact" below 50 nodes, else "tabu".
-    "search" takes ``seconds`` for three walks, one after the other, whose seeds begin at ``first_seed``. "exact" is a
-    proof. "tabu" is D-Wave's, as specified for the benchmark's targets: half a minute up to 250 nodes and several
-    minutes at 1000. Raises ``UsageError`` for another method and for a proof from 50 nodes on, ``MissingExtraError``
+    "size" is the benchmark's rule: "exact" below 50 nodes, else "tabu". "search" spends ``seconds`` on three walks, one
+    after the other, whose seeds begin at ``first_seed``. "exact" proves the optimum by branch and bound. "tabu" is
+    D-Wave Tabu, as specified for the benchmark's targets: half a minute up to 250 nodes and several minutes at 1000.
+    Raises ``UsageError`` for another method and for a proof from 50 nodes on, ``MissingExtraError``
     without numba, or dwave-samplers for "tabu".
     """
     one_of(METHODS, method=method)
@@ -204,10 +207,10 @@ def compute(
 
 
 def largest_set(graph: Graph) -> Vector:
-    """Return a maximum independent set (uint8, shape (nodes,)) by branch and bound: quick below 50 nodes."""
+    """Return a maximum independent set (uint8, shape (nodes,)) by branch and bound, which is quick below 50 nodes."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    apart = np.zeros((len(graph.edges) + 1, graph.nodes))  # a row without nodes, as a graph may have no edges
+    apart = np.zeros((len(graph.edges) + 1, graph.nodes))  # one extra row of zeros, because a graph may have no edges
     apart[np.arange(len(graph.edges))[:, None], graph.edges] = 1.0
     every = np.ones(graph.nodes, np.int64)
     found = milp(-every, integrality=every, bounds=Bounds(0, 1), constraints=LinearConstraint(apart, ub=1.0))
@@ -234,9 +237,12 @@ def _by_search(graph: Graph, density: float, seed: int, seconds: float, first_se
 
 
 def specified_tabu(graph: Graph, seed: int, *, reads: int = 100, restarts: int = 50) -> tuple[Vector, float]:
-    """Return a set by D-Wave Tabu, as specified for the benchmark's targets without a timeout, and the seconds it took.
+    """Return a set found by D-Wave Tabu, and the seconds it took.
 
-    Half a minute at 100 nodes, several at 1000. Raises ``MissingExtraError`` without dwave-samplers.
+    The benchmark specifies its targets so, without a timeout.
+
+    It takes half a minute at 100 nodes and several minutes at 1000. Raises ``MissingExtraError`` without
+    dwave-samplers.
     """
     samplers = imported("dwave.samplers", "tabu as specified", "qubo", field="device", value="tabu as specified")
     model = graph.to_bqm()
@@ -253,5 +259,5 @@ def _row(graph: Graph, density: float, seed: int, solution: Any, method: str, to
 
 
 def versions(*names: str) -> str:
-    """Packages with their versions, in one text."""
+    """Return packages with their versions, in one text."""
     return ", ".join(f"{name} {version(name)}" for name in names)

@@ -1,18 +1,21 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""Local search for large independent sets, anytime and resumable. Imports numba: import this file when opening.
+"""Local search for large independent sets, which can stop and go on at any move.
 
-The search walks over independent sets. A vertex without a neighbour in the set (a free one) joins at once. Otherwise
-a vertex with one neighbour in the set replaces this neighbour or, more rarely, a vertex with two replaces both. A
-temperature that falls along a cycle of moves sets how much more rarely. A vertex that left stays out for a few moves.
-Each cycle is longer than the last, so the schedule does not depend on the time of the search. No move is rejected:
-vertices are in lists by the number (0, 1, 2) of their neighbours in the set.
+Imports numba: import it when opening.
 
-The walk is annealing of a hard-core lattice gas with swap moves (as in Angelini and Ricci-Tersenghi, Phys. Rev. E
-100, 013302, 2019) with the tabu lists of swap-based local search (as in Jin and Hao, Eng. Appl. AI 37, 2015).
+The search walks over independent sets. A free vertex, which has no neighbour in the set, joins at once. If there is
+none, a vertex with one neighbour in the set replaces this neighbour. More rarely, a vertex with two neighbours in the
+set replaces both. A temperature, which falls along a cycle of moves, sets how rarely. A vertex that left the set stays
+out for a few moves. Each cycle is longer than the last, so the schedule does not depend on the time of the search.
+Vertices are kept in lists by the number (0, 1, 2) of their neighbours in the set, so that a move is found at once.
 
-In the compiled moves, ``key[w]`` of a vertex outside holds the count of adjacent members, and the sum of their numbers:
-with one member that sum is the member. ``lists[k]`` holds the vertices outside that are adjacent to k members, each at
-its ``positions``; a vertex stays out until the move ``until``.
+The walk is annealing of a hard-core lattice gas with swap moves (as in Angelini and Ricci-Tersenghi, Phys. Rev. E 100,
+013302, 2019) with the tabu lists of swap-based local search (as in Jin and Hao, Eng. Appl. AI 37, 2015).
+
+In the compiled moves, the vertices of the set are its members. For a vertex w outside, ``key[w]`` combines the count of
+its adjacent members and the sum of their numbers. With one adjacent member, this sum is its number. ``lists[k]`` has
+the vertices outside that are adjacent to k members, and ``positions`` their places in it. A vertex stays out until the
+move ``until``.
 """
 
 from __future__ import annotations
@@ -29,10 +32,10 @@ from numpy.typing import NDArray
 
 from scenarios.workloads.qubo_mis.graph import Graph, Vector
 
-# counters, one int64 each: the lengths of the three lists come first
+# places in the array of counters (int64); the first three are the lengths of the lists
 FREE, ONE, TWO, MOVE, RANDOM, SIZE, BEST, CYCLE_START, CYCLE, COUNTERS = range(10)
 STEP = 64
-"""Moves between updates of the temperature; cycles are multiples of it, so slices do not change the walk."""
+"""Moves between updates of the temperature. Each cycle is a multiple of it, so slices do not change the walk."""
 _SHIFT = 40
 _TIGHT = 1 << _SHIFT
 _IDS = _TIGHT - 1
@@ -40,9 +43,9 @@ _MASK64 = (1 << 64) - 1
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Return the function as machine code that does not hold the interpreter's lock, compiled at its first call.
+    """Return the function as machine code that releases the interpreter's lock. It is compiled at its first call.
 
-    A later process loads it from the source's folder, or from the user's cache if that folder cannot be written.
+    A later process loads the code from the source's folder, or from the user's cache if that folder is read-only.
     """
     try:
         return njit(function, nogil=True, cache=True)
@@ -52,7 +55,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 @compiled
 def _below(counters, k):
-    """A random whole number below k (Marsaglia's xorshift, the upper half)."""
+    """Return a random whole number below k, from the upper half of Marsaglia's xorshift."""
     s = np.uint64(counters[RANDOM])
     s ^= s << np.uint64(13)
     s ^= s >> np.uint64(7)
@@ -110,7 +113,7 @@ def _leave(start, indices, member, key, lists, positions, counters, v):
 
 @compiled
 def _weight(counters, cooling_first, cooling_last):
-    """Return the weight of replacing two members, at the last multiple of the step."""
+    """Return the weight of replacing two members, at the last move that was a multiple of ``STEP``."""
     now = counters[MOVE] // STEP * STEP
     share = (now - counters[CYCLE_START]) / counters[CYCLE]
     return math.exp(-(cooling_first + (cooling_last - cooling_first) * share))
@@ -126,7 +129,7 @@ def _next_cycle(counters, growth):
 
 @compiled
 def _entrant(lists, member, counters, weight):
-    """Choose a vertex to enter, and how many members leave for it: 1, 2, or as many as it needs; 0 means no vertex."""
+    """Choose a vertex to enter, and how many members leave for it at most. 0 means that no vertex enters."""
     ones = counters[ONE]
     draw = _below(counters, 1 << 30) / (1 << 30) * (ones + weight * counters[TWO])
     if draw < ones:
@@ -139,7 +142,7 @@ def _entrant(lists, member, counters, weight):
 
 @compiled
 def _make_room(start, indices, member, key, lists, positions, until, counters, tenure, v, leaving):
-    """Remove the members adjacent to v, ``leaving`` of them."""
+    """Remove members adjacent to v, at most ``leaving``."""
     now = counters[MOVE]
     if leaving == 1:
         u = key[v] & _IDS
@@ -161,7 +164,7 @@ def walk(
     start, indices, member, key, lists, positions, until, best, counters,
     cooling_first, cooling_last, tenure, growth, moves,
 ):  # fmt: skip
-    """Make at most ``moves`` moves; return True as soon as the set is the largest so far and nothing can be added."""
+    """Make at most ``moves`` moves. Return True as soon as the set is the largest so far and no vertex can be added."""
     weight = _weight(counters, cooling_first, cooling_last)
     for _ in range(moves):
         counters[MOVE] += 1
@@ -189,7 +192,10 @@ def walk(
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """A replacement of two members has ``exp(-cooling)`` times the weight of a swap; cooling rises along a cycle."""
+    """The search's parameters. Replacing two members has ``exp(-cooling)`` times the weight of replacing one.
+
+    ``cooling`` rises along a cycle.
+    """
 
     cooling_first: float
     cooling_last: float
@@ -206,7 +212,7 @@ def parameters(nodes: int, density: float) -> Parameters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
-    """A graph as the search reads it, compiled code included. Get one from ``load``."""
+    """A graph in the form for the search. ``load`` makes one."""
 
     nodes: int
     start: NDArray[np.int64]
@@ -215,7 +221,7 @@ class Loaded:
 
 
 def load(graph: Graph) -> Loaded:
-    """Compressed rows of a graph; compiles the search if this process has not yet."""
+    """Return the compressed rows of a graph. Compiles the search first if this process has not yet."""
     Search(_loaded(Graph(3, np.array([[0, 1], [1, 2]], np.int32))), 0).advance(1000)  # compiles the moves
     return _loaded(graph)
 
@@ -241,9 +247,9 @@ class Search:
         self._arguments = (*graph_and_state, until, self._best, self._counters, *settings)
 
     def advance(self, moves: int) -> bool:
-        """Walk at most ``moves`` further; stop early and return True at a set larger than any before.
+        """Make at most ``moves`` more moves. Stop early and return True at a set larger than any before.
 
-        Such a set is maximal: no vertex could be added.
+        No vertex can be added to this set.
         """
         return bool(walk(*self._arguments, moves))
 
@@ -275,7 +281,7 @@ class Improvement:
 def improvements(
     loaded: Loaded, seed: int, *, moves: int | None = None, seconds: float | None = None, slice_moves: int = 20_000
 ) -> Iterator[Improvement]:
-    """Each larger set as it is found, until ``moves`` or about ``seconds`` are spent, whichever is first."""
+    """Yield each larger set when it is found, until ``moves`` are made or about ``seconds`` have passed."""
     began = time.perf_counter()
     walk = Search(loaded, seed)
     while (moves is None or walk.moves < moves) and (seconds is None or time.perf_counter() - began < seconds):
