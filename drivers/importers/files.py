@@ -1,4 +1,4 @@
-"""Find the files of a recording below a folder, read them as text or JSON, and refuse them as all importers do."""
+"""Functions of all importers: find the files of a recording, read them as text or JSON, and report bad files."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def unstated(option: str, what: str, how: str, value: object = None) -> UsageErr
 
 
 def below(source: Path, pattern: str) -> list[Path]:
-    """Return files of a name in or below a folder, in order, without the originals inside imported runs; or the file.
+    """Return the files in or below a folder whose names match, in order. ``source`` may also be the file itself.
 
-    A file of another name gives none.
+    The originals that imported runs keep are left out. A single file whose name does not match gives an empty list.
     """
     if source.is_file():
         return [source] if source.match(pattern) else []

@@ -18,8 +18,8 @@ COLUMNS = ["#time", "current", "voltage", "power", "charge", "energy"]
 def open_import(source: Path) -> SingleTrace:
     """Import the power of a statistics recording, ``#time,current,voltage,power,charge,energy`` in s, A, V, W, C and J.
 
-    Windows are in the seconds of ``#time`` as the file states them: its first row need not be at 0. Each row holds
-    means up to its time: between two rows, charge and energy rise by the current and the power of the later one.
+    Windows are in the seconds of ``#time``, whose first row need not be at 0. Each row has means since the row before:
+    between two rows, charge and energy rise by the current and the power of the later row.
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such a table, or
     whose power is not its current times its voltage.
     """

@@ -34,9 +34,9 @@ T = TypeVar("T")
 
 @single_trace
 def open_import(source: Path, *, supply_v: float | None = None, instrument: str | None = None) -> SingleTrace:
-    """The power of a Joulescope recording (JLS v2): its power signal, else current times voltage or ``supply_v``.
+    """Import the power of a Joulescope recording (JLS v2): its power, else current times voltage or ``supply_v``.
 
-    Seconds count from the first sample. Where the file holds several instruments, ``instrument`` names one of them.
+    Seconds count from the first sample. If the file has several instruments, ``instrument`` names one of them.
     Samples that the instrument dropped are left out. Raises ``UsageError`` for an option that must be stated,
     ``DataError`` for a file that is damaged or was not closed, ``MissingExtraError`` without pyjls.
     """
@@ -90,7 +90,7 @@ class _File:
     def _with(self, use: Callable[[Any], T]) -> T:
         pyjls = imported("pyjls", "a JLS file", "joulescope", field="importer", value="joulescope-jls")
         log = logging.getLogger("pyjls")
-        if not log.handlers:  # its words stay off standard error, as our own error names the damage; loggers get them
+        if not log.handlers:  # keep its messages off standard error, because the rig's own error names the damage
             log.addHandler(logging.NullHandler())
         try:
             with pyjls.Reader(str(self._copy)) as reader:
@@ -140,7 +140,7 @@ def _chosen(signals: list[_Signal], instrument: str | None, source: Path) -> lis
 
 
 def _taken(signals: list[_Signal], source: Path) -> tuple[Literal["W", "A"], list[_Signal], list[_Signal]]:
-    """Return the unit of the rail, W or A, the one or two signals it is made from, and two that must agree with it."""
+    """Return the unit of the rail (W or A), the one or two signals that make it, and two signals to check it with."""
     by_name: dict[str, _Signal] = {}
     for s in signals:
         name = s.name.strip().lower()

@@ -56,7 +56,7 @@ class Loihi2:
 
 @of_settings
 def open_device(settings: Loihi2) -> Device:
-    """Open Lava's QUBO solver. Solve k of this device draws from a seed that is made of ``seed`` and k.
+    """Open Lava's QUBO solver. The seed of solve number k is made of ``seed`` and k.
 
     ``interpreter`` is the Python 3.10 with Lava: by default RIG_LAVA_PYTHON, or the one in ~/.cache/neurorig/lava. On
     another ``host`` (a name for ssh) it is "python3". ``neuron_model`` is "nebm" if simulated, and "nebm-sa-refract" or

@@ -78,7 +78,10 @@ class Model:
         return whole.astype(dtype).tobytes()
 
     def answer(self, scores: tuple[float, ...]) -> dict[str, Any]:
-        """Return label of the highest score (one score: by threshold), the scores, and probabilities if these sum to 1."""
+        """Return the label with the highest score, the scores, and probabilities if the scores sum to 1.
+
+        A single score is compared with the threshold.
+        """
         names = self.names or tuple(str(k) for k in range(max(len(scores), 2 if self.threshold is not None else 0)))
         answer: dict[str, Any] = {"scores": list(scores)}
         if len(scores) == 1:

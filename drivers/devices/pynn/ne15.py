@@ -67,7 +67,7 @@ def lesson(images: Images, encode: Encode, rng: np.random.Generator, lesson_s: f
 def replayed(
     streams: Sequence[Events], sources: int, each_s: float, lesson_s: float, encode: Encode, rng: np.random.Generator
 ) -> Events:
-    """Return the stimulus that teaches one template: streams of ``each_s`` in turn for ``lesson_s``, and the teacher."""
+    """Return the stimulus that teaches one template: its streams in turn for ``lesson_s``, ``each_s`` for each."""
     count = max(math.floor(lesson_s / each_s), 1)
     return _with_teacher([streams[k % len(streams)] for k in range(count)], sources, each_s, lesson_s, encode, rng)
 

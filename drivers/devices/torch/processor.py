@@ -100,9 +100,7 @@ def open_cuda(torch: Any, index: int, clock_mhz: int) -> Processor:
         with torch.cuda.device(index):
             torch.cuda.synchronize(index)
             on_ns = time.monotonic_ns()
-            for _ in range(
-                times
-            ):  # each with its copies, so that the loop's time divided by ``times`` is the time of one execution
+            for _ in range(times):  # each with its copies, as in a single execution
                 given = inputs.to(place)
                 begin.record()
                 output = module(given)

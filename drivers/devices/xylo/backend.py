@@ -1,8 +1,8 @@
-"""The protocol of what runs a Xylo network, a chip or a simulator, and the simulated chip.
+"""The protocol of a backend, which runs a Xylo network on a chip or a simulator, and the simulated chip.
 
-In: rasters of events. Out: output spikes, spans and activity. The real chip is in ``chip``. The simulated chip may
-learn words from a few samples: its readout then holds a prototype of each word in integers, and the features of a
-sample are the spikes of each neuron of the last hidden layer.
+A backend takes rasters of events, and returns output spikes, spans and activity. The real chip is in ``chip``. The
+simulated chip can learn words from a few samples. Its readout then has one prototype of integers for each word. The
+features of a sample are the spike counts of the neurons of the last hidden layer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CURRENT_SHIFT, MEMBRANE_SHIFT = 1, 15
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One sample to process: each of ``phases`` runs ``times`` times; the front end hears it for ``listening_s``.
+    """One sample to process. Each of ``phases`` runs ``times`` times. The front end hears it for ``listening_s``.
 
     The ``raster`` of a sample to learn from has one more axis, for its shots.
     """
@@ -66,7 +66,7 @@ class Done:
 
 
 class Backend(Protocol):
-    """Runs a network on jobs, one after another; every sample begins with the network at rest."""
+    """Runs a network on jobs, one after another. The network is at rest when a sample begins."""
 
     def begin(self, job: Job) -> None: ...
     def finished(self, timeout_s: float) -> Sequence[Done]: ...
@@ -107,7 +107,7 @@ class SimBackend:
         return cls(simulator, xylo.cycles_model, config, inspection_of(network), core_clock_hz)
 
     def infer(self, raster: Raster) -> Inference:
-        """Simulate every bin; each lasts the mean time of the cycle model at the core clock."""
+        """Simulate every bin. Each bin takes the mean time of the cycle model at the core clock."""
         self.simulator.reset_state()
         out, _, recorded = self.simulator.evolve(raster, record=True)
         output = np.asarray(out, dtype=np.int64)
@@ -194,7 +194,10 @@ class Learner:
         return inspection_of(replace(self.network, specification=spec)).info
 
     def begin(self, job: Job) -> None:
-        """Answer, or learn the shots of a word; at the first sample of a round it forgets all learnt words."""
+        """Answer, or learn a word from its shots (samples).
+
+        The first sample of a round makes it forget learnt words.
+        """
         if job.phases == (LEARNING,):
             self._chip.work(job, self._learn(self._words[job.sample_id], list(job.raster)))
             return
@@ -211,7 +214,7 @@ class Learner:
         return sum(each.seconds for each in heard)
 
     def _write(self, steps: int) -> None:
-        """Fit the readout to samples of ``steps`` steps: a neuron of score 0 fires in half the steps."""
+        """Fit the readout to samples of ``steps`` steps. A neuron with the score 0 then fires in half the steps."""
         means = np.array(list(self._means.values()))
         weights, biases = prototypes(means)
         weights, biases = weights - weights.mean(axis=0), biases - biases.mean()  # a common offset changes no decision

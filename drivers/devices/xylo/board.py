@@ -1,10 +1,10 @@
 """An opened Xylo board: its stopwatch, its power monitor, and the times of its readouts.
 
 The stopwatch of the board's FPGA stamps every reading of the power monitor, and no function that Rockpool calls reads
-it directly. So the stamps give the time. The reading of the last seconds with the least delay shows the offset between
-the host's clock and the stopwatch, up to the link's shortest delay. Readouts of the core have the same delay, so this
-offset gives their time too, and begin and end of a span. The power monitor therefore runs from open to close, and only
-for the driver.
+the stopwatch directly. So the driver takes the time from these stamps. Among the readings of the last seconds, the one
+with the least delay gives the offset between the host's clock and the stopwatch, up to the link's shortest delay.
+Readouts of the core have the same delay, so the offset also converts their times, and begin and end of a span. The
+power monitor therefore runs from open to close, and no other program may use it.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from rig.errors import DeviceError, SetupError
 TICK_HZ = 1_000_000
 """Stamps of power readings are whole microseconds."""
 COUNTER = 1 << 32
-"""The stopwatch starts again from 0 here if it has 32 bits: after 71.6 minutes."""
+"""A stopwatch of 32 bits starts again from 0 at this value, after 71.6 minutes."""
 BACK_US = 800_000
-"""A stamp may be at most this far before the newest one: readings of different channels are not in order. A board is
-open for longer than this before a measurement, so a restart of the stopwatch is always seen."""
+"""A stamp may be at most this much older than the newest stamp, because readings of different channels are not in
+order. A board is open for longer than this before a measurement, so a restart of the stopwatch is always detected."""
 WINDOW_NS = 3_000_000_000
 """The stamp with the least delay is used for this long; a clock that is 100 ppm off moves by 0.3 ms meanwhile."""
 LOOK_NS, NEAR = 2_000_000, 0.25
-"""The time of a readout is sure if the checks before and after it are this close (ns), because spans are given in
-milliseconds. It must be sure within this share of the steps from either end."""
+"""A readout's time is exact if the check that found it came at most this long (ns) after the check before, because
+spans are stated in milliseconds. Within this share of the steps from either end, one readout must be exact."""
 BUSY_S, IDLE_S = 2.5e-4, 4e-3
-"""The times between checks for arrived data, while the chip works and otherwise. The thread sleeps in between: on a
-busy computer, a thread that spins has used up its time slice when a readout comes."""
+"""The times between checks for arrived data, while the chip works and otherwise. The thread sleeps between checks. If
+it checked without a pause on a busy computer, its time slice would be used up when a readout comes."""
 SWITCH_S = 2e-4
-"""Rockpool's wait for Audio 3 spins; with a longer switch interval of Python the checks are 5 ms late."""
+"""Python's switch interval between threads (s). Rockpool waits for Audio 3 in a busy loop, and with Python's longer
+default the checks would be 5 ms late."""
 
 WARM_S, PATIENCE_S = 1.0, 2.0
 SETTLE_S = 0.01
@@ -56,7 +57,7 @@ class HeldUpError(DeviceError):
 
 
 class StopWatch:
-    """The board's stopwatch on the host, from the stamps of the last seconds with the least delay."""
+    """Converts host times to times of the board's stopwatch, by the stamp with the least delay in the last seconds."""
 
     def __init__(self) -> None:
         self._quickest: deque[tuple[int, int]] = deque()  # arrival and lag in ns, lags growing
@@ -92,9 +93,10 @@ class StopWatch:
 def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
     """Return when the core began the first step and ended the last (host ns), from the checks for its readouts.
 
-    ``arrived`` has shape (steps, 2): the check that found a readout, and the check before. The readout is taken to come
-    halfway between them. If these are too far apart at an end of the span, the nearest exact readout and the mean step
-    give that end. Raises ``HeldUpError`` if no readout near an end is exact enough.
+    ``arrived`` has shape (steps, 2): the times of the check that found a readout, and of the check before. The readout
+    is taken to come halfway between them. If the two checks at an end of the span are too far apart, this end is
+    computed from the nearest exact readout and the mean step. Raises ``HeldUpError`` if no readout near an end is
+    exact.
     """
     steps, unsure_ns = len(arrived), arrived[:, 0] - arrived[:, 1]
     if steps < 2:
@@ -134,7 +136,10 @@ class Board:
         self._heard, self._looked_ns, self._steps = 0, 0, dict[int, tuple[int, int]]()
         self._busy, self._last_tick = False, 0
         self.on_readout: Callable[[Any, int], None] | None = None
-        """If set, it gets each readout with the time of the check that found it (host ns), and ``timed`` gets none."""
+        """If set, it is called with each readout and the time of the check that found it (host ns).
+
+        ``timed`` then gets no readouts.
+        """
         self._error: Exception | None = None
         self.rate_hz = self.retune(rate_hz)
         self._halt = threading.Event()
@@ -148,7 +153,7 @@ class Board:
         board._thread.start()
         patience_s = PATIENCE_S + 10.0 / board.rate_hz
         until_s, enough = time.monotonic() + patience_s, 3 * len(kit.rail_of)
-        time.sleep(WARM_S)  # a reading with the least delay must have come
+        time.sleep(WARM_S)  # wait until a reading with the least delay has come
         while board._heard < enough and board._error is None and time.monotonic() < until_s:
             time.sleep(IDLE_S)
         why = str(board._error or "")
@@ -170,7 +175,7 @@ class Board:
         return self.rate_hz
 
     def calls(self) -> dict[str, list[str]]:
-        """Return the names of the stopwatch's and the monitor's calls: no real board has shown them yet."""
+        """Return the names of the stopwatch's and the monitor's calls, which nobody has tried on a real board yet."""
         parts = {"stopwatch": self.kit.hdk.get_stop_watch(), "monitor": self._monitor}
         return {name: [n for n in dir(part) if not n.startswith("_")] for name, part in parts.items()}
 

@@ -1,9 +1,9 @@
 """The ``Backend`` on a Xylo board: events from the host, as fast as the core works, through Rockpool's ``XyloSamna``.
 
-A thread serves the board, because Rockpool blocks. Samples are encoded on the host and written before the core is
-timed. Repetitions of a sample are one stream, in which only the first begins at rest. The spans are those of ``Board``,
-never ``inf_duration``, which is the host's time in steps of 0.1 s. ``XyloSamna`` never records power: it drops the
-stamps, keeps another program's rate (Audio 2), and stops the monitor (Audio 3).
+A thread calls the board, because Rockpool's calls block. Samples are encoded on the host and written before the core is
+timed. Repetitions of a sample are one stream, and only the first repetition begins at rest. The spans come from
+``Board``, and never from ``inf_duration``, which is the host's time in steps of 0.1 s. ``XyloSamna`` is not asked to
+record power, because it drops the stamps, keeps another program's rate (Audio 2), and stops the monitor (Audio 3).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from rig.network.description import Activity
 from rig.types import Span
 
 SPAN_TICK_HZ = 1000.0
-"""Spans are given in milliseconds of the stopwatch, because USB does not show the end of a readout more exactly."""
+"""Spans are stated in milliseconds of the stopwatch, because over USB the end of a readout is not known better."""
 SPAN_TICKS = round(TICK_HZ / SPAN_TICK_HZ)
 TRIES = 5
-"""Number of tries if a sample's span was not seen. Its latency includes every try, so retries improve no figure."""
+"""Number of tries until the times of a span are known. The latency includes every try, so retries improve no figure."""
 CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
 """The core clocks that the board's divider makes: 100 / (2 (wait + 1)) MHz."""
 _CLOSE = None
@@ -125,9 +125,9 @@ class ChipBackend:
                 self._done.put(DeviceError(text, field="sample", value=job.sample_id, remedy="Check its cable"))
 
     def _timed(self, job: Job) -> Done:
-        """Process the job until its span is known, because a busy computer sometimes delays this program.
+        """Process the job until the times of its span are known, because a busy computer may delay this program.
 
-        While power is recorded there is only one try, since power of a failed try would count for the span.
+        While power is recorded there is only one try, because the power of a failed try would count for the span.
         """
         most = 1 if self.board.collecting else TRIES
         for tries in range(1, most):
@@ -172,7 +172,7 @@ class ChipBackend:
             raise DeviceError(what, field="echo", value=job.sample_id, remedy=remedy)
 
     def _reset(self) -> None:
-        """Put the network at rest. The reset of Audio 3 does not work; a change of its mode resets the firmware."""
+        """Put the network at rest. The reset call of Audio 3 does not work, but a change of its mode resets it."""
         module, kit = self._module, self.board.kit
         if kit.chip is AUDIO_2:
             module.reset_state()

@@ -1,9 +1,9 @@
 """SynSense Xylo Audio 2 and 3: sixteen channels of events in, a spiking network, a label out.
 
-One driver for two backends: the simulator (``backend``) and the chip (``chip``). A sample is one continuous stream of
-audio, or of events that were encoded elsewhere. In the simulator, the analog front end hears it in real time
-(``preprocess``), then the core processes its events (``inference``). A chip gets events that the host encodes. A sample
-of ten inferences is one stream ten times as long.
+The driver has two backends: the simulator (``backend``) and the chip (``chip``). A sample is one continuous stream of
+audio, or of events that were encoded elsewhere. In the simulator, the analog front end hears the audio in real time
+(``preprocess``), then the core processes its events (``inference``). A chip gets events that the host encodes. Ten
+inferences of a sample are one stream that is ten times as long.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def open_device(settings: Xylo, bench: SimulatedBench | None = None, workload: W
 def _teaches(workload: Workload) -> bool:
     """Return whether a workload has samples to learn from.
 
-    To make all lazy samples of one that cannot teach may take hours.
+    It does not go through the samples of other workloads, because making them may take hours.
     """
     can = isinstance(workload.samples, list | tuple) or hasattr(workload, "base")
     return can and any(sample.learn for sample in workload.samples)
@@ -188,7 +188,7 @@ class XyloDevice:
         self._encoded: dict[str, Raster] = {}
         self._playing: deque[Playing] = deque()
         self._done: Sequence[Done] = ()
-        """Samples that were heard completely while their player still runs."""
+        """Samples whose answers are complete, but whose players still run."""
 
     def info(self) -> DeviceInfo:
         """Return this device; ``details`` holds the encoder and the network."""

@@ -1,6 +1,6 @@
 """The network of a Xylo before it was fitted to the chip, in numpy on this computer: a reference for the chip.
 
-It decides from the same events as the chip. It is no Xylo: its time is that of this computer.
+It decides from the same events as the chip. Its time and power are those of this computer, not of a Xylo.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def open_device(
     The options are those of the device ``xylo``. A graph in NIR runs by its equations, with Euler's method and at most
     one spike of a neuron in a time step. A network of ``rig network train`` runs as it was trained.
 
-    Raises ``SetupError`` for a file that holds only integers, and what reading the file raises.
+    Raises ``SetupError`` for a file with only integers, and the errors of reading the file.
     """
     loaded = read_network(network, dt_s, reset, "channel", classes)
     floats = loaded.floats

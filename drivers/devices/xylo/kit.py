@@ -1,11 +1,11 @@
 """The attached boards, and the parts of Rockpool and samna that drive the chip on each.
 
-In: the vendor's samna, and the function that lists boards. Out: one ``Kit`` for each board that this driver knows. The
-calls were taken from the source of Rockpool 3.1.0; none of them was tried on hardware.
+From the vendor's samna and the function that lists boards, it makes one ``Kit`` for each board of a known chip. The
+calls follow the source of Rockpool 3.1.0; none of them was tried on hardware.
 
-A network becomes the configuration of a chip by Rockpool's own function, without its errors: Rockpool 3.1.0 ignores the
-name under which ``XyloSim`` takes the bias of hidden neurons, and keeps only one alias of each neuron. It cuts an
-Audio 3 network to the neurons that may have inputs and outputs, with a warning.
+Rockpool's own function makes the configuration of a chip from a network. This module works around its errors: Rockpool
+3.1.0 ignores the name under which ``XyloSim`` takes the bias of hidden neurons, and keeps only one alias of each
+neuron. It removes neurons of an Audio 3 network beyond those that may have inputs and outputs, with a warning.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def configuration_of(kit: Kit, network: Network) -> Any:
     for name in ("bias_hidden", "bias_out"):  # a bias turns on the clock of the biases, which costs power
         spec[name] = np.asarray(spec[name]) if np.any(spec[name]) else None
     spec["aliases"] = spec["aliases"] if any(spec["aliases"]) else None
-    with warnings.catch_warnings(action="ignore"):  # it warns of a cut, which loses nothing after the check
+    with warnings.catch_warnings(action="ignore"):  # it warns of removed neurons; the check above prevents a loss
         configuration, valid, why = kit.package.config_from_specification(**spec)
     if not valid:
         raise _unfit(kit, f"samna refuses its configuration: {why}")

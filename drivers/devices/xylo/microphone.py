@@ -1,8 +1,8 @@
 """The ``Backend`` on a Xylo board in real time: the chip hears its microphone, and processes each time step.
 
-Rockpool's ``XyloMonitor`` takes no events: in real-time mode the chip only listens to a microphone. It cannot be
-stopped or put at rest, so it works from open to close, in idle windows too. A sample is what the chip hears from the
-sample's issue until its duration is over. A command of this computer such as ``aplay -q`` plays it.
+Rockpool's ``XyloMonitor`` takes no events, because in real-time mode the chip only listens to a microphone. The chip
+cannot be stopped or put at rest, so it works from open to close, in idle windows too. A sample is what the chip hears
+from the time the sample is issued until its duration is over. A command of this computer such as ``aplay -q`` plays it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from rig.errors import DeviceError, DeviceTimeoutError, UsageError, refused
 from rig.types import Sample, Span
 
 SLACK_S = 0.15
-"""A command may take this much longer than its sound. If it starts late, the sample's end is not heard."""
+"""The command that plays a sample may take this much longer than the sound. If it starts late, the end is not heard."""
 PENDING = 2
 """The next sample may be issued while the last time steps of the previous one are still processed."""
 LOST = 0.02
-"""This share of time steps, and one more at the ends, may be missing or doubled, because clocks differ."""
+"""This share of the time steps, plus one, may be missing or doubled, because the clocks differ."""
 STARTED_S = 0.2
 
 
@@ -78,7 +78,10 @@ class Command:
         self._thread.start()
 
     def ended(self, timeout_s: float) -> bool:
-        """Wait for the end, for ``timeout_s`` at most. Raises ``DeviceError`` for a sample that was not heard whole."""
+        """Wait for the end, for ``timeout_s`` at most.
+
+        Raises ``DeviceError`` if the sample was not heard completely.
+        """
         self._thread.join(max(0.0, min(timeout_s, self._due_s + SLACK_S - time.monotonic())))
         playing, code = self._thread.is_alive(), self._process.returncode
         over_s = (time.monotonic() if playing else self._ended_s) - self._due_s
@@ -149,7 +152,7 @@ class MicrophoneBackend:
         """Load the network, and start to listen and to monitor power. Raises ``SetupError``, ``DataError``."""
         configuration, rate_hz = configuration_of(kit, network), default_rate_hz(kit)
         step_s, clock_hz = float(network.specification["dt"]), options.core_clock_hz
-        clock = round(clock_hz) if kit.chip is AUDIO_2 else clock_hz * 1e-6  # one takes hertz, the other megahertz
+        clock = round(clock_hz) if kit.chip is AUDIO_2 else clock_hz * 1e-6  # Audio 2 takes hertz, Audio 3 megahertz
         # the front end prints a message while it is calibrated
         with raising(lambda error: no_network(kit, error), Exception), contextlib.redirect_stdout(io.StringIO()):
             module = kit.package.XyloMonitor(
@@ -199,7 +202,7 @@ class MicrophoneBackend:
         return round(self._step_s * 1e9)
 
     def _rows_of(self, heard: Heard) -> list[Raster]:
-        """Return the output of the time steps that heard a sample; each is processed one step after it was heard."""
+        """Return the output of the time steps that heard a sample. Each is processed one step after it was heard."""
         begin_ns, end_ns = heard.begin_ns + self._step_ns, heard.end_ns + self._step_ns
         while self._rows and self._rows[0][0] <= begin_ns:
             self._rows.popleft()
@@ -217,7 +220,7 @@ class MicrophoneBackend:
         return Done(job.sample_id, np.sum(first, axis=0).tolist(), (span,), None)
 
     def _listen(self) -> None:
-        """Take one time step after the other; if several have come, Audio 2's ``evolve`` returns only the last."""
+        """Take one time step after the other. If several have come, Audio 2's ``evolve`` returns only the last."""
         step = np.zeros((1, self._module.shape[0]))
         try:
             while not self._halt.is_set():
@@ -228,9 +231,9 @@ class MicrophoneBackend:
             self._error = error
 
     def _take(self, readout: Any, found_ns: int) -> None:
-        """Estimate from the time step of an Audio 3 readout when it was sent, as the stopwatch does from a stamp.
+        """Estimate when an Audio 3 readout was sent, from the number of its time step.
 
-        The buffer also holds other events, which Rockpool ignores.
+        The buffer also has other events, which Rockpool ignores.
         """
         if not hasattr(readout, "output_spikes"):
             return

@@ -1,6 +1,6 @@
-"""The power that the simulated Xylo draws, in watts by rail: published as a total, with an assumed split over rails.
+"""The power that the simulated Xylo draws, in watts by rail. The total is published; the split over rails is assumed.
 
-This project measured none of it.
+This project measured none of these values.
 """
 
 from __future__ import annotations

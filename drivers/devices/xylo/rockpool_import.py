@@ -29,7 +29,7 @@ from rig.errors import MissingExtraError, SetupError
 _PACKAGE = "rockpool.devices.xylo.syns61201"
 _NEEDED = ("rockpool", "xylosim", "bitstruct", "packaging")
 _LATER = ("matplotlib", "scipy.fftpack", "scipy.interpolate", "scipy.signal")
-"""For pictures, for resampling and for models of front ends."""
+"""Modules for pictures, resampling and models of front ends, which are imported when they are first used."""
 _COMPILED = (*EXTENSION_SUFFIXES, ".so", ".pyd", ".dylib", ".dll")
 
 

@@ -48,19 +48,20 @@ class EnergyRunner:
 
 @of_settings
 def open_import(settings: EnergyRunner, source: Path) -> list[ImportedRun]:
-    """Every EnergyRunner trace in or below a folder: ``NAME-energy.bin`` with ``NAME-timestamps.json``.
+    """Import every EnergyRunner trace in or below a folder: ``NAME-energy.bin`` with ``NAME-timestamps.json``.
 
-    Window k lies between stamps 2k - 1 and 2k, counted from 0. The inferences of each are read from ``log.txt``, else
-    from ``results.txt`` (or the one file with such an ending); without these files ``inferences`` states them. A sample
-    holds microjoules, whatever the meter; where ``results.txt`` prints energies that show another ``unit``, the unit
-    must be stated. The runner of MLPerf Tiny 1.3 writes ``results.json`` instead, with joules per sample at ``rate_hz``
-    (1000, which its files do not state).
+    Window k is between stamps 2k - 1 and 2k, counted from 0. The number of inferences in each window is read from
+    ``log.txt``, else from ``results.txt`` (or the one file with such an ending). Without these files, ``inferences``
+    states it. A sample is an energy in microjoules, with any meter. If ``results.txt`` prints energies that mean
+    another ``unit``, the unit must be stated. The runner of MLPerf Tiny 1.3 writes ``results.json`` instead, with
+    joules per sample at ``rate_hz`` (1000, which its files do not state).
 
-    ``idle`` is ``tail``, the time that the script leaves idle after the last inference; ``head``, the time before the
-    first, when a device that has not yet worked may have another power; or START:END,... in seconds of the trace. The
-    log stamps head and tail: without a log there is no idle unless it is given in seconds. ``clock_tolerance`` limits
-    the relative error of the clock's rate; ``calibration`` names a calibration file. ``device_description`` and
-    ``meter_description`` say what was measured and by what; an audit asks for both.
+    ``idle`` is ``tail``, ``head``, or START:END,... in seconds of the trace. ``tail`` is the time that the script
+    leaves idle after the last inference. ``head`` is the time before the first inference, when a device that has not
+    worked yet may have another power. Head and tail are stamped in the log. Without a log there is no idle time unless
+    it is given in seconds. ``clock_tolerance`` limits the relative error of the clock's rate. ``calibration`` names a
+    calibration file. ``device_description`` and ``meter_description`` describe what was measured, and with which meter;
+    an audit needs both.
 
     Raises ``DataError`` for files that are not of the format, ``UsageError`` for an option that must be stated.
     """
@@ -114,7 +115,7 @@ def _run(session: sessions.Session, rail: Rail, idle: str, clock_tolerance: floa
 
 
 def _idle(session: sessions.Session, idle: str) -> tuple[tuple[int, int], ...]:
-    """Declared idle windows in ns of the trace's own time, inside the trace."""
+    """Return the declared idle windows, in ns of the trace's own time and inside the trace."""
     length_s = len(session.watts) / session.rate_hz
     if ":" in idle:
         return idle_of(idle)
@@ -148,8 +149,8 @@ def _holds_samples(path: Path) -> bool:
 def read_results(path: Path, name: str, inferences: int | None, rate: float) -> sessions.Session:
     """Return the trials of one session as one trace, in sequence. Raises ``DataError``, ``UsageError``.
 
-    A trial contains joules per sample, and the numbers of the samples at which the device's pin fell. The last two of
-    these bound its window.
+    A trial contains joules per sample, and the numbers of the samples at which the device's pin fell. Its window is
+    between the last two falls.
     """
     trials = [_trial(path, k, entry, inferences) for k, entry in enumerate(_entries(path))]
     beside, texts = sessions.texts_beside(path.parent)
@@ -177,7 +178,7 @@ def _entries(path: Path) -> list[Mapping[str, Any]]:
 
 
 def _trial(path: Path, k: int, entry: Mapping[str, Any], inferences: int | None) -> tuple[Floats, int, int, int]:
-    """Return joules per sample, shape (n,), the window's first sample and the one after its last, and inferences."""
+    """Return joules per sample, shape (n,), begin and end of the window in samples, and the number of inferences."""
     samples, stamps = entry["power"].get("samples"), entry["power"].get("timestamps")
     if not (isinstance(samples, list) and samples and all(_number(x) for x in samples)):
         raise sessions.bad(path, f"trial {k} holds no list of joules per sample", str(samples)[:60])
@@ -206,7 +207,7 @@ def _number(x: object) -> bool:
 
 
 def _check_elapsed(results: str, lengths_s: list[float]) -> None:
-    """Refuse lengths in ``results.txt`` that show another sampling rate. Raises ``UsageError``."""
+    """Refuse lengths in ``results.txt`` that contradict the sampling rate. Raises ``UsageError``."""
     printed = [float(x) for x in re.findall(r"Elapsed time {2,}: (\d+(?:\.\d+)?)", results)]
     for stated_s, length in zip(printed, lengths_s, strict=False):
         if len(printed) == len(lengths_s) and abs(stated_s - length) > 1e-3 * max(stated_s, length):

@@ -20,7 +20,7 @@ MAGIC = 0xF1
 ENERGY, STAMPS = "-energy.bin", "-timestamps.json"
 UNITS = {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "nJ": 1e-9}
 TELLS_UNIT = 0.05
-"""If a printed energy is this close (relative) to a power of 1000 times the trace's, the trace has another unit."""
+"""If the ratio of printed energy and trace is this close (relative) to a power of 1000, the trace has another unit."""
 REMEDY = "Copy the whole folder of the session again"
 _BESIDE = {"log.txt": "log.txt", "results.txt": "results.txt", "script.async": ".async"}
 _LINE = re.compile(r"^(?P<t>\d+(?:\.\d+)?) (?P<who>[^:]+): (?P<what>.*)$")
@@ -40,8 +40,8 @@ class LogLine:
 class Session:
     """One trace of a session. ``watts`` has shape (n,), NaN where a sample is absent.
 
-    ``stamps_s`` is in order; window k lies between stamps 2k - 1 and 2k, counted from 0, and holds ``counts[k - 1]``
-    inferences. ``files`` go by the names that they are kept under.
+    ``stamps_s`` is in order. Window k is between stamps 2k - 1 and 2k, counted from 0, and has ``counts[k - 1]``
+    inferences. The keys of ``files`` are the names under which they are kept.
     """
 
     name: str
@@ -87,7 +87,7 @@ def texts_beside(folder: Path) -> tuple[list[Path], dict[str, str]]:
 
 
 def read_energy(path: Path) -> tuple[float, Floats]:
-    """Sampling rate (Hz) and energy per sample, shape (n,): byte 0xF1, float32 rate, float32 samples, little-endian.
+    """Read sampling rate (Hz) and energies (n,): byte 0xF1, float32 rate, float32 samples, little-endian.
 
     A sample that the meter dropped is NaN. Raises ``DataError``.
     """
@@ -126,7 +126,7 @@ def read_stamps(path: Path) -> tuple[float, ...]:
 
 
 def _log(text: str, prefix: str) -> tuple[tuple[LogLine, ...], tuple[LogLine, ...]]:
-    """Return the lines before the trace of this name was switched on, and those from then until it was switched off."""
+    """Return the log's lines before the trace of this name was switched on, and the lines while it was on."""
     lines = tuple(LogLine(float(m["t"]), m["who"], m["what"]) for m in map(_LINE.match, text.splitlines()) if m)
     begun = [(k, m[1]) for k, x in enumerate(lines) if (m := re.fullmatch(r'Command "emon trace on (.+)"', x.what))]
     on = [k for k, name in begun if name == prefix] or [k for k, name in begun if prefix.endswith(name)]
@@ -166,7 +166,7 @@ def other_count(name: str, counted: object, inferences: int) -> UsageError:
 
 
 def _compare(results: str, energy: Floats, rate_hz: float, stamps: Sequence[float], unit: str) -> str:
-    """Return a sentence on printed energies that the trace contradicts. Raise an error if they show another unit."""
+    """Return a sentence on printed energies that the trace contradicts. Raise an error if they mean another unit."""
     printed = [float(x) for x in _PRINTED.findall(results)]
     if len(printed) != len(stamps[2::2]):
         return ""
@@ -197,7 +197,7 @@ def _facts(log: Sequence[LogLine]) -> dict[str, str]:
 
 
 def day_of(session: str) -> date | None:
-    """Return the day of a session from its number, if that begins with YYYYMMDD; else None."""
+    """Return the day of a session if its number begins with YYYYMMDD; else None."""
     try:
         return datetime.strptime(session[:8], "%Y%m%d").date()
     except ValueError:

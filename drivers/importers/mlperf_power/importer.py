@@ -1,4 +1,4 @@
-"""MLPerf Inference power: PTDaemon's log of a wall-power meter with the LoadGen log of the run it watched."""
+"""MLPerf Inference power: PTDaemon's log of a wall-power meter, and LoadGen's log of the measured run."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class MlperfPower:
 
 @of_settings
 def open_import(settings: MlperfPower, source: Path) -> list[ImportedRun]:
-    """Every measured run in or below a folder: ``spl.txt`` beside ``mlperf_log_detail.txt``.
+    """Import every measured run in or below a folder: ``spl.txt`` beside ``mlperf_log_detail.txt``.
 
-    A folder ``ranging`` (or with such an ending) beside a run is recorded with it as warm-up: its readings are in the
-    same trace. The stamps name no zone. LoadGen's dates are month-day-year, and the meter's are ``date_order=mdy`` or
-    ``dmy``; the order must be stated unless only one of them puts LoadGen's window inside the log. ``timezone`` is the
-    zone of the meter's log (an IANA name or an offset) if it is not that of LoadGen's, UTC since MLPerf 1.1.
-    ``inferences`` states how many samples the measured run processed, where LoadGen's log does not count them.
-    ``sync_s`` limits the offset between the two machines' clocks (by default as the power checker of MLPerf does).
+    A folder ``ranging`` (or with this ending) beside a run is imported as warm-up, with its readings in the same trace.
+    The stamps name no time zone. LoadGen's dates are month-day-year. ``date_order`` is the order in the meter's log,
+    ``mdy`` or ``dmy``. It must be stated unless only one order puts LoadGen's window inside the meter's log.
+    ``timezone`` is the zone of the meter's log (an IANA name or an offset), by default the zone of LoadGen's log, which
+    is UTC since MLPerf 1.1. ``inferences`` states how many samples the run processed, if LoadGen's log does not.
+    ``sync_s`` limits the offset between the two machines' clocks; the default is the limit of MLPerf's power checker.
 
-    Idle is all readings more than ``idle_guard_s`` before ``power_begin`` or after ``power_end``. That is a
-    convention of this importer, since MLPerf declares no idle; ``none`` declares none. ``calibration`` names a
-    calibration file. ``device_description`` and ``meter_description`` say what was measured and by what; an audit asks
-    for both.
+    Idle is all readings more than ``idle_guard_s`` before ``power_begin`` or after ``power_end``. This is a
+    convention of this importer, because MLPerf declares no idle time; with ``none`` there is no idle time.
+    ``calibration`` names a calibration file. ``device_description`` and ``meter_description`` describe what was
+    measured, and with which meter; an audit needs both.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are not of the format.
     """
@@ -81,14 +81,14 @@ def _is_ranging(folder: Path) -> bool:
 
 
 def _beside(folder: Path, folders: list[Path]) -> Path | None:
-    """Return the ranging run of the session: the folder of that name, or the only one beside it with that ending."""
+    """Return the folder of the session's ranging run: ``ranging``, or the only folder with this ending."""
     near = [f for f in folders if f.parent == folder.parent and f != folder and _is_ranging(f)]
     named = [f for f in near if f.name.lower() == RANGING] or near
     return named[0] if len(named) == 1 else None
 
 
 def _in_order(main: Part, ranging: Part | None) -> list[Part]:
-    """Both runs by time. Raises ``DataError`` where they overlap."""
+    """Return both runs in order of time. Raises ``DataError`` if they overlap."""
     parts = sorted((p for p in (ranging, main) if p is not None), key=lambda p: int(p.stamp_ms[0]))
     if len(parts) > 1 and parts[0].stamp_ms[-1] >= parts[1].stamp_ms[0]:
         what = f"the logs of the ranging run and of {main.folder.name} overlap"
@@ -144,7 +144,7 @@ def _span(part: Part, samples: int) -> ImportedSpan:
 
 
 def _chunks(parts: list[Part]) -> Iterator[Chunk]:
-    """Yield readings. Each is the mean from the previous stamp to its own; after a gap it has a typical length."""
+    """Yield readings. Each is the mean since the previous stamp; after a gap, the mean over a typical interval."""
     for part in parts:
         steps = np.diff(part.stamp_ms)
         typical = round(float(np.median(steps)))

@@ -25,7 +25,7 @@ from rig.types import Floats, Indices
 METER_LOG, DETAIL, SUMMARY = "spl.txt", "mlperf_log_detail.txt", "mlperf_log_summary.txt"
 MOST = 2**31 - 1
 _ENDS = re.compile(r"Mark|Ch\d+|Analyzer\d+")
-"""The cell of a meter's line that ends the totals; single channels or meters follow it."""
+"""The cell of a meter's line after which values of single channels or meters follow the totals."""
 _STAMP = re.compile(r"(\d{1,2})-(\d{1,2})-(\d{4}) (\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,6}))?")
 ORDERS = {"mdy": (0, 1), "dmy": (1, 0)}
 """The positions of the month and of the day among the first two numbers of a date."""
@@ -52,7 +52,7 @@ class Part:
 
 
 def detail_of(folder: Path) -> Path | None:
-    """LoadGen's log in a folder, or the one file of that name below it (some harnesses nest it)."""
+    """Return LoadGen's log in a folder, or the one such file in its subfolders, where some harnesses put it."""
     direct = folder / DETAIL
     if direct.is_file():
         return direct
@@ -93,7 +93,8 @@ def stamp_of(text: str, where: str) -> Stamp:
 def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], zone: tzinfo, order: str | None) -> Found:
     """Return the meter's stamps and LoadGen's window in UTC ms.
 
-    The order of dates is chosen so that the two logs overlap. Raises ``UsageError`` if both orders do, or none.
+    The order of dates is chosen so that the two logs overlap. Raises ``UsageError`` if they overlap in both orders, or
+    in none.
     """
     found = _by_meeting(stamps, window, zone, order)
     if len(found) == 1:
@@ -130,7 +131,7 @@ def _in_utc(stamps: Sequence[Stamp], order: str, where: tzinfo) -> Indices | Non
 
 
 def _refuse_backward(name: str, stamps: list[Stamp]) -> None:
-    """Refuse a meter's log that goes back in time within a day: no zone explains that. Raises ``DataError``."""
+    """Refuse a meter's log whose time goes back within a day, because no zone explains it. Raises ``DataError``."""
     for k, (a, b) in enumerate(pairwise(stamps), start=2):
         if a[:3] == b[:3] and b[3:] < a[3:]:
             what = f"{name}/spl.txt goes back in time at its reading {k}, at {b[3]:02}:{b[4]:02}:{b[5]:02}"
@@ -161,7 +162,8 @@ def _loadgen(path: Path) -> dict[str, Any]:
 def _meter(path: Path) -> tuple[list[Stamp], Floats]:
     """Return the fields of every stamp, and the total watts.
 
-    PTDaemon writes -1 or nan for what is absent. A wall socket delivers no negative power, so a negative value is NaN.
+    PTDaemon writes -1 or nan for a missing value. Power from a wall socket is never negative, so a negative value
+    becomes NaN.
     """
     stamps: list[Stamp] = []
     watts: list[float] = []
@@ -188,7 +190,7 @@ def _meter(path: Path) -> tuple[list[Stamp], Floats]:
 
 
 class Counted(NamedTuple):
-    """Queries as LoadGen counts them, the samples in them, and how samples were counted if not by LoadGen."""
+    """The queries that LoadGen counted, the samples in them, and how samples were counted if not by LoadGen."""
 
     queries: int | None
     samples: int
@@ -196,7 +198,7 @@ class Counted(NamedTuple):
 
 
 def counts_of(part: Part, inferences: int | None) -> Counted:
-    """Count the queries and samples of a run; without a count in the log or the option, samples are 0."""
+    """Count the queries and samples of a run. Without a count in the log or the option, samples are 0."""
     each = _whole(part.values.get("effective_samples_per_query", 1))
     queries = _whole(part.values.get("result_query_count"))
     if inferences is not None:

@@ -3,10 +3,10 @@
 The chip's front end is analog, and simulating it takes seconds per second of audio. This encoder
 is a fast, deterministic substitute with the same shape of output. It is not bit-exact to the chip.
 
-For every bin it takes the power spectrum of the last ``window_s`` at the end of the bin, sums it into
-log-spaced bands, and divides it by the mean level of the last ``level_s``, so that loud and quiet
-microphones give the same events. A power law compresses the result. Whole events are sent, and the
-remainder is carried to the next bin, as in an integrate-and-fire encoder. It never looks ahead.
+For every bin it takes the power spectrum of the last ``window_s`` at the end of the bin, sums it into log-spaced bands,
+and divides it by the mean level of the last ``level_s``. So loud and quiet microphones give the same events. A power
+law compresses the result. Whole events are sent, and the remainder is carried to the next bin, as in an
+integrate-and-fire encoder. A bin's events never depend on later audio.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class EncoderParams:
-    """The encoder's parameters; part of the network file, because the weights were trained on its events.
+    """The encoder's parameters. They are in the network file, because the weights were trained on its events.
 
-    The bands are fixed in hertz. At a low sampling rate the bands above 0.45 of the rate stay silent,
-    so that the bands do not move under the weights.
+    The bands are fixed in hertz, because the weights were trained on them. At a low sampling rate, bands above 0.45 of
+    the rate stay silent.
     """
 
     channels: int = 16
@@ -163,5 +163,5 @@ def _level(power: Floats, bins: int) -> Floats:
     last = np.arange(1, power.size + 1)
     first = np.maximum(last - bins, 0)
     mean = (total[last] - total[first]) / (last - first)
-    # Rounding in the difference of sums loses a whisper after a shout; the bin itself is a lower bound.
+    # rounding in the difference of sums can lose a quiet sound after a loud one; the bin itself is a lower bound
     return np.asarray(np.maximum(np.maximum(mean, power / (last - first)), _TINY))

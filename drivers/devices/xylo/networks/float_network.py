@@ -60,8 +60,8 @@ class LayerTrace:
 class FloatNetwork:
     """Layers from the first hidden one to the output, and the weights of each connection (sources, targets).
 
-    A connection is a pair of positions; the input is 0. A connection back leads only from a layer to itself. What a
-    layer sends arrives at another layer ``delay`` steps later, and at itself one step later.
+    A connection is a pair of positions; the input is 0. A recurrent connection leads only from a layer to itself.
+    Spikes of a layer arrive at another layer ``delay`` steps later, and at the same layer one step later.
     """
 
     layers: tuple[Neurons, ...]

@@ -119,7 +119,7 @@ def write_network(path: str | Path, network: Network) -> None:
 
 
 def to_document(network: Network) -> dict[str, Any]:
-    """Return the file's content as JSON values, without the digest. Of weights it holds only the layers' blocks."""
+    """Return the file's content as JSON values, without the digest. Only the blocks of connected layers are kept."""
     spec = network.specification
     blocks: dict[str, list[tuple[Link, Link]]] = {name: [] for name in _WEIGHTS}
     for link in network.links:
@@ -244,7 +244,7 @@ def fan_out_faults(network: Network) -> Iterator[tuple[int, str]]:
 
 
 def _pack(matrix: NDArray[Any], blocks: Sequence[tuple[tuple[int, int], tuple[int, int]]]) -> dict[str, Any]:
-    """Return a matrix as its shape and its blocks; refuse one with anything outside of them."""
+    """Return a matrix as its shape and its blocks. Refuse a matrix with nonzero values outside the blocks."""
     packed, rest = [], np.array(matrix, dtype=np.int64)
     for (row, row_end), (column, column_end) in blocks:
         part = rest[row:row_end, column:column_end]

@@ -1,7 +1,7 @@
-"""Fits networks and NIR graphs to the integers of a Xylo Audio 2, and writes what is deployed as a NIR graph again.
+"""Fits networks and NIR graphs to the integers of a Xylo Audio 2, and writes the deployed network as a NIR graph.
 
-NIR's neurons are differential equations; time step and reset are not in the graph. Frameworks
-integrate them by Euler's method, so that a time constant tau keeps 1 - dt / tau of a value in each step. Xylo keeps
+NIR's neurons are differential equations. Time step and reset are not in the graph. Frameworks integrate the equations
+by Euler's method, so a neuron with the time constant tau keeps 1 - dt / tau of a value in each step. Xylo keeps
 1 - 2**-shift of it, with the shift nearest to log2(tau / dt). Everything that is rounded is listed.
 """
 
@@ -66,7 +66,7 @@ def wanted_of(network: FloatNetwork) -> dict[str, Any]:
 
 
 def _scaled(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Quantise by channel, as Rockpool does, but scale biases with a threshold that it reduces."""
+    """Quantise by channel, as Rockpool does. If Rockpool reduces a threshold, its bias is reduced too."""
     spec: dict[str, Any] = dict(rockpool_import.load_xylo_audio2().quantize(**wanted))
     for suffix in ("", "_out"):
         scale = spec[f"threshold{suffix}"] / wanted[f"threshold{suffix}"]
@@ -75,7 +75,7 @@ def _scaled(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_they_are(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return integers of the chip; weights beyond 8 bits are shifted if all of them allow it."""
+    """Return integers for the chip. Weights beyond 8 bits are shifted if all of them can be."""
     spec = {name: np.rint(values).astype(np.int64) for name, values in wanted.items()}
     for name, values in spec.items():
         if np.any(np.abs(values - wanted[name]) > NEAR * np.maximum(1.0, np.abs(values))):
@@ -152,7 +152,7 @@ def deployed(graph: Graph, dt_s: float, quantize: str) -> tuple[dict[str, Any], 
 
 
 def floats_of(graph: Graph, dt_s: float) -> FloatNetwork:
-    """Return a graph by its equations with Euler's method: one spike in a step, and a delay only in recurrence."""
+    """Return a graph as a float network by Euler's method, with one spike in a step and a delay only in recurrence."""
     layers = []
     for layer in graph.layers:
         v = layer.values

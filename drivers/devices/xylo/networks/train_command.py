@@ -34,7 +34,7 @@ LARGEST_BATCH = 100
 """The largest number of samples in a step; chosen on tuning seeds."""
 LOGIT_PER_SPIKE = 0.2
 SURROGATE_SLOPE = 2.5
-"""Width of the exponential that replaces the derivative of a spike below the threshold."""
+"""Slope of the exponential that replaces the derivative of a spike below the threshold."""
 _AT_ONCE = 200
 
 
@@ -89,9 +89,9 @@ class Settings:
 
 
 def trained(events: Floats, labels: Labels, classes: int, settings: Settings, say: Say) -> FloatNetwork:
-    """Train by Adam on the cross-entropy of the output spike counts; the last network is the result.
+    """Train by Adam on the cross-entropy of the output spike counts, and return the network after the last epoch.
 
-    ``events`` has shape (steps, samples, channels) and ``labels`` (samples,). ``say`` gets the accuracy ten times.
+    ``events`` has shape (steps, samples, channels) and ``labels`` (samples,). ``say`` prints the accuracy.
     """
     layers, weights = _untrained((events.shape[2], *settings.hidden, classes), settings.seed)
     rng, size = np.random.default_rng([settings.seed, 1]), batch_of(len(labels), LARGEST_BATCH)
@@ -116,7 +116,7 @@ def accuracy(network: FloatNetwork, events: Floats, labels: Labels) -> float:
 
 
 def _untrained(sizes: Sequence[int], seed: int) -> tuple[list[Neurons], dict[int, Floats]]:
-    """Within a layer the synapses take time constants of 4, 8 and 16 steps."""
+    """Return neurons and random weights. The synapses of a layer have time constants of 4, 8 and 16 steps."""
     rng = np.random.default_rng(seed)
     layers, weights = [], {}
     for place, (inputs, neurons) in enumerate(pairwise(sizes), 1):
@@ -129,7 +129,7 @@ def _untrained(sizes: Sequence[int], seed: int) -> tuple[list[Neurons], dict[int
 
 
 def _gain(neurons: Neurons) -> NDArray[np.float64]:
-    """Return the total that an input adds to a current; weights are divided by it, so that all neurons learn alike."""
+    """Return the total that an input adds to a current. Weights are divided by it, so that all neurons learn alike."""
     keep = neurons.keep_syn.astype(np.float64)
     return np.asarray(keep / (1 - keep))
 
@@ -140,7 +140,7 @@ def _network(layers: Sequence[Neurons], weights: Mapping[int, Floats]) -> FloatN
 
 
 def _gradients(network: FloatNetwork, events: Floats, labels: Labels) -> list[Floats]:
-    """Gradient of the mean cross-entropy of the output spike counts, for the weights of each layer."""
+    """Return the gradient of the mean cross-entropy of the output spike counts, for the weights of each layer."""
     traces = network.run(events)
     logits = LOGIT_PER_SPIKE * traces[-1].spikes.sum(axis=0)
     error = softmax(logits, axis=1) - np.eye(logits.shape[1])[labels]
@@ -158,7 +158,7 @@ def _gradients(network: FloatNetwork, events: Floats, labels: Labels) -> list[Fl
 
 
 def _grad_of_drive(neurons: Neurons, before_reset: Floats, grad: Floats) -> Floats:
-    """Return the gradient of a layer's input from that of its spikes; the reset is ignored."""
+    """Return the gradient of a layer's input from the gradient of its spikes, without regard to the reset."""
     grad = grad * np.exp(np.minimum(0, (before_reset - 1) * SURROGATE_SLOPE))
     drive = np.empty_like(grad)
     membrane, current = np.zeros_like(grad[0]), np.zeros_like(grad[0])
