@@ -20,7 +20,7 @@ from rig.analysis.result.result import Result
 from rig.recording.reader import Run
 from scenarios.workloads.asc.scenes import synthesize
 
-# no deadline, because the machine may be a busy one; the same examples each time, but for those who ask for more
+# no deadline, because the machine may be a busy one; the same examples each time, except with the profile below
 settings.register_profile("any machine", deadline=None, max_examples=25, derandomize=True, database=None)
 settings.register_profile("thorough", deadline=None, max_examples=2000)  # pytest --hypothesis-profile thorough
 settings.load_profile("any machine")
@@ -44,7 +44,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays to the end, so no garbage is looked for in it."""
+    """Collect no garbage while tests are collected, because collected tests stay until the end."""
     gc.disable()
     try:
         return (yield)
@@ -103,9 +103,9 @@ def scenes() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def results() -> Iterator[None]:
-    """What a report evaluates is a function of a sealed recording: a worker evaluates each of the last 100 once.
+    """A result is a function of a sealed recording: a worker evaluates each of the last 100 recordings once.
 
-    ``tests/commands/test_startup.py`` shows that it is, in processes of their own.
+    ``tests/commands/test_startup.py`` shows this, in separate processes.
     """
     made: dict[Any, Any] = {}
 
@@ -153,7 +153,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print how many tests of torch ran, because no CI machine needs torch."""
+    """Print how many tests of torch ran, because CI machines may lack torch."""
     kinds = (terminalreporter.stats.get(kind, ()) for kind in ("passed", "failed", "error", "skipped"))
     of_torch = [report for kind in kinds for report in kind if "torch" in getattr(report, "keywords", ())]
     if of_torch:
@@ -166,8 +166,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let a failed ``real_time`` test that ran alone run a second time; the summary lists it as RERUN.
 
-    ``make test`` runs those again, alone, that fail among others. Among others, files that take long come first, and
-    then those with many tests, so that no worker still has one of them when the others have ended.
+    ``make test`` runs tests again, alone, that failed beside others. In parallel runs, files that take long come first,
+    and then files with many tests, so that no worker still has such a file when the others have ended.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
         count = Counter(item.path for item in items)

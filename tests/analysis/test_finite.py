@@ -32,7 +32,7 @@ END_S, RATE_HZ = 3.0, 200.0
 
 @dataclass(frozen=True)
 class World:
-    """A hand-made recording: true times in seconds; each field is a lack or a fault."""
+    """A hand-made recording: true times in seconds; each field is something missing or wrong."""
 
     spans_s: tuple[tuple[float, float], ...] = tuple((1.0 + 0.15 * k, 1.1 + 0.15 * k) for k in range(6))
     idle_s: tuple[tuple[float, float], ...] = ((0.05, 0.9), (2.1, 2.9))
@@ -216,7 +216,7 @@ def test_a_meter_without_a_number_makes_a_run_invalid(values: str) -> None:
 
 
 def test_a_process_that_gets_no_memory_for_its_libraries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenBLAS would retry endlessly."""
+    """Without this check, OpenBLAS would retry endlessly."""
     monkeypatch.setattr("rig.analysis.evaluate.LIBRARY_BYTES", 1 << 60)
     with pytest.raises(MeasurementRefusedError, match="which is refused"):
         check_memory()

@@ -134,7 +134,7 @@ def test_times_that_scatter_from_run_to_run_show_no_difference_of_their_means(ea
 def test_energies_and_average_power_scatter_as_far_as_their_executions_make_them(
     scheduled: bool, idle_s: float
 ) -> None:
-    """Each run is known exactly: 1 W, 2 W more in executions. What a schedule leaves idle, longer executions use up."""
+    """Power is known exactly: 1 W, and 2 W more in executions. With a schedule, longer executions leave less idle."""
 
     def run(times_s: Floats) -> Subject:
         time_s = times_s.mean()

@@ -74,7 +74,7 @@ def other_types() -> Callable[[Chunk], Chunk]:
 
 
 def wrong(value: Any) -> Any:
-    """Return a value whose type no checker sees."""
+    """Return a value as ``Any``, so that type checkers do not see its type."""
     return value
 
 

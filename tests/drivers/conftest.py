@@ -1,4 +1,4 @@
-"""The instrument that a module is about, and ports and boards that are sooner ready than real ones."""
+"""The instrument that a test module names, and ports and boards that are ready sooner than real ones."""
 
 from __future__ import annotations
 

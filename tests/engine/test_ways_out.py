@@ -37,7 +37,7 @@ class OwnExit(DeviceError):
 
 
 class OwnText(DeviceError):
-    """Its exit code is no number, and it has no text."""
+    """An error whose exit code is no number, and which has no text."""
 
     exit_code = "eleven"  # type: ignore[assignment]
 
@@ -60,7 +60,7 @@ class Bare(DeviceError):
 
 
 class Mute(Exception):
-    """Not an error of the rig; its text cannot be made."""
+    """An error that is not the rig's, and whose text cannot be made."""
 
     def __str__(self) -> str:
         raise ValueError("no text")
@@ -78,7 +78,7 @@ def one_by_one(n: int = 6) -> list[Step]:
 
 
 def caused(ended: Ended, error: BaseException) -> None:
-    """The error keeps the driver's as its cause, unless that is one of the rig's itself."""
+    """The error has the driver's error as its cause, unless that is already an error of the rig."""
     assert isinstance(error, DeviceError) or ended.__cause__ is error
 
 
@@ -250,7 +250,7 @@ class Outcome:
 
 
 def rig(path: Path, *argv: str) -> Outcome:
-    """Run a command here, like the command line."""
+    """Run a command in this process, like the command line."""
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = main(argv)

@@ -1,4 +1,4 @@
-"""Recordings of earlier versions are read, and their figures are what they were."""
+"""Recordings of earlier versions are read, and their figures have not changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rig.submission.again import OF_HALF_WIDTH, margin
 HERE = Path(__file__).parent
 NAMES = sorted(path.name.removesuffix(".tar.gz") for path in HERE.glob("*.tar.gz"))
 TIGHT = 1e-6
-"""How far a number that belongs to no figure may move, beside itself."""
+"""How far a number that belongs to no figure may move, relative to itself."""
 WORDING = {"method", "notes", "reason", "remedy", "message", "found", "allowed", "text", "source"}
 """Sentences: they may be written better. Everything else stays."""
 SENTENCES = {"notes", "error", "message", "remedy"}
@@ -36,14 +36,14 @@ HALF = ".half_width_95"
 
 
 def unpacked(name: str, folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The recording, and what was computed from it when it was made."""
+    """Return the recording, and what was computed from it when it was made."""
     with tarfile.open(HERE / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     return folder / name, json.loads(gzip.decompress((HERE / f"{name}.json.gz").read_bytes()))
 
 
 def computed(path: Path) -> dict[str, Any]:
-    """Results by run; those of a session stand under ``.``."""
+    """Return the results of each run; those of a session are under ``.``."""
     parts = []
     for folder, purpose in runs_in(path):
         run = open_run(folder)
@@ -55,7 +55,7 @@ def computed(path: Path) -> dict[str, Any]:
 
 
 def differences(was: Any, now: Any, at: str = "", within: float = 0.0) -> list[str]:
-    """Where two documents differ beyond wording, and beyond a hundredth of the half-width of a figure."""
+    """Return where two documents differ beyond wording, and beyond a hundredth of a figure's half-width."""
     if isinstance(was, dict) and isinstance(now, dict):
         if (was.keys() ^ now.keys()) - {"remedy"}:  # older results name none for a rule that failed
             return [f"{at}: {sorted(set(was) ^ set(now))}"]
@@ -73,7 +73,7 @@ def differences(was: Any, now: Any, at: str = "", within: float = 0.0) -> list[s
 
 
 def table(text: str) -> list[dict[str, Any]]:
-    """The rows of a sweep's table, a figure with its interval as in a result; sentences left out."""
+    """Return the rows of a sweep's table without sentences; a figure has its interval, as in a result."""
     rows = []
     for row in csv.DictReader(text.splitlines()):
         cells = {k: number(v) for k, v in row.items() if k not in SENTENCES}

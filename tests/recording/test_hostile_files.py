@@ -39,7 +39,7 @@ SOON_S, GROWN_MB = 10.0, 300
 
 
 def halved(run: Path) -> bytes:
-    """Return the file of the trace with half of the power, for the same hash of nothing."""
+    """Return the file of the trace with half of the power."""
     (batch,) = read(run / "traces/core.arrows").combine_chunks().to_batches()
     values = pa.array(np.asarray(batch.column("value")) / 2)
     sink = pa.BufferOutputStream()

@@ -39,7 +39,7 @@ FIGURES = ("execution_time_s", "idle_power_w", "active_power_w", "dynamic_power_
 
 
 def engine_written(path: Path, seed: int = 5, windows: int = 40) -> SimPlant:
-    """Return a measured drawn plant; the meter's clock is a multiple of its rate, so ticks are whole."""
+    """Measure a drawn plant and return it; the meter's clock is a multiple of its rate, so ticks are whole."""
     d = draw(seed)
     whole = {"rate_hz": 1000.0, "aperture": 1.0, "filter_tau_s": 0.0, "drop": 0.0, "clip": 0.0}
     device = d.device | {"inference_s": 0.03, "marks": True}
@@ -148,7 +148,7 @@ def test_column_order_narrow_types_and_other_columns_do_not_matter(engine_run: P
 
 
 def holds(path: Path, plant: SimPlant, count: int, widest: float = 1.0) -> dict[str, bool]:
-    """Return which intervals, each at most ``widest`` of the figure, hold the truth of a plant with ``count`` spans."""
+    """Return which intervals, at most ``widest`` of the figure, contain the truth of a plant of ``count`` spans."""
     true, found = truth(plant, "inference", count), rig.evaluate(rig.open_run(path)).quantities
     ends = {name: found[name].interval() for name in FIGURES}
     assert all(high - low < widest * true[name] for name, (low, high) in ends.items())

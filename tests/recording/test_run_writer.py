@@ -1,5 +1,6 @@
 """For any driver, the writer leaves a readable directory, or names what it refuses; a separate thread writes and
-hashes readings, and their waiting is bounded. A full disk or a limit of the process loses later data alone."""
+hashes readings, and the number of waiting readings is bounded. A full disk or a limit of the process loses only later
+data."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ NUMBER = {part.id: n for n, part in enumerate(SLICES)}
 
 
 def load(part: Slice) -> NDArray[np.float32]:
-    """Every sample of every slice is another number."""
+    """Return a slice; all samples of all slices are different numbers."""
     return (NUMBER[part.id] * RATE_HZ + np.arange(RATE_HZ)).astype(np.float32)
 
 

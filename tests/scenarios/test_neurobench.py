@@ -349,7 +349,7 @@ def test_one_change_makes_a_session_invalid_by_the_right_rule(session: Sessions,
 
 
 def test_readings_or_stamps_that_two_runs_share_are_one_measurement(session: Sessions) -> None:
-    """For any files they are written to, and any later stamps."""
+    """This is so for any files that hold them, and for any later stamps."""
     run = next(part.run for part in session(S).parts if part.purpose == "power")
     ids = [run.replies.column_names.index(name) for name in ("issued_ns", "completed_ns")]
     later = run.replies

@@ -98,7 +98,7 @@ def request(out: Path, *options: str) -> rig.Request:
 
 
 def p99_s(rate_hz: float, seed: int = 1) -> float:
-    """From Lindley's recursion on the scenario's own arrivals: the latencies of a deterministic server."""
+    """Return the 99th percentile of a deterministic server's latencies (Lindley), for the scenario's arrivals."""
     rules = replace(quick("server"), warmup=0)
     steps = server(Blank(4), rules, arrival_hz=rate_hz, duration_s=SECONDS, arrival_seed=seed)
     free_s, latency_s = 0.0, []

@@ -14,21 +14,21 @@ CORE, TEXT = (FigureKey("dynamic_power_w", method=method) for method in (TRIMMED
 
 
 def held(q: Quantity, real: float, confidence: float = 0.95) -> bool:
-    """Whether the interval of a figure holds the truth."""
+    """Return whether the interval of a figure contains the truth."""
     low, high = q.interval(confidence)
     return low <= real <= high
 
 
 def u_of(q: Quantity, source: str) -> float:
-    """The standard uncertainty from one source."""
+    """Return the standard uncertainty from one source."""
     return sum(abs(c.u) for c in q.components if c.source == source)
 
 
 def said(result: Result, words: str) -> bool:
-    """Whether a note holds these words; alternatives are separated by ``|``."""
+    """Return whether a note contains these words; alternatives are separated by ``|``."""
     return any(re.search(words, note) for note in result.notes)
 
 
 def refused(result: Result, words: str = "") -> bool:
-    """Whether dynamic power is refused, for a reason with these words."""
+    """Return whether dynamic power is refused, for a reason with these words."""
     return POWER not in result.quantities and any(re.search(words, r.reason) for r in result.refusals)

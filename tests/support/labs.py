@@ -17,7 +17,7 @@ from tests.support.figures import POWER, refused, said
 
 
 def lab_of(kind: str, seed: int) -> Lab:
-    """A lab of a kind, or of several that are joined by +."""
+    """Return a lab of a kind, or of several kinds that are joined by +."""
     lab = plain_lab(seed, kind)
     for each in kind.split("+"):
         KINDS[each](lab)
@@ -25,19 +25,19 @@ def lab_of(kind: str, seed: int) -> Lab:
 
 
 def measured(lab: Lab, folder: Path) -> Result:
-    """The result of a lab's recording, which is made in ``folder``."""
+    """Return the result of a lab's recording, which is made in ``folder``."""
     write(lab, folder / "run")
     return evaluate(open_run(folder / "run"))
 
 
 def evaluated(kind: str, seed: int, folder: Path) -> tuple[Lab, Result]:
-    """The lab and the result of a kind."""
+    """Return the lab and the result of a kind."""
     lab = lab_of(kind, seed)
     return lab, measured(lab, folder)
 
 
 def off(lab: Lab, result: Result, key: FigureKey = POWER) -> float:
-    """The error of a figure in half-widths; one interval in twenty is off by more than one."""
+    """Return the error of a figure in half-widths; one interval in twenty is off by more than one."""
     q = result.quantities[key]
     return abs(q.value - lab.truth()[key.quantity]) / q.half_width()
 
@@ -55,11 +55,11 @@ class World:
     narrow: float = math.inf
     """The half-width of dynamic power over its value is at most this."""
     bias: tuple[float, float] = (0.0, math.inf)
-    """Between these is the bias of dynamic power, over its value."""
+    """The bias of dynamic power over its value is between these."""
     says: str = ""
     never_says: str = ""
     part: str = ""
-    """Among the sources of uncertainty of dynamic power is this one."""
+    """Dynamic power has this source of uncertainty."""
     no_part: str = ""
     failed: tuple[str, ...] | None = None
     """Exactly these checks fail."""

@@ -62,7 +62,7 @@ def ended(meter: Meter, limit_s: float = 4.0) -> tuple[int, MeterError]:
 
 @contextmanager
 def or_the_machine_was_busy(words: str) -> Iterator[None]:
-    """Let a meter's error with these words pass: where readings tell no time, a busy host looks like a loss."""
+    """Let a meter's error with these words pass: without stamps of readings, a busy host looks like a loss."""
     try:
         yield
     except MeterError as error:
@@ -93,7 +93,7 @@ def computed(path: Path, plant: SimPlant, meter: Meter, samples: int = 6) -> Res
 
 
 def check_figures(result: Result, real: Mapping[str, float], half_width: float) -> None:
-    """Check that the intervals hold the truth, and that half of each is below this share of it."""
+    """Check that the intervals contain the truth, and that half-widths are below this share of it."""
     for name in ("dynamic_power_w", "active_power_w", "energy_per_inference_j"):
         low, high = result.quantities[name].interval(0.999)
         assert low <= real[name] <= high, name

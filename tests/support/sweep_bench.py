@@ -34,12 +34,12 @@ def sweep(*words: str) -> int:
 
 
 def quick(out: Path, *words: str, jobs: int = 0) -> int:
-    """Return a grid of the mock device, in this process unless there are jobs."""
+    """Measure a grid of the mock device, in this process unless there are jobs; return the exit code."""
     return sweep("--device", "mock", *QUICK, *words, "--out", str(out), "--jobs", str(jobs))
 
 
 def started(*words: str) -> subprocess.Popen[str]:
-    """Return a sweep as its own process group."""
+    """Start a sweep as its own process group."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": ""}
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -1,4 +1,4 @@
-"""A small bench for tests of the engine: a device that answers in time, and witnesses of what is done when."""
+"""A small bench for tests of the engine: a device that answers in time, and parts that log what is done when."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.serving import Log, Queue
 
 
 class Toy(Queue):
-    """A device without clock, mark or loop that notes what it is asked and when it answers."""
+    """A device without clock, mark or loop that logs its requests and when it answers."""
 
     def __init__(self, clock: Clock, noted: Log, seconds: float = 0.1, batch: int = 1) -> None:
         super().__init__(clock, seconds, batch=batch, timeout_s=60.0)
@@ -37,7 +37,7 @@ class Toy(Queue):
 
 
 class Looping(Toy):
-    """The same with its own loop."""
+    """The same device with its own loop."""
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         self.noted.append(("loop", times, phase))

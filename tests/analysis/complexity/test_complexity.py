@@ -197,7 +197,7 @@ def test_a_declared_rate_that_the_samples_contradict_is_told(tmp_path: Path) -> 
 def energies(
     path: Path, answers: Sequence[tuple[str, Mapping[str, Any]]], executions: Sequence[int] = (), inferences: int = 1
 ) -> Figures:
-    """Energies per operation if an inference takes 12 J, 6 J of them dynamic; spans may repeat a sample."""
+    """Return energies per operation if an inference takes 12 J, 6 J of it dynamic; spans may repeat a sample."""
     evaluated(path, answers, executions=executions, inferences=inferences)
     run = open_run(path / "run")
     known = {"energy_per_inference_j": 12.0, "dynamic_energy_per_inference_j": 6.0}
@@ -209,7 +209,7 @@ OTHER_PHASES = Quantity(99.0, "J")
 
 
 def test_energy_per_operation_and_spike_is_that_of_the_phase_that_executes_the_network(tmp_path: Path) -> None:
-    """A spike costs an energy where every layer counts its spikes."""
+    """The energy of a spike is stated only if every layer counts its spikes."""
     counts = {name: {"spikes": [2 * n for n in ONE[name]["active"]]} for name in ("hidden", "output")}
     spiking = {name: {**counters, **counts.get(name, {})} for name, counters in ONE.items()}
     found = energies(tmp_path, [("a", spiking)])

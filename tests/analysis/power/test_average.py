@@ -1,5 +1,5 @@
-"""Average power over the time a system served, and power of batches, hold the plant's exact truth; a
-solver's power is the average over its runtime, and pre-processing is measured separately."""
+"""Intervals of average power over the time of serving, and of power of batches, contain the plant's exact truth. A
+solver's power is the average over its runtime; pre-processing is measured separately."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def by_offline() -> Play:
 
 
 def mean_w(found: OnPlant) -> float:
-    """The plant's mean power from the first request to the last answer."""
+    """Return the plant's mean power from the first request to the last answer."""
     table = [row for row in found.run.replies.to_pylist() if not row["warmup"]]
     on_ns = min(row["issued_ns"] if row["due_ns"] is None else row["due_ns"] for row in table)
     off_ns = max(row["completed_ns"] for row in table)
@@ -44,7 +44,7 @@ def mean_w(found: OnPlant) -> float:
 
 
 def served(found: OnPlant) -> bool:
-    """Whether average power holds the plant's mean power."""
+    """Return whether the interval of average power contains the plant's mean power."""
     real_w = mean_w(found)
     power = found.result.quantities["average_power_w"]
     return held(power, real_w, 0.999) and power.half_width() < 0.02 * real_w
@@ -66,7 +66,7 @@ def test_average_power_holds_the_exact_mean_over_the_time_served(tmp_path: Path,
 
 @pytest.mark.parametrize("repeat", [1, 10])
 def test_energy_and_latency_of_a_sample_do_not_depend_on_how_often_it_is_looped(tmp_path: Path, repeat: int) -> None:
-    """20 ms at 3 mW, and a link of 1 ms: the joules of the run over the executions in it, by hand."""
+    """By hand: 20 ms at 3 mW and a link of 1 ms; the run's joules are divided by its executions."""
     found = on_plant(
         tmp_path / "run", lambda work: single_stream(work, quick("single-stream"), idle_s=1.0, repeat=repeat),
         device={"inference_s": 0.02}, samples=40,
@@ -92,7 +92,7 @@ def test_a_rarely_asked_device_draws_nearly_idle_on_average_and_its_own_power_wh
 def test_a_stream_takes_its_strides_also_after_the_last_answer(
     tmp_path: Path, frames: int, inference_s: float, late_s: float
 ) -> None:
-    """Of each stride of 0.5 s, 0.1 s at 3 mW and the rest at 1 mW; a device that is too slow works on to the end."""
+    """A stride of 0.5 s has 0.1 s at 3 mW and the rest at 1 mW; a device that is too slow works to the end."""
     found = on_plant(
         tmp_path / "run",
         lambda work: framed((Issue([s], due_ns=k * S // 2) for k, s in enumerate(work.samples)), work, 1.0, 1),

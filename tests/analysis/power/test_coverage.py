@@ -1,4 +1,4 @@
-"""What a trace did not see is stated and bounded, or refused; it is never ignored; so is what readings in step
+"""Power that no reading covers is stated with a bound, or refused, and never ignored. So is power that readings in step
 with a loop miss."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def told(result: Result) -> str:
 
 
 def test_an_inrush_that_the_range_cut_off_is_refused_and_never_stated(tmp_path: Path) -> None:
-    """The trace cannot bound this: without the end of the range, dynamic power is 15 % higher."""
+    """The trace cannot bound this error: without the clipping, dynamic power is 15 % higher."""
     result = measured(tmp_path, {"clip": 1.2, "noise": 0.01}, burst=4.0, burst_share=0.05).result
     assert ACTIVE not in result.quantities
     assert "noise does not explain" in told(result)
@@ -70,7 +70,7 @@ def loading(plant: SimPlant, device: MockDevice) -> MockDevice:
 
 
 def test_work_between_spans_that_no_reading_sees_is_stated_as_bias(tmp_path: Path) -> None:
-    """A slow meter assigns it to the span."""
+    """A slow meter assigns this work to the span."""
     biases = []
     for rate_hz in (20.0, 2000.0):
         found = on_plant(
@@ -175,7 +175,7 @@ def test_a_meter_that_misses_nothing_is_quick_or_sees_many_loops_at_once_states_
 
 @pytest.mark.parametrize("readings", [4, 6, 7.998, 8, 12, 20])
 def test_what_is_missed_of_a_loop_in_step_falls_with_readings_per_execution(tmp_path: Path, readings: float) -> None:
-    """Exact and nearly exact multiples: no number of readings makes the meter reliable."""
+    """A loop lasts nearly or exactly whole readings; no number of readings makes the meter reliable."""
     true_w, result = looped(tmp_path, readings / RATE_HZ)
     assert held(result.quantities[POWER], true_w)
     assert 0.2 / readings < result.quantities[POWER].half_width() / true_w < 1.2 / readings

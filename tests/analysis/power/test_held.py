@@ -1,5 +1,5 @@
-"""Dynamic power of each kind of bench is within its interval, or refused: what readings hide is stated, what they show
-is used, what is not known of them is told."""
+"""For each kind of bench, the interval of dynamic power contains the truth, or the figure is refused. What readings
+cannot show is stated as uncertainty."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HELD = [
     # readings that are missing: a class, the begin of each span, one by one over the recording
     ("a_class_missing", 0), ("a_class_missing", 1000028), ("first_readings_missing", 1000016),
     ("drops_now_and_then", 0), ("drops_now_and_then", 1000025),
-    # clocks and filters that spans are followed through
+    # clocks and filters that move or smooth spans in the trace
     ("device_oscillator_warms_up", 1), ("filter_undeclared", 2), ("wrong_rate", 11), ("lost_block", 1000115),
     ("lost_block", 1000182), ("gated_inrush", 1000006),
     # sleep between spans, also below the configured idle
@@ -65,7 +65,7 @@ HELD = [
     ("preparation_before_each_span", 3000008), ("preparation_before_each_span", 1000031),
     ("batches_of_spans", 2000002), ("governor_follows_load", 1000014),
     ("update_runs_for_a_while", 6000000005), ("work_without_spans", 1_000_021),
-    # a capacitor, alone, beside a governor that follows later, and where the device sleeps
+    # a capacitor, alone and beside a governor that reacts later
     ("capacitor_behind_the_shunt", 1000000),
     ("governor_follows_load+capacitor_behind_the_shunt", 41000011),
     ("governor_follows_load+capacitor_behind_the_shunt", 41000039),
@@ -81,7 +81,10 @@ HELD = [
 
 
 def work_before_each_span(lab: Lab) -> None:
-    """Within one reading of it; the outside part grows with the share of an end reading that the span leaves empty."""
+    """Work comes within one reading before each span.
+
+    The part outside the span grows with the share of its first reading that the span leaves empty.
+    """
     above_w, reading_s = float(np.median(lab.span_w)) - lab.idle_w, 1.0 / lab.rate_hz
     lab.pieces += [Piece(on - 0.9 * reading_s, on, 0.8 * above_w) for on, _ in lab.spans_s.tolist()]
 
@@ -118,7 +121,7 @@ def rises_and_is_seen_in_part(lab: Lab) -> None:
 
 
 def thinned(share: float, lab: Lab) -> None:
-    """These readings are gone; the others keep their stamps."""
+    """This share of the readings is lost; the others keep their stamps."""
     lab.uniform = False
     lab.deliver = lambda n: np.flatnonzero(np.random.default_rng(0).random(n) > share)
 
@@ -134,7 +137,7 @@ def clipped(lab: Lab) -> None:
 
 
 def slow_clocks(lab: Lab) -> None:
-    """Both run slow by a part in a thousand; their brackets show it."""
+    """Both clocks run slow by a thousandth, as their brackets show."""
     lab.device_rate -= 1e-3
     lab.meter_rate -= 1e-3
 
@@ -144,18 +147,18 @@ def short_idle(lab: Lab) -> None:
 
 
 def stamped_as_nothing(lab: Lab) -> None:
-    """By a coarse timer."""
+    """A coarse timer stamps spans of 0.1 ms, so begin and end have the same stamp."""
     lab.spans_s[:, 1] = lab.spans_s[:, 0] + 0.1e-3
     lab.device_hz, lab.starts_on_tick = 1000.0, True
 
 
 def ring_buffer(share: float, lab: Lab) -> None:
-    """It was not unrolled: the recording ends before it begins, which no loss of readings explains."""
+    """A ring buffer was not unrolled: the recording's end comes first, which no lost readings explain."""
     lab.deliver = lambda n: np.roll(np.arange(n), int(share * n))
 
 
 def flat(lab: Lab) -> None:
-    """A meter on another rail, which shows only noise."""
+    """The meter is on another rail and reads only noise."""
     lab.raw = lambda w: 1e-3 + np.random.default_rng(1).normal(0.0, 3e-5, len(w))
 
 
@@ -176,7 +179,7 @@ def reversed_clamp(lab: Lab) -> None:
 
 
 def steps_of_the_high_range(low_steps: int, lab: Lab) -> None:
-    """Nobody declared them; the low range has finer ones or none."""
+    """The high range has undeclared steps; the low range has finer steps or none."""
     busy_w = float(lab.span_w[0])
     switch_w, step = 0.5 * (busy_w + lab.idle_w), 0.03 * busy_w
     fine = step / low_steps if low_steps else 1e-9 * step
@@ -197,20 +200,20 @@ def device_rate(rate: float, lab: Lab) -> None:
 
 
 def corrected_host(step_s: float, lab: Lab) -> None:
-    """It is stepped on, or paused."""
+    """The host's clock is stepped forwards, or paused."""
     middle_s = float(lab.spans_s.mean())
     lab.brackets_at = lab.meter_brackets_at = SIX
     lab.host_s = lambda t: t + (step_s if step_s > 0.0 else max(step_s, middle_s - t)) * (t > middle_s)
 
 
 def bent_clocks(warming: float, wander: float, lab: Lab) -> None:
-    """One or each its own way, so not alike."""
+    """One clock changes its rate, or each clock changes differently."""
     lab.brackets_at = lab.meter_brackets_at = SIX
     lab.warming, lab.wander = warming, wander
 
 
 def suspended_host(pause_s: float, lab: Lab) -> None:
-    """Only the rates of the clocks show it."""
+    """The host's clock stops for a while; only the rates of the other clocks show it."""
     middle_s = float(lab.spans_s.mean())
     lab.host_s = lambda t: t - min(max(t - middle_s, 0.0), pause_s)
 
@@ -219,7 +222,7 @@ def suspended_host(pause_s: float, lab: Lab) -> None:
 
 
 def even(lab: Lab) -> None:
-    """Sixty spans of 0.1 s from second 4 on, 2 W above 1 W, seen 500 times a second."""
+    """Make sixty spans of 0.1 s from second 4 on, at 2 W with idle at 1 W, read 500 times a second."""
     n = 60
     at = 4.0 + 0.2 * np.arange(n)
     lab.spans_s, lab.label = np.column_stack([at, at + 0.1]), np.zeros(n, np.int64)
@@ -245,7 +248,7 @@ def two_scales(lab: Lab) -> None:
 
 
 def fan(seed: int, lab: Lab) -> None:
-    """It runs more at work than at rest."""
+    """A fan runs for more of the time at work than at rest."""
     even(lab)
     at = np.sort(np.random.default_rng(seed).uniform(4.0, 16.0, 24))
     lab.steps_w = [(float(t), 0.2 if k % 2 == 0 else -0.2) for k, t in enumerate(at)]
@@ -352,7 +355,7 @@ WORLDS = [
           says="holds no reading, so a drift of idle is not known"),
     World("plain", (0, 2), rises_and_is_seen_in_part, off=1.0, narrow=0.12),
     World("a_class_missing", (1, 3), off=1.0),
-    World("a_class_missing", (1000030,), off=1.0, narrow=0.25),  # a span without one draws nothing to twice the mean
+    World("a_class_missing", (1000030,), off=1.0, narrow=0.25),  # a span without a reading draws 0 to 2 times the mean
     World("first_readings_missing", (1000003,), off=1.0),
     World("plain", (3,), partial(thinned, 0.05), bias=(0.0, 1e-3)),  # those that are missing by chance are no bias
     World("plain", (0, 2), partial(thinned, 0.5), off=1.0, figures=FOUR),
@@ -371,7 +374,7 @@ WORLDS = [
     World("bits_flip_on_the_wire", (0,), narrow=3e-3, says="11 single readings"),
     *(World(kind, seeds, narrow=3e-3, says="stamped on arrival.*the earliest of them show the grid")
       for kind, seeds in (("stamps_on_arrival", (2,)), ("packets_stamped_on_arrival", (0, 1)))),
-    # gaps that are hardly above idle, or above it for the governor's sake
+    # gaps that are hardly above idle, or above it because of the governor
     World("gaps_barely_above_idle", (0, 1), narrow=0.01),
     World("clocks_stay_up", (0, 1), narrow=5e-3, says="depends on what idle is"),
     World("even_spans_over_a_slow_link", (0, 1), narrow=0.01),
@@ -380,7 +383,7 @@ WORLDS = [
     World("pole_as_long_as_a_span", (31000001,), narrow=1.0, says=FITTED),
     World("moving_mean_as_long_as_a_span", (31000003,), narrow=1.0, says=FITTED),
     World("inferences_faster_than_readings", (31000003, 31000004), narrow=1.0, says=FITTED),
-    World("moving_mean_as_long_as_a_span", (31000004,), narrow=0.1),  # as a pole of this delay, it would mean little
+    World("moving_mean_as_long_as_a_span", (31000004,), narrow=0.1),  # taken as a low pass, it would mean little
     World("filter_declared", (1, 2, 3), off=1.0, figures=(POWER, CORE)),  # trimming leaves out what the filter smears
     World("filter_undeclared", (1000053,), says="filter.*filter_tau_s"),  # eight readings, over spans of nine
     World("boards_start_one_after_another", (8000000, 8000006), says="smooth alike.*middle of both"),
@@ -394,7 +397,7 @@ WORLDS = [
     World("governor_follows_load", (1000004, 1000020), part="place of spans beside other levels"),
     World("plain", (0, 2), work_before_each_span, narrow=0.02),
     World("plain", (2,), bias=(0.0, 1e-3)),
-    World("plain", (4,), partial(slightly_late, 0.2), narrow=2e-3),  # both ends together show no trace of it
+    World("plain", (4,), partial(slightly_late, 0.2), narrow=2e-3),  # begins and ends together do not show the delay
     World("starts_on_coarse_tick", (61000000, 61000002, 61000003), off=1.0, figures=(ENERGY,)),
     World("few_spans_on_a_drifting_supply", (9000000, 9000001, 9000002), off=1.0, narrow=0.03),
     World("core_sleeps_while_the_rest_works", (8000005,), failed=(), says="Dynamic power is negative"),
@@ -407,7 +410,7 @@ WORLDS = [
     # spans that differ are no noise under load
     *(World(kind, (1_000_003,), no_part="noise under load")
       for kind in ("plain", "class_of_powers", "first_spans_hot", "bursts", "heads_and_tails")),
-    # a counter that is polled faster than it is renewed is read where it is
+    # a counter that is polled faster than it is renewed is read at its renewals
     World("counter_polled_fast", (31000003, 31000005), off=1.0, narrow=0.03),
     World("rapl_filters_its_energy", (77000000,), off=1.0, narrow=0.03),
     World("points_behind_a_declared_pole", (1_000_000,), off=1.0),  # a point is far shorter than the trace
@@ -416,7 +419,7 @@ WORLDS = [
       for kind in ("every_reading_twice", "wrong_rate", "lost_block")),
     World("drops_now_and_then", (1000000, 1000027), off=1.0),  # the last spans are beyond what is searched first
     World("logger_slows_down_when_quiet", (41000003, 41000008), off=1.0),  # long readings beside spans stay whole
-    World("wrong_rate", (1_000_070,), off=1.0, says="of the declared rate of readings"),  # not another span's place
+    World("wrong_rate", (1_000_070,), off=1.0, says="of the declared rate of readings"),  # not placed at another span
     World("lost_block", (1_000_001,), says=r"missing from its grid.*\+229 at"),  # after 6714 readings at 1730 Hz
     World("lost_block", (1_000_039, 1_000_078), says="an unknown number before the last"),
     World("lost_block", (1_000_006,), refused="of (the )?spans"),
@@ -424,13 +427,13 @@ WORLDS = [
     World("plain", (3,), stamped_as_nothing, refused="a window lasts 0 s"),
     World("plain", (7,), partial(ring_buffer, 0.5), refused="at another time|rise of rail"),
     World("plain", (9,), partial(ring_buffer, 0.2), refused="at another time|rise of rail"),
-    # what some spans lack lies elsewhere, which no loss of readings explains; nearly no span is where it is stamped
+    # power that some spans lack is elsewhere, which no lost readings explain; or nearly all stamps are wrong
     *(World(kind, (seed,), refused="at another time") for kind, seed in (
         ("blocks_out_of_order", 1_000_005), ("kernels_launched_asynchronously", 1_000_006),
         ("rate_switched_without_a_word", 1_000_004), ("trace_off_by_a_few_pitches", 1_000_007),
         ("stamps_of_a_timer_beside_the_work", 1_000_000),
     )),
-    # clocks that are apart lose no reading and change no rate
+    # a constant offset of the clocks is no lost reading and no wrong rate
     *(World("plain", (seed,), partial(late, by), never_says=NONE_MISSING, says=f"all spans.*{where} in the trace")
       for seed, by, where in ((1, -0.4, "earlier"), (2, -0.2, "earlier"), (2, 0.2, "later"), (1, 0.4, "later"))),
     World("halves_of_a_stamp_read_apart", (41_000_004,), figures=()),  # a span ends before the one before
@@ -438,7 +441,7 @@ WORLDS = [
     World("noise_comes_in_bunches", (1_000_001, 1_000_005)), World("spinning_firmware_idles_like_work", (1_000_000,)),
     World("plain", (0,)), World("gated_at_once", (1,)), World("class_of_powers", (2,)), World("first_spans_hot", (0,)),
     World("bursts", (1,)),
-    World("governor_follows_load", (1_000_012,), figures=(), never_says="missing"),  # never fewer than none
+    World("governor_follows_load", (1_000_012,), figures=(), never_says="missing"),  # no negative count of losses
     # clocks
     World("plain", (3,), partial(device_rate, 8e-4), off=1.0, figures=(TIME,), never_says=STEPPED),
     World("plain", (3,), bent_clock, figures=(), says=f"{STEPPED}.*off a straight line"),
@@ -450,7 +453,7 @@ WORLDS = [
             says="the clock of the host was corrected") for step_s in (0.01, -0.01, -0.1)),
     *(World("plain", (3,), partial(bent_clocks, *by), never_says="the clock of the host")
       for by in ((3e-3, 0.0), (0.0, 2e-3))),
-    # levels of spans and gaps that change in proportion are a gain that is not known; other changes are none
+    # if levels of spans and gaps change in proportion, the gain is uncertain; for other changes it is not
     World("plain", (1, 2, 3), sagging_gain, off=1.0, says="change by one factor"),
     *(World("plain", (4,), partial(lower_from_the_middle, *by_w), no_part=CHANGES)
       for by_w in ((0.2, 0.0), (0.0, 0.2), (0.2, 0.6))),
@@ -459,11 +462,11 @@ WORLDS = [
     World("plain", (3,), moves_with_its_gaps, off=1.0),
     World("plain", (3,), gaps_above_idle, figures=(), never_says=SWING),
     World("plain", (6,), partial(after_work, "slow"), off=1.0, says=SETTLES),
-    World("plain", (7,), partial(after_work, "at once"), figures=(), never_says=SETTLES),  # it goes to sleep later
+    World("plain", (7,), partial(after_work, "at once"), figures=(), never_says=SETTLES),  # the device sleeps later
     # work without a span is named; it neither moves the spans nor adds to their power
     *(World("plain", (7,), partial(retried, which), narrow=0.02, says=ONCE) for which in (0, 3, 5)),
     World("plain", (7,), partial(retried, None), never_says=OUTSIDE),
-    World("plain", (7,), partial(busy_in_windows, 0), figures=(), never_says=OUTSIDE),  # it comes back: part of idle
+    World("plain", (7,), partial(busy_in_windows, 0), figures=(), never_says=OUTSIDE),  # it recurs, so it is idle
     World("plain", (7,), goes_on_after_spans, off=1.0, figures=(ENERGY,), says=f"{OUTSIDE}.*from the ends of spans"),
     World("work_without_spans", (88, 115, 1_000_036), off=1.0),
     *(World(kind, (3,), figures=(), never_says=OUTSIDE)
@@ -492,7 +495,7 @@ def test_heads_and_tails_are_part_of_spans_and_trimming_loses_them(kind: str, se
 
 @pytest.mark.parametrize("kind", ["governor_follows_load", "governor_picks_by_predicted_gap"])
 def test_what_gaps_do_at_the_same_place_each_time_is_a_bias_or_refuses(kind: str) -> None:
-    """With spans of two readings, these were once stated as if gaps were even, wrong by many half-widths."""
+    """With spans of two readings, figures once assumed even gaps and were wrong by many half-widths."""
     for seed in (9_000_100, 9_000_101):
         row = compared(composed("spans_short_against_a_reading", kind, seed))
         for name, figure in row["figures"].items():
@@ -500,7 +503,7 @@ def test_what_gaps_do_at_the_same_place_each_time_is_a_bias_or_refuses(kind: str
 
 
 def test_one_short_span_is_refused_since_no_gap_shows_what_is_drawn_beside_it() -> None:
-    """The device is awake next to this span: dynamic power was stated 45 % too high, at +-0.5 %."""
+    """The device is awake beside this span: dynamic power was once 45 % too high, with an interval of 0.5 %."""
     row = compared(composed("few_spans", "awake_between_spans", 3_000_985))
     assert not row["figures"]
     assert "a window lasts" in row["refused"]
@@ -513,7 +516,7 @@ def test_a_figure_counts_the_spans_that_its_trace_shows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [1000010, 1000017])
 def test_pulses_that_the_device_draws_or_the_meter_picks_up_make_the_same_recording(seed: int, tmp_path: Path) -> None:
-    """Power differs by what falls into the spans, so an interval narrow for one error misses the other."""
+    """True power differs by the pulses within spans, so an interval that is narrow for one misses the other."""
     drawn, picked_up = (lab_of("idle_housekeeping", seed) for _ in range(2))
     picked_up.pieces = []
     picked_up.seen_j = drawn.seen_j  # type: ignore[method-assign]
@@ -570,7 +573,7 @@ def test_long_spans_with_short_gaps_and_bursts_contradict_nothing(tmp_path: Path
 
 
 def test_spans_that_nearly_touch_have_no_edges_to_follow(tmp_path: Path) -> None:
-    """Two of its spans are closer than the readings that are left out of the levels next to an edge."""
+    """Two spans are so close that all readings between them are left out, as too near to an edge."""
     random_draw.measured(random_draw.draw(115), tmp_path / "run")
     assert not said(evaluate(open_run(tmp_path / "run")), "later in the trace")
 
@@ -594,7 +597,7 @@ def test_work_in_an_idle_window_is_named_and_does_not_raise_idle(tmp_path: Path)
 
 @pytest.mark.parametrize("rate", [-6e-3, -2e-3, 4e-3])
 def test_a_rate_beyond_its_tolerance_fails_and_widens_times_and_energies(rate: float, tmp_path: Path) -> None:
-    """A timer that stops in sleep is right in the spans at its nominal rate; by its brackets, spans are too long."""
+    """A timer that stops in sleep is right within spans at its nominal rate; its brackets make spans too long."""
     lab = lab_of("plain", 3)
     lab.device_rate = rate
     result = measured(lab, tmp_path)

@@ -1,5 +1,5 @@
-"""The meter's noise is found in idle readings and carried through any weighted sum of readings; errors of a counter are
-in its readings, not between them."""
+"""The meter's noise is found in idle readings and carried through any weighted sum of readings; errors of a counter
+belong to single readings, not to the times between them."""
 
 from __future__ import annotations
 
@@ -161,13 +161,13 @@ def test_a_handful_of_readings_still_gives_a_level() -> None:
 
 
 def test_readings_far_apart_show_as_much_noise_as_neighbours() -> None:
-    """Of a long trace, some single readings are read, and the rest of a window is missing."""
+    """Of a long trace, only some readings are read one by one; the rest of a window is missing."""
     x = idle(4, white(1.0))[0]
     x[np.arange(len(x)) % 7 > 1] = np.nan
     assert estimate([x], NO_DIFFERENCES, PERIOD_S).white_w == pytest.approx(1.0, rel=0.1)
 
 
-# ---- counters: errors of readings, not between them --------------------------------------------
+# ---- counters: errors of single readings -------------------------------------------------------
 
 POLL_S = 0.005
 
@@ -240,7 +240,7 @@ def test_too_few_readings_are_noise_and_nothing_at_all_is_nothing() -> None:
 
 
 def test_the_stated_intervals_hold_the_truth_and_are_not_much_wider() -> None:
-    """``benchmarks.counters`` tests hundreds."""
+    """``benchmarks.counters`` tests hundreds of intervals."""
     kinds = ("rapl-200", "rapl-100", "nvml-20ms", "nvml-100ms")
     found = [one(kind, seed)["figures"]["dynamic_power_w"] for kind in kinds for seed in range(300, 303)]
     error, half = (np.abs([f[key] for f in found]) for key in ("error", "half"))
@@ -252,7 +252,7 @@ def test_the_stated_intervals_hold_the_truth_and_are_not_much_wider() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_readings_in_steps_have_no_scatter_that_work_could_exceed_a_million_times(seed: int) -> None:
-    """Of a quiet level in coarse steps, most differences are 0, but for rounding."""
+    """Most differences of a quiet level in coarse steps are 0, except for rounding."""
     rng = np.random.default_rng(seed)
     idle_j, busy_j = (61e-6 * np.floor(w * 0.1 * np.arange(300) / 61e-6 + rng.uniform(0.0, 1.0)) for w in (0.02, 0.063))
     residual = np.diff(7.0 + idle_j) / 0.1

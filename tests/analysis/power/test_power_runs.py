@@ -46,7 +46,7 @@ SHORT: Options = {"device": {"inference_s": 1e-3}, "meter": {"rate_hz": 100.0}}
 
 
 def told(result: Result) -> str:
-    """What is said of the length of a window."""
+    """Return the refusal or note about the length of a window."""
     every = [f"{r.reason} {r.remedy}" for r in result.refusals] + list(result.notes)
     return next(text for text in every if "a window lasts" in text)
 
@@ -162,7 +162,7 @@ def test_rails_of_one_device_add_up_to_the_truth(tmp_path: Path) -> None:
 
 
 def right_without(found: OnPlant, warmup: int) -> bool:
-    """Whether the warm-up is in no figure."""
+    """Return whether the warm-up enters no figure."""
     q, real = found.result.quantities, found.real()
     assert q[ENERGY].n == q[TIME].n == q["accuracy"].n == 20
     assert len(found.result.series.warmup_windows_s) == warmup

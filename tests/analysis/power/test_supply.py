@@ -48,7 +48,7 @@ def recorded(
 ) -> Path:  # fmt: skip
     """Thirty spans on a sagging supply, measured by an ammeter and a voltmeter on the host's clock.
 
-    The voltmeter looks for the share ``look`` of the time from one reading to the next.
+    The voltmeter measures for the share ``look`` of the time from one reading to the next.
     """
     rng = np.random.default_rng(4)
     spans = np.array([[2.0 + 0.1 * k, 2.04 + 0.1 * k] for k in range(30)])
@@ -90,7 +90,7 @@ def result_of(path: Path, **how: Any) -> Result:
 
 
 def truth_w(burden_ohm: float = 0.0) -> tuple[float, float]:
-    """Idle and active power at the device."""
+    """Return idle and active power at the device."""
     idle, busy = (i * (OPEN_V - OHM * i) - i * i * burden_ohm for i in (IDLE_A, BUSY_A))
     return idle, busy
 

@@ -23,7 +23,7 @@ NOISE_W = 1e-3
 
 
 def idle_of(seed: int, gap_w: float, slow: Floats) -> tuple[float, float]:
-    """Idle of 1 W under spans, and its standard uncertainty: blocks of 20 readings; ``slow`` is added to all."""
+    """Return the predicted idle (true: 1 W) and its standard uncertainty; blocks have 20 readings plus ``slow``."""
     start, n = K.astype(float), len(STATES)
     watts = 1.0 + gap_w * (STATES == GAP) + (STATES == SPAN) + slow
     watts = watts + np.random.default_rng(seed).normal(0.0, NOISE_W / np.sqrt(20.0), n)
@@ -35,7 +35,7 @@ def idle_of(seed: int, gap_w: float, slow: Floats) -> tuple[float, float]:
 
 @pytest.mark.parametrize("follow", [0.0, 1.0])
 def test_idle_stays_in_the_range_of_two_windows_that_agree(follow: float) -> None:
-    """Clocks stay on between spans, and spans change with the gaps: idle was 47 % off."""
+    """Clocks stay on between spans, and spans change with the gaps: predicted idle was once 47 % off."""
     wander = np.cumsum(np.random.default_rng(1).normal(0.0, 0.05, len(STATES)))
     at_work = (STATES == GAP) * 1.0 + (STATES == SPAN) * follow
     value_w, u_w = idle_of(1, 0.6, (wander - wander[8]) * at_work)

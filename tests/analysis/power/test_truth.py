@@ -12,7 +12,7 @@ from fixtures.worlds.random_draw import FIGURES
 
 PLANTS = 16
 LIMIT = 0.8
-"""Of 16 plants at 95 %, at least 13 hold in 99 cases of 100; ``make truth`` tests 1000."""
+"""Of 16 intervals at 95 %, at least 13 contain the truth in 99 cases of 100; ``make truth`` tests 1000 plants."""
 WIDEST = 10.0
 """Of 16 plants with half-widths of 6 median errors, the median is below this in 95 cases of 100."""
 
@@ -69,7 +69,7 @@ def row(seed: int, error: float, half: float, noisy: bool = True, **more: Any) -
 
 
 def gaussian(n: int = 400, wide: float = 1.0, sigma: float = 1e-3, noisy: bool = True) -> list[Row]:
-    """Estimates with exactly the error that their half-width, divided by ``wide``, states."""
+    """Return estimates whose errors scatter exactly as their half-widths, divided by ``wide``, state."""
     errors = np.random.default_rng(1).normal(0.0, sigma, n)
     return [row(k, float(e), 1.96 * sigma * wide, noisy) for k, e in enumerate(errors)]
 

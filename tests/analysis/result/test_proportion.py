@@ -110,7 +110,7 @@ def test_copies_of_a_sample_make_accuracy_no_more_certain(tmp_path: Path) -> Non
 
 
 def test_a_sample_of_which_most_are_copies_shows_little_more_than_one_sample(tmp_path: Path) -> None:
-    """Of 90 copies and 10 others, every sample counts in the share, and 100 / (0.9 * 90 + 0.1) in the interval."""
+    """With 90 copies and 10 others, all samples count in the share; the interval is of 100 / (0.9 * 90 + 0.1)."""
     run = copied(tmp_path, [90] + [1] * 10, [False] + [True] * 10)
     found = accuracy_figures(run, answers_of(run))["accuracy"]
     assert found.value == pytest.approx(0.1)
@@ -172,7 +172,7 @@ BOTH = PRE + INF
 def test_every_answer_counts_whichever_phases_ran_and_each_declared_phase_must_run(
     spans: Sequence[tuple[str, ...]], outputs: Sequence[Any], accuracy: float, said: dict[str, str], tmp_path: Path
 ) -> None:
-    """An issue of only the last phase shows phases issued alone: then an earlier phase decides nothing."""
+    """If an issue runs only the last phase, phases were issued alone, and an earlier phase decides nothing."""
     run = phased(tmp_path, spans, outputs)
     assert accuracy_figures(run, answers_of(run))["accuracy"].value == accuracy
     assert {c.rule: c.found for c in (*answer_checks(run, answers_of(run)), *span_checks(run))} == said
@@ -223,7 +223,7 @@ def test_pairs_that_mostly_agree_are_told_apart_more_closely_than_two_samples() 
 
 @pytest.mark.parametrize("n", [10, 20, 40])
 def test_pairs_of_any_law_are_held(n: int) -> None:
-    """Return the chance that the interval contains the true difference, summed over every outcome."""
+    """Over all outcomes, the interval contains the true difference as often as it claims."""
     lost, won = np.divmod(np.arange((n + 1) ** 2), n + 1)
     lost, won = lost[lost + won <= n], won[lost + won <= n]
     low, high = np.array([paired_difference(int(a), int(b), n) for a, b in zip(lost, won, strict=True)]).T

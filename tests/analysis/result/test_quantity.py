@@ -159,7 +159,7 @@ def test_quantiles_of_both_tails(a: float, b: float, p: float) -> None:
 
 
 def test_a_quantile_at_the_mean_belongs_to_one_tail() -> None:
-    """There, rounding decides in which tail a chance is, and each tail assigned it to the other."""
+    """At the mean, rounding decides which tail a probability is in; each tail once left it to the other."""
     a, b = 0.6500210001757581, 0.6025839943680157
     p = _beta(a / (a + b), a, b)[0]
     for near in (math.nextafter(p, 0.0), p, math.nextafter(p, 1.0), 0.4908908780298862):

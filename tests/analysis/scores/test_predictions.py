@@ -121,7 +121,7 @@ def test_r2_stands_for_each_session_and_as_their_mean(tmp_path: Path) -> None:
     ([[0.0, 1.0]] * 3, np.ones((4, 2))), (None, TRUTH), ("nothing", TRUTH),
 ])  # fmt: skip
 def test_predictions_that_cannot_be_judged_are_told(rows: Any, truth: Any, tmp_path: Path) -> None:
-    """A session that was left out, because the device had nothing to say there, must not improve the mean."""
+    """A session that the device left unanswered must not improve the mean."""
     result = regression(tmp_path, [("a", rows), ("b", TRUTH[1:].tolist())], truth)
     assert not {"r2", "sample.a.r2"} & {str(key) for key in result.quantities}
     assert [note for note in result.notes if note.startswith("predictions of every step")]
@@ -266,7 +266,7 @@ def test_an_answer_of_spikes_that_contradicts_itself_is_in_no_figure_and_fails(
 
 
 def figures_at(energy_j: float, run: Run) -> Figures:
-    """Return the figures if an inference takes this energy above idle, to a tenth."""
+    """Return the figures if an inference takes this energy above idle, known to a tenth."""
     energy = Quantity(energy_j, "J", (Component("noise", 0.1 * abs(energy_j)),))
     return spiking_figures(
         run, answers_of(run), Figures({FigureKey("dynamic_energy_per_inference_j", "inference"): energy})

@@ -65,7 +65,7 @@ def test_throughput_counts_answers_from_the_first_asked_for_to_the_last_answer(l
 
 
 def test_executions_of_a_loop_are_samples_that_follow_each_other() -> None:
-    """MLPerf Tiny divides the time of a loop by its iterations; a loop that was due was late as a whole."""
+    """MLPerf Tiny divides the time of a loop by its iterations; a loop with a due time is late as a whole."""
     closed = queries([NAN, NAN], [0.0, 1.0], [1.0, 2.0], inferences=3, executions=10)
     found = serving.throughput(closed)
     assert (found["throughput_samples_hz"].value, found["throughput_inferences_hz"].value) == (20 / 2.0, 60 / 2.0)
@@ -141,7 +141,7 @@ def busy(seed: int, n: int = 300, load: float = 0.85) -> Queries:
 
 
 def test_latencies_of_a_busy_device_are_as_uncertain_as_another_draw_of_arrivals_makes_them() -> None:
-    """A quiet draw hides how long latencies are alike; the times of service and the rate do not."""
+    """A draw with few waits hides how long latencies are correlated; service times and the rate show it."""
     keys = ("latency_mean_s", "latency_p50_s", "latency_p90_s")
     every = [np.sort(busy(1000 + k).latency_s()) for k in range(400)]
     true = np.mean([[one.mean(), nearest_rank(one, 0.5), nearest_rank(one, 0.9)] for one in every], axis=0)
@@ -154,7 +154,7 @@ def test_latencies_of_a_busy_device_are_as_uncertain_as_another_draw_of_arrivals
             stated[key] += several[key].stated
             assert several[key].stated or any(why in several[key].method for why in (NOT_SHOWN, "too few"))
     assert min(held.values()) > 52
-    assert max(stated.values()) < 3  # nothing shows it of a device that holds several
+    assert max(stated.values()) < 3  # for a device that holds several samples, nothing shows this
     assert serving.service_figures(replace(busy(1, 3000, 0.1), holds_one=False))["latency_mean_s"].stated
 
 
@@ -536,7 +536,7 @@ def test_scenes_are_found_in_the_ages_of_the_labels(tmp_path: Path) -> None:
     assert found is not None
     assert found.onset_s.tolist() == [-1.0, 3.0, 7.0, 11.0]  # the stream began one window before the first frame
     assert found.scene == ("a", "b", "a", "b")
-    assert change_latencies_s(found) == pytest.approx([0.6, 0.6, 0.6])  # a frame that ends at a change is old
+    assert change_latencies_s(found) == pytest.approx([0.6, 0.6, 0.6])  # a frame ending at a change is of the old scene
 
 
 def test_dropped_frames_tell_of_scenes_and_answers_come_in_their_own_order(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_a_trial_far_from_the_mean_is_named(summary: Summarise, last_s: float, w
 
 
 def test_times_and_figures_of_every_trial_are_kept_for_the_picture(summary: Summarise) -> None:
-    """Its lines are the means over trials; a percentile of one trial's times may be different."""
+    """The picture's lines are means over trials; a percentile of one trial's times may be different."""
     found = summary(*trials(0.1, 0.11, 0.12))
     kept, times = found.series.trials[TIME], found.series.execution_times_s
     assert [q.value for q in kept] == pytest.approx([0.1, 0.11, 0.12])
@@ -250,7 +250,7 @@ def test_one_recording_under_two_names_is_one_trial(tmp_path: Path) -> None:
 SPEED = "execution time of the {} runs, against the performance runs"
 WITHIN = Rules("test", "single-stream", "a test", submittable=True, trial_tolerance=0.05)
 UNLIKE_S = np.array([0.01, 0.04, 0.15, 0.2])
-"""Samples whose times scatter as far as their mean."""
+"""Samples whose times scatter by as much as their mean."""
 
 
 def of_speed(result: Result, purpose: str = "power") -> list[str]:

@@ -74,11 +74,11 @@ GIVEN = "25 of 25, by {} ms at most; the host gave that solver {} of 0.1 s"
     (SINGLE, 0.0991, {}, "0 of 25", ""), (SINGLE, 0.0991, {"budget_s": 0.01, "overrun_s": 9.0}, "0 of 25", ""),
     (LONG, 0.9895, {}, "25 of 25", ""), (LONG, 0.9895, {"budget_s": 9.0, "overrun_s": 0.0}, "25 of 25", ""),
     (LONG, 0.9920, {}, "0 of 25", ""), (LONG, 0.9920, {"budget_s": 0.01, "overrun_s": 9.0}, "0 of 25", ""),
-    # of a loop, the worst solve counts that the answer states, or the mean
+    # a loop is judged by the worst solve that the answer states, or else by the mean
     (LOOP, 0.1, {"overrun_s": 0.0}, "0 of 25", ""), (LOOP, 0.1, {"overrun_s": 0.0009}, "0 of 25", ""),
     (LOOP, 0.1, {"overrun_s": 0.0011}, "25 of 25", ""), (LOOP, 0.09, {}, "25 of 25", ""),
     (LOOP, 0.1, {"overrun_s": 0.02, "processor_s": 0.4}, GIVEN.format(20, 0.08), ""),
-    # what the host gave to a late solver tells a busy host from a solver that does not stop
+    # a late solver's processor time distinguishes a busy host from a solver that does not stop
     (SINGLE, 0.088, {"processor_s": 0.07}, GIVEN.format(12, 0.07), "Measure again on an idle host"),
     (SINGLE, 0.088, {"processor_s": 0.099}, GIVEN.format(12, 0.099), "Let the solver stop at its budget"),
     *((SINGLE, 0.088, {"processor_s": odd}, "25 of 25", "") for odd in ODD),

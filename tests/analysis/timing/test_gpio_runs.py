@@ -46,7 +46,7 @@ def offset(found: OnPlant) -> tuple[float, float, str]:
 
 
 def holds(found: OnPlant) -> list[bool]:
-    """Whether each figure holds the truth."""
+    """Return whether the interval of each figure contains the truth."""
     real = found.real()
     return [held(found.result.quantities[key], real[key.quantity]) for key in (POWER, ACTIVE, ENERGY, TIME)]
 

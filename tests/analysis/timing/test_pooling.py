@@ -1,5 +1,5 @@
-"""All readings of a long trace in means: sums over pieces equal sums over readings, for any division.
-Such a trace gives the same figures as when it is read singly."""
+"""A long trace is pooled into means: sums over pieces equal sums over readings, for any division. The trace gives the
+same figures as when it is read one by one."""
 
 from __future__ import annotations
 

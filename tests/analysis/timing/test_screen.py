@@ -182,7 +182,7 @@ def test_noisy_readings_that_stop_at_a_value_show_an_end(value: Floats, ends: tu
 
 
 def cut_off(level: float, low: float) -> tuple[Floats, Screened]:
-    """Idle of this many widths of its noise above the low end of the range."""
+    """Return readings whose idle is so many noise widths above the range's low end, and their screening."""
     value = np.maximum(low + 0.01 * level + np.random.default_rng(3).normal(0.0, 0.01, 20_000), low)
     return value, screen.screened(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3, NONE)
 
@@ -262,7 +262,7 @@ def test_other_stamps_stay(own: Trace) -> None:
 
 @pytest.mark.parametrize(("change_s", "fails"), [(0.0, False), (0.05, True)])
 def test_two_late_deliveries_of_a_busy_host_are_no_change_of_the_delay(change_s: float, fails: bool) -> None:
-    """Two of 26 in a row lift the line through the earliest deliveries above most of them."""
+    """Two late deliveries in a row, of 26, lift the line through the earliest ones above most others."""
     ended_s = np.linspace(0.02, 1.98, 26)
     late_s = 4e-4 + change_s * ended_s / 2.0
     late_s[12:14] += (9e-3, 13e-3)
@@ -324,7 +324,7 @@ def test_what_is_delivered_when_a_meter_stops_tells_nothing_of_a_drift(drift: fl
     rng = np.random.default_rng(2)
     ended_s = 0.26 * np.arange(1, 20)
     at_s = ended_s + 0.28 + drift * ended_s + rng.uniform(-0.025, 0.025, 19)
-    at_s[-1] = ended_s[-1] + 0.01  # what was left comes at once
+    at_s[-1] = ended_s[-1] + 0.01  # the rest is delivered at once when the meter stops
     arrived = np.column_stack([1e9 * ended_s, at_s])
     streamed = trace(rng.normal(1.0, 0.1, 4940))
     assert bool(screen.screened(streamed, host_timebase(0), IDLE_S, 6.0, arrived).late) is found

@@ -84,7 +84,7 @@ def test_offsets_of_the_clock_and_of_the_host_s_change_no_second(
 
 
 def test_readings_lie_about_the_map_within_half_of_their_round_trips_and_the_slow_way_shows() -> None:
-    """With no delay back, every reading is latched at the end of its round trip, half of it after the middle."""
+    """With no delay back, a reading is latched at the end of its round trip, half a round trip after the middle."""
     brackets = Wire(rate=1e-4, jitter_s=1e-3, there_s=1e-4, back_s=0.0).read(np.linspace(0.0, 40.0, 200))
     ideal = Timebase(CLOCK, 0, -7.0, 1.0 / 1.0001, 0.0, 0.0, "ideal")
     second, residual, half = ideal.residuals([b for b in brackets if b.after_ns > b.before_ns], 0).T

@@ -52,7 +52,7 @@ def good() -> list[Asked]:
 
 
 def judged(folder: Path, asked: list[Asked], rules: Rules = ALL, **about: Any) -> Validity:
-    """The verdict on a hand-made recording."""
+    """Return the verdict on a hand-made recording."""
     given: dict[str, Any] = {"options": BOUND, "size": 4, "meters": [METER]} | about
     name = str(len(list(folder.iterdir())))
     verdict = verdict_of(recording(folder / name, asked, rules=rules, **given))
@@ -105,7 +105,7 @@ BROKEN: dict[str, tuple[list[Asked], dict[str, Any], list[tuple[str, str, str]]]
         ("p90 of latency", "0.02 s", "at most 0.019 s"), (EARLY.format(110), "110", f"at least {needed(110, 0.9)}")]),
     "a bound that a fifth miss": (slower({0, 1}, 0.09, of=10), {}, [
         ("p90 of latency", "0.11 s", "at most 0.1 s"), (EARLY.format(22), "110", f"at least {needed(22, 0.9)}")]),
-    # the 90th percentile holds, but chance could explain it
+    # the 90th percentile keeps its bound, but perhaps by chance
     "few in time to trust it": (slower(set(range(1, 9)), 0.09, of=1000), {}, [
         (EARLY.format(8), "110", f"at least {needed(8, 0.9)}")]),
     # two in a hundred are issued 30 ms late and answered in 1 ms: no latency exceeds the bound

@@ -113,7 +113,7 @@ def test_each_solve_has_a_seed_of_its_own(device: Device) -> None:
 
 @given(st.integers(0, 2**31 - 10), st.integers(0, 500))
 def test_solves_of_devices_with_neighbouring_seeds_share_none(seed: int, k: int) -> None:
-    """Like the seeds of repetitions: solve k + 1 of one is not solve k of the next."""
+    """Repetitions have successive seeds: solve k + 1 of one must not be solve k of the next."""
     own = {solve_seed(seed, k + j) for j in range(5)}
     assert len(own) == 5
     assert own.isdisjoint(solve_seed(seed + 1, k + j) for j in range(-k, 10))
@@ -185,7 +185,7 @@ NOTHING = (0, np.zeros(SMALL.nodes, np.uint8))
 
 @dataclass
 class Host:
-    """A host's clock that, from ``busy_from_s``, gives the solver ``runs_s`` and then others ``takes_s``."""
+    """A host's clock: from ``busy_from_s`` on, the solver runs for ``runs_s``, then other programs for ``takes_s``."""
 
     busy_from_s: float = 1e9
     runs_s: float = 0.008
@@ -253,7 +253,7 @@ def test_a_solver_uses_its_time_and_ends_within_it_even_if_its_steps_get_slower(
 
 
 def test_one_long_delay_leaves_the_solves_after_it_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call of half the budget would never begin again, so the pace would never be learnt anew."""
+    """If a call seems to take half the budget, none begins again, and its true pace is never learnt."""
     host, pace = Host(), Pace()
     pace.step(0.01, 1.0)
     monkeypatch.setattr(solver, "time", host)

@@ -1,4 +1,4 @@
-"""A detector in torch: its choice among boxes, and a drive that gives a mean average precision."""
+"""A detector in torch: its choice among boxes, and its mean average precision on a made-up drive."""
 
 from __future__ import annotations
 

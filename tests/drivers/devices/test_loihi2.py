@@ -151,7 +151,7 @@ def problem(graph: Graph) -> Problem:
 
 
 class Playback:
-    """Stands for a network: what it finds in each slice, with seconds from now, cost and nodes."""
+    """Stands for a network: the solutions that it finds in each slice, as seconds from now, cost and nodes."""
 
     def __init__(self, *slices: Sequence[tuple[float, int, tuple[int, ...]]]) -> None:
         self.slices, self.steps = list(slices), 0

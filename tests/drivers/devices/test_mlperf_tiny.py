@@ -104,7 +104,7 @@ def test_an_inference_shorter_than_its_own_stamp_cannot_be_corrected_for_it() ->
 
 @pytest.mark.parametrize(("iterations", "times"), [(3, 1), (1, 1), (1, 5)])
 def test_loops_are_executions_of_one_span_and_there_are_no_warm_ups(iterations: int, times: int) -> None:
-    """Firmware that is not told so warms up ten times by itself."""
+    """If the command states no number of warm-ups, the firmware warms up ten times."""
     with bench(Chip(inference_s=0.01), iterations=iterations) as (board, device):
         (span,) = answer(device, sample(), times=times).spans
         assert span.executions == board.counted == iterations * times

@@ -61,7 +61,7 @@ def exported(model: Any) -> Any:
 
 
 def test_a_network_of_snntorch_gives_the_spikes_of_snntorch(tmp_path: Path, torch: Any) -> None:
-    """Run step by step; a spike resets at once, as in NIR's equations, not one step later, its default."""
+    """Run step by step; a spike resets at once, as in NIR's equations, not one step later as by default."""
 
     model = snntorch_model("Synaptic")
     network = read(tmp_path, exported(model))
@@ -86,7 +86,7 @@ def test_a_recurrent_layer_of_snntorch_is_read_without_its_bias(tmp_path: Path, 
 
 
 def test_a_network_of_rockpool_is_read(tmp_path: Path, torch: Any) -> None:
-    """Its batch axis gets into the graph, so the graph's types are not checked."""
+    """Rockpool's batch axis gets into the graph, so the graph's types are not checked."""
 
     pytest.importorskip("rockpool", reason="needs neurorig[xylo]")
     pytest.importorskip("nirtorch", reason="Rockpool exports with nirtorch")
@@ -103,7 +103,7 @@ def test_a_network_of_rockpool_is_read(tmp_path: Path, torch: Any) -> None:
 
 
 def test_a_network_of_norse_is_read_in_seconds_with_a_time_step_of_one(torch: Any) -> None:
-    """It multiplies time constants by ``dt``. nir cannot write its scalars, so the graph is read from memory."""
+    """Norse multiplies time constants by ``dt``. nir cannot write its scalars, so the graph is read from memory."""
 
     norse = pytest.importorskip("norse.torch", reason="norse is not installed")
     from norse.torch.utils.export_nir import to_nir
@@ -119,7 +119,7 @@ def test_a_network_of_norse_is_read_in_seconds_with_a_time_step_of_one(torch: An
 
 @pytest.mark.parametrize("recurrent", [False, True])
 def test_a_network_of_spyx_is_read_once_nested_inputs_lead_to_neurons(recurrent: bool, tmp_path: Path) -> None:
-    """It writes a recurrent layer as a nested graph whose input leads to the recurrent weights."""
+    """spyx writes a recurrent layer as a nested graph whose input leads to the recurrent weights."""
     spyx = pytest.importorskip("spyx.nn", reason="spyx is not installed")
     from flax import nnx
     from spyx.nir import to_nir

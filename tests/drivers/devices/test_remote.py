@@ -177,7 +177,7 @@ NOISE = (
     "/usr/lib/python3.10/multiprocessing/resource_tracker.py:224: UserWarning: resource_tracker: There appear to "
     "be 4 leaked shared_memory objects to clean up at shutdown\\n  warnings.warn('resource_tracker: There appear to be"
 )
-"""What Python says of shared memory; it must not be taken for the reason."""
+"""Python's words about shared memory; they must not be taken for the reason."""
 
 
 @pytest.mark.parametrize(("does", "says", "told"), [

@@ -158,7 +158,7 @@ def test_a_sample_that_is_loaded_again_is_known_and_another_one_of_its_name_is_n
 
 
 class Tensor:
-    """The parts of a tensor that the path uses."""
+    """The parts of a tensor that the path to a GPU uses."""
 
     def __init__(self, place: str, done: list[str]) -> None:
         self.place, self._done = place, done
@@ -169,7 +169,7 @@ class Tensor:
 
 
 class FakeTorch:
-    """The parts of torch that the path uses; ``done`` lists the GPU's tasks in order."""
+    """The parts of torch that the path to a GPU uses; ``done`` lists the GPU's tasks in order."""
 
     __version__ = "2.fake"
 

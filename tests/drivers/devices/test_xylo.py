@@ -25,7 +25,7 @@ from tests.support.remote_workers import answer
 
 RATE_HZ = 16000.0
 UNSEEN = range(5000, 5020)
-# Found without an import: importing rockpool unprepared would start its samna.
+# Looked up without an import: importing rockpool unprepared would start its samna.
 HAS_ROCKPOOL = find_spec("rockpool") is not None
 
 

@@ -38,7 +38,7 @@ Opened = Callable[..., XyloDevice]
 
 @pytest.fixture(name="opened")
 def _opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
-    """Opens devices that tolerate delays of this machine, as all tests but those of time do."""
+    """Open devices that tolerate delays of this machine; only tests of time do not use them."""
     monkeypatch.setattr(board_module, "LOOK_NS", 10**12)
 
     def open_it(network: Any = None, options: ChipOptions | None = None, **traits: Any) -> XyloDevice:
@@ -145,7 +145,7 @@ def test_the_stopwatch_is_told_by_its_quickest_stamp_through_every_wrap(delays_n
 
 
 def looks(arrivals_ns: Any, held: slice = slice(0), every_ns: int = 250_000) -> Any:
-    """Return the notes of checks on these arrivals, if none came with the readouts ``held``."""
+    """Return the notes of checks on these arrivals, if no check was made while the readouts ``held`` came."""
     grid = np.arange(arrivals_ns[0] - 10 * every_ns, arrivals_ns[-1] + 10 * every_ns, every_ns)
     missed = arrivals_ns[held]
     if len(missed):

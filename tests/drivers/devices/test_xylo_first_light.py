@@ -24,11 +24,11 @@ SHORTER = (
     (r"--repeat \d+", "--repeat 2"), (r"samples=\d+", "samples=2"), (" --option idle_s=300", ""),
     ("stream_s=60", "stream_s=3"), ("--trials 5", "--trials 2"),
 )  # fmt: skip
-"""What makes a command take an afternoon, and its replacement here."""
+"""Parts of commands that would take an afternoon, and their replacements here."""
 HAPPENS = {"14": {"other_s": 2.0}, "15": {"unplug_s": 2.0}}
 """A person's action during a step."""
 ENDS = {"14": "its stopwatch went back", "15": "Device is not open"}
-"""The command's output then."""
+"""The command's output after this action."""
 LONGER = {"14": ("samples=2", "samples=40"), "15": ("samples=2", "samples=40")}
 
 

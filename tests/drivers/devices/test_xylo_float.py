@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs neu
 
 BRAILLE = SHARED / "data" / "networks" / "nir" / "braille_noDelay_noBias_subtract.nir"
 STEPS = 7
-"""So few that halving weights of 512 and thresholds of 384 in each of them rounds nothing."""
+"""So few steps that halving weights of 512 and thresholds of 384 in each step rounds nothing."""
 
 
 def halving(size: int, threshold: int, last: bool) -> Neurons:

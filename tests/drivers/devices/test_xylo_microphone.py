@@ -58,7 +58,10 @@ def sound(seed: int = 1, seconds: float = 0.8) -> Sample:
 
 
 def heard_whole(device: XyloDevice, sample: Sample) -> Any:
-    """Do the same; if the machine missed time steps, which the driver reports, play the sample again."""
+    """Return the device's answer to a sample.
+
+    If the machine missed time steps, which the driver reports, play the sample again.
+    """
     for _ in range(20):
         try:
             return answer(device, sample)

@@ -209,7 +209,7 @@ def test_what_is_wrong_in_a_nested_graph_is_told_by_its_node_and_by_what_to_do()
 
 
 def bad_graphs() -> dict[str, Any]:
-    """By the text of the error: a change of the graph's nodes and edges."""
+    """Return changes of the graph's nodes and edges, by the text of the error that each must cause."""
 
     def affine(bias: float) -> Any:
         return nir.Affine(np.ones((5, 3)), np.full(5, bias))

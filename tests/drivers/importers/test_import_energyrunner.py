@@ -1,4 +1,4 @@
-"""EnergyRunner sessions: the published figures to all printed digits, with the peers' arithmetic repeated here.
+"""EnergyRunner sessions: the published figures to all printed digits, by other programs' arithmetic repeated here.
 
 The dialects are those in mlcommons/tiny_results_v0.5 to v1.3; the contents are made up.
 """
@@ -33,7 +33,7 @@ Figures = list[tuple[str, str, str]]
 
 
 def trace(path: Path, rate_hz: float, stamps: list[float], scale: float = 1e6) -> list[float]:
-    """A trace of 2 mW in windows and 1 mW between; the energies as they are stored, in J times ``scale``."""
+    """Write a trace of 2 mW in windows and 1 mW between; return its energies as stored, in J times ``scale``."""
     noise = random.Random(7)
     n = round((stamps[-1] + 1.5) * rate_hz)
     busy = [any(a <= k / rate_hz < b for a, b in zip(stamps[1::2], stamps[2::2], strict=True)) for k in range(n)]
@@ -43,7 +43,7 @@ def trace(path: Path, rate_hz: float, stamps: list[float], scale: float = 1e6) -
 
 
 def told(energy_uj: list[float], rate_hz: float, stamps: list[float]) -> Figures:
-    """The figures as EnergyRunner computes and prints them, sample by sample."""
+    """Return the figures as EnergyRunner computes and prints them, sample by sample."""
     sums, held = [0.0] * (len(stamps) // 2), [0] * (len(stamps) // 2)
     t = 0.0
     for value in energy_uj:
@@ -67,7 +67,7 @@ def results_txt(figures: Figures) -> str:
 
 
 def session(folder: Path, rate_hz: float, stamps: list[float], scale: float = 1e6, prefix: str = "trace1") -> Figures:
-    """A session of our own without a log; what EnergyRunner would print of it."""
+    """Write a session of our own without a log; return what EnergyRunner would print for it."""
     folder.mkdir(parents=True, exist_ok=True)
     stored = trace(folder / f"{prefix}-energy.bin", rate_hz, stamps, scale)
     (folder / f"{prefix}-timestamps.json").write_text("[\n\t" + ",\n\t".join(f"{s:.6g}" for s in stamps) + "\n]\n")

@@ -195,13 +195,13 @@ def test_a_command_that_is_refused_is_told_in_its_own_words() -> None:
 
 
 class _Said:
-    """A line that has already sent everything."""
+    """A serial line on which all answers have already arrived."""
 
     def __init__(self, *lines: str) -> None:
         self._lines = list(lines)
 
     def write(self, data: bytes) -> None:
-        """Refuse listeners."""
+        """Take a command and do nothing."""
 
     def line(self, until_s: float) -> str | None:
         return self._lines.pop(0) if self._lines else None

@@ -88,7 +88,7 @@ def test_lost_words_and_torn_ones_are_nan_and_counted(it: StandIn) -> None:
     off_ns = pulsed(it.plant)
     with closing(meter), or_the_machine_was_busy("this machine was too busy to receive them in time"):
         got = values([*meter.read(), *meter.stop()])
-        assert 32 <= np.count_nonzero(np.isnan(got)) <= 34 + 2 * HELD + SURE  # the two may fall together
+        assert 32 <= np.count_nonzero(np.isnan(got)) <= 34 + 2 * HELD + SURE  # both losses may coincide
         assert misplaced(got, it.sim, off_ns) <= 1.1
 
 

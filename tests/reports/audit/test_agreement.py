@@ -84,7 +84,7 @@ def test_spans_of_many_readings_are_known_within_two_thousandths(tmp_path: Path)
 
 
 def reported(run: Path) -> dict[str, Compared]:
-    """Return what the audit compares of a run with a report, in which all agrees."""
+    """Return the audit's comparisons for a run with a report; all of them agree."""
     assert main(["report", str(run), "--json"]) == 0
     found = audit(run).compared
     assert [c for c in found if not c.ok] == []
@@ -93,7 +93,7 @@ def reported(run: Path) -> dict[str, Compared]:
 
 @pytest.mark.parametrize(("seed", "few"), [(1142, False), (1096, True), (1098, True)])
 def test_two_right_methods_may_differ_by_what_leaves_the_plain_one_unsure(tmp_path: Path, seed: int, few: bool) -> None:
-    """Edges farther apart than the readings between them show, clocks that place a span only to more than a reading."""
+    """So it is if too few readings show a gap's level, or clocks place a span to no better than a reading."""
     measured(shortened(draw(seed), seed) if few else draw(seed), tmp_path / "run")
     assert len(reported(tmp_path / "run")) >= 10 or few
 
@@ -114,7 +114,7 @@ def test_what_short_gaps_draw_is_not_drawn_by_the_spans_and_what_these_draw_firs
 
 
 def test_each_planted_bug_has_its_line() -> None:
-    """If a line were rewritten, the benchmark would stop at its bug."""
+    """If a line of the sources was rewritten, the benchmark could not plant its bug."""
     assert [what for what, _, file, old, _ in BUGS if old not in (ROOT / file).read_text()] == []
 
 
@@ -158,7 +158,7 @@ def rows(key: str, scale: float) -> Any:
     (REGRESSION, [], 2), (REGRESSION, None, 2), (REGRESSION, (), 4),
 ])  # fmt: skip
 def test_both_give_the_same_scores(kind: tuple[Any, Any, str], odd: Any, count: int, tmp_path: Path) -> None:
-    """The odd answer is to a sample that was answered well too; () is that good answer again."""
+    """The odd answer is a second one to a sample with a good answer; () repeats the good answer."""
     kept, details, key = kind
     answers = [(name, rows(key, scale)) for name, scale in zip("abcc", (0.1, 1.0, 1e3, 0.5), strict=True)]
     run = recorded(tmp_path, [*answers, ("a", answers[0][1] if odd == () else odd)], kept, details, key)
@@ -184,7 +184,7 @@ TICK_HZ, COUNT = 1e6, 40
 
 
 def run_of(late_ns: Indices) -> Run:
-    """Return a clock that is read each second; ``late_ns`` passes after the tick, and 1000 ns before it."""
+    """Return a clock that is read each second, from 1000 ns before its tick to ``late_ns`` after it."""
     tick = np.arange(COUNT, dtype=np.int64) * 1_000_000
     brackets = {"device": np.column_stack([tick * 1000 - 1000, tick, tick * 1000 + late_ns])}
     start = {"t0_ns": 0, "clocks": [{"name": "device", "tick_hz": TICK_HZ, "tolerance": 1e-3}]}

@@ -31,7 +31,7 @@ from tests.support.submissions import session as simulated
 from tests.support.submissions import submitted
 
 MODIFIED = 27
-"""Fail if the sources of this project have uncommitted changes."""
+"""The check that fails if the sources of this project have uncommitted changes."""
 
 
 def test_power_on_longer_sequences_and_a_compliance_run_keep_every_rule(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_the_slowest_samples_are_left_out_of_the_time(session: Path, tmp_path: P
 
 
 def test_energy_by_integration_is_of_the_time_of_its_own_runs(session: Path, tmp_path: Path) -> None:
-    """Times of other runs differ by chance if they scatter; their own rule decides whether by more."""
+    """Times of other runs differ by chance if they scatter; a separate rule decides if they differ by more."""
     other = forged(session, tmp_path / "session", quicker(0.75))
     assert main(["report", str(other), "--json", "--allow-invalid"]) == 0
     told = audit(other)

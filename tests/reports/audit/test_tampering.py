@@ -164,7 +164,7 @@ def test_a_claim_that_was_changed(
 
 
 def test_a_name_that_a_spreadsheet_would_run_is_no_fault(folder: Path) -> None:
-    """``rig submit`` writes an apostrophe before it."""
+    """``rig submit`` writes an apostrophe before such a name."""
     row_edited(folder, lambda row: row.update(name="@home", device="=chip"))
     text = (folder / "results.csv").read_text()
     (folder / "results.csv").write_text(text.replace(f'"{NAME}",', "'@home,").replace(",mock,", ",'=chip,"))
@@ -306,7 +306,7 @@ def test_readings_that_were_lost_twice_or_late_are_no_moved_trace(tmp_path: Path
 
 
 def test_volts_of_the_conversion_are_those_of_the_command_line(tmp_path: Path) -> None:
-    """The gain of every reading, in the start line and in the trace alike."""
+    """Changed volts change the gain of every reading; the start line and the trace state the same volts."""
     run = unpacked("current-burden", tmp_path)
     assert 24 not in failed(audit(run))
     table = read(place := run / "traces/core.arrows")

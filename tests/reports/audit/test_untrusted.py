@@ -65,7 +65,7 @@ Member = tuple[str | tarfile.TarInfo | zipfile.ZipInfo, str]
 
 
 def packed(path: Path, *members: Member, method: int = zipfile.ZIP_STORED) -> Path:
-    """Write an archive of members by their names, or with heads of their own."""
+    """Write an archive of members, each by its name or with a header that the test makes."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path, "w", method) as archive:
             for head, content in members:

@@ -142,7 +142,7 @@ def test_trains_far_apart_are_not_joined_by_a_wrong_rate(rate: float, shift: flo
 
 
 def periodic(count: int, seed: int, shift: float, rate: float = 0.0) -> Scene:
-    """Five readings busy, three idle, evenly: one period off, it fits except for its first and last span."""
+    """Five readings busy, three idle, evenly: moved by one period, all spans fit but the first or the last."""
     on = 200.0 + 8.0 * np.arange(count)
     return Scene(np.column_stack([on, on + 5.0]) * PERIOD_S, shift * PERIOD_S, rate, seed=seed)
 
@@ -246,7 +246,7 @@ def test_spans_that_wander_together_are_followed(by_s: float) -> None:
 
 
 def filtered(r: Readings, drawn_s: Floats, tau_s: float) -> float | None:
-    """Return the filter that is found behind smoothed readings."""
+    """Return the time constant of the filter that is found in smoothed readings (s)."""
     sharp, smooth = (mean_signal(edges_of(drawn_s), r.start_s, r.end_s, tau) for tau in (0.0, tau_s))
     s = shown(replace(r, watts=r.watts - sharp + smooth), drawn_s)
     found = None if s is None else along(s, np.zeros(len(s.cells)), np.inf)
@@ -280,7 +280,10 @@ def lab_with_long_spans(seed: int) -> Lab:
 @pytest.mark.parametrize("part", [1, 8])
 @pytest.mark.parametrize("seed", [4, 6])
 def test_long_spans_among_noise_are_placed_to_a_part_of_a_reading(seed: int, part: int, tmp_path: Path) -> None:
-    """All readings of a long span show its edge only roughly; few near the edge show it well, once it is near."""
+    """All readings of a long span show its edge only roughly.
+
+    A few readings near the edge show it well, once its rough place is known.
+    """
     lab = lab_with_long_spans(seed)
     write(lab, tmp_path / "run")
     run, device = on_device_clock(open_run(tmp_path / "run"))
@@ -352,7 +355,7 @@ def ramp(since_s: float, tau_s: float) -> float:
 def test_a_reading_sees_the_mean_of_what_a_filter_lets_through(
     windows: Floats, readings: Floats, height: float, tau_s: float
 ) -> None:
-    """In any order, and the readings are left as they were."""
+    """Readings may come in any order, and are not changed."""
     start, end = np.random.default_rng(0).permutation(readings).T + np.array([[0.25], [0.5]])
     start.setflags(write=False)
     end.setflags(write=False)
