@@ -2,7 +2,8 @@
 
 Linear layers, convolutions, and RNN, GRU and LSTM with their cells are connections. ReLU, sigmoid and the spiking
 neurons of snnTorch are layers of neurons, as ``Layer`` defines them. Normalisation takes memory alone. Any other module
-with parameters of its own is refused by its name. Functions such as ``torch.relu`` are not seen. This module does not
+with parameters of its own is refused by its name, and so is a connection whose class has a forward pass of its own.
+Functions such as ``torch.relu`` are not seen, nor are weights that a module keeps in buffers. This module does not
 import torch.
 """
 
@@ -51,7 +52,9 @@ class TorchCounter:
         self._model, self._neurons, self._uncounted = model, neurons, uncounted
         self._parts: dict[str, _Part] = {}
         self._synapses: dict[str, Synapses] = {}
+        self._windows: dict[tuple[str, tuple[int, ...]], Synapses] = {}
         self._sizes: dict[str, int] = {}
+        self._dense: dict[str, int] = {}
         self._states = {name: (n, 32) for name, n in (states or {}).items()}
         self._batches: dict[str, int] = {}
         named = [(name or type(module).__name__, module) for name, module in model.named_modules()]
@@ -76,10 +79,7 @@ class TorchCounter:
             raise _refused(min(self._silent), "has parameters and was not called in a forward pass", remedy)
         self._measure()
         layers = tuple(Layer(name, n) for name, n in self._sizes.items() if name not in self._synapses)
-        connections = tuple(
-            replace(s.connection, dense=s.connection.dense * self._sizes[name] // s.fan_out.size)
-            for name, s in self._synapses.items()
-        )
+        connections = tuple(replace(s.connection, dense=self._dense[name]) for name, s in self._synapses.items())
         without = f"without the operations of {', '.join(sorted(self._uncounted))}" if self._uncounted else ""
         said = "; ".join(filter(None, (convention, without)))
         return NetworkInfo(layers, connections, tuple(self._memory()), execution_s, said)
@@ -105,10 +105,11 @@ class TorchCounter:
         return list(rows)
 
     def _measure(self) -> None:
-        """Fix, once, the number of values that each part gets in an execution."""
+        """Fix, once, the number of values and of dense operations of each part in an execution."""
         if not self._sizes:
             executions = gcd(*(part.calls for part in self._parts.values()))
             self._sizes = {name: part.size // executions for name, part in self._parts.items()}
+            self._dense = {name: part.dense // executions for name, part in self._parts.items()}
 
     def _memory(self) -> Iterator[Memory]:
         for name, values in self._model.named_parameters():
@@ -153,6 +154,8 @@ class TorchCounter:
         found = None if name in self._uncounted else next((known[kind] for kind in kinds if kind in known), None)
         harmless = name in self._uncounted or any(kind in _WITHOUT for kind in kinds)
         own = type(module).__module__.startswith("snntorch.") or [*module.parameters(recurse=False)]
+        if found in (self._linear, self._convolution, self._cell, self._sequence) and not _is_that_of(module, known):
+            found = None
         if found is None and own and not harmless:
             remedy = "Put layers that are counted in its place; if its outputs are activations, name its class in "
             remedy += "neurons=; or leave it out by its name in uncounted="
@@ -166,9 +169,9 @@ class TorchCounter:
         """Count a linear connection. It is applied at each place of the axes between the first and the last."""
         if values.ndim < 2:
             raise _refused(name, "was given a sample without a batch", "Give a batch of one")
-        if name not in self._parts:
-            self._connect(name, linear(name, f"input of {name}", name, _array(weight).T))
-        self._parts[name].add(values)
+        if name not in self._synapses:
+            self._synapses[name] = linear(name, f"input of {name}", name, _array(weight).T)
+        self._connected(name, self._synapses[name], values)
 
     def _convolution(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
         values = _array(given[0])
@@ -177,11 +180,15 @@ class TorchCounter:
         if isinstance(module.padding, str) or module.padding_mode != "zeros":
             what = f"pads {module.padding} with {module.padding_mode}"
             raise _refused(name, what, "Pad a number of zeros, alike at both ends, or in a module before it")
-        if name not in self._parts:
+        shape = values.shape[1:]
+        if (name, shape) not in self._windows:
             options = {what: getattr(module, what) for what in ("stride", "padding", "dilation", "groups")}
-            shape = values.shape[1:]
-            self._connect(name, convolution(name, f"input of {name}", name, _array(module.weight), shape, **options))
-        self._parts[name].add(values)
+            of_shape = convolution(name, f"input of {name}", name, _array(module.weight), shape, **options)
+            self._windows[name, shape] = of_shape
+            known = self._synapses.setdefault(name, of_shape)
+            if of_shape.connection.fan_out_max > known.connection.fan_out_max:
+                self._synapses[name] = of_shape
+        self._connected(name, self._windows[name, shape], values)
 
     def _cell(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
         """Count the weights of all gates as connections; products between gates are not connections."""
@@ -220,9 +227,7 @@ class TorchCounter:
 
     def _activation(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
         values = _array(out[0] if isinstance(out, tuple) else out)
-        if name not in self._parts:
-            self._parts[name] = _Part(lambda rows: {"active": active(rows)})
-        self._parts[name].add(values)
+        self._part(name).add(lambda rows: {"active": active(rows)}, values)
 
     def _spiking(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
         """Count the membranes that a call changes, from rest or from the state after the previous call."""
@@ -231,16 +236,23 @@ class TorchCounter:
             return
         spikes, after, before = map(_array, (out[0] if isinstance(out, tuple) else out, module.mem, given[-1]))
         self._batches[name] = len(spikes)
-        if name not in self._parts:
-            self._parts[name] = _Part(_spikes_and_updates)
-        self._parts[name].add(spikes, after, before if before.shape == after.shape else np.zeros_like(after))
+        before = before if before.shape == after.shape else np.zeros_like(after)
+        self._part(name).add(_spikes_and_updates, spikes, after, before)
 
-    def _connect(self, name: str, synapses: Synapses) -> None:
-        def count(rows: NDArray[Any]) -> Mapping[str, Counts]:
-            places = rows.shape[1] // synapses.fan_out.size
-            return replace(synapses, fan_out=np.tile(synapses.fan_out.ravel(), places)).count(rows)
+    def _connected(self, name: str, synapses: Synapses, values: NDArray[Any]) -> None:
+        """Count a call of a connection, which is applied at each of the places that ``values`` hold."""
+        places = values[0].size // synapses.fan_out.size
+        tiled = replace(synapses, fan_out=np.tile(synapses.fan_out.ravel(), places))
+        self._part(name).add(tiled.count, values, dense=places * synapses.connection.dense)
 
-        self._synapses[name], self._parts[name] = synapses, _Part(count)
+    def _part(self, name: str) -> _Part:
+        return self._parts.setdefault(name, _Part())
+
+
+def _is_that_of(module: Any, known: Collection[str]) -> bool:
+    """Return whether the forward pass of a module is that of its first class that is ``known`` by name."""
+    kind = next(kind for kind in type(module).__mro__ if kind.__name__ in known)
+    return getattr(type(module), "forward", None) is getattr(kind, "forward", None)
 
 
 def _refused(name: str, what: str, remedy: str) -> DataError:
@@ -270,19 +282,22 @@ def _layer(module: Any, k: int, steps: Any, states: list[Any]) -> Any:
 
 
 class _Part:
-    """The counts of one connection or layer: ``calls``, and the ``size`` of the values of one sample in all of them."""
+    """The counts of one connection or layer.
 
-    def __init__(self, count: Count) -> None:
-        self._count = count
-        self.calls, self.size = 0, 0
+    ``size`` are the values of one sample in all ``calls``, and ``dense`` the operations that they would take if no
+    value and no weight were zero.
+    """
+
+    def __init__(self) -> None:
+        self.calls, self.size, self.dense = 0, 0, 0
         self._counted: dict[str, list[Counts]] = {}
 
-    def add(self, *values: NDArray[Any]) -> None:
+    def add(self, count: Count, *values: NDArray[Any], dense: int = 0) -> None:
         """Count the values of one call: arrays of one shape (batch, ...), in blocks of rows to save memory."""
         rows = [array.reshape(len(array), -1) for array in values]
-        self.calls, self.size = self.calls + 1, self.size + rows[0].shape[1]
+        self.calls, self.size, self.dense = self.calls + 1, self.size + rows[0].shape[1], self.dense + dense
         block = max(1, _BLOCK_BYTES // max(1, rows[0][:1].nbytes))
-        found = [self._count(*(array[k : k + block] for array in rows)) for k in range(0, len(rows[0]), block)]
+        found = [count(*(array[k : k + block] for array in rows)) for k in range(0, len(rows[0]), block)]
         for name in found[0]:
             self._counted.setdefault(name, []).append(np.concatenate([one[name] for one in found]))
 

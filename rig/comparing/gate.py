@@ -65,7 +65,7 @@ def limit_of(text: str) -> Limit:
         change = float(found["change"]) if found else math.nan
     except ValueError:
         change = math.nan
-    if found is None or math.isnan(change):
+    if found is None or not math.isfinite(change):
         remedy = f"Write a figure, > or <, and a change, such as '{EXAMPLE}'"
         raise refused("fail-if", text, remedy, f"{text!r} is no limit")
     relative = bool(found["of"])

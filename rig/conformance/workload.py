@@ -67,7 +67,8 @@ def _labels(c: Checks, workload: Workload, answers: list[str]) -> None:
     known = labels_of(workload)
     if answers and known:
         foreign = [label for label in known if label not in answers]
-        asked = f"labels that the device can answer, of {', '.join(answers)}: rename those of the one or the other"
+        asked = f"labels that the device can answer, of {', '.join(answers)}: rename those of the one or the other, "
+        asked += "or name the device's in their order by its option classes, if it has one"
         c.rule("workload.labels", not foreign, ", ".join(foreign), asked)
 
 
@@ -95,16 +96,29 @@ def _sample(c: Checks, sample: Sample) -> None:
     payload, name = np.asarray(sample.payload), f"sample {sample.id}"
     c.rule("sample.id", isinstance(sample.id, str) and bool(sample.id), repr(sample.id), "a text")
     fields = [payload[field] for field in payload.dtype.names or ()] or [payload]
-    numeric = payload.size > 0 and all(field.dtype.kind in "biufc" for field in fields)
+    numeric = (
+        isinstance(sample.payload, np.ndarray)
+        and payload.size > 0
+        and all(field.dtype.kind in "biufc" for field in fields)
+    )
     asked = "an array of numbers, or of fields of numbers"
-    c.rule("sample.payload", numeric, f"{name}: {payload.dtype} of shape {payload.shape}", asked)
+    found = f"{name}: {type(sample.payload).__name__} of {payload.dtype} and shape {payload.shape}"
+    c.rule("sample.payload", numeric, found, asked)
     finite = not numeric or all(bool(np.isfinite(field).all()) for field in fields)
     c.rule("sample.finite", finite, f"{name} holds NaN or infinity", "finite numbers")
     goal = sample.target_cost is None or math.isfinite(sample.target_cost)
     asked = "a finite number, or None where no best cost is known"
     c.rule("sample.target", goal, f"{name}: target_cost {sample.target_cost}", asked)
-    label = sample.label is None or isinstance(sample.label, str)
-    c.rule("sample.label", label, f"{name}: {sample.label!r}", "a text, or None if there is no right answer")
-    timed = sample.duration_s >= 0 and (sample.rate_hz is None or sample.rate_hz > 0) and sample.inferences >= 1
+    label = sample.label is None or (
+        isinstance(sample.label, str) and 0 < len(sample.label) == len(sample.label.strip())
+    )
+    c.rule(
+        "sample.label",
+        label,
+        f"{name}: {sample.label!r}",
+        "a text without blanks around it, or None if there is no right answer",
+    )
+    timed = sample.duration_s >= 0 and (sample.rate_hz is None or sample.rate_hz > 0)
+    timed = timed and isinstance(sample.inferences, int) and sample.inferences >= 1
     found = f"{name}: duration_s {sample.duration_s}, rate_hz {sample.rate_hz}, inferences {sample.inferences}"
-    c.rule("sample.numbers", timed, found, "0 s or longer, a rate above zero, 1 inference or more")
+    c.rule("sample.numbers", timed, found, "0 s or longer, a rate above zero, 1 inference or more as a whole number")

@@ -13,7 +13,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from msgspec.structs import replace
 
 from rig.engine.acquisition import Bench, Progress
@@ -123,8 +122,7 @@ def check_ids(workload: Workload) -> None:
         return
     seen: dict[str, Sample] = {}
     for sample in workload.samples:
-        known = seen.setdefault(sample.id, sample)
-        if known is not sample and not (known.label == sample.label and np.array_equal(known.payload, sample.payload)):
+        if seen.setdefault(sample.id, sample) is not sample:
             what = f"two samples of the workload {workload.name} have the id {sample.id!r}"
             remedy = "Give every sample an id of its own; answers are matched by it"
             raise DataError(what, field="sample", value=sample.id, remedy=remedy)

@@ -196,6 +196,8 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         chosen = _meter_names(request, device)
         local_code |= digests_of(chosen)
         slots = _slots(chosen)
+        if not slots:
+            split_options(list(request.options), takers)  # no meter takes the others
         meters |= {s: _meter(s, request, chosen, given, takers, handles) for s in slots if s not in meters}
         ordered = tuple(meters[slot] for slot in slots)
         _check_scenario(device, scenario, options["scenario"])

@@ -11,7 +11,7 @@ import pytest
 from rig.commands.shell.main import main
 
 ARGPARSE, USAGE, SETUP, DATA, STORE, RULES = 2, 3, 4, 6, 7, 33
-WORKLOAD = "import rig\n\ndef open_workload():\n    return {}\n"
+WORKLOAD = "import rig, numpy as np\n\ndef open_workload():\n    return {}\n"
 BOARD = "import rig\n\ndef open_board({}):\n    return rig.blocking({})\n"
 METER = """import rig
 
@@ -40,10 +40,10 @@ FILES = {
     "absent.py": WORKLOAD.format('rig.workload([rig.Sample("a", open("clips.npy").read())], name="w")'),
     "faulty.py": WORKLOAD.format('rig.workload([rig.Sample("a", [1.0])[0]], name="w")'),
     "number.py": WORKLOAD.format('rig.workload([rig.Sample("a", [1.0], label=3)], name="w")'),
-    "hole.py": WORKLOAD.format('rig.workload([rig.Sample("a", [float("nan")], label="x")], name="w")'),
-    "twice.py": WORKLOAD.format('rig.workload([rig.Sample("a", [1.0]), rig.Sample("a", [2.0])], name="w")'),
+    "hole.py": WORKLOAD.format('rig.workload([rig.Sample("a", np.array([np.nan]), label="x")], name="w")'),
+    "twice.py": WORKLOAD.format('rig.workload([rig.Sample("a", np.ones(1)), rig.Sample("a", np.ones(1))], name="w")'),
     "empty.py": WORKLOAD.format('rig.workload([], name="w")'),
-    "good.py": WORKLOAD.format('rig.workload([rig.Sample("a", [1.0], label="x")], name="w")'),
+    "good.py": WORKLOAD.format('rig.workload([rig.Sample("a", np.ones(1), label="x")], name="w")'),
     "none.toml": 'lab = "a lab"\n',
     "torn.toml": "[devices\n",
     "rail.toml": f'{SEES}rail = "nucleus"\n',
@@ -147,6 +147,7 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     (f"{SERVER} duration_s=1e16", USAGE, ("option duration_s is 1e+16. Give 0 to 2592000",)),
     (f"{OFFLINE} idle_s=1e16", USAGE, ("option idle_s is 1e+16. Give 0 to 86400",)),
     (f"{LIVE} stream_s=0.9", USAGE, ("option stream_s is 0.9. Give 1 to 2592000 s",)),
+    ("measure --device mock --meter none --option couunt=3", USAGE, ("'couunt'", "`rig list NAME`")),
     (f"{LIVE} stride_s=0", USAGE, ("option stride_s is 0.0. Give a number above zero",)),
     (f"{LIVE} scene_s=-1", USAGE, ("option scene_s is -1.0. Give a number above zero",)),
     (f"{LIVE} queue=0", USAGE, ("option queue is 0. Give 1 or more",)),

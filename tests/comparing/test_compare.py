@@ -421,7 +421,9 @@ def test_accuracy_on_the_same_samples_is_judged_in_pairs() -> None:
     assert judged(comparison, limit_of("accuracy < -0.3")).outcome == "not worse"
 
 
-@pytest.mark.parametrize("text", ["energy", "energy > five", "energy > 5 W", "> 5%", "energy => 5%", "energy > nan%"])
+@pytest.mark.parametrize(
+    "text", ["energy", "energy > five", "energy > 5 W", "> 5%", "energy => 5%", "energy > nan%", "energy > 1e400%"]
+)
 def test_a_limit_that_cannot_be_read_shows_one_that_can(text: str) -> None:
     raised(UsageError, limit_of, text, says=r"energy_per_inference_j > \+5%")
 

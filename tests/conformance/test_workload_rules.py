@@ -77,14 +77,17 @@ def test_what_is_not_a_sample_is_refused_by_its_type() -> None:
     (lambda w: replace(w, digest_sha256="abc"), "workload.digest"),
     (lambda w: replace(w, details={"x": float("nan")}), "workload.details"),
     (lambda w: replace(w, samples=[]), "samples.count"),
-    (lambda w: replace(w, samples=[SAMPLES[0], replace(SAMPLES[1], id="s0")]), "samples.ids"),
+    (lambda w: replace(w, samples=[SAMPLES[0], replace(SAMPLES[0])]), "samples.ids"),
     (lambda w: replace(w, samples=[np.zeros(3)]), "samples.type"),
     (lambda w: replace(w, samples=[replace(SAMPLES[0], id=0)]), "sample.id"),  # type: ignore[arg-type]
     (lambda w: replace(w, samples=[replace(SAMPLES[0], payload=np.array(["text"]))]), "sample.payload"),
     (lambda w: replace(w, samples=[replace(SAMPLES[0], payload=np.array([np.nan]))]), "sample.finite"),
     (lambda w: replace(w, samples=[replace(SAMPLES[0], payload=fields("U2", "x"))]), "sample.payload"),
     (lambda w: replace(w, samples=[replace(SAMPLES[0], payload=fields("f4", np.inf))]), "sample.finite"),
+    (lambda w: replace(w, samples=[replace(SAMPLES[0], payload=[1.0])]), "sample.payload"),  # type: ignore[arg-type]
     (lambda w: replace(w, samples=[replace(SAMPLES[0], label=3)]), "sample.label"),  # type: ignore[arg-type]
+    (lambda w: replace(w, samples=[replace(SAMPLES[0], label=" a")]), "sample.label"),
+    (lambda w: replace(w, samples=[replace(SAMPLES[0], inferences=2.5)]), "sample.numbers"),  # type: ignore[arg-type]
     (lambda w: replace(w, samples=[replace(SAMPLES[0], rate_hz=0.0)]), "sample.numbers"),
 ])  # fmt: skip
 def test_a_workload_that_breaks_a_rule_fails_it(break_it: Callable[[rig.SampleSet], rig.SampleSet], rule: str) -> None:

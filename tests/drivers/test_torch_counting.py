@@ -10,6 +10,7 @@ import pytest
 
 import drivers.torch_counting
 from drivers.torch_counting import TorchCounter
+from rig.errors import DataError
 from rig.network.counting import linear
 
 
@@ -63,6 +64,8 @@ class Module:
 
 Linear, ReLU = type("Linear", (Module,), {}), type("ReLU", (Module,), {})
 LSTMCell = type("LSTMCell", (Module,), {"hidden_size": 5})
+PLAIN = {"stride": (1,), "padding": (0,), "dilation": (1,), "groups": 1, "padding_mode": "zeros"}
+Conv1d = type("Conv1d", (Module,), PLAIN)
 
 
 @pytest.mark.parametrize("block_bytes", [0, 500, 1 << 20])
@@ -108,3 +111,20 @@ def test_a_cell_counts_the_weights_of_its_gates_and_its_state() -> None:
     assert counter.network().dense == 600
     counter.close()
     assert not model.hooks
+
+
+@pytest.mark.parametrize("lengths", [(4, 9), (9, 4)])
+def test_a_convolution_counts_each_call_by_the_size_of_its_input(lengths: tuple[int, int]) -> None:
+    model = Conv1d(lambda x: x, weight=np.ones((2, 1, 3)))
+    counter = TorchCounter(model)
+    for length in lengths:
+        model(np.ones((1, 1, length)).view(Tensor))
+    (row,) = counter.activity()
+    assert row["it"]["acs"].tolist() == [2 * 3 * (length - 2) for length in lengths]
+    assert counter.network().dense * 2 == 2 * 3 * (2 + 7)
+
+
+def test_a_layer_with_a_forward_pass_of_its_own_is_refused() -> None:
+    masked = type("Masked", (Linear,), {"forward": lambda self, x: x})
+    with pytest.raises(DataError, match="module it is a Masked, whose operations are not counted"):
+        TorchCounter(masked(lambda x: x, weight=np.ones((2, 2))))
