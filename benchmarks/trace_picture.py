@@ -17,8 +17,8 @@ from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.power.model.blocks import GAP, IDLE, SPAN
 from rig.analysis.power.model.rail_model import RailModel, rail_model
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
+from rig.analysis.timing.counted_spans import activity_of
 from rig.analysis.timing.gpio_spans import on_device_clock
-from rig.analysis.timing.timeline import activity_of
 from rig.recording.reader import open_run
 
 STATES = ((IDLE, "idle", "C0"), (GAP, "gaps", "C2"), (SPAN, "spans", "C3"))

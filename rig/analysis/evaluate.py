@@ -43,11 +43,12 @@ from rig.analysis.solving.solves import (
 )
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
 from rig.analysis.timing.alignment.placement import AlignedRail
+from rig.analysis.timing.counted_spans import Activity, activity_of
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.outside_spans import restless, with_work_outside
+from rig.analysis.timing.recorded_clocks import off_line_checks, rate_checks
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, activity_of, off_line_checks, rate_checks
 from rig.analysis.verdict.benchmark import sample_findings, set_findings
 from rig.analysis.verdict.contradictions import contradictions_of
 from rig.analysis.verdict.missing import as_imported, without_number, without_spans

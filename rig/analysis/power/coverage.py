@@ -25,8 +25,8 @@ from rig.analysis.timing.activity_signal import (
     merged,
     touches,
 )
+from rig.analysis.timing.counted_spans import Phase
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.timeline import Phase
 from rig.types import Bools, Floats
 
 NOISE_RUN = 3

@@ -11,8 +11,8 @@ from rig.analysis.power.estimators import touched, whole
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.result.quantity import Quantity, linear, product
+from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.execution_time import BusyTime
-from rig.analysis.timing.timeline import Activity
 
 LEARNING = "learning"
 """The phase in which a device learns; one execution learns one class."""

@@ -37,9 +37,9 @@ from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import Quantity, linear
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.alignment.breaks import REMEDY
+from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.timeline import Activity
 
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
 NOTED = 1e-3

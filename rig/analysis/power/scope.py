@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.execution_time import BusyTime
-from rig.analysis.timing.timeline import Activity, Phase
 from rig.types import Floats
 
 

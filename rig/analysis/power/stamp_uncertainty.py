@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from rig.analysis.power.estimators import TooShort, core, touched, whole
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.timing.activity_signal import count_before, edges_of, margin_s, mean_signal, merged, touches
+from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.execution_time import StampsU
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, Phase
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 from rig.types import Floats

@@ -11,8 +11,8 @@ import numpy as np
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.order_statistics import nearest_rank, percentile
 from rig.analysis.result.quantity import Component, Quantity, linear
+from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, Phase
 from rig.types import Floats
 
 PERCENTILES = (50, 90, 99)

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
+from rig.analysis.timing.recorded_clocks import timebase_of
 from rig.analysis.timing.timebase import SURE, Timebase
-from rig.analysis.timing.timeline import timebase_of
 from rig.errors import DataError
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import BLOCK, SETTLE_TAU, in_step, margin_s, merged, touches
+from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.readings import Pool, Readings, Supply, Volts, in_order, mean_volts, numbers, sagging, volts_of
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, Phase
 from rig.recording.columns.stored import GridTicks, Stored
 from rig.recording.traces.conversion import PLAUSIBLE, to_watts
 from rig.recording.traces.traces import AT_ONCE, COLUMNS, Trace

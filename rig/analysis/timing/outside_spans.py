@@ -10,10 +10,10 @@ import numpy as np
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged, touches
 from rig.analysis.timing.alignment.placement import AlignedRail
+from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.profile import FAR, FEW, LEAST, MANY, SEVERAL, Profile
 from rig.analysis.timing.readings import Readings, idle_window_of
 from rig.analysis.timing.timebase import SURE
-from rig.analysis.timing.timeline import Activity, Phase
 from rig.types import Bools, Floats, Indices
 
 OFTEN = 3

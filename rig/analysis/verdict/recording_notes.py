@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow.compute as pc
 
-from rig.analysis.timing.timeline import host_bend
+from rig.analysis.timing.recorded_clocks import host_bend
 from rig.recording.columns.buffers import array_of
 from rig.recording.events import Note
 from rig.recording.reader import Run

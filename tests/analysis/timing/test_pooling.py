@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from fixtures.worlds.lab_recording import Lab, write
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
+from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.long_traces import cuts_of, moments_s, pooled, single, stretches
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.timebase import host_timebase
-from rig.analysis.timing.timeline import Activity, Phase
 from rig.errors import DataError
 from rig.recording.columns.stored import GridTicks
 from rig.recording.reader import Run, open_run

@@ -15,9 +15,9 @@ from rig.analysis.power.model.noise import Noise, noise_of, variances
 from rig.analysis.power.model.trace_model import SMOOTH, TraceModel, fit
 from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
 from rig.analysis.timing.alignment.placement import AlignedRail
+from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.long_traces import span_sigma_s
 from rig.analysis.timing.readings import Readings, gap_of, idle_window_of
-from rig.analysis.timing.timeline import Activity
 from rig.types import Bools, Floats, Indices, Rail
 
 T = TypeVar("T")

@@ -13,6 +13,7 @@ from rig.analysis.timing.alignment.breaks import LAST, Bridged, bridged, once, s
 from rig.analysis.timing.alignment.meter_clock import MeterClock
 from rig.analysis.timing.alignment.placement import LEAST_SPANS, AlignedRail, placed
 from rig.analysis.timing.alignment.shown import shown
+from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.long_traces import (
     Beside,
     cuts_of,
@@ -26,9 +27,9 @@ from rig.analysis.timing.long_traces import (
 )
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import readings_of
+from rig.analysis.timing.recorded_clocks import arrivals_of, host_bend, timebase_of
 from rig.analysis.timing.screen import Screened, screened
 from rig.analysis.timing.timebase import RECTANGLE, Timebase
-from rig.analysis.timing.timeline import Activity, arrivals_of, host_bend, timebase_of
 from rig.recording.reader import Run
 from rig.recording.traces.traces import AT_ONCE, Trace
 from rig.types import Floats

@@ -21,9 +21,9 @@ from rig.analysis.timing.alignment.aligned_rails import aligned_rails
 from rig.analysis.timing.alignment.lag_path import Line, along, line, wander, wandering
 from rig.analysis.timing.alignment.placement import undeclared_tau_s
 from rig.analysis.timing.alignment.shown import shown
+from rig.analysis.timing.counted_spans import activity_of
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.timeline import activity_of
 from rig.recording.reader import open_run
 from rig.types import Floats, Rail
 
