@@ -53,6 +53,12 @@ DRAWS = (
     ("labs.chips_and_surroundings", "meters.aperture_and_noise", "faults.queue_stamps_and_frozen_meters"),
     ("labs.other_loads", "meters.clicks_and_resampling", "faults.wrong_stamps_and_rates"),
     ("labs.two_things_at_once", "meters.zeros_and_missed_polls", "faults.lost_packets_and_swapped_columns"),
+    (
+        "devices.caches_and_preempted_work",
+        "meters.settings_of_the_header",
+        "labs.naps_and_gated_recorders",
+        "faults.upstream_meters_and_shared_relays",
+    ),
 )
 """The modules of each draw of kinds, without the ``_kinds`` in which their names end."""
 KINDS: dict[str, Kind] = {}
