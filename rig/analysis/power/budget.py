@@ -19,7 +19,7 @@ from rig.analysis.timing.readings import Supply, covariance_w
 from rig.types import Floats, Rail
 
 IDLE = "idle drift off a straight line"
-"""The component of idle under the spans that is not noise."""
+"""Source of the component for the uncertainty of idle power under spans, apart from noise."""
 SLOWER = "1/f noise slower than the run"
 """This component hardly changes between trials of a session."""
 CHANGES = "gain that changes"
@@ -31,7 +31,7 @@ NONE = Margin()
 
 @dataclass(frozen=True)
 class NoiseParts:
-    """The components from noise of an estimate's dynamic power, and of its active power."""
+    """The components from noise: of dynamic power, and of active power."""
 
     dynamic: list[Component]
     active: list[Component]
@@ -45,12 +45,12 @@ def noise_parts(model: RailModel, e: Estimate) -> NoiseParts:
 def dynamic_power(
     model: RailModel, e: Estimate, busy: BusyTime, method: str, noise: NoiseParts, margin: Margin = NONE
 ) -> Quantity:
-    """Return the dynamic power of one rail with its uncertainty budget; ``margin`` comes from the residuals."""
+    """Return the dynamic power of one rail with its uncertainty budget; ``margin`` is corrected and included."""
     value_w = e.value_w + margin.shift_w
     parts = list(noise.dynamic)
     parts += _resolution_parts(model, e.dynamic, ("busy", "idle"))
     parts.append(Component("clock rate, meter to device", value_w * model.rate_sigma, shared=f"rate:{model.clock}"))
-    # with what lies outside of stamped ends subtracted, power no longer depends on their length
+    # a large shift subtracts power outside of the stamped spans; power then no longer depends on the stamped length
     known_w = max(2.0 * math.hypot(*(c.u for c in margin.components)), margin.bias_w)
     apart = bool(margin.components) and abs(margin.shift_w) > known_w
     for phase, stamps in busy.stamps.items():
@@ -65,7 +65,7 @@ def dynamic_power(
 
 
 def idle_power(model: RailModel, e: Estimate) -> Quantity:
-    """Return the mean of idle under the spans of one rail; ``n`` is the number of readings in idle windows."""
+    """Return mean idle power under the spans of one rail; its ``n`` is the number of readings in idle windows."""
     parts = _noise_parts(model, e.idle)
     parts += _resolution_parts(model, e.idle, ("idle",))
     parts.append(Component(IDLE, -e.idle_u_w))
@@ -103,11 +103,11 @@ def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
 
 
 def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -> list[Component]:
-    """Return the uncertainty from the step of the converter, for a figure that is made of ``levels``.
+    """Return the uncertainty from the step of the converter, for a figure that is a sum of ``levels``.
 
-    At each level the error is rectangular, except for the part that noise dithers. The step of a counter is in joules.
-    It enters once for each end of a stretch of weights, because the next interval contains what one reading of the
-    counter rounds away. A counter that keeps counting needs no other dither.
+    At each level, the error has a rectangular distribution, reduced if noise dithers the step. The step of a counter is
+    in joules. The next reading includes the energy that one reading of the counter rounds away. The step therefore
+    counts only where the weight changes from one reading to the next.
     """
     rail, r = model.rail, model.readings
     if model.at_looks is not None:
@@ -121,7 +121,7 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
         step_w = resolution * r.watts_per_raw
         if (s := r.supply) is not None:
             step_w = math.hypot(step_w, (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok]))))
-        # readings may be truncated, not rounded: noise does not dither that, and it cancels only between equal steps
+        # a converter may truncate, which noise does not dither; this error cancels only between equal steps
         alike = len(levels) > 1 and at["busy"][1] == at["idle"][1]
         left = undithered(of_level, resolution) if alike else 1.0
         u = step_w / math.sqrt(12.0) * left
@@ -130,13 +130,13 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
 
 
 def _steps(model: RailModel) -> dict[str, tuple[Floats, float]]:
-    """Return by level, busy and idle, the raw readings that show the step of the converter, and this step."""
+    """Return for the levels ``busy`` and ``idle`` the raw readings that show the converter's step, and this step."""
     one = model.single
     raw = one.readings.raw
     everywhere = max(model.rail.resolution or 0.0, step_of(raw[one.readings.ok]))
     held, busy, quiet = (raw[which & one.readings.ok] for which in (one.held, one.busy & ~one.held, one.idle))
     at = {"busy": (held, everywhere), "idle": (quiet, everywhere)}
-    # if idle never changes, there is no noise that would make spans change
+    # if idle readings never change, there is no noise, and differences in spans do not show the converter's step
     if np.ptp(quiet) > 0.0:
         in_spans, recurring = step_in(raw[one.held & one.readings.ok & ~one.readings.overload], busy)
         if in_spans > everywhere:
@@ -145,11 +145,12 @@ def _steps(model: RailModel) -> dict[str, tuple[Floats, float]]:
 
 
 def _calibration_parts(model: RailModel, e: Estimate, watts: float, levels: Mapping[str, float]) -> list[Component]:
-    """Return the uncertainty from the limits of error of the rail, and of the volts that multiply its amperes.
+    """Return the uncertainty from the calibration limits of the rail, and of the voltage that multiplies its current.
 
-    ``watts`` is the figure, the sum of the levels ``busy`` and ``idle`` times their factors in ``levels``. A limit
-    holds for each reading. Two levels may lie in two ranges of the instrument, or on a curve, so they share their error
-    only as far as linearity is stated: then the error is one gain, one offset, and the rest at each level.
+    ``watts`` is the figure: the sum of the levels ``busy`` and ``idle`` times their factors in ``levels``. A limit
+    applies to each reading. The two levels may be in different ranges of the instrument, or its response may be a
+    curve. If linearity is not stated, the errors of the levels are therefore independent. If it is stated, the levels
+    share one gain error and one offset error, and each level has its own error of linearity.
     """
     level_w = {"busy": e.idle_w + e.value_w, "idle": e.idle_w}
     parts = []
@@ -166,7 +167,7 @@ def _calibration_parts(model: RailModel, e: Estimate, watts: float, levels: Mapp
         found += [(f"{level} level", factor * each[level]) for level, factor in levels.items()]
         parts += [Component(f"{what} calibration", w / math.sqrt(3.0), shared=f"{what}:{name}") for what, w in found]
     if change := model.once(gain_change):
-        # idle windows may have another gain than spans, and gaps beside the spans have theirs
+        # gaps have the same gain as the spans beside them, but idle windows may have another one
         beside = float(np.sum(e.idle[model.gap])) if len(levels) > 1 else 1.0
         w = levels.get("busy", 0.0) * level_w["busy"] + levels.get("idle", 0.0) * level_w["idle"] * beside
         parts.append(Component(CHANGES, change * w / math.sqrt(3.0), shared=f"change:{model.rail.name}"))
@@ -174,7 +175,7 @@ def _calibration_parts(model: RailModel, e: Estimate, watts: float, levels: Mapp
 
 
 def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, float]]]:
-    """Return each instrument of the rail, with the watts of one raw unit of its readings at each level."""
+    """Return each instrument of the rail, with the watts of one raw unit at each level."""
     rail, s = model.rail, model.readings.supply
     if s is None:
         return [(rail, dict.fromkeys(("busy", "idle"), model.readings.watts_per_raw))]
@@ -197,7 +198,7 @@ def _within_parts(model: RailModel, s: Supply, weight: Floats) -> list[Component
 
 
 def _rounding(e: Estimate) -> Component:
-    """Return the component for rounding of sums and differences of the levels in double precision."""
+    """Return the component from rounding in double precision."""
     return Component("rounding", 16.0 * float(np.finfo(float).eps) * (abs(e.idle_w) + abs(e.value_w)))
 
 

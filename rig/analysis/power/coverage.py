@@ -1,7 +1,9 @@
-"""Coverage of a trace: what readings show, and how wrong the power may be where no reading shows it.
+"""Compute how wrong the power of a rail may be because readings are clipped or missing.
 
-Readings are at the end of the range or missing, spans lie outside the trace, and between two apertures nothing is seen.
-A margin that varies from span to span is a component; one that does not is a bias.
+A span is a time in which the device works, by its stamps; an aperture is the time over which one reading averages.
+Readings may be missing or at the end of the meter's range. Spans may lie outside the trace. Between two apertures, the
+meter sees nothing. An error that varies from span to span becomes a component of the uncertainty. An error that is the
+same in all spans becomes a bias.
 """
 
 from __future__ import annotations
@@ -30,41 +32,41 @@ from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats
 
 NOISE_RUN = 3
-"""At most this many successive readings may be lifted to the end of the range by noise alone."""
+"""Noise alone may lift at most this many successive readings to the end of the range."""
 NOISE_WIDTHS = 6.0
-"""The reading beside such a run may be at most this many widths of noise below the end of the range."""
+"""Noise explains a run of clipped readings if the reading beside it is at most this many widths of noise below."""
 UNSEEN = 2.0
-"""Power that no reading shows may differ from a known level by up to this multiple of the known difference."""
+"""The bias for power that no reading shows is this multiple of a difference that the readings do show."""
 CHANCE = 4.0
-"""The excess of missing readings in spans must be above this many standard deviations."""
+"""More readings are missing in spans than elsewhere only if the excess is above this many standard deviations."""
 LEAST_MISSING = 2e-3
-"""If less than this share of readings is missing, it does not matter which."""
+"""An excess of missing readings in spans below this share is ignored."""
 GAP_PERIODS, STEADY = 1.5, 1.2
-"""A pause of this many periods means missing readings, if nine in ten pauses are below ``STEADY`` periods."""
+"""Readings are missing in a pause above ``GAP_PERIODS`` periods if nine in ten pauses are below ``STEADY`` periods."""
 LEAST = 6
 """Scatter is computed only from at least this many spans, or groups of neighbouring spans."""
 SHOWN = 2.0
-"""A margin by place is taken to be real if it is at least this many standard errors."""
+"""A difference between readings counts as real if it is at least this many standard errors."""
 PLACES = 64
-"""A span, a gap or a loop is divided into at most this many places."""
+"""A span, a gap between spans, or a loop is divided into at most this many equal parts, called places."""
 ALL = 1e-3
-"""Readings that miss at most this part of the time between them are taken to miss nothing."""
+"""A meter that does not see at most this part of each period counts as seeing all of it."""
 BLOCK = 1 << 12
-"""Places in a loop are computed for about this many readings at a time."""
+"""Arrays over readings and places are computed for about this many readings at a time, to save memory."""
 
 
 def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     """Return the largest error of each clipped reading in watts, and which of these errors noise does not explain.
 
-    Both have the shape (n,). A reading at the end of the range is a lower bound. If a short run of such readings is
-    beside readings that noise could have lifted as high, the error is about one width of the noise. If the reading
-    beside is clearly higher, the meter was late to change its range, and the error is taken to be up to ``UNSEEN``
-    times the distance to that reading. Otherwise, as in an inrush current, the trace gives no upper bound, and the
-    error is taken to be as large as the reading itself.
+    Both have the shape (n,). A clipped reading, at the end of the meter's range, is a lower bound of the power. There
+    are three cases. In a short run of clipped readings, the readings beside it may be so close that noise lifted the
+    run; then the error is about one width of the noise. If the reading beside is clearly higher, the meter changed its
+    range too late, and the error is ``UNSEEN`` times the distance to that reading. Otherwise, as in an inrush current,
+    the trace has no upper bound, and the error is as large as the reading itself.
     """
     r = model.readings
     width = model.noise.reading_w(True)
-    # no device gives power back at work, so a negative value is one that exceeded its integer and wrapped
+    # no device delivers power while it works, so a clearly negative value comes from an integer that overflowed
     rest_w = min(float(np.min(r.watts[model.idle], initial=0.0)), 0.0)
     flagged = (r.overload | model.held & (r.watts < rest_w - NOISE_WIDTHS * width)) & r.ok
     hidden, unexplained = np.zeros(len(r.watts)), np.zeros(len(r.watts), dtype=bool)
@@ -86,18 +88,18 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
 
 
 def missing_while_busy(r: Readings, windows_s: Floats) -> float:
-    """Return the share of the readings of the windows that is missing, if more are missing there than elsewhere.
+    """Return which share of the readings in the windows is missing, if more are missing there than elsewhere.
 
-    It is 0 if chance explains the difference, and for a counter, which loses no energy between two looks. Readings
-    missing by chance do not change the mean; readings lost because the device works change it. Spans
-    that were lost together with the gaps beside them are left out: a block of readings is missing there.
+    The share is 0 if chance explains the difference. It is also 0 for a counter, which loses no energy between two
+    reads. Readings that are missing by chance do not change the mean, but readings that are lost because the device
+    works do. A span is left out if the gaps beside it also lack readings, because the meter lost a whole block there.
     """
     spans = merged(windows_s)
     spans = spans[(spans[:, 0] >= r.start_s[0]) & (spans[:, 1] <= r.end_s[-1])]
     spans = spans[(spans[:, 1] > spans[:, 0]) & ~lost_in_a_block(r, spans)]
     if r.counter or not len(spans) or r.period_s <= 0.0:
         return 0.0
-    # if the device delays a logger, its readings are fewer and longer
+    # a device that delays a logger makes the logger's readings fewer and longer
     many = r.many * r.ok if r.uneven else np.where(r.ok, (r.end_s - r.start_s) / max(r.aperture_s, 1e-300), 0.0)
     middle_s, half_s = 0.5 * (r.start_s + r.end_s), 0.5 * r.period_s * many
     held = float(many @ mean_signal(edges_of(spans), middle_s - half_s, middle_s + half_s))
@@ -113,10 +115,10 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
 
 
 def _lost_at(r: Readings, spans: Floats) -> float:
-    """Return the number of readings missing at places that touch the spans, if these places are more than by chance.
+    """Return how many readings are missing in pauses that touch spans, or 0 if chance explains so many pauses.
 
-    Otherwise it is 0. A few readings at the begin of each span are a small share, so a share does not show them,
-    and if clocks are uncertain, these readings may lie before the span.
+    The share of missing readings is too coarse where each span lacks a few readings at its begin. If clocks are
+    uncertain, these readings may even lie before the span.
     """
     pace = r.pace()
     at = np.flatnonzero(pace > GAP_PERIODS)
@@ -132,7 +134,7 @@ def _lost_at(r: Readings, spans: Floats) -> float:
 
 
 def lost_in_a_block(r: Readings, spans: Floats) -> Bools:
-    """Return which of the sorted spans have no reading in them or in the halves of gaps beside them, shape (k,)."""
+    """Return which of the sorted spans lack all readings, in the span and in the nearer half of the gaps beside it."""
     if len(spans) < 2:
         return np.zeros(len(spans), bool)
     middle = 0.5 * (spans[1:, 0] + spans[:-1, 1])
@@ -186,13 +188,13 @@ def covered(r: Readings, windows_s: Floats) -> Bools:
     return np.asarray((windows_s[:, 0] >= r.start_s[0]) & (windows_s[:, 1] <= r.end_s[-1]))
 
 
-# ---- what no reading shows ---------------------------------------------------------------
+# ---- by turn of the readings --------------------------------------------------------------
 
 
 def in_turn(model: RailModel) -> Margin:
-    """Return as bias half of the difference of alternate readings at work, minus that at idle.
+    """Return a bias if the even and the odd readings differ more at work than at idle: half of this excess.
 
-    Means of alternate readings should agree, unless a meter delivers maximum and minimum, or has two converters.
+    The two means agree, unless a meter alternates between maximum and minimum, or between two converters.
     """
     one = model.single
     r = one.readings
@@ -212,10 +214,10 @@ def in_turn(model: RailModel) -> Margin:
 
 
 def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) -> Margin:
-    """Return what a slow meter misses in long spans if executions, or inferences, are in step with its readings.
+    """Return the bias of a slow meter whose readings are in step with the executions or inferences in a long span.
 
-    If the loop and the readings are in step, every reading sees the same part of an execution. The readings then agree
-    with each other, and their mean is off by the power of the rest of the execution.
+    Every reading then sees the same part of an execution. The readings agree with each other, but their mean is wrong,
+    because no reading sees the rest of the execution.
     """
     busy_s = sum(p.busy_s for p in phases)
     missed = [max(_missed_w(model, p, times, dynamic_w) for times in _loops(p)) for p in phases]
@@ -223,17 +225,18 @@ def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) ->
 
 
 def _loops(phase: Phase) -> list[NDArray[np.int64]]:
-    """Return how many loops each span may hold: its executions, and its inferences if these are others."""
+    """Return the number of executions in each span, and the number of inferences if it differs."""
     same = np.array_equal(phase.executions, phase.inferences)
     return [phase.executions] if same else [phase.executions, phase.inferences]
 
 
 def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_w: float) -> float:
-    """Return the largest error of the mean if readings sample a loop unevenly; spans hold ``times`` loops, (k,).
+    """Return the largest error of the mean in watts if readings sample a loop unevenly.
 
-    Where no reading samples, a loop's power is zero to twice the mean. If a loop rises and falls once, its mean
-    is also off by its height times the largest sum of wrong weights at adjacent places. The height is dynamic power, or
-    less if readings that sample different places show less.
+    ``times`` is the number of passes through the loop in each span, shape (k,). In a part of the loop without readings,
+    power may be zero to twice the mean. For the other parts, the loop is assumed to rise and fall once. Its mean is
+    then wrong by its height times the largest sum of wrong weights at adjacent places. The height is dynamic power, or
+    a lower power if readings at different places differ less.
     """
     one, windows_s = model.single, phase.windows_s
     r = one.readings
@@ -261,7 +264,7 @@ def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_
 
 
 def _looks(begin: Floats, lasting: Floats) -> Floats:
-    """Return the weight of each place of a loop in each reading, 1 on average, shape (n, places)."""
+    """Return how much each place of a loop counts in each reading, 1 on average, shape (n, places)."""
     border = np.arange(PLACES + 1.0) / PLACES
     before, until = (
         np.floor(x) * border + np.minimum(np.mod(x, 1.0), border) for x in (begin[:, None], (begin + lasting)[:, None])
@@ -273,9 +276,9 @@ def _looks(begin: Floats, lasting: Floats) -> Floats:
 
 
 def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float) -> Margin:
-    """Return the margin for the power of parts of spans that no reading shows.
+    """Return the margin for the power in parts of spans without readings.
 
-    ``missing`` is the share of readings that are missing while the device works, beyond what is missing elsewhere.
+    ``missing`` is the share of missing readings in spans, from ``missing_while_busy``.
     """
     spans, r = merged(windows_s), model.readings
     length = spans[:, 1] - spans[:, 0]
@@ -315,12 +318,13 @@ def _span_watts(model: RailModel, spans: Floats) -> tuple[Floats, Bools]:
 
 
 def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: Floats) -> list[Component]:
-    """Return components for what a meter misses between apertures, and for noise that readings share at work.
+    """Return components for power that a meter misses between apertures, and for noise at work that readings share.
 
-    Between two apertures, a step of height h at a random moment causes an error of h * unseen / sqrt(12) readings, and
-    sqrt(2) times this if a step back always follows after the same time. Steps at the same place of all spans have the
-    same error, as far as spans begin at the same place between two readings. If power pulses in step with the readings,
-    each reading misses the same part of a pulse, and spans scatter by what is missed.
+    Let a meter miss the part u of each period. A step of h watts at a random moment then causes an error of
+    h * u / sqrt(12) in one reading. The error is sqrt(2) times this if a step back always follows after the same time.
+    If all spans begin at the same place between two readings, a step at the same place of all spans has the same error
+    in each. If power pulses in step with the readings, each reading misses the same part of a pulse, and this error
+    differs from span to span.
     """
     r, noise = model.readings, model.noise
     used = (inner.level != 0.0) & model.held
@@ -338,9 +342,11 @@ def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: 
 
 
 def _missed_between(model: RailModel) -> tuple[float, float, float, float]:
-    """Return how far spans share a place between readings, and the part of their time that readings miss.
+    """Return four values that describe what readings miss.
 
-    Also return the mean square of steps beyond noise, and the variance of one reading by what is missed, in W**2.
+    They are how far all spans begin at the same place between two readings (0 to 1), the part of each period that the
+    meter does not see, the mean square of power steps beyond noise in W**2, and the variance of one reading from power
+    that the meter missed, in W**2.
     """
     r, one, noise = model.readings, model.single, model.noise
     seen, pair = one.held & one.readings.ok, _pairs(one)
@@ -362,7 +368,7 @@ def _pairs(one: Single) -> Bools:
 
 
 def _at_the_same_place(model: RailModel) -> float:
-    """Return the mean square of steps from reading to reading, if the steps recur at the same place of all spans."""
+    """Return the mean square of those steps between readings that recur at the same place of all spans, in W**2."""
     r, first = model.single.readings, np.flatnonzero(_pairs(model.single))
     if not len(first):
         return 0.0
@@ -380,10 +386,10 @@ def _at_the_same_place(model: RailModel) -> float:
 
 
 def scatter_of_mean(watts: Floats, spans: Floats, known_w2: float) -> tuple[float, float]:
-    """Return the standard uncertainty of the mean over spans by their scatter, in watts, and its degrees of freedom.
+    """Return the standard uncertainty of the mean over spans from their scatter, in watts, and its degrees of freedom.
 
-    ``known_w2`` is the part of the variance of one span that other components hold. The largest result from groups
-    of 1, 2, 4, ... neighbours is returned, because neighbours may have the same error.
+    ``known_w2`` is the part of the variance of one span that other components already include. Neighbours may have
+    the same error, so the scatter is also computed from means of 2, 4, ... neighbours, and the largest result counts.
     """
     length = spans[:, 1] - spans[:, 0]
     off = (watts - np.average(watts, weights=length)) * length / length.mean()

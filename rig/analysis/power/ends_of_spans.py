@@ -1,7 +1,8 @@
-"""What happens at the ends of spans: an inrush, a late begin, late work, or energy that a filter moves.
+"""Compute margins for the ends of spans: an inrush, a late begin, late work, or energy that a filter delays.
 
-Readings are folded by their place in spans and in gaps. The figure takes the middle of what the readings allow, and
-its bias is half of that range.
+A span is a time in which the device works, by its stamps, and a gap is the time between two spans. Readings from all
+spans are averaged by their place in the span; the same is done for gaps. If the readings allow a range of power, the
+figure is the middle of this range, and its bias is half of the range.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from rig.types import Bools, Floats
 GOES_ON = 0.9
 """Work goes on after spans if gaps begin with more than this part of the power at the end of spans."""
 LACKS = 0.1
-"""If more than this part of what spans lack is also missing outside them, a meter lost it at the edges."""
+"""If ends of spans lack energy and more than this part of it is missing outside spans, the meter lost it there."""
 LATER = 1.25
-"""A moving mean delays energy by this many time constants of the filter that is most like it."""
+"""A moving mean delays energy by this many time constants of the most similar one-pole filter."""
 ALIKE = 1e6
-"""Above this condition number, all ends fill their readings equally."""
+"""Above this condition number, spans fill the readings at their ends too equally to tell inside from outside."""
 
 
 @dataclass(frozen=True)
 class Outside:
-    """Power drawn outside of spans and its standard error, as mean power over spans, in watts."""
+    """Energy drawn outside of spans and its standard error, both divided by the time of the spans, in watts."""
 
     value: float
     u: float
@@ -40,11 +41,11 @@ class Outside:
 
 
 def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner: Estimate) -> Margin:
-    """Return the margin from power at ends of spans that neither their core nor the level beside them explains.
+    """Return the margin for power at ends of spans beyond the core of the spans and the level beside them.
 
-    Power drawn inside spans grows with the part of a reading that the span fills; power drawn outside grows with the
-    other part. A burst within one reading of the end looks like both, and nothing shows whether spans draw it. Where
-    ends fill readings too evenly to decide, such a burst is assumed.
+    In a reading at an end, power drawn inside the span grows with the part of the reading that the span fills. Power
+    drawn outside grows with the other part. A burst shorter than one reading may be inside or outside, and no reading
+    shows which. If the spans fill all readings at ends equally, the code assumes such a burst.
     """
     apart_w = full.value_w - inner.value_w
     noise_w = model.noise_u_w(full.level - inner.level)
@@ -52,12 +53,12 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
     found = _inside_and_outside(model, windows_s, of, inner)
     low_w, high_w = sorted((0.0, apart_w))
     seen_w = min(max(found.value, low_w), high_w)
-    # a filter or a lagging clock moves power beyond these bounds; then half of the difference is subtracted
+    # a filter or a late clock may move power beyond these bounds; then half of the difference is subtracted
     share = more_w2 / (more_w2 + 12.0 * found.u**2) if more_w2 and abs(found.value - seen_w) <= SHOWN * found.u else 0.0
     outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
     either_w = min(abs(outside_w), abs(apart_w - outside_w))
     beyond_noise = apart_w < -2.0 * SHOWN * noise_w
-    if beyond_noise and found.value + SHOWN * found.u < LACKS * apart_w:  # no device draws less than that beside
+    if beyond_noise and found.value + SHOWN * found.u < LACKS * apart_w:  # the device cannot have drawn so little
         either_w = max(abs(outside_w), abs(apart_w - outside_w))
     length_s = float(np.mean(windows_s[:, 1] - windows_s[:, 0]))
     step_w = float(np.mean(of.beside_w[1::2]) - np.mean(of.beside_w[0::2]))
@@ -72,7 +73,7 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
 
 
 def _inside_and_outside(model: RailModel, windows_s: Floats, of: Touched, inner: Estimate) -> Outside:
-    """Return the power outside spans that readings at their ends show, and its error, as means over spans."""
+    """Return the energy outside spans, fitted to readings at their ends, and its error, per second of the spans."""
     r, spans = model.readings, merged(windows_s)
     at = of.at[inner.level[of.at] == 0.0]
     use = inner.level[of.at] == 0.0
@@ -97,16 +98,16 @@ def _inside_and_outside(model: RailModel, windows_s: Floats, of: Touched, inner:
 
 
 def moved(model: RailModel, windows_s: Floats) -> Margin:
-    """Return the margin for energy missing where spans begin and extra where gaps do, or the reverse.
+    """Return the margin for energy that spans lack at their begin and gaps have in excess at theirs, or the reverse.
 
-    A filter may have moved it: a linear system that keeps energy (filter, capacitor) responds equally to a
-    fall and to a rise. The device may also do the same by itself, so the figure is the middle of both cases.
+    A filter or capacitor may have moved the energy: it conserves energy and responds equally to a rise and to a fall.
+    The device may also draw such power itself, so the figure is the middle of both cases.
     """
     r, spans = model.readings, merged(windows_s)
     if r.counter or len(spans) < 2 or not np.any(model.gap):
         return Margin()
     busy_s = float(np.mean(spans[:, 1] - spans[:, 0]))
-    # an inferred filter may be the device itself, so its time to settle is not left out
+    # an inferred filter may be the device itself, so readings in its settling time are used too
     near = touches(merged(model.spans_s + margin_s(model.sigma_s, 0.0)), r.start_s, r.end_s)
     between = r.ok & ~near & ~model.idle & (model.middle_s > spans[0, 1]) & (model.middle_s < spans[-1, 0])
     rise = _curve(model, spans[:, 0], spans[:, 1], model.held & r.ok)
@@ -114,7 +115,7 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     if rise is None or fall is None:
         return Margin()
     noise_w = _noise_w(model, rise)
-    if fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]:  # a store refills, or work ends late
+    if fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]:  # a capacitor refills, or work ends late
         half_w = 0.5 * _beyond_rest_j(model, fall)[0] / busy_s
         return Margin(half_w, abs(half_w))
     if not (rise.rests(noise_w) or fall.rests(noise_w)):  # all energy of gaps above idle may belong to spans
@@ -129,7 +130,7 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
 
 
 def smoothed(model: RailModel, windows_s: Floats, dynamic_w: float) -> Margin:
-    """Return the margin for an undeclared filter, because the device itself may begin and end its work as smoothly."""
+    """Return the margin for an inferred filter: instead of it, the device may begin and end its work smoothly."""
     if not model.readings.inferred:
         return Margin()
     moved_s = LATER * model.readings.tau_s
@@ -138,7 +139,10 @@ def smoothed(model: RailModel, windows_s: Floats, dynamic_w: float) -> Margin:
 
 
 def unrested_w(model: RailModel, windows_s: Floats) -> float:
-    """Return by how many watts idle windows between spans are on average above the level at their end, or 0."""
+    """Return by how many watts idle between spans is on average above its level at the end of these windows.
+
+    The result is 0 if noise explains it.
+    """
     spans = merged(windows_s)
     if model.readings.counter or len(spans) < 2 or np.count_nonzero(model.gap) > np.count_nonzero(model.idle):
         return 0.0
@@ -149,7 +153,10 @@ def unrested_w(model: RailModel, windows_s: Floats) -> float:
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean power and number of readings at each place of stretches; places begin at ``first``, ``step_s`` apart."""
+    """Mean power and number of readings at each place of spans, or of gaps.
+
+    A span or gap is divided into places of ``step_s`` seconds; the first place with readings has the number ``first``.
+    """
 
     level_w: Floats
     count: Floats
@@ -166,7 +173,7 @@ class Curve:
 
 
 def _curve(model: RailModel, since_s: Floats, until_s: Floats, use: Bools) -> Curve | None:
-    """Return the mean power of the readings in use by their place in stretches; None for fewer than four places."""
+    """Return the mean power of the readings in use, by their place since ``since_s``; None for fewer than 4 places."""
     r, at = model.readings, np.flatnonzero(use)
     middle_s = model.middle_s[at]
     of = count_before(since_s, middle_s) - 1
@@ -192,10 +199,11 @@ def _noise_w(model: RailModel, of: Curve) -> float:
 
 
 def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
-    """Return the mean energy of stretches above the level at which they rest, and its standard error, in joules.
+    """Return the mean energy of a span or gap above its resting level, and its standard error, in joules.
 
-    If the thirds of the mean stretch approach this level, it is extrapolated from them as from an exponential (Aitken,
-    1926). Readings at the ends are not whole, so the first whole place stands for the begin of the stretch.
+    The resting level is the mean of the last third. If the means of the three thirds approach a limit, the resting
+    level is extrapolated from them as from an exponential (Aitken, 1926). Readings at the ends are not whole, so the
+    first whole place also stands for the places before it.
     """
     n, thirds = len(of.level_w), [float(x.mean()) for x in np.array_split(of.level_w, 3)]
     rest_w, (early_w, late_w) = thirds[2], np.diff(thirds)

@@ -1,4 +1,7 @@
-"""Energy per inference, from power and time or from phases measured one at a time, and the power of a service."""
+"""Compute energy per inference from power and time, or from phases measured one at a time, and a service's power.
+
+A span is a time in which the device works, by its stamps.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +46,13 @@ def energy_figures(
 
 
 def _busy_time(times: Figures, phase: str) -> Quantity | None:
-    """Return the time per inference in which a phase, or any, was busy: that of execution unless samples overlapped."""
+    """Return the busy time per inference of a phase, or of all: the execution time, unless samples overlapped."""
     own = times.get(FigureKey("busy_time_per_inference_s", phase))
     return own or times.get(FigureKey("execution_time_s", phase))
 
 
 def _of_scope(powers: Figures, time_s: Quantity, phase: str, rail: str) -> Figures:
-    """Return energies of one phase and rail: by the main method, by the mean over the spans, and by trimmed windows."""
+    """Return energies of one phase and rail by each method: main, mean over the spans, and trimmed windows."""
     out = Figures()
     for method, words in (("", ""), (LITERAL, ""), (TRIMMED, "trimmed windows")):
         active, dynamic = (
@@ -69,9 +72,9 @@ def _of_scope(powers: Figures, time_s: Quantity, phase: str, rail: str) -> Figur
 
 
 def with_learning(figures: Figures) -> Figures:
-    """Return figures with time and energy to learn a class, which takes one execution of the phase ``learning``.
+    """Return the figures, and add time and energy to learn a class: one execution of the phase ``learning``.
 
-    Quantities of this phase and of others are then not stated for all phases together: no sample runs all phases.
+    If ``learning`` has a quantity, its value for all phases together is removed, because no sample runs all phases.
     """
     own = {key.quantity for key in figures if key.phase == LEARNING}
     known = {FigureKey(name): figures.get(FigureKey(of, LEARNING)) for of, name in LEARNT.items()}
@@ -109,7 +112,7 @@ def average_figures(
 ) -> Figures:
     """Return the average power of each rail and of all rails over ``window_s`` in run seconds, and energy per sample.
 
-    There is no figure if a rail lacks idle on a side of the window, or a whole reading in it.
+    There is no figure if a rail lacks readings on one side of the window, or if the window is shorter than two periods.
     """
     on_s, off_s = window_s
     if not (off_s > on_s and samples and models):

@@ -1,11 +1,14 @@
 """The estimators compute the power of spans on one rail from readings, each as a weighted sum of readings.
 
-* ``core``: readings wholly inside spans, after the uncertainty of the clock and the settling time of the filter are cut
-  off. It leaves out what happens at the ends of spans.
-* ``whole``: all readings that spans touch, minus their part outside spans. That part is taken at the level of the
-  readings beside, or of idle if there are none.
+A span is a time in which the device works, by its stamps.
 
-If nothing happens at the ends, the two agree. Dynamic power is one of them minus idle under the spans.
+* ``core`` uses readings wholly inside spans. At each end, it cuts off the uncertainty of the clock, and at the begin
+  also the settling time of the filter. It leaves out what happens at the ends of spans.
+* ``whole`` uses all readings that touch spans, and subtracts the part of these readings outside spans. The power of
+  this part is the mean of the readings beside the span, or else of all gaps, or else of idle.
+
+If nothing happens at the ends, the two agree. Dynamic power is one of them minus idle under the spans: the power that
+the device would draw at rest at the time of the spans.
 """
 
 from __future__ import annotations
@@ -25,16 +28,17 @@ MIN_SHARE = 0.5
 """At least this share of the windows must take part in an estimate."""
 
 Idle = tuple[Floats, float]
-"""Weights of readings whose sum is idle under spans, shape (n,), and its uncertainty besides noise, in watts."""
+"""Weights of readings whose weighted sum is idle power under spans, (n,), and its uncertainty besides noise, in W."""
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Dynamic power ``value_w`` and idle power ``idle_w`` as weighted sums of the readings.
 
-    ``level`` are the weights of the power of spans, and ``idle`` those of idle under them, shapes (n,). ``idle_u_w`` is
-    the uncertainty of idle besides noise, and ``share`` the part of the windows that took part. ``by_length`` says that
-    energy was divided by the stamped length of the windows.
+    Both ``level`` and ``idle`` are weights of readings, shape (n,): ``level`` for the power of spans, and ``idle`` for
+    idle power under the spans. ``idle_u_w`` is the uncertainty of idle power besides noise. ``share`` is the part of
+    the windows that the estimate uses. ``by_length`` is true if energy was divided by the stamped length of the
+    windows.
     """
 
     level: Floats
@@ -53,7 +57,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TooShort:
-    """Windows too short for whole readings: their median length, the length needed, and the share that hold one."""
+    """Windows too short for whole readings: median and needed length, and the share of windows with a whole reading."""
 
     window_s: float
     needed_s: float
@@ -62,7 +66,7 @@ class TooShort:
 
 @dataclass(frozen=True)
 class Margin:
-    """A shift of dynamic power, a bound for its error, and components, in watts."""
+    """A correction of dynamic power, a bound for its error, and components of its uncertainty, in watts."""
 
     shift_w: float = 0.0
     bias_w: float = 0.0
@@ -75,7 +79,7 @@ class Margin:
 
 
 def core(model: RailModel, windows_s: Floats, idle: Idle) -> Estimate | TooShort:
-    """Return power by whole readings inside windows, shape (k, 2); each window is weighted by its length."""
+    """Return power from whole readings inside windows, shape (k, 2); each window is weighted by its length."""
     r = model.readings
     spans = merged(windows_s)
     lead, tail = 2.0 * model.sigma_s + SETTLE_TAU * r.tau_s, 2.0 * model.sigma_s
@@ -98,12 +102,12 @@ def core(model: RailModel, windows_s: Floats, idle: Idle) -> Estimate | TooShort
 
 @dataclass(frozen=True)
 class Touched:
-    """Readings that windows touch, with the margins of clock and filter, and the level beside each end of a window.
+    """Readings in regions, which are windows widened by the margins of clock and filter, and the level beside each end.
 
-    ``z`` is the weight of a reading and ``fill`` the part of it that windows fill, shapes (n,). ``at`` are the readings
-    that lie partly outside and ``side`` the end nearby: 2 k for the begin of region k, 2 k + 1 for its end.
-    ``beside_w`` is the level beside each end. ``level`` are the weights of mean power over the windows that took part,
-    shape (n,), and ``share`` is the share of these windows.
+    ``z`` is the weight of each reading and ``fill`` the part of it that windows fill, shapes (n,). ``at`` are the
+    numbers of readings partly outside windows. ``side`` is the nearest end of each: 2 k for the begin of region k,
+    2 k + 1 for its end. ``beside_w`` is the level beside each end. ``level`` are the weights of readings for the mean
+    power over the windows in use, shape (n,), and ``share`` is the share of all windows that are in use.
     """
 
     z: Floats
@@ -121,14 +125,15 @@ class Touched:
 
 
 def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> Touched | None:
-    """Return the readings that windows touch, shape (k, 2), or None if no window has a level on both sides.
+    """Return the readings that touch windows, shape (k, 2), or None if no window can be used.
 
-    A stretch that also touches ``other_s`` is left out as a whole.
+    A region, which is one or more windows with their margins, is left out if the trace does not cover it. It is also
+    left out if other activity, ``other_s``, is within one period of it.
     """
     r = model.readings
     margin = margin_s(model.sigma_s, r.tau_s)
     regions, foreign = merged(windows_s + margin), merged(other_s + margin)
-    # a reading touched by other activity does not show the level at this end
+    # a reading with other activity in it does not show the level beside the window
     spoiled = touches(foreign, regions[:, 0] - r.period_s, regions[:, 1] + r.period_s)
     cut = (regions[:, 0] < r.start_s[0]) | (regions[:, 1] > r.end_s[-1])
     regions = regions[~(spoiled | cut)]
@@ -151,7 +156,7 @@ def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) ->
 
 
 def whole(model: RailModel, of: Touched, idle: Idle, inner: Estimate | None = None) -> Estimate:
-    """Return power by all readings that windows touch; ``inner``, if given, replaces windows that are left out."""
+    """Return power from all readings that touch windows; for windows left out, it uses ``inner`` if given."""
     # a reading at an end averages the current, but the shunt's loss depends on the square of the current
     uneven = float(np.sum(of.z * of.fill * (1.0 - of.fill))) / of.busy
     level = of.level
@@ -162,16 +167,17 @@ def whole(model: RailModel, of: Touched, idle: Idle, inner: Estimate | None = No
 
 
 def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> tuple[Floats, Floats]:
-    """Return weights, shape (n,), for the sum of levels beside ends times ``total``, and these levels, shape (2 k,).
+    """Return weights of readings, shape (n,), for the sum of ``total`` times the levels beside ends, and these levels.
 
-    The level beside an end is the mean of the nearest readings in the gap, as many as the parts outside make up.
-    Without a reading in the gap, it is the level of all gaps, or else of idle.
+    ``total`` is the weight of the parts of readings outside windows at each end; like the levels, it has the shape
+    (2 k,). The level beside an end is the mean of the nearest readings in the gap, and their number follows from
+    ``total``. If the gap has no reading, the level is that of all gaps, or else of idle.
     """
     r = model.readings
     free = np.flatnonzero(r.ok & ~model.busy & ~touches(regions, r.start_s, r.end_s))
     unit = float(np.median(model.weight[model.weight > 0.0]))
     many = np.maximum(np.ceil(np.abs(total) / unit - 0.5), 1.0).astype(np.int64)
-    # begin and end of the free readings in the gaps before and after each region
+    # numbers of the free readings at the begin and end of each region, and at the far ends of the gaps beside it
     first, last = np.searchsorted(model.middle_s[free], regions.T)
     before_from, after_until = np.append(0, last[:-1]), np.append(first[1:], len(free))
     low = np.column_stack([np.maximum(first - many[0::2], before_from), last]).ravel()
@@ -189,7 +195,10 @@ def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> t
 
 
 def estimate_of(model: RailModel, level: Floats, under: Idle, share: float, uneven: float = 0.0) -> Estimate:
-    """Return the estimate by the weights ``level``; ``uneven`` is the share of power in readings at ends."""
+    """Return the estimate with the weights ``level``, corrected for the loss in the meter's shunt.
+
+    ``uneven`` is the weighted mean of 1 - fill over the readings in windows: 0 if windows fill all readings.
+    """
     r, (idle, idle_u_w) = model.readings, under
     busy_w, idle_w = float(level @ r.watts), float(idle @ r.watts)
     value_w = busy_w - idle_w
@@ -204,7 +213,7 @@ def estimate_of(model: RailModel, level: Floats, under: Idle, share: float, unev
 
 
 def _before_shunt(power_w: float, burden_per_w: float) -> float:
-    """Return current times supply voltage if ``power_w`` is left behind the shunt: the inverse of ``x - b * x**2``."""
+    """Return current times supply voltage from the power behind the shunt: the inverse of ``x - b * x**2``."""
     if burden_per_w <= 0.0:
         return power_w
     return (1.0 - math.sqrt(max(1.0 - 4.0 * burden_per_w * power_w, 0.0))) / (2.0 * burden_per_w)

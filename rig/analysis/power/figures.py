@@ -1,4 +1,7 @@
-"""Idle, active and dynamic power of each rail and of their sum, for all phases and for each phase."""
+"""Compute idle, active and dynamic power of each rail and of their sum, for all phases and for each phase.
+
+A span is a time in which the device works, by its stamps, and a gap is the time between two spans.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ NOTED = 1e-3
 
 @dataclass(frozen=True)
 class PowerFigures:
-    """Figures of power, with their notes, refusals, and failed checks where a recording contradicts itself."""
+    """Figures of power, with their notes, refusals and failed checks."""
 
     figures: Figures = field(default_factory=Figures)
     findings: tuple[Finding, ...] = ()
@@ -119,10 +122,10 @@ def _contradicted(r: Readings, checks: tuple[Finding, ...]) -> PowerFigures:
 
 
 def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
-    """Return the power of one rail over one scope: of whole spans, or of their cores if no level beside is known."""
+    """Return the power of one rail over one scope: of whole spans, or of their cores if most lack a level beside."""
     weight, idle_u_w = model.trace.idle_under(merged(scope.windows_s))
     awake_w, margin, swing = unrested_w(model, scope.windows_s), moved(model, scope.windows_s), model.once(swings)
-    # power that swings, with which gaps begin, or that settles after the work, may be drawn under spans too
+    # spans may include power that swings, power at the begin of gaps, or power that settles after the work
     slow_w = model.once(settles_w)
     above_w = gaps_above_w(model) if swing or margin.bias_w else slow_w
     idle = weight, math.hypot(idle_u_w, awake_w / math.sqrt(3.0), above_w / math.sqrt(3.0))
@@ -142,7 +145,7 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
 
 
 def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle) -> PowerFigures:
-    """Return the power of spans that no reading shows alone; none if spans are long enough but lack readings."""
+    """Return power fitted to readings that no span fills alone; none if spans are long enough but lack readings."""
     why = too_short(model, scope, short)
     fit = fitted(model, scope.windows_s, scope.other_s, idle) if short.window_s <= short.needed_s else None
     if fit is None:
@@ -157,7 +160,7 @@ def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle)
 def _stated(
     model: RailModel, scope: Scope, chosen: Estimate, inner: Estimate, margin: Margin, notes: list[Finding]
 ) -> PowerFigures:
-    """Return idle, active and dynamic power by the chosen estimate, or a refusal if readings do not show them."""
+    """Return idle, active and dynamic power by the chosen estimate, or a refusal if readings are clipped or missing."""
     if (beyond := beyond_range(model, chosen)) is not None:
         return PowerFigures(Figures(), (beyond,))
     lost = missing_while_busy(model.readings, scope.windows_s)
@@ -187,10 +190,7 @@ def _stated(
 
 
 def totals(figures: Figures, rails: Sequence[str], phases: Sequence[str]) -> tuple[Figures, list[Finding]]:
-    """Return sums over rails.
-
-    If a rail lacks a figure, the total is refused.
-    """
+    """Return sums over rails, and a refusal of each sum for which a rail lacks the figure."""
     out: dict[FigureKey, Quantity] = {}
     refusals: list[Finding] = []
     for method in ("", TRIMMED, LITERAL):

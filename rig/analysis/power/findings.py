@@ -1,4 +1,7 @@
-"""Findings on power: notes beside a figure, failed checks, and refusals with their reason and what to change."""
+"""Findings on power: notes beside a figure, failed checks, and refusals with a reason and a remedy.
+
+A span is a time in which the device works, by its stamps, and a gap is the time between two spans.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +31,22 @@ DRAWN = (
     "idle_power_w", "active_power_w", "average_power_w", "runtime_power_w",
     "energy_per_inference_j", "energy_per_inference_integrated_j",
 )  # fmt: skip
-"""Figures of what a rail delivers, which is never below zero."""
+"""Figures of power or energy that a rail delivers, which is never below zero."""
 ON_FIGURE = "Dynamic power "
-"""The first words of notes that are shown beside the figure itself, since it is misread without them."""
+"""Notes that begin with these words are shown beside the figure itself, because it is misread without them."""
 CONTRAST, ALLOWANCE = 4.0, 1e-3
-"""Gaps are another level than idle if they differ by more than this many standard errors and part of dynamic power."""
+"""The level of gaps differs from idle if the difference is above the sum of two limits.
+
+They are ``CONTRAST`` standard errors, and ``ALLOWANCE`` times dynamic power.
+"""
 BEYOND = 10.0
-"""One reading is far beyond all others if it is this many times as large."""
+"""One reading is far beyond all others if it is more than this many times as large."""
 MAX_CLIPPED = 0.1
 """Power is refused if more than this share of the busy readings is at the end of the range."""
 MAX_HIDDEN = 0.01
-"""Power is refused if clipped readings that noise does not explain may hide more than this part of dynamic power."""
+"""Power is refused if clipped readings, unless noise explains them, may hide more than this part of dynamic power."""
 MAX_MISSING = 0.25
-"""Power is refused if more than this share of the readings in spans is missing, and more than elsewhere."""
+"""Power is refused if more than this share of the readings in spans is missing, and fewer are missing elsewhere."""
 
 
 # ---- notes and checks ---------------------------------------------------------------------
@@ -70,7 +76,7 @@ def instrument_notes(readings: Readings) -> Iterator[Finding]:
 
 
 def trace_notes(model: RailModel, activity: Activity) -> Iterator[Finding]:
-    """Yield notes on what the trace covers, and the check of a reading that stands alone."""
+    """Yield notes on missing and clipped readings, and a failed check of one reading far beyond all others."""
     name = model.rail.name
     for on_s, off_s in activity.idle_s.tolist():
         if not np.any(model.idle & (model.middle_s > on_s) & (model.middle_s < off_s)):
@@ -89,9 +95,9 @@ def trace_notes(model: RailModel, activity: Activity) -> Iterator[Finding]:
 
 
 def lone_check(model: RailModel) -> Iterator[Finding]:
-    """Yield a failed check if a reading in a span, a gap or an idle window is far beyond every other one of its rail.
+    """Yield a failed check if a reading in a span, a gap or an idle window is far beyond all others of its rail.
 
-    Nothing tells whether the device drew it or the link damaged it, and figures hold it either way.
+    Nothing shows whether the device drew this power or the link damaged the reading. Figures include the reading.
     """
     r = model.readings
     size_w = np.where(r.ok, np.abs(r.watts), 0.0)
@@ -103,7 +109,7 @@ def lone_check(model: RailModel) -> Iterator[Finding]:
 
 
 def ends_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
-    """Return a note on readings at the ends of spans that differ from those within."""
+    """Return a note on readings at the ends of spans that differ from readings inside spans."""
     return note(
         f"Rail {model.rail.name}: readings at the ends of spans of {scope.words} differ from those within by "
         f"{2.0 * margin.bias_w:.2g} W of mean power. Nothing tells whether this is drawn just inside or just outside "
@@ -122,7 +128,7 @@ def loops_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
 
 
 def moved_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
-    """Return a note on energy that gaps have and spans lack."""
+    """Return a note on energy that spans lack at their begin and gaps have in excess at theirs."""
     return note(
         f"Rail {model.rail.name}: gaps begin with what spans of {scope.words} lack at their begin. This may be a "
         "filter that is not declared (filter_tau_s) or a capacitor behind the meter, or the device itself. Spans may "
@@ -132,7 +138,7 @@ def moved_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
 
 
 def unrested_note(model: RailModel, more_w: float) -> Finding:
-    """Return a note on idle windows between spans that do not begin at rest."""
+    """Return a note on idle windows between spans in which the device is not at rest from the begin."""
     return note(
         f"Rail {model.rail.name}: idle windows between spans hold {more_w:.2g} W more than where they end, so the "
         "device may not be at rest there. Idle is uncertain by as much. Begin these windows later"
@@ -166,11 +172,12 @@ def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[Fin
 
 
 def sign_checks(figures: Figures) -> Iterator[Finding]:
-    """Yield a failed check if power or energy is below zero beyond its interval, if idle is 0, or without a step.
+    """Yield a failed check if the sign or the size of power or energy is impossible or not above zero.
 
-    A device gives nothing back, so the current was read with the wrong sign or zero. Below its starting current, a
-    meter reads nothing. Dynamic power below zero is a
-    note, since a part of a device may rest while another works.
+    Power or energy below zero by its whole interval shows a wrong sign or a wrong zero of the current, because no
+    device delivers energy. Idle power of exactly 0 W comes from a meter that reads nothing below its starting current.
+    Dynamic power whose interval includes zero fails too. Dynamic power below zero by its whole interval is a note,
+    because one part of a device may rest while another part works.
     """
     below = {
         str(key): q
@@ -212,7 +219,7 @@ def without_idle(r: Readings, activity: Activity) -> tuple[str, str]:
 
 
 def beyond_range(model: RailModel, e: Estimate) -> Finding | None:
-    """Return a refusal if clipped readings are too many, or hide too much that noise does not explain."""
+    """Return a refusal if too many readings are clipped, or if clipped readings may hide too much dynamic power."""
     r = model.readings
     clipped = r.count(r.overload & model.busy) / max(r.count(model.busy), 1)
     hidden, unexplained = model.once(hidden_w)
@@ -226,7 +233,7 @@ def beyond_range(model: RailModel, e: Estimate) -> Finding | None:
 
 
 def gain_findings(model: RailModel) -> Iterator[Finding]:
-    """Yield a note on a gain that changes, or a refusal if it changes much."""
+    """Yield a note if the gain of the meter changes, or a refusal if it changes by more than ``MOST_CHANGE``."""
     if not (change := model.once(gain_change)):
         return
     name = model.rail.name
@@ -239,7 +246,7 @@ def gain_findings(model: RailModel) -> Iterator[Finding]:
 
 
 def too_short(model: RailModel, scope: Scope, short: TooShort) -> Finding:
-    """Return the refusal of a scope whose windows hold too few whole readings."""
+    """Return the refusal of a scope in which too few windows have a whole reading."""
     share = covered_share(model.readings, scope.windows_s)
     if share < MIN_SHARE or short.window_s > short.needed_s:
         share = min(share, short.share)
@@ -272,7 +279,7 @@ def readings_lost(model: RailModel, scope: Scope, lost: float) -> Finding:
 
 
 def no_power(run: Run) -> Finding:
-    """Return why a run with a meter has no rail of power."""
+    """Return the refusal of power in a run that recorded no trace of power."""
     volts = [name for name, trace in run.traces.items() if trace.rail.conversion.unit == "V"]
     if not volts:
         return refusal("power", "no trace was recorded", "Check the meter and measure again")

@@ -1,8 +1,9 @@
-"""Fit the power of spans to all readings near them, if no reading shows a span alone.
+"""Fit the power of spans to all readings near them, if no reading lies inside one span alone.
 
-The parts of each reading that spans and gaps fill follow from stamps, the aperture and the filter. The levels of spans
-and gaps are fitted, and no reading needs to show one of them alone. The lateness of spans and the time constant of the
-filter are free. The filter is one pole or a moving mean of the same delay, whichever fits better.
+A span is a time in which the device works, by its stamps, and a gap is the time between two spans. Stamps, the meter's
+aperture and its filter determine which part of each reading spans and gaps fill. The fit finds the levels of spans and
+gaps, the delay of spans against the meter, and the filter's time constant. The filter is one pole or a moving mean of
+the same delay, whichever fits better.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from rig.types import Floats, Indices
 LEAST = 4
 """At least this many spans, and twice this many readings, are needed to separate spans from the power beside them."""
 STEPS = 6
-"""Number of Gauss-Newton steps for lateness and filter."""
+"""Number of Gauss-Newton steps for delay and filter."""
 LARGEST = 0.5
-"""Largest step, in readings and in time constants."""
+"""Largest step of the delay in periods, and of the time constant as a part of itself."""
 SINGULAR = 1e8
-"""Above this condition number, spans and gaps fill all readings alike."""
+"""Above this condition number, spans and gaps fill all readings too equally for a fit."""
 WORST = 0.5
 """A fit is not used if its uncertainty is above this part of dynamic power."""
 
 Parts = Callable[[float, float], Floats]
-"""The parts of each reading that spans, gaps and other work fill, by lateness and time constant; shape (n, 2 or 3)."""
+"""A function of delay and time constant that returns the parts of readings that spans, gaps and other work fill."""
 
 
 def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> tuple[Estimate, Margin] | None:
-    """Return the power of windows, shape (k, 2), with the margin of the fit, or None if readings do not show it.
+    """Return the power of windows, shape (k, 2), with the margin of the fit, or None if the fit is too uncertain.
 
-    A residual at the same place of all spans may belong to either level, up to its whole size, so it is a bias.
+    A residual that recurs at the same place of all spans may be power of spans or of gaps, so it becomes a bias.
     """
     r, spans = model.readings, merged(windows_s)
     near = np.array([[spans[0, 0], spans[-1, 1]]]) + margin_s(model.sigma_s, r.tau_s) + [-r.period_s, r.period_s]
@@ -63,7 +64,7 @@ def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> 
 
 
 def _shapes(model: RailModel, spans: Floats, other_s: Floats, use: Indices) -> list[Parts]:
-    """Return the parts of each reading behind a filter with one pole, and behind a moving mean."""
+    """Return the functions for the parts of readings, with a filter of one pole and with a moving mean."""
     r, start, end = model.readings, model.readings.start_s[use], model.readings.end_s[use]
     others = merged(other_s)
     signals = [spans, np.array([[spans[0, 0], spans[-1, 1]]])]
@@ -81,7 +82,7 @@ def _shapes(model: RailModel, spans: Floats, other_s: Floats, use: Indices) -> l
 
 
 def _converged(parts: Parts, y: Floats, root: Floats, tau_s: float, period_s: float) -> tuple[Floats, Floats]:
-    """Return the weighted design at the best lateness and time constant, and its residuals; shapes (n, p) and (n,)."""
+    """Return the weighted design at the best delay and time constant, and the residuals; shapes (n, p) and (n,)."""
     late_s, slow, step_s = 0.0, tau_s > 0.0, 0.05 * period_s
     for _ in range(STEPS):
         columns = parts(late_s, tau_s)
@@ -99,7 +100,7 @@ def _converged(parts: Parts, y: Floats, root: Floats, tau_s: float, period_s: fl
 
 
 def _left_over(each: Floats, left: Floats, middle_s: Floats, spans: Floats) -> tuple[float, float]:
-    """Return the standard uncertainty of a level by residuals that vary between spans, and its bias by the rest."""
+    """Return the uncertainty of a level from residuals that vary between spans, and its bias from those that recur."""
     of = np.clip(count_before(spans[:, 0], middle_s) - 1, 0, len(spans) - 1)
     u_w = math.sqrt(float(np.sum(np.bincount(of, each * left) ** 2)))
     pitch_s = float(np.median(np.diff(spans[:, 0])))

@@ -1,7 +1,7 @@
-"""Pre-processing that is measured by itself: as phases, or as the power of a front end that listens all the time.
+"""Measure pre-processing separately: as phases, or as the power of a front end that listens all the time.
 
 NeuroBench, system track, ASC: "Execution time and energy of pre-processing must be included in benchmark measurement,
-and will be reported separately from inference". For an analog front end, these are "for the analog hardware running in
+and will be reported separately from inference". An analog front end is measured as "the analog hardware running in
 real-time".
 """
 
@@ -21,10 +21,10 @@ ALLOWED = "phases, rails of a front end that listens, or none and why"
 
 
 def front_end_figures(run: Run, powers: Figures) -> tuple[Figures, tuple[Finding, ...]]:
-    """Return power and energy per inference of a front end that listens outside of the spans, and refusals.
+    """Return power and energy per inference of a front end that listens all the time, and refusals.
 
-    Its power is that of its rails in the idle windows, because it listens there as it does at any time. Its energy is
-    this power times the length of input for one inference.
+    Its power is the idle power of its rails, because it also listens while the device is at rest. Its energy per
+    inference is this power times the duration of the input for one inference.
     """
     rails = _declared(run).rails
     if not (rails and run.traces):
@@ -61,7 +61,7 @@ def _declared(run: Run) -> Preprocessing:
 
 
 def _heard_s(run: Run) -> float:
-    """Return the seconds of input for one inference: the stride of a stream, or the mean length of samples, or 0."""
+    """Return the seconds of input per inference: the stride of a stream, or else from the duration of samples, or 0."""
     if stride_s := run.start.scenario.stride_s:
         return stride_s
     lasting = run.samples["duration_s"].to_pylist()

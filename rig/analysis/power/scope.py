@@ -14,9 +14,9 @@ from rig.types import Floats
 
 @dataclass(frozen=True)
 class Scope:
-    """A set of windows that has a power figure: one phase, or all phases under the name "".
+    """The windows of one power figure: of one phase, or of all phases under the name "".
 
-    All other activity is outside the scope.
+    ``other_s`` are the windows of all activity outside the scope, in seconds.
     """
 
     phase: str
@@ -25,21 +25,21 @@ class Scope:
     busy: BusyTime
     phases: tuple[Phase, ...]
     unlooped: bool = False
-    """Whether each span holds one execution, although samples should be looped inside it."""
+    """True if each span has only one execution, although it should have several in a loop."""
 
     @property
     def executions(self) -> float:
-        """Return the executions in a typical span."""
+        """Return the median number of executions in a span."""
         return float(np.median(np.concatenate([p.executions for p in self.phases])))
 
     @property
     def words(self) -> str:
-        """Return the words for the phase in a refusal."""
+        """Return the words for the scope in a finding."""
         return self.phase or "all phases"
 
 
 def scopes_of(activity: Activity, busy: Mapping[str, BusyTime]) -> Iterator[Scope]:
-    """Yield one scope of all phases, unless they were issued one at a time; also yield each of several phases."""
+    """Yield a scope for all phases, unless they were measured one at a time; also yield one for each of several."""
     if not activity.per_phase:
         phases = tuple(activity.phases.values())
         yield Scope("", activity.busy_windows_s(), activity.excluded_s(), busy[""], phases, activity.unlooped)

@@ -1,4 +1,7 @@
-"""What spans and the gaps beside them share: a gain that changes, and power that swings through both."""
+"""Find changes that spans share with the gaps between them: a changing gain of the meter, and swings of power.
+
+A span is a time in which the device works, by its stamps.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,23 @@ from rig.types import Bools, Floats, Indices
 LEAST, MOST = 8, 64
 """Spans are taken in groups of neighbours: at least and at most this many groups."""
 SURE = 5.0
-"""Power above gaps follows the level of gaps if its slope is above this many standard deviations."""
+"""Power above gaps grows with the level of gaps if the slope is at least this many standard uncertainties."""
 ALIKE = 0.25
-"""The slope is that of a proportion if both differ by at most this part, or by the slope's own uncertainty."""
+"""Both levels are in proportion if the slope differs from their ratio by at most this part, or by noise."""
 SWINGS = 3.5
-"""Power swings through spans and gaps alike if their changes are correlated by this many standard errors."""
+"""Power swings through spans and gaps alike if the correlation of their changes is this many standard errors."""
 FEW = 4.0
-"""What follows the last span is looked at over no fewer readings than this."""
+"""The first window after the last span lasts at least this many periods of the readings."""
 MOST_CHANGE = 0.5
-"""If the gain departs by more than this from its mean, power is refused."""
+"""If the gain differs by more than this part from its mean, power is refused."""
 
 
 def gain_change(model: RailModel) -> float:
-    """Return by how much the gain departs from its mean, relative to it; 0 if levels do not change in proportion.
+    """Return the largest relative difference of the gain from its mean, or 0 if levels do not change in proportion.
 
-    If idle alone changes, power above gaps stays. If the gain changes, power above gaps changes by the same factor as
-    gaps. It is unknown which of the gains is right. A change within the declared accuracy counts as 0.
+    If only idle power changes, the power of spans above gaps stays the same. If the meter's gain changes, this power
+    and the level of gaps change by the same factor. Nothing shows which gain is right. A change within the declared
+    accuracy counts as 0.
     """
     r, spans = model.readings, model.spans_s
     if len(spans) < LEAST:
@@ -60,16 +64,17 @@ def gain_change(model: RailModel) -> float:
 
 
 def gaps_above_w(model: RailModel) -> float:
-    """Return how far the first halves of gaps are from idle on average, in watts."""
+    """Return the distance of the mean of the first halves of gaps from idle, in watts."""
     above_w = model.once(_halves)[1][:, 0]
     return abs(float(np.mean(above_w[np.isfinite(above_w)]))) if np.isfinite(above_w).any() else 0.0
 
 
 def settles_w(model: RailModel) -> float:
-    """Return how far gaps are from idle, in watts, if power comes down from there slowly after the last span; else 0.
+    """Return the distance of gaps from idle in watts if power settles slowly after the last span; else 0.
 
-    Then the work may have raised idle itself, as heat does. The level is looked at in windows of one length of a
-    gap, then two, four and so on. If power is switched off instead, at most one window has a level between.
+    If power settles slowly, the work may have raised idle itself, as heat does. The level after the last span is
+    averaged over windows of 1, 2, 4, ... lengths of a gap. If the device switches power off instead, at most one
+    window has a level between gaps and idle.
     """
     if len(model.spans_s) < 2:
         return 0.0
@@ -91,9 +96,9 @@ def settles_w(model: RailModel) -> float:
 
 
 def swings(model: RailModel) -> bool:
-    """Return whether power changes between the begin and the end of spans as between the gaps beside them.
+    """Return whether power changes within spans in the same way as between the gaps beside them.
 
-    Then what changes is no part of the work, and idle under the spans may be as high as gaps.
+    If so, the change is no part of the work, and idle power under the spans may be as high as in gaps.
     """
     in_span, in_gap = model.once(_halves)
     pair = np.array([in_gap[1:, 0] - in_gap[:-1, 1], in_span[1:, 1] - in_span[1:, 0]])
@@ -105,7 +110,7 @@ def swings(model: RailModel) -> bool:
 
 
 def _halves(model: RailModel) -> tuple[Floats, Floats]:
-    """Return the mean above idle of the first and second half of k spans and of the gaps after them, shapes (k, 2)."""
+    """Return mean power above idle in the first and second half of k spans, and of the gaps after them, (k, 2) each."""
     spans, at_s, k = model.spans_s, model.middle_s, len(model.spans_s)
     of = count_before(spans[:, 0], at_s) - 1
     gaps = np.column_stack([spans[:, 1], np.append(spans[1:, 0], at_s[-1])])
@@ -118,7 +123,10 @@ def _halves(model: RailModel) -> tuple[Floats, Floats]:
 
 
 def _means(model: RailModel, use: Bools, of: Indices, n: int) -> tuple[Floats, Floats]:
-    """Return the mean of some readings by the span or gap that holds them, and their number, shapes (n,)."""
+    """Return the mean and the number of the readings in use in each of ``n`` spans or gaps, shapes (n,).
+
+    ``of`` is the number of the span or gap of each reading.
+    """
     r = model.readings
     use = use & r.ok & (of >= 0) & (of < n)
     weight = model.weight[use]

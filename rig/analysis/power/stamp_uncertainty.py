@@ -1,4 +1,7 @@
-"""Compute how far jitter, lag and steps of stamps change the total busy time of a phase."""
+"""Compute how much jitter, lag and step of the stamps may change the total busy time of a phase.
+
+A span is a time in which the device works, by its stamps.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ from rig.recording.reader import Run
 from rig.types import Floats
 
 FINE_STEP = 5e-5
-"""The trace is used if the step of all stamps together may change busy time by at least this part."""
+"""The trace is used if the steps of all stamps together may change busy time by at least this part."""
 LEAST = 4
-"""Jitter is taken from the scatter of at least this many spans."""
+"""Jitter is computed from the scatter of at least this many spans."""
 WHOLE = 0.999
 """A reading shows the power of one span alone if the span fills more than this part of it."""
 
@@ -30,8 +33,8 @@ WHOLE = 0.999
 def stamps_u_s(run: Run, activity: Activity, device: Timebase, models: Sequence[RailModel] = ()) -> dict[str, StampsU]:
     """Return the uncertainty of the total busy time of each phase.
 
-    It comes from the jitter of stamps with the lag of a pin, and from the step of stamps. A trace bounds the jitter, by
-    energy that stamps do not explain; without a trace, stamps of the host do.
+    It comes from the jitter of stamps, the lag of a pin, and the step of stamps. The jitter has an upper bound: with a
+    trace, from energy that the stamps do not explain; without a trace, from stamps of the host.
     """
     by_host_s = math.inf if models else _host_jitter_s(run, device)
     return {
@@ -43,9 +46,10 @@ def stamps_u_s(run: Run, activity: Activity, device: Timebase, models: Sequence[
 
 
 def _host_jitter_s(run: Run, device: Timebase) -> float:
-    """Return the largest jitter of the stamped length of an issue's spans, in seconds, by stamps of the host.
+    """Return an upper bound for the jitter of the stamped length of spans in seconds, from stamps of the host.
 
-    It is the scatter of the host's time from issue to answer without the spans; inf if the host has no such stamps.
+    For each issue (one request to the device), the length of its spans is subtracted from the host's time from issue to
+    answer. The bound is the scatter of this difference, or inf if the host has too few stamps.
     """
     table = run.replies
     names = ("issue", "issued_ns", "completed_ns", "on_tick", "off_tick")
@@ -62,9 +66,10 @@ def _host_jitter_s(run: Run, device: Timebase) -> float:
 
 
 def _stamp_step_u_s(activity: Activity, name: str, device: Timebase, models: Sequence[RailModel]) -> float:
-    """Return the uncertainty from the step of stamps, which averages out unless spans are in step with their clock.
+    """Return the uncertainty of busy time from the step of stamps, in seconds.
 
-    Stamps do not show this. The trace does: energy over power is the length of the spans, whatever their stamps.
+    The error of many stamps averages out, unless spans are in step with the clock of the stamps. The stamps do not show
+    whether they are, but the trace does: energy over power is the length of the spans, independent of their stamps.
     """
     windows_s = activity.phases[name].windows_s
     count = len(windows_s)
@@ -78,7 +83,10 @@ def _stamp_step_u_s(activity: Activity, name: str, device: Timebase, models: Seq
 
 
 def _stamp_jitter_u_s(phase: Phase, device: Timebase, models: Sequence[RailModel], by_host_s: float) -> float:
-    """Return the uncertainty from jitter, the scatter of spans that nothing shows to be real, and a pin's fixed lag."""
+    """Return the uncertainty of busy time in seconds from jitter and from a pin's fixed lag.
+
+    The jitter is the scatter of the spans' lengths, or the smallest bound for it from the host's stamps or a trace.
+    """
     length = phase.windows_s[:, 1] - phase.windows_s[:, 0]
     lag = len(length) * device.lag_s * math.sqrt(2.0 / 3.0)
     if len(length) < 3:
@@ -93,8 +101,8 @@ def _stamp_jitter_u_s(phase: Phase, device: Timebase, models: Sequence[RailModel
 def _length_error_s(model: RailModel, windows_s: Floats, other_s: Floats, known_s: float) -> float:
     """Return by how much the length of all windows together may be wrong beyond ``known_s``, in seconds.
 
-    Energy above idle is power times length, so it shows the true length of spans of even power. The noise of the
-    estimates of energy and power remains in the result. The result is inf if the windows have no such estimates.
+    Energy above idle is power times length, so it shows the true length of spans with constant power. The noise of
+    energy and power adds to the result. The result is inf if energy or power of the windows cannot be estimated.
     """
     idle = model.trace.idle_under(merged(windows_s))
     cut, of = core(model, windows_s, idle), touched(model, windows_s, other_s, idle)
@@ -109,9 +117,9 @@ def _length_error_s(model: RailModel, windows_s: Floats, other_s: Floats, known_
 def _jitter_s(model: RailModel, windows_s: Floats) -> float:
     """Return the jitter of the stamped length of one span in seconds, from energy that the stamps do not explain.
 
-    If a stamp is late by t, an energy of dynamic power times t remains unexplained near the span. A true change of the
-    span's length leaves no unexplained energy. The meter's noise does; its known size is subtracted, but the
-    uncertainty of this size remains in the result. The jitter is inf if there are too few spans.
+    If a stamp is late by t, the stamps do not explain an energy of dynamic power times t near the span. If the span
+    really has another length, they explain all its energy. The meter's noise also causes unexplained energy. Its known
+    variance is subtracted, but the uncertainty of this variance is added. The jitter is inf if there are too few spans.
     """
     r = model.readings
     if len(windows_s) < LEAST:
@@ -123,7 +131,7 @@ def _jitter_s(model: RailModel, windows_s: Floats) -> float:
     power = float(np.sum(many * above) / np.sum(many * fill[near])) if np.any(fill[near] > 0) else 0.0
     if power == 0.0:
         return math.inf
-    between_s = np.maximum.accumulate(0.5 * (spans[1:, 0] + spans[:-1, 1]))  # a span may end before the one before
+    between_s = np.maximum.accumulate(0.5 * (spans[1:, 0] + spans[:-1, 1]))  # a span may end before the previous span
     owner = count_before(between_s, model.middle_s[near])
     each_s = r.end_s - r.start_s if r.counter else r.many * r.period_s
 
@@ -131,7 +139,7 @@ def _jitter_s(model: RailModel, windows_s: Floats) -> float:
         left = (above - level * fill[near]) * (each_s[near] / power)
         return float(np.var(np.bincount(owner, weights=left, minlength=len(spans)), ddof=1))
 
-    # spans all have one power, or each has its own above the gaps; a wrong assumption only adds to what is left
+    # all spans have the same power, or each has its own above gaps; a wrong assumption only raises the scatter
     scatter = unexplained(power)
     within = (fill[near] > WHOLE) * many
     count = np.bincount(owner, weights=within, minlength=len(spans))

@@ -1,4 +1,7 @@
-"""Reduce a trace to a few blocks: stretches of idle, gaps between spans, and spans, each as one mean."""
+"""Reduce a trace to a few blocks: each is the mean of readings in idle windows, in gaps between spans, or in spans.
+
+A span is a time in which the device works, by its stamps.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,17 @@ from rig.types import Bools, Floats, Indices
 
 IDLE, GAP, SPAN = range(3)
 MOST = (18, 10, 10)
-"""Most blocks of idle, of gaps and of spans; neighbours share a block where there are more."""
+"""Largest numbers of blocks of idle windows, of gaps and of spans; if there are more of these, neighbours share one."""
 LEAST = 4
-"""A stretch is divided only into parts of at least this many readings."""
+"""An idle window, gap or span is divided only into parts of at least this many readings."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Means of readings, shapes (b,): their state, their time, their level and how many single readings they hold.
+    """Means of readings: state, begin, end, mean power and number of single readings of each block, shapes (b,).
 
-    ``of`` is the block of each reading, or -1, and ``share`` the part of each reading in the mean of its block, shapes
-    (n,).
+    ``of`` is the number of each reading's block, or -1, and ``share`` is the weight of the reading in the mean of its
+    block, shapes (n,).
     """
 
     state: Indices
@@ -32,7 +35,7 @@ class Blocks:
     share: Floats
 
     def weights(self, each: Floats) -> Floats:
-        """Return the weights of readings, shape (n,), that make the sum of blocks weighted by ``each``, shape (b,)."""
+        """Return weights of readings, shape (n,), from weights of blocks, shape (b,), for the same weighted sum."""
         return np.where(self.of >= 0, each[self.of] * self.share, 0.0)
 
 
@@ -41,8 +44,8 @@ def blocks_of(
 ) -> Blocks:
     """Return the blocks of readings that begin and end at ``t_s`` and have ``weight`` in a mean, shapes (n,).
 
-    ``stretches`` has, for each state, the number of the idle window, gap or span that holds a reading, or -1. If
-    stretches are many, they share blocks; if they are few, long ones are divided.
+    ``stretches`` has three arrays: for each reading, the number of its idle window, of its gap, and of its span, or -1.
+    If there are many of these, neighbours share a block; if there are few, long ones are divided.
     """
     of, states = np.full(len(watts), -1), list[int]()
     for state, number in enumerate(stretches):
@@ -52,7 +55,7 @@ def blocks_of(
         each = np.bincount(number[at])
         rank, count = (np.cumsum(each > 0) - 1)[number[at]], each[each > 0]
         parts = np.clip(np.minimum(MOST[state] // len(count), count // LEAST), 1, None)
-        if state == SPAN and len(count) > 2:  # spans differ, but the parts of one span are alike
+        if state == SPAN and len(count) > 2:  # spans differ from each other, but the parts of one span do not
             parts = np.ones_like(parts)
         place = np.arange(len(at)) - (np.cumsum(count) - count)[rank]
         block = (np.cumsum(parts) - parts)[rank] + place * parts[rank] // count[rank]
@@ -71,14 +74,15 @@ def blocks_of(
 
 
 def look_errors(blocks: Blocks, length_s: Floats, look_w2s2: Floats, beside: Bools) -> Floats:
-    """Return the covariance of blocks of a counter, shape (b, b), from errors of its values (looks).
+    """Return the covariance of blocks of an energy counter, shape (b, b), from errors of its values (looks).
 
-    ``look_w2s2`` is the variance of each value in J**2, shape (n + 1,), and ``beside`` says between which readings one
-    value lies, shape (n - 1,). The error at a border enters both blocks, with opposite signs.
+    ``look_w2s2`` is the variance of each value in J**2, shape (n + 1,). ``beside`` is true if a reading begins with the
+    counter value at which the previous one ends, shape (n - 1,). If two blocks share a value, its error has opposite
+    signs in them.
     """
     n = len(blocks.state)
     total = np.bincount(blocks.of[blocks.of >= 0], length_s[blocks.of >= 0], n)
-    each = np.append(1.0 / np.maximum(total, 1e-300), 0.0)  # the last belongs to no block
+    each = np.append(1.0 / np.maximum(total, 1e-300), 0.0)  # the last entry is for readings without a block
     found = np.zeros((n + 1, n + 1))
     before, after = np.append(-1, blocks.of), np.append(blocks.of, -1)
     joined = np.concatenate([[True], beside, [True]])

@@ -1,4 +1,8 @@
-"""The ways in which the level of idle may change: steps, times at another level, decays, heat, late and early rest."""
+"""The shapes that a change of idle power may have in a trace.
+
+They are steps, times at another level, decays, heat of the work, and a device that rests late or wakes early. Times are
+in lengths of the trace. A block is a few neighbouring readings as one mean, see ``blocks``.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +14,27 @@ from rig.analysis.power.model.blocks import GAP, IDLE, SPAN
 from rig.types import Bools, Floats, Indices
 
 RARE = 0.1
-"""Prior probability that a level changes during a recording."""
+"""Prior probability that idle power changes in shape during a recording."""
 DECAYS = (0.05, 0.15, 0.5, 2.0)
-"""Time constants of levels that settle, in lengths of the trace."""
+"""Time constants of a decay from the begin of the trace."""
 SETTLES = tuple(0.01 * 2.0**k for k in range(7))
-"""Time constants of levels that settle after a step, in lengths of the trace."""
+"""Time constants of a decay after a step."""
 HEATS = tuple(0.01 * 2.0 ** (0.5 * k) for k in range(13))
-"""Time constants of leakage that follows the heat of the work, in lengths of the trace."""
+"""Time constants of leakage power that follows the heat of the work."""
 SAME = 2.0
 """Spans before and after a step draw the same if they differ by less than this many standard errors."""
 BEYOND = 2.0
-"""A moment after the trace, in lengths of the trace."""
+"""A time after the end of the trace, for a begin or end that is never reached."""
 TINY = 1e-9
-"""The length of a moment, in lengths of the trace."""
+"""A length that stands for a single moment."""
 
 
 def means(shapes: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
-    """Return the mean over stretches of each way in which a level may change, shape (stretches, c).
+    """Return the mean of each shape over each time from ``start`` to ``end``, shape (times, c).
 
-    A row of ``shapes`` has a begin, an end and a time constant, in lengths of the trace; infinity stands for none. A
-    step has only a begin. A time at another level has an end, a level that settles has a time constant, and the heat
-    of ``work`` has both. ``work`` is from ``work_of``.
+    A row of ``shapes`` has a begin, an end and a time constant; infinity means none. A step has only a begin. A time at
+    another level also has an end. A decay has a begin and a time constant. Heat has all three, and follows ``work``,
+    which is from ``work_of``.
     """
     since, until, tau = shapes.T
     settles, heats = np.isfinite(tau), is_heat(shapes)
@@ -44,18 +48,18 @@ def means(shapes: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
 
 
 def is_heat(shapes: Floats) -> Bools:
-    """Return which ways in which a level may change are heat, shape (c,)."""
+    """Return which shapes are heat, shape (c,)."""
     return np.asarray(np.isfinite(shapes[:, 1:]).all(axis=1))
 
 
 def _faded(at: Floats, tau: Floats, start: Floats, end: Floats) -> Floats:
-    """Return integrals over stretches of a value that begins at 1 and decays, shape (stretches, c)."""
+    """Return the integral from ``start`` to ``end`` of a value that is 1 at ``at`` and decays, shape (times, c)."""
     first, last = np.maximum(start[:, None], at), np.maximum(end[:, None], at)
     return np.asarray(tau * (np.exp((at - first) / tau) - np.exp((at - last) / tau)))
 
 
 def _heat(tau: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
-    """Return the mean over stretches of a value that follows the work with time constants, shape (stretches, c)."""
+    """Return the mean from ``start`` to ``end`` of a value that follows the work with a delay, shape (times, c)."""
     found = np.zeros((len(start), len(tau)))
     for since, until, share in work:
         level = np.maximum(np.minimum(end, until) - np.maximum(start, since), 0.0)[:, None]
@@ -64,7 +68,10 @@ def _heat(tau: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
 
 
 def work_of(state: Indices, start: Floats, end: Floats, many: Floats) -> Floats:
-    """Return begin, end and relative share of spans of each stretch of work, shape (k, 3)."""
+    """Return begin, end and relative busy time of each block of spans, shape (k, 3).
+
+    Without spans, it is one row for all activity.
+    """
     span = state == SPAN
     if np.any(span):
         return np.column_stack([start[span], end[span], many[span] / (end - start)[span]])
@@ -73,7 +80,10 @@ def work_of(state: Indices, start: Floats, end: Floats, many: Floats) -> Floats:
 
 
 def simple_changes(state: Indices, start: Floats, end: Floats, watts: Floats, work: Floats) -> tuple[Floats, Floats]:
-    """Return shapes, (c, 3), and columns, (b, c), of the changes that show in idle windows or gaps."""
+    """Return the simple shapes that change the mean of idle windows or gaps, (c, 3), and their means in blocks, (b, c).
+
+    A step may be absent during spans, and a device may rest late; each has a column whose shape lies beyond the trace.
+    """
     borders = np.unique(np.concatenate([start, 0.5 * (start + end)]))[1:]
     simple = np.array([
         *((at, np.inf, np.inf) for at in borders), *((0.0, np.inf, tau) for tau in DECAYS), *_awake(state, start, end),
@@ -89,7 +99,7 @@ def simple_changes(state: Indices, start: Floats, end: Floats, watts: Floats, wo
 
 
 def _stays(watts: Floats, before: Bools) -> bool:
-    """Return whether spans draw the same before and after a step; the step may then be absent during spans."""
+    """Return whether spans draw the same power before and after a step, so that the step may be absent in spans."""
     a, b = watts[before], watts[~before]
     if min(len(a), len(b)) < 2:
         return False
@@ -98,9 +108,9 @@ def _stays(watts: Floats, before: Bools) -> bool:
 
 
 def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats, Floats]:
-    """Return shapes, (c, 3), and columns, (b, c), of times at another level, and of steps that settle."""
+    """Return shapes of times at another level and of steps that decay, (c, 3), and their means in blocks, (b, c)."""
     borders = np.unique(start)[1:]
-    # a change that lasts as long as all activity cannot be told from the level of all gaps and spans
+    # a change that lasts as long as all activity looks the same as another level of all gaps and spans
     first, last = activity_of(state, start, end)
     pairs = [(a, b, np.inf) for k, a in enumerate(borders) for b in borders[k + 1 :] if a > first or b < last]
     every = np.array(pairs + [(a, np.inf, tau) for a in borders for tau in SETTLES]).reshape(-1, 3)
@@ -116,7 +126,7 @@ def activity_of(state: Indices, start: Floats, end: Floats) -> tuple[float, floa
 
 
 def shown(columns: Floats, state: Indices) -> Bools:
-    """Return which changes, (b, c), show in idle windows or gaps; a change in spans alone is a difference of spans."""
+    """Return which columns, (b, c), differ between blocks of idle or between blocks of gaps, shape (c,)."""
     some = [columns[state == k] for k in (IDLE, GAP) if np.any(state == k)]
     return np.asarray(sum(np.ptp(each, axis=0) for each in some) > 0.5)
 
@@ -129,7 +139,7 @@ def _windows(state: Indices, start: Floats) -> list[Indices]:
 
 
 def _awake(state: Indices, start: Floats, end: Floats) -> list[tuple[float, float, float]]:
-    """Return the times at either end of an idle window in which a device may wake early or rest late."""
+    """Return shapes at either end of an idle window, for a device that wakes early or rests late."""
     found = []
     for window in _windows(state, start):
         begin, until = float(start[window[0]]), float(end[window[-1]])
@@ -139,7 +149,7 @@ def _awake(state: Indices, start: Floats, end: Floats) -> list[tuple[float, floa
 
 
 def _late(state: Indices, start: Floats) -> Floats:
-    """Mark the first blocks of idle windows, where a device may not yet rest; one column for each length, (b, c)."""
+    """Mark the first 1, 2, ... blocks of idle windows, where a device may not rest yet; a column for each number."""
     after = [window for window in _windows(state, start) if start[window[0]] > 0.0]
     most = min(map(len, after), default=0) - 2 if len(after) > 1 else 0
     marks = np.zeros((len(state), max(most, 0)))

@@ -1,8 +1,8 @@
 """Find the noise of a meter in idle windows, and propagate it through any weighted sum of readings.
 
-Allan variances of idle separate noise that averages out over readings, errors of counter values, which cancel between
-readings, and slow noise, which does neither (IEEE Std 952, Annex C). A standard error from repetition alone would not
-include slow noise and mains, because they are the same in every repetition.
+Allan variances of idle readings separate three kinds of noise (IEEE Std 952, Annex C). White noise averages out over
+readings. Errors of counter values cancel between successive readings. Slow noise does neither. The scatter of repeated
+measurements would not include slow noise and mains hum, because they are the same in every repetition.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ MAX_LINES = 8
 SHORTEST = 8
 """The spectrum of a stretch of at least this many readings is used."""
 STANDS_OUT = 8.0
-"""The power of a line over the mean of the noise must exceed what chance gives by this much."""
+"""A peak of the spectrum is a line, as of mains hum, if its power over the mean noise exceeds chance by this much."""
 STEPPED = 1e-6
-"""If the median of squared differences is below this part of the variance, readings are in steps."""
+"""If the median of squared differences is below this part of the variance, most readings are equal to the next."""
 KNOWN = 4.0
-"""A level or the frequency of a line may be off by this many standard deviations."""
+"""A noise level or the frequency of a line may be wrong by this many standard deviations."""
 WANDER = 5e-4
-"""The frequency of a line may change by this part during a run, as that of the mains does."""
+"""The frequency of a line may change by this part during a run, as the mains frequency does."""
 TIED = 1e-9
-"""Sizes of a line that differ by less than this part are equal, as on either side of the Nyquist frequency."""
+"""Amplitudes that differ by less than this part are equal, as on both sides of the Nyquist frequency."""
 ALIKE = (0.0, 0.5, 0.8, 0.9, 0.95)
-"""The correlations that are considered for errors of neighbouring counter values."""
+"""Correlations between errors of neighbouring counter values; the fit tries each of them."""
 SEGMENT = 1 << 15
-"""Slow noise is computed from weights at about this many moments at most."""
+"""Slow noise is computed from about this many weights at most; weights of neighbouring readings are added first."""
 ROUNDED = 1e-18
-"""The square of a sum of numbers is known to this part of the square of the sum of their sizes."""
+"""A squared sum of weights below this part of the squared sum of their absolute values is rounding."""
 HORIZON_S = 1000.0
-"""Changes slower than this are part of the calibration limits."""
+"""Calibration limits include changes slower than this."""
 BLOCK = 1 << 16
-"""Readings in one block; intermediate arrays of all readings would take more memory than the trace."""
+"""Number of readings in one block; intermediate arrays of all readings would take more memory than the trace."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,10 @@ class Noise:
 
     ``white_w`` is the standard deviation per reading at idle, and ``busy_w`` the same while busy. ``lines`` are triples
     of frequency in Hz, amplitude in W and uncertainty of the frequency. ``period_s`` is the interval between readings.
-    ``dof`` are the degrees of freedom of the white level. ``flicker_w2`` is h in h / f. ``wander_w2`` is the variance
-    of a smooth wander, and ``wander_s`` its correlation time. ``look_j`` is the standard error of one counter value at
-    idle; at work it is ``rise`` times larger. ``step_j`` is the standard error from the counter's step.
+    ``dof`` are the degrees of freedom of the white level. ``flicker_w2`` is h in the spectral density h / f.
+    ``wander_w2`` is the variance of a smooth wander, and ``wander_s`` its correlation time. ``look_j`` is the standard
+    error of one value of an energy counter at idle; at work it is ``rise`` times larger. ``step_j`` is the standard
+    error from the counter's step.
     """
 
     white_w: float
@@ -91,8 +92,8 @@ def spread(differences: Floats) -> float:
 def noise_of(r: Readings, where: Indices, held: Indices) -> Noise:
     """Return the noise of single readings.
 
-    ``where`` is the number of the idle window that holds a reading, and ``held`` that of the span, shapes (n,); -1 is
-    none. For a counter, errors are compared in joules, since its intervals are uneven.
+    ``where`` is the number of the idle window around each reading, and ``held`` the number of the span around it,
+    shapes (n,); -1 means none. The readings of a counter differ in length, so their errors are compared in joules.
     """
     pair = (held[1:] >= 0) & (held[1:] == held[:-1]) & r.ok[1:] & r.ok[:-1] & r.adjacent()
     share = (r.end_s - r.start_s) / r.period_s if r.counter else np.ones(len(r.watts))
@@ -105,7 +106,7 @@ def noise_of(r: Readings, where: Indices, held: Indices) -> Noise:
         grid, left = np.full(slot[-1] + 1, np.nan), (r.watts[at] - level_w) * share[at]
         grid[slot] = left - left.mean()
         stretches.append(grid)
-    # lengths are uneven, so the difference within a pair is computed at the power of this pair
+    # two readings of a counter differ in length; energy that only comes from this difference is subtracted
     drop = np.diff(r.watts * share) - 0.5 * (r.watts[1:] + r.watts[:-1]) * np.diff(share)
     loud = np.append(pair, False) | np.append(False, pair)
     busy_w = float(np.median(r.watts[loud])) if r.counter and np.any(loud) else 0.0
@@ -116,11 +117,12 @@ def noise_of(r: Readings, where: Indices, held: Indices) -> Noise:
 def estimate(
     stretches: Sequence[Floats], busy: Floats, period_s: float, ratio: float | None = None, step_j: float = 0.0
 ) -> Noise:
-    """Return noise from idle residuals, an array for each window (missing readings are NaN), and differences at work.
+    """Return noise from residuals at idle and from differences at work.
 
-    ``busy`` are differences of neighbouring readings inside spans, in watts. Their median size gives the noise at work,
-    because the steps of a burst do not change a median. ``ratio`` is the power of work over that of idle, for a counter
-    with ``step_j`` joules, whose errors grow with power; None for anything else.
+    ``stretches`` has the residuals of each idle window, in watts, with NaN for missing readings. ``busy`` are
+    differences of neighbouring readings inside spans, in watts. The noise at work comes from their median, because the
+    steps of a burst do not change a median. ``ratio`` is power at work over power at idle for a counter, whose errors
+    grow with power, and None for other meters. ``step_j`` is the counter's step in joules.
     """
     filled = [np.nan_to_num(x) for x in stretches]
     spectra = [periodogram(x, period_s) for x in filled if len(x) >= SHORTEST]
@@ -139,7 +141,7 @@ def estimate(
     if ratio is None:
         more_w2 = busy_w2 - idle_w2 if busy_w2 > (1.0 + sure) * idle_w2 else 0.0
         return Noise(math.sqrt(white_w2), math.sqrt(white_w2 + more_w2), 0.0, lines, period_s, dof)
-    # of readings in steps, most differences are 0, and their median is rounding
+    # if most readings equal the next, the median of differences is only rounding
     seen = busy_w2 / idle_w2 if idle_w2 > STEPPED * float(np.var(pooled)) and len(busy) > 1 else ratio**2
     rise = math.sqrt(max(min(max(ratio**2, seen / (1.0 + sure)), seen * (1.0 + sure)), 1.0))
     step_j /= math.sqrt(12.0)
@@ -150,9 +152,10 @@ def estimate(
 
 
 def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
-    """Return variances of white noise per reading and of one counter value, by Allan variances over 2**k readings.
+    """Return the variances of white noise per reading and of one counter value, fitted to Allan variances.
 
-    Flicker noise and a walk are fitted too, but their sizes are left to the model of the trace.
+    The Allan variances are over 1, 2, 4, ... readings. Flicker noise and a random walk are fitted too, but their sizes
+    are not used: the model of the trace finds slow noise.
     """
     rows = []
     for k in range(64):
@@ -169,7 +172,7 @@ def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
     m, found, count = np.array(rows).T
     if not np.any(found > 0.0):
         return 0.0, 0.0
-    # values whose errors have this correlation with the value before
+    # counter values whose error has the correlation rho with the error of the value before
     looks = [(3.0 - 4.0 * rho**m + rho ** (2.0 * m)) / m**2 for rho in ALIKE if counter]
     terms = np.column_stack([1.0 / m, np.ones(len(m)), m, *looks])
     expected = found
@@ -213,7 +216,7 @@ def _without(x: Floats, lines: Lines, period_s: float) -> Floats:
 
 
 def periodogram(x: Floats, period_s: float) -> tuple[Floats, Floats]:
-    """Return the one-sided periodogram without its lowest bin, whose power the fit of the level has removed."""
+    """Return frequencies and the one-sided periodogram, without the bins at zero and at the Nyquist frequency."""
     n = len(x)
     power = 2.0 * period_s / n * np.abs(np.fft.rfft(x)) ** 2
     f = np.arange(len(power)) / (n * period_s)
@@ -246,15 +249,16 @@ def lines_of(residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats
 
 
 def frequency_u_hz(df_hz: float, ratio: float, at_hz: float) -> float:
-    """Return the largest error of the frequency of a line that is ``ratio`` times the noise at resolution ``df_hz``.
+    """Return the largest error of the frequency of a line in Hz.
 
-    Rife and Boorstyn (1974): the least variance of the frequency of a tone in white noise.
+    The line has ``ratio`` times the power of the noise at resolution ``df_hz``. The formula is the least variance of
+    the frequency of a tone in white noise (Rife and Boorstyn, 1974).
     """
     return max(KNOWN * 0.39 * df_hz / math.sqrt(ratio), WANDER * at_hz)
 
 
 def line_near(x: Floats, f_hz: float, df_hz: float, period_s: float) -> tuple[float, float]:
-    """Return the frequency near ``f_hz`` where a line is strongest, the lower of two equal ones, and its amplitude."""
+    """Return the frequency near ``f_hz`` of the strongest line, or the lower of two equal ones, and its amplitude."""
     t = np.arange(len(x)) * period_s
     scan = f_hz + df_hz * np.linspace(-0.6, 0.6, 13)
     size = np.array([2.0 / len(x) * float(np.abs(np.sum(x * np.exp(-2j * np.pi * f * t)))) for f in scan])
@@ -276,15 +280,15 @@ def variances(
 ) -> dict[str, float]:
     """Return the variance of ``sum(weight * y)`` by source.
 
-    ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy, and ``many``, if
-    given, how many single readings each one averages. For a counter, ``looks`` are the lengths of its readings, shape
-    (n,), and how busy the device is at each value, shape (n + 1,). One reading follows another, so the error of a value
-    enters with the difference of the two weights beside it.
+    ``weight`` and ``t_s`` have shape (n,). ``busy`` marks the readings during which the device was busy. ``many``, if
+    given, is the number of single readings in each mean. For a counter, ``looks`` has the lengths of its readings,
+    shape (n,), and how busy the device is at each counter value, shape (n + 1,). Each counter value ends one reading
+    and begins the next, so its error counts with the difference of their two weights.
     """
     each2 = weight**2 if many is None else weight**2 / np.maximum(many, 1.0)
     white = float(np.where(busy, noise.busy_w**2, noise.white_w**2) @ each2)
     found = {"white": white} | dict.fromkeys(("flicker", "level", "lines", "wander", "counter", "step"), 0.0)
-    used = np.flatnonzero(weight != 0.0)  # a comparison first takes a third of the time
+    used = np.flatnonzero(weight != 0.0)  # takes a third of the time of ``flatnonzero(weight)``
     if not len(used):
         return found
     if looks is not None:
@@ -305,17 +309,18 @@ def variances(
 
 
 def _passed(turns: float, many: Floats) -> Floats:
-    """Return the part of a line left in means of ``many`` readings; the line turns by ``turns`` per reading."""
+    """Return the part of a line's amplitude left in means of ``many`` readings, with ``turns`` periods per reading."""
     return np.asarray(np.sin(np.pi * turns * many) / (np.sin(np.pi * turns) * many) if turns % 1.0 else np.ones(1))
 
 
 def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, float]:
-    """Return variances of a sum by flicker noise, by the part of it that is slower, and by a smooth wander.
+    """Return the variances of a weighted sum from flicker noise, from slower flicker noise, and from a smooth wander.
 
-    The first is the integral of its spectrum times ``|W(f)|**2``. Below a quarter of the inverse length of the stretch,
-    W is the sum of the weights, which is zero for a difference of levels, but not for an absolute level. Changes slower
-    than the horizon count as part of the calibration limits. The third is the autocorrelation of the weights times the
-    Matern covariance of order 3/2.
+    W(f) is the Fourier transform of the weights. The first variance is the integral of the flicker spectrum times
+    ``|W(f)|**2``. The second is for frequencies below about a quarter of the inverse length of the readings. There, W
+    is the sum of the weights, which is zero for a difference of levels, but not for an absolute level. Changes slower
+    than ``HORIZON_S`` are left out. The third is the autocorrelation of the weights times the Matern covariance of
+    order 3/2.
     """
     last = (t_s[-1] - t_s[0]) / noise.period_s
     stride = max(1, int(np.ceil((last + 1.0) / SEGMENT)))
@@ -328,7 +333,7 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, floa
     step_hz = 1.0 / (2 * n * noise.period_s * stride)
     by_flicker = max(float(gain @ _by_number(n)), 0.0)
     level, size = float(weight.sum()) ** 2, float(np.abs(weight).sum()) ** 2
-    # the weights of a difference add up to zero but for rounding
+    # the weights of a difference of levels add up to zero, except for rounding
     slower = 0.0 if level <= ROUNDED * size else level * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
     wander = max(float(gain @ _by_lag(n, stride * noise.period_s / noise.wander_s)), 0.0)
     return noise.flicker_w2 * by_flicker, noise.flicker_w2 * slower, noise.wander_w2 * wander
@@ -336,10 +341,10 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, floa
 
 @lru_cache(maxsize=8)
 def _by_number(n: int) -> Floats:
-    """Return the weights of a spectrum of n values, half of them zeros, in its sum over 1/k.
+    """Return weights for the bins of a spectrum of n values, half of them zeros, so that their sum is weighted by 1/f.
 
-    The sum is that of a spectrum of 2 n values, in steps half as wide. It depends on the autocorrelation only, which
-    the shorter spectrum holds too, in less than half of the time.
+    The result equals a sum over a spectrum of 2 n values, in steps half as wide. This sum depends only on the
+    autocorrelation. The shorter spectrum determines it too, in less than half of the time.
     """
     number = np.arange(1.0, n + 1.0)
     kernel = np.fft.irfft(np.append(0.0, n * np.where(number < n, 1.0, 2.0) / number), 2 * n)
@@ -348,32 +353,33 @@ def _by_number(n: int) -> Floats:
 
 @lru_cache(maxsize=8)
 def _by_lag(n: int, step: float) -> Floats:
-    """Return the weights of a spectrum of n values, half of them zeros, in its sum with a Matern covariance of 3/2.
+    """Return weights for the bins of a spectrum of n values, half of them zeros, for a Matern covariance of order 3/2.
 
-    A lag by one value is ``step`` correlation times.
+    Two neighbouring values are ``step`` correlation times apart.
     """
     apart = math.sqrt(3.0) * step * np.arange(n // 2 + 1)
     return _of_spectrum((1.0 + apart) * np.exp(-apart))
 
 
 def _of_spectrum(by_lag: Floats) -> Floats:
-    """Return the weights of a spectrum in the sum of its autocorrelation times ``by_lag``, for lags up to the half."""
+    """Return weights for the bins of a spectrum so that their sum is the autocorrelation times ``by_lag``, summed."""
     half = len(by_lag)
     return np.asarray(np.fft.irfft(by_lag, 2 * (half - 1))[:half] * np.r_[1.0, np.full(half - 2, 2.0), 1.0])
 
 
 def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
-    """Return the largest ``|W(f)|^2`` within ``df_hz`` of ``f_hz``.
+    """Return the largest ``|W(f)|^2`` within ``df_hz`` of ``f_hz``; W is the Fourier transform of the weights.
 
-    The weights are demodulated and summed over stretches far shorter than ``1 / df_hz``, whose spectrum shows every
-    frequency nearby. A line in step with the spans adds up over all of them, in a peak as narrow as the run is long.
+    The weights are demodulated, and summed over slots far shorter than ``1 / df_hz``. The spectrum of these sums has
+    every frequency nearby. All frequencies are needed: a line in step with the spans adds up over all spans, and its
+    peak is as narrow as the inverse length of the run.
     """
     slots = 1 + int(8.0 * df_hz * (t_s[-1] - t_s[0]))
     grid = np.zeros(slots, dtype=np.complex128)
     for part in (slice(k, k + BLOCK) for k in range(0, len(t_s), BLOCK)):
         since = t_s[part] - t_s[0]
         turn, slot = 2.0 * np.pi * f_hz * since, np.minimum((8.0 * df_hz * since).astype(np.int64), slots - 1)
-        # a complex exponential takes four times as long as both of these
+        # a complex exponential would take four times as long as sine and cosine together
         grid += np.bincount(slot, weight[part] * np.cos(turn), slots)
         grid -= 1j * np.bincount(slot, weight[part] * np.sin(turn), slots)
     gain = np.abs(np.fft.fft(grid, 4 * slots)) ** 2

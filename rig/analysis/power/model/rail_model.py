@@ -1,4 +1,7 @@
-"""The model of one rail: which readings show idle, gaps and spans, their noise, and the model of its trace."""
+"""The model of one rail: which readings are in idle windows, gaps and spans, their noise, and the model of its trace.
+
+A span is a time in which the device works, by its stamps, and a gap is the time between two spans.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,16 @@ from rig.types import Bools, Floats, Indices, Rail
 
 T = TypeVar("T")
 ROUNDED = 1e-9
-"""Powers may differ by this part from rounding alone."""
+"""Rounding alone may change power by this part."""
 LEAST_PAIRS, SURE = 20, 4.0
-"""Gaps and spans swing alike if their covariance is this many standard errors, over at least this many pairs."""
+"""Gaps and spans swing alike if their covariance is ``SURE`` standard errors, over at least ``LEAST_PAIRS`` pairs."""
 
 
 @dataclass(frozen=True)
 class Single:
-    """Single readings of a rail, shapes (n,): which of them are in idle windows, touch a span, or are within one.
+    """Single readings of a rail: which are in idle windows, touch a span, or lie wholly inside one, shapes (n,).
 
-    ``beside`` says which readings follow the one before without a pause, shape (n - 1,).
+    ``beside`` marks the readings that follow the previous one without a pause, shape (n - 1,).
     """
 
     readings: Readings
@@ -45,10 +48,11 @@ class Single:
 class RailModel:
     """One rail with everything that the estimators share; arrays have the shape of the readings, (n,).
 
-    ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock, the step of their stamps included, and
-    ``rate_sigma`` that of the rate between the meter's clock and the device's. ``spans_s`` are all spans, disjoint and
-    sorted. ``idle`` marks the readings in idle windows, ``gap`` those between spans, ``busy`` those that touch a span,
-    and ``held`` those wholly inside one. ``weight`` is the weight of a reading in a mean; 0 where it is not a number.
+    ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock, including the step of their stamps.
+    ``rate_sigma`` is the relative uncertainty of the rate of the meter's clock against the device's clock. ``spans_s``
+    are all spans, disjoint and sorted. ``idle`` marks the readings in idle windows, and ``gap`` the readings between
+    spans. ``busy`` marks the readings that touch a span, and ``held`` the readings wholly inside a span. ``weight`` is
+    the weight of a reading in a mean, or 0 if the reading is not a number.
     """
 
     readings: Readings
@@ -70,7 +74,7 @@ class RailModel:
     _known: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def once(self, what: Callable[[RailModel], T]) -> T:
-        """Return what a function of the model alone returns, computed when it is first asked for."""
+        """Return ``what(self)``, computed at the first call and then kept."""
         if what not in self._known:
             self._known[what] = what(self)
         found: T = self._known[what]
@@ -78,11 +82,11 @@ class RailModel:
 
     @property
     def rail(self) -> Rail:
-        """Return what the meter declared of the rail."""
+        """Return the rail as the meter declares it."""
         return self.readings.rail
 
     def variances(self, weight: Floats) -> dict[str, float]:
-        """Return the variance of ``sum(weight * watts)`` by source; ``weight`` has shape (n,)."""
+        """Return the variance of ``sum(weight * watts)`` from each source of noise; ``weight`` has shape (n,)."""
         r = self.readings
         looks = None if self.at_looks is None else (r.end_s - r.start_s, self.at_looks)
         return variances(self.noise, weight, self.middle_s, self.busy, None if r.pool is None else r.pool.many, looks)
@@ -100,7 +104,7 @@ class RailModel:
 def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
     """Return the model of an aligned rail, or None if fewer than two readings lie in idle windows.
 
-    If the readings are means, noise is that of ``rail.single``.
+    If the readings are means of several, the noise comes from the single readings, ``rail.single``.
     """
     r, one = rail.readings, rail.single or rail.readings
     spans = merged(np.concatenate([activity.busy_windows_s(), activity.excluded_s()]))
@@ -140,7 +144,7 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
 
 
 def _white(blocks: Blocks, r: Readings, noise: Noise, looks: Floats | None) -> Floats:
-    """Return the covariance of blocks by noise of single readings, and of counter values, shape (b, b)."""
+    """Return the covariance of blocks from the noise of single readings and of counter values, shape (b, b)."""
     each = np.where(blocks.state == SPAN, noise.busy_w, noise.white_w) ** 2 / np.maximum(blocks.many, 1.0)
     if looks is None:
         return np.diag(each)
@@ -148,9 +152,10 @@ def _white(blocks: Blocks, r: Readings, noise: Noise, looks: Floats | None) -> F
 
 
 def _swings(blocks: Blocks, r: Readings, at: tuple[Indices, Indices, Indices]) -> Floats:
-    """Return the covariance of blocks of one idle window by swings of idle that last longer than it, shape (b, b).
+    """Return the covariance that slow swings of idle power add to blocks of the same idle window, shape (b, b).
 
-    Within a block of many gaps, such swings move gaps and the spans beside them alike.
+    These swings last longer than an idle window. They are found from gaps and the spans beside them, which they change
+    alike.
     """
     where, gap, held = at
     number = np.where(r.ok & (gap >= 0), 2 * gap, np.where(r.ok & (held >= 0), 2 * held + 1, -1))

@@ -1,11 +1,13 @@
-"""One model of a trace: levels of idle, gaps and spans, slow noise, scatter of states, and a level that changes.
+"""Model a trace as levels of idle, gaps and spans, a change of the level, and noise.
 
     y = I + G [gap] + S [span] + J c + u + e
 
-I and S are free. G is normal with an unknown size. J is normal too: ``c`` is a step at a border of blocks, a decay, or
-leakage that follows the heat of the work, and most traces have none. ``u`` is flicker noise and a smooth wander. ``e``
-is white noise and further scatter of the blocks of a state. No configuration is chosen: each is weighted by its
-restricted likelihood (Patterson and Thompson, Biometrika 58, 1971, 545).
+``y`` are the means of blocks of readings. The idle level I and the level of spans above it, S, are free. The level of
+gaps above idle, G, is normal with an unknown size. ``c`` is the shape of a change: a step at a border of blocks, a
+decay, or leakage that follows the heat of the work. Its size J is normal too; most traces have no change. ``u`` is
+flicker noise and a smooth wander. ``e`` is white noise and further scatter of blocks of one state: idle, gap or span.
+A configuration is one set of sizes and variances with at most one change. Predictions are means over configurations,
+weighted by restricted likelihood (Patterson and Thompson, Biometrika 58, 1971, 545).
 """
 
 from __future__ import annotations
@@ -23,37 +25,38 @@ from rig.analysis.result.distributions import normal_quantile
 from rig.types import Bools, Floats, Indices
 
 SLOW = 3
-"""Kinds of noise that blocks share: flicker noise, a smooth wander, and a disturbance of some blocks of idle."""
+"""Number of kinds of correlated noise: flicker noise, a smooth wander, and a disturbance of some blocks of idle."""
 SMOOTH = 0.2
-"""A smooth wander is correlated over this part of the trace."""
+"""Correlation time of a smooth wander, in lengths of the trace."""
 LASTS = 3.0
 """A disturbance of idle is correlated over this many blocks."""
 SIZES = 9
-"""Number of sizes of the level of gaps that are considered."""
+"""Number of sizes for the level of gaps that the fit tries."""
 DRAWS = 48
-"""Sets of variances that are considered in each round; the first round has twice this many."""
+"""Number of sets of variances that the fit tries in each round; in the first round, it tries twice this many."""
 FLATTER, WIDER, UPPER = (0.3, 0.7, 1.0), 1.4, 7.0
-"""Power of the likelihood by round; factor on the covariance of points; log range that is drawn more densely."""
+"""Exponent on the likelihood in each round; factor on the covariance of points; log range with more of the points."""
 COMPOUND = 8
-"""This many changes with a begin and an end are kept for each of three sets of variances."""
+"""For each of three sets of variances, this many changes from ``compound_changes`` are kept."""
 KEPT = 32
 """Predictions average over at most this many configurations."""
 WINDOWS = 100
-"""Idle is predicted for at most this many spans; more are thinned."""
+"""Idle power is predicted for at most this many spans; of more spans, a regular selection is used."""
 RANGE = (1e-3, 30.0)
-"""Least variance relative to white noise, and largest relative to the residuals of levels."""
+"""Smallest variance relative to white noise, and largest relative to the residuals of levels."""
 SHORTEST = 1e-5
-"""A stretch is at least this part of the trace: the covariance of shorter ones is a difference that rounding hides."""
+"""Shorter times are lengthened to this part of the trace, because rounding would make their covariance wrong."""
 LEAST_W2 = 1e-60
-"""A variance below this is taken as zero."""
+"""Lower limit of the variance of white noise in W**2, for a trace without any noise."""
 TINY = 1e-12
-"""Relative size of the error that rounding adds to a covariance."""
+"""Relative error of levels squared that rounding may cause."""
 
 
 def _between(twice: Callable[[Floats], Floats], a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
-    """Return the mean of a function of distance over pairs of stretches, by its second antiderivative ``twice``.
+    """Return the mean of a function of time difference, over all pairs of a moment in ``a`` and a moment in ``b``.
 
-    The shape is (len(a), len(b)).
+    ``a`` and ``b`` are begins and ends of times. ``twice`` is the second antiderivative of the function. The shape is
+    (len(a), len(b)).
     """
     (s, e), (c, d) = (x[:, None] for x in a), b
     return np.asarray((twice(e - c) + twice(s - d) - twice(s - c) - twice(e - d)) / ((e - s) * (d - c)))
@@ -71,20 +74,21 @@ def _smooth(x: Floats) -> Floats:
 
 
 def kernels(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
-    """Return covariances of flicker noise of density 1 and of a smooth wander of variance 1.
+    """Return the covariances of flicker noise of density 1 and of a smooth wander of variance 1.
 
-    The shape is (2, len(a), len(b)). Stretches are given by begins and ends in lengths of the trace. A constant is
-    added to that of flicker noise, as the level is free.
+    The shape is (2, len(a), len(b)). ``a`` and ``b`` are begins and ends of times, in lengths of the trace. The
+    covariance of flicker noise includes a constant, which has no effect because the idle level is free.
     """
     return np.array([10.0 - _between(_log, a, b), _between(_smooth, a, b)])
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """One way to explain a trace: its share, its variances, and the further columns of the design with their sizes.
+    """One way to explain a trace: its probability, its variances, and its columns of the design with their sizes.
 
-    ``inverse`` is the inverse covariance of blocks, (b, b), ``known`` is ``inverse`` times the free levels, (b, f), and
-    ``gram`` is the covariance of these levels, (f, f). ``part`` are the columns times their sizes, (b, c).
+    ``inverse`` is the inverse covariance of blocks, (b, b). ``known`` is ``inverse`` times the columns of the free
+    levels, (b, f), and ``gram`` is the covariance of these levels, (f, f). ``part`` are the columns for gaps and for a
+    change times their sizes, (b, c).
     """
 
     share: float
@@ -115,8 +119,8 @@ class TraceModel:
     def idle_under(self, windows_s: Floats) -> tuple[Floats, float]:
         """Return weights of readings, shape (n,), for mean idle under windows, shape (k, 2), and its uncertainty.
 
-        This standard uncertainty excludes noise: it comes from changes of levels, scatter of blocks, and how far the
-        ways to explain the trace differ.
+        This standard uncertainty excludes noise. It comes from changes of levels, from disturbances and scatter of
+        blocks, and from differences between the configurations.
         """
         w = windows_s[np.linspace(0, len(windows_s) - 1, min(len(windows_s), WINDOWS)).astype(int)]
         start = (w[:, 0] - self.from_s) / self.lasts_s
@@ -155,7 +159,7 @@ class TraceModel:
         return mean, math.sqrt(max(square - mean * mean, 0.0))
 
     def idle_at(self, t_s: Floats) -> Floats:
-        """Return the level of idle at moments in watts, by linear interpolation of predictions for stretches."""
+        """Return idle power at ``t_s`` in watts, interpolated between predictions for 32 parts of the trace."""
         cuts = np.linspace(self.from_s, self.from_s + self.lasts_s, 33)
         start, end = (cuts[:-1] - self.from_s) / self.lasts_s, (cuts[1:] - self.from_s) / self.lasts_s
         d, level = self.design, np.zeros(len(start))
@@ -170,12 +174,13 @@ class TraceModel:
 
 @dataclass(frozen=True)
 class Design:
-    """What all ways to explain b blocks share.
+    """The data and matrices of b blocks that all configurations share.
 
-    ``white`` is the covariance of white noise, (b, b), and ``kernel`` those of slow noise, (3, b, b). ``scatter`` marks
-    the blocks of each state that may scatter, (s, b). ``free`` are the levels, (b, f). ``columns`` are the gaps and the
-    changes by their ``shapes``, (b, 1 + c), of sizes ``gap_sizes_w2`` and ``change_w2``. ``prior`` is the log
-    probability of each change, (c,).
+    ``y`` are the means of the blocks in watts. ``white`` is the covariance of white noise, (b, b), and ``kernel`` are
+    the covariances of slow noise, (3, b, b). ``scatter`` marks the blocks of each state that may scatter, (s, b).
+    ``free`` are the columns of the free levels, (b, f). ``columns`` are the columns for gaps and for each change,
+    (b, 1 + c); the changes have the ``shapes`` of ``level_changes``. ``gap_sizes_w2`` are possible variances of the
+    level of gaps, and ``change_w2`` is the variance of a change. ``prior`` is the log probability of each change, (c,).
     """
 
     y: Floats
@@ -198,7 +203,7 @@ class Design:
         return is_heat(self.shapes)
 
     def covariance(self, theta: Floats) -> Floats:
-        """Return the covariance of blocks for log variances, shapes (m, p) to (m, b, b)."""
+        """Return the covariance of blocks, shape (m, b, b), for m sets of log variances, shape (m, p)."""
         v = np.exp(theta)
         found = np.einsum("mk,kij->mij", v[:, :SLOW], self.kernel) + self.white
         diagonal = np.arange(len(self.y))
@@ -206,7 +211,7 @@ class Design:
         return np.asarray(found)
 
     def configured(self, share: float, theta: Floats, columns: list[int], sizes_w2: Floats) -> Configuration:
-        """Return a way to explain the blocks, ready for predictions."""
+        """Return a configuration that is ready for predictions."""
         part = self.columns[:, columns]
         inverse = np.linalg.inv(self.covariance(theta[None])[0] + (part * sizes_w2) @ part.T)
         known = inverse @ self.free
@@ -214,21 +219,23 @@ class Design:
         return Configuration(share, np.exp(theta), columns, sizes_w2, inverse, known, gram, part * sizes_w2)
 
     def weights(self, way: Configuration, to_blocks: Floats, z: Floats, x: Floats) -> Floats:
-        """Return weights of blocks for the best unbiased prediction of a value with these covariances and levels.
+        """Return weights of blocks, (b,), for the best unbiased prediction of a value.
 
-        Of several values, ``to_blocks`` has the shape (2, b, m), ``z`` (1 + c, m), ``x`` (f, m), and the result (b, m).
+        ``to_blocks`` are the covariances between the value and the blocks from flicker noise and wander, (2, b). ``z``
+        is the part of gaps and of each change in the value, (1 + c,), and ``x`` the part of each free level, (f,). For
+        m values, each array has one more axis of this length.
         """
         each = way.inverse @ (np.tensordot(way.variances[:2], to_blocks, 1) + way.part @ z[way.columns])
         return np.asarray(each + way.known @ (way.gram @ (x - self.free.T @ each)))
 
 
 def fit(blocks: Blocks, white_w2: Floats) -> TraceModel:
-    """Return the model of blocks, of which at least one is idle; ``white_w2`` is their covariance by noise, (b, b)."""
+    """Return the model of blocks; ``white_w2`` is their covariance from noise, (b, b). At least one block is idle."""
     d, from_s, lasts_s, box = _designed(blocks, white_w2)
     d, theta, log, parts = _explored(d, box)
     share = np.exp(log - log.max())
     joint = (share / share.sum())[:, None, None] * parts
-    # drawn at even steps of probability, so that a rare configuration occurs as often as it is likely
+    # configurations are drawn at even steps of probability, so that each occurs as often as it is likely
     drawn = np.searchsorted(np.cumsum(joint), (np.arange(KEPT) + 0.5) / KEPT)
     ways = []
     for k, count in zip(
@@ -291,7 +298,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
 
 
 def _lasting(state: Indices, start: Floats) -> Floats:
-    """Return the correlation of a disturbance of some blocks of idle, such as a fan that runs for a while, (b, b)."""
+    """Return the correlation between blocks of one idle window from a disturbance, such as a fan, shape (b, b)."""
     order = np.argsort(start)
     window = np.zeros(len(state))
     window[order] = np.cumsum(np.diff(state[order] == IDLE, prepend=False))
@@ -309,7 +316,7 @@ class Box:
 
     @property
     def cut(self) -> Floats:
-        """Return where the upper part begins; half of the first points are drawn there, shape (p,)."""
+        """Return where the upper part of each range begins, shape (p,); half of the first points are drawn from it."""
         return np.asarray(np.maximum(self.high - UPPER, 0.5 * (self.low + self.high)))
 
     def drawn(self) -> Floats:
@@ -318,7 +325,7 @@ class Box:
         return np.where(x < 1.0, self.low + x * (cut - self.low), cut + (x - 1.0) * (self.high - cut))
 
     def near(self, centre: Floats, root: Floats, skip: int) -> Floats:
-        """Return points about a centre, shape (m, p), mirrored at the ends of the box."""
+        """Return normal points around a centre, shape (m, p); points outside are mirrored into the box."""
         found = centre + np.vectorize(normal_quantile)(_even(DRAWS, len(centre), skip)) @ root.T
         found = np.where(found < self.low, 2.0 * self.low - found, found)
         return np.clip(np.where(found > self.high, 2.0 * self.high - found, found), self.low, self.high)
@@ -336,10 +343,11 @@ class Box:
 
 
 def _explored(d: Design, box: Box) -> tuple[Design, Floats, Floats, Floats]:
-    """Return design, log variances, their log importance, and the shares of sizes and changes, (m, sizes, 1 + c).
+    """Return the design, m sets of log variances, their log importance, and the probabilities of sizes and changes.
 
-    Points are drawn from the whole box first, and then from where they are likely. Changes with a begin and an end are
-    many, so the design includes only those that gain most at the best points of the first round.
+    The probabilities have the shape (m, sizes, 1 + c) and are those within each set. The sets, called points, are drawn
+    from the whole box first, and then near likely points. There are many compound changes. The design includes only
+    those that raise the likelihood most, at the best of the first points or at one of two points with less noise.
     """
     theta, peaks = box.drawn(), list[tuple[Floats, Floats]]()
     best = theta[np.argmax(_evidence(d, theta[:DRAWS])[0])]
@@ -360,7 +368,7 @@ def _explored(d: Design, box: Box) -> tuple[Design, Floats, Floats, Floats]:
 
 
 def _with_compound(d: Design, thetas: Floats) -> Design:
-    """Return the design with the compound changes that gain most at some log variances."""
+    """Return the design with the compound changes that raise the likelihood most at some log variances."""
     (every, column), chosen = compound_changes(d.state, *d.times), set[int]()
     if not len(every):
         return d
@@ -390,7 +398,7 @@ def _even(n: int, dim: int, skip: int = 0) -> Floats:
 
 
 def _evidence(d: Design, theta: Floats) -> tuple[Floats, Floats]:
-    """Return log restricted likelihoods, shape (m,), and the shares of sizes and changes in each, (m, sizes, 1 + c)."""
+    """Return log restricted likelihoods, (m,), and probabilities of sizes and changes in each, (m, sizes, 1 + c)."""
     found = [_of_some(d, part) for part in np.array_split(theta, max(1, len(theta) // 32))]
     return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
 
