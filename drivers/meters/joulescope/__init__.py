@@ -1,1 +1,1 @@
-"""Joulescope JS110 and JS220 over USB."""
+"""Joulescope JS110, JS220 and JS320 over USB."""

@@ -1,9 +1,9 @@
-"""Joulescope JS110, JS220 and JS320 by their own driver package: power, or current, streamed at a declared rate.
+"""Joulescope JS110, JS220 and JS320 by their own driver package: power, streamed at a declared rate.
 
     rig measure --device ... --meter joulescope --option rate_hz=100000
 
-Readings carry the instrument's numbers (``sample_id``), so that missing ones are NaN in the trace. The package reduces
-the rate from the instrument's own; the filter that it uses is recorded where the instrument states it.
+The instrument numbers its readings (``sample_id``), so missing readings become NaN in the trace. The package reduces
+the instrument's own sampling rate to ``rate_hz``. The filter of this reduction is recorded if the instrument states it.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Joulescope:
 
 @of_settings
 def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
-    """Open a Joulescope; where there are several, ``instrument`` is its path (``u/js220/000123``) or a part of it.
+    """Open a Joulescope. If there are several, ``instrument`` is its path (``u/js220/000123``) or a part of the path.
 
     ``rate_hz`` is 1, 2, 5, 10 and so on up to 1,000,000 (JS110: 2,000,000). ``range_mode`` is ``auto``, a range of
-    current such as ``180 mA``, or ``manual`` (as it was last; not on a JS110). ``clock_tolerance`` limits its sample
-    timer's rate (relative). ``calibration`` names a file with limits in the rail's unit; without one no accuracy is
-    stated. The meter may be silent for ``timeout_s``. ``mark_input`` (0 to 3, 7: trigger) is a logic input, recorded as
-    edges. ``pin`` is what the device does there: high during each span (``level``), a falling edge when one begins and
-    ends (``stamp``), or ``toggle``; it lags or leads by at most ``pin_lag_s``. ``mark_vref`` (``3v3``, ``extern``) sets
-    the voltage of the inputs.
+    current such as ``180 mA``, or ``manual`` (the range set last; not on a JS110). ``clock_tolerance`` limits the
+    relative rate error of its sample timer. ``calibration`` names a file with limits in the rail's unit; without a file
+    no accuracy is stated. The meter may be silent for ``timeout_s``. ``mark_input`` (0 to 3, 7: trigger) is a logic
+    input, recorded as edges. ``pin`` is what the device does at this input: high during each span (``level``), a
+    falling edge at the begin and at the end of a span (``stamp``), or ``toggle``. An edge is at most ``pin_lag_s``
+    early or late. ``mark_vref`` (``3v3``, ``extern``) sets the voltage of the inputs.
 
     Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without pyjoulescope_driver,
     ``SetupError`` for an instrument that is not there or refuses its settings.
@@ -85,7 +85,7 @@ def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
 
 
 def connected(addresses: Sequence[str]) -> Iterator[Connected]:
-    """Every Joulescope on this computer."""
+    """Yield every Joulescope on this computer."""
     _, driver = _driver()
     try:
         for path in driver.device_paths():
@@ -116,7 +116,7 @@ def _path(driver: Any, instrument: str) -> str:
 
 
 def _settings(driver: Any, path: str, rate_hz: float, range_mode: str) -> str:
-    """Open the instrument and set rate and range. Return the filter of the rate reduction, if the model states it."""
+    """Open the instrument, set rate and range; return the filter of the rate reduction, if the model states it."""
     _told("Close every other program that uses it", "instrument", path, "to open", driver.open, path)
     rates = "Give rate_hz=1000000 or less, in steps of 1, 2, 5; a JS110 has 2000000 too, a JS320 no 500000"
     _told(rates, "rate_hz", rate_hz, "its setting h/fs", driver.publish, f"{path}/h/fs", round(rate_hz))
@@ -130,10 +130,10 @@ def _settings(driver: Any, path: str, rate_hz: float, range_mode: str) -> str:
 
 
 def range_settings(path: str, range_mode: str) -> dict[str, str]:
-    """Return the topics that set the range of current, in order.
+    """Return the topics that set the range of current, in the order in which they are published.
 
-    A JS110 has one; its ``s/i/range/mode`` is what the instrument does to readings at a change of range (js110_usb.c).
-    Later models are told to choose a range by themselves, or which one to use (Joulescope's own ``js220.py``).
+    A JS110 needs one topic; its ``s/i/range/mode`` sets how readings at a change of range are treated (js110_usb.c).
+    Later models are set to choose the range by themselves or to use one range (Joulescope's own ``js220.py``).
     """
     if "/js110/" in path:
         return {"s/i/range/select": range_mode}

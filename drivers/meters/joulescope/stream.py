@@ -1,8 +1,8 @@
-"""The readings that a Joulescope streams, as a source: they arrive in the thread of its package.
+"""A Joulescope's stream of readings as a ``Source``. The readings arrive in a thread of the driver package.
 
-Its general purpose inputs are streams of bits beside the readings, recorded as edges. Bits come packed, the lowest
-first (``pyjoulescope_driver``, ``record.py`` and its tests). They are numbered by the instrument's own samples like all
-of its streams, so that edges are on the clock of the readings.
+The general purpose inputs are separate streams of bits, recorded as edges. Bits are packed, the lowest first
+(``pyjoulescope_driver``, ``record.py`` and its tests). The instrument numbers them by its own samples, as in all its
+streams, so edges and readings have the same clock.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Mark:
 
 
 class Bits:
-    """Numbered blocks of bits as edges. ``add`` is called in the package's thread, ``edges`` in the meter's."""
+    """Turns numbered blocks of bits into edges. The package's thread calls ``add``, the meter's thread ``edges``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class Bits:
         self._next, self.sample_hz, self.rate_hz = -1, 0.0, 0.0
 
     def add(self, block: Mapping[str, Any]) -> None:
-        """Add a block. Its last byte may be padded; the begin of the next block shows how many bits are valid."""
+        """Add a block. Its last byte may be padded: the next block's first number tells how many bits are valid."""
         factor, first = int(block["decimate_factor"]), int(block["sample_id"])
         bits = np.unpackbits(np.array(block["data"], dtype=np.uint8), bitorder="little")
         with self._lock:
@@ -60,7 +60,7 @@ class Bits:
             self._held = (first, bits)
 
     def edges(self, ended: bool) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """Return the sample number of each edge since the last call, and the level after it; shapes (n,)."""
+        """Return the sample number of each edge since the last call, and the level after the edge; shapes (n,)."""
         with self._lock:
             if ended and self._held is not None and self.rate_hz:
                 self._take(round(self.sample_hz / self.rate_hz), len(self._held[1]) - 7)
@@ -76,7 +76,7 @@ class Bits:
         first, bits = self._held[0], self._held[1][: max(count, 0)]
         if not len(bits):
             return
-        if self._level is None or first != self._next:  # an edge in lost blocks has no known time
+        if self._level is None or first != self._next:  # an edge inside lost blocks has no known time
             self._level = int(bits[0])
         at = np.flatnonzero(np.diff(bits, prepend=np.uint8(self._level)))
         if len(at):
@@ -85,7 +85,7 @@ class Bits:
 
 
 class Input:
-    """One input of the instrument at ``path``; number 7 is the trigger. ``rail`` is its declaration.
+    """One input of the instrument at ``path``; number 7 is the trigger. ``rail`` describes it as a rail of edges.
 
     The input is started for a moment to find its rate. Raises ``SetupError`` if it sends nothing within ``timeout_s``.
     """
@@ -94,7 +94,7 @@ class Input:
         number, vref = mark.mark_input, mark.mark_vref
         self._driver, self._bits = driver, Bits()
         self._data, self._ctrl = f"{path}/s/gpi/{number}/!data", f"{path}/s/gpi/{number}/ctrl"
-        self._callback = self._on_data  # the package unsubscribes the same object only
+        self._callback = self._on_data  # the package unsubscribes only the same object
         why = f"no data arrived within {timeout_s:g} s"
         try:
             if vref == "3v3" and "/js110/" in path:
@@ -128,7 +128,7 @@ class Input:
         quietly(self._driver.unsubscribe, self._data, self._callback)
 
     def edges(self, zero_id: int, tick_hz: float, ended: bool = False) -> Chunk:
-        """Edges since the last call, in ticks from the sample numbered ``zero_id`` on."""
+        """Return the edges since the last call, in ticks since the sample numbered ``zero_id``."""
         number, level = self._bits.edges(ended)
         use = number >= zero_id
         rate_hz = self.rail.rate_hz
@@ -145,7 +145,7 @@ class Input:
 
 
 class JoulescopeStream:
-    """The ``Source``: the readings of power, and the edges of an input where there is one."""
+    """The ``Source``: the readings of power, and the edges of an input if one is set."""
 
     def __init__(self, driver: Any, path: str, info: MeterInfo, marks: Input | None, timeout_s: float) -> None:
         self._driver, self._path, self._info, self._marks = driver, path, info, marks
@@ -156,7 +156,7 @@ class JoulescopeStream:
         self._heard_s, self._arrived_ns = 0.0, 0
         self._gone = self._streaming = False
         self._zero_id: int | None = None  # the sample number of the first reading, at tick 0
-        self._callback, self._on_gone = self._on_data, self._on_removed  # it unsubscribes the same object only
+        self._callback, self._on_gone = self._on_data, self._on_removed  # the package unsubscribes only the same object
         driver.subscribe(GONE, "pub", self._on_gone)
 
     def begin(self, clock: Clock) -> Bracket:
@@ -214,7 +214,7 @@ class JoulescopeStream:
         let_go(self._driver, self._path)
 
     def _on_data(self, topic: str, block: Mapping[str, Any]) -> None:
-        """Copy a block, whose memory is the package's. Called in the package's thread."""
+        """Copy a block, because its memory belongs to the package. Called in the package's thread."""
         factor = int(block["decimate_factor"])
         value = np.array(block["data"], dtype=np.float32)
         with self._lock:
@@ -230,7 +230,7 @@ class JoulescopeStream:
         self._gone = self._gone or path == self._path
 
     def _check(self) -> None:
-        """Raise an error of the instrument, after all data before the error has been taken."""
+        """Raise the instrument's error, but only after all data before the error has been fetched."""
         if self._blocks:
             return
         silent_s = time.monotonic() - self._heard_s
@@ -244,13 +244,13 @@ class JoulescopeStream:
     def _call(self, what: str, *values: Any) -> None:
         try:
             getattr(self._driver, what)(*values, timeout=self._timeout_s)
-        except Exception as error:  # RuntimeError, TimeoutError and what a callback throws
+        except Exception as error:  # RuntimeError, TimeoutError and whatever a callback raises
             what = f"the Joulescope {self._path} did not accept {what} {values[0]}: {error}"
             raise meter_failed(what, "instrument", self._path, "Check its cable") from error
 
 
 def let_go(driver: Any, path: str) -> None:
-    """Close an instrument, where one is open, and the package's driver."""
+    """Close the instrument, if it is open, and the package's driver."""
     if path:
         quietly(driver.close, path)
     quietly(driver.finalize)

@@ -2,7 +2,7 @@
 
     rig measure --device mlperf-tiny --option device.port=/dev/ttyACM0 --meter lpm01a --option meter.port=/dev/ttyACM1
 
-It supplies the board that it measures. Sources: UM2269 (firmware), UM2243 (board), the firmware's own ``help``.
+The instrument supplies the board that it measures. Sources: UM2269 (firmware), UM2243 (board), the firmware's ``help``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FEEDS = True
 RANGE_A = 0.05
 """The range of the dynamic mode (UM2243, chapter 10); the instrument's protection acts from 59 mA on."""
 BUFFER_S = 0.2
-"""The port is emptied ten times in this time (s). An LPM01A's memory holds more."""
+"""The port is emptied ten times in this time (s). An LPM01A can store readings for longer than this."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Lpm01a:
 
 
 class PowerShield:
-    """The instrument, and the ``Source`` of the readings of its one ``rail``."""
+    """The instrument, and the ``Source`` of the readings of its only rail, ``rail``."""
 
     def __init__(self, line: SerialLine, settings: Lpm01a) -> None:
         self._line, self._settings, self._timeout_s = line, settings, settings.timeout_s
@@ -68,7 +68,7 @@ class PowerShield:
     # ---- setting up -----------------------------------------------------------------------
 
     def introduce(self) -> dict[str, str]:
-        """Take control; return serial number and firmware. Raises ``SetupError`` when no PowerShield answers."""
+        """Take control; return serial number and firmware. Raises ``SetupError`` if no PowerShield answers."""
         try:
             self._line.quiet(QUIET_S, 6 * QUIET_S)
             self._line.write(b"stop\n")  # in case an earlier run was not stopped

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rig.types import Floats
 
 LARGEST = 1.0
-"""No PowerShield measures more than this (A, or J in a reading): a larger value means lost or garbled bytes."""
+"""No PowerShield measures more than this (A, or J per reading): a larger value means lost or garbled bytes."""
 WRAP_S = float(1 << 31) * 1e-3
 """Stamps count milliseconds modulo 2**31."""
 LINE_MOST = 256
@@ -23,12 +23,12 @@ _POWERS = 16.0 ** -np.arange(16.0)
 
 
 class StreamError(ValueError):
-    """The bytes are not a stream of readings. The text completes a sentence that begins with the instrument."""
+    """The bytes are not a stream of readings. The message completes a sentence whose subject is the instrument."""
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """The instrument's time after ``count`` readings since the start, and how full its buffer was (0 to 1)."""
+    """The instrument's time after ``count`` readings since the start, and the filled share of its buffer (0 to 1)."""
 
     count: int
     seconds: float
@@ -46,7 +46,7 @@ class Parsed:
 
     @property
     def owed(self) -> list[int]:
-        """Return the flags for the next bytes: a message after the last reading also flags the next reading."""
+        """Return the flags for the next bytes: a message after the last reading also flags the reading that follows."""
         n = sum(map(len, self.value))
         return [0] if any(at >= n for at in self.flagged) else []
 
@@ -61,7 +61,7 @@ class Parsed:
 
 
 class Stream:
-    """The parser. ``feed`` returns what these bytes complete."""
+    """The parser. ``feed`` returns the readings and messages that the new bytes complete."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -70,7 +70,7 @@ class Stream:
         self._owed: list[int] = []
 
     def feed(self, data: bytes) -> Parsed:
-        """Parse whole readings and messages."""
+        """Parse all complete readings and messages."""
         found = Parsed(flagged=self._owed, ended=self._ended)
         rest = self._rest + data
         if not self._begun:
@@ -126,7 +126,7 @@ class Stream:
 class Timekeeper:
     """Compares the count of readings with the instrument's own stamps, which come once a second.
 
-    A stamp is exact to a millisecond: a loss is found once it exceeds this millisecond and one reading. Losses add up.
+    A stamp is exact to 1 ms. So a loss is found as soon as all losses together exceed 1 ms and one reading.
     """
 
     def __init__(self, rate_hz: float) -> None:
@@ -135,7 +135,7 @@ class Timekeeper:
         self._last_s = 0.0
 
     def check(self, stamp: Stamp) -> None:
-        """Raise ``StreamError`` when readings are missing, or there are too many, or the buffer overflows."""
+        """Raise ``StreamError`` if readings are missing, if there are too many, or if the buffer overflows."""
         if self._first is None:
             self._first, self._last_s = stamp, stamp.seconds
             return
@@ -153,7 +153,7 @@ class Timekeeper:
 
 
 def step_at(value: float) -> float:
-    """Return the distance between neighbouring readings at a value, which have 12 bits of mantissa."""
+    """Return the distance between neighbouring readings at a value; a reading has 12 bits of mantissa."""
     return float(_POWERS[int(np.flatnonzero(value / _POWERS[:15] <= 4095.0)[-1])])
 
 

@@ -1,9 +1,9 @@
-"""NVML: an NVIDIA GPU's own counts of its energy and power. ``nvidia-ml-py`` is imported when a meter is opened.
+"""NVML: the energy and power that an NVIDIA GPU reports about itself. ``nvidia-ml-py`` is imported on opening.
 
 Sources: NVML API reference (nvmlDeviceGetTotalEnergyConsumption, field value 186);
-Yang, Adamek and Armour, "Part-time Power Measurements: nvidia-smi's Lack of Attention", arXiv 2312.02741, for how
-often the sensors measure; ``python -m benchmarks.gpu_sensors`` on an H100 and an H200 (driver 580.159.04), for what the
-counter sees and how late both are.
+Yang, Adamek and Armour, "Part-time Power Measurements: nvidia-smi's Lack of Attention", arXiv 2312.02741, for how often
+the sensors measure; ``python -m benchmarks.gpu_sensors`` on an H100 and an H200 (driver 580.159.04), for what the
+counter includes and how late counter and sensor are.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PART_TIME = re.compile(r"\b(A100|A30|A800|H100|H200|H800|GH200)\b")
 MODES = ("hardware",)
 
 SOURCES = ("energy", "instant")
-"""Those that ``source`` names, the best first."""
+"""The values of the option ``source`` besides ``auto``, the best first."""
 LOOKS_HZ = 100.0
 BUFFER_S = 60.0
 QUICK_S = 5e-3
@@ -67,7 +67,7 @@ class Gpu:
         return bool(_PART_TIME.search(self.name))
 
     def read(self, source: str) -> float:
-        """Return joules of the counter, which is in millijoules, or watts of the sensor, which is in milliwatts."""
+        """Return the counter in joules (NVML: millijoules), or the sensor in watts (NVML: milliwatts)."""
         if source == "energy":
             return 1e-3 * float(self._query("nvmlDeviceGetTotalEnergyConsumption"))
         value = self._query("nvmlDeviceGetFieldValues", [self.nvml.NVML_FI_DEV_POWER_INSTANT])[0]
@@ -76,7 +76,7 @@ class Gpu:
         return 1e-3 * float(value.value.uiVal)
 
     def _query(self, function: str, *arguments: object) -> Any:
-        """One of NVML's answers. Raises ``MeterError`` with NVML's message."""
+        """Return one of NVML's answers. Raises ``MeterError`` with NVML's message."""
         try:
             return getattr(self.nvml, function)(self.handle, *arguments)
         except self.nvml.NVMLError as error:
@@ -87,7 +87,7 @@ class Gpu:
         return meter_failed(f"GPU {self.index} ({self.name}) {what}", "gpu", self.uuid, remedy)
 
     def supports(self, source: str) -> bool:
-        """Return whether a number is available and above zero."""
+        """Return whether NVML delivers this source, with a value above zero."""
         try:
             return self.read(source) > 0.0
         except MeterError:
@@ -95,7 +95,7 @@ class Gpu:
 
 
 def gpus_of(nvml: Any, wanted: str) -> list[Gpu]:
-    """Return the GPUs named by index or UUID. Raises ``SetupError`` without any, ``UsageError`` for an unknown one."""
+    """Return GPUs by index or UUID. Raises ``SetupError`` without any, ``UsageError`` for an unknown index or UUID."""
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(k) for k in range(int(nvml.nvmlDeviceGetCount()))]
         named = [(h, k, nvml.nvmlDeviceGetName(h), nvml.nvmlDeviceGetUUID(h)) for k, h in enumerate(handles)]
@@ -130,7 +130,7 @@ def update_s(gpu: Gpu) -> float:
 
 
 def open_nvml() -> Any:
-    """NVML, initialised. Raises ``MissingExtraError`` without nvidia-ml-py, ``SetupError`` without a driver."""
+    """Return NVML, initialised. Raises ``MissingExtraError`` without nvidia-ml-py, ``SetupError`` without a driver."""
     pynvml = imported("pynvml", "an NVIDIA GPU", "nvml", value="nvidia-ml-py")
     try:
         pynvml.nvmlInit()
@@ -141,9 +141,9 @@ def open_nvml() -> Any:
 
 
 def connected(addresses: Sequence[str]) -> Iterator[Connected]:
-    """Every GPU that NVML lists."""
+    """Yield every GPU that NVML lists."""
     imported("pynvml", "an NVIDIA GPU", "nvml", value="nvidia-ml-py")
-    with suppress(SetupError):  # a host without this kind of GPU
+    with suppress(SetupError):  # a host without NVIDIA GPUs
         nvml = open_nvml()
         for index in range(int(nvml.nvmlDeviceGetCount())):
             gpu = gpus_of(nvml, str(index))[0]
@@ -158,11 +158,11 @@ def open_meter(
     source: str = "auto",
     rate_hz: float | None = None,
 ) -> Meter:
-    """GPUs by index or UUID, separated by commas; one rail for each, of its whole board.
+    """Open GPUs by index or UUID, separated by commas. Each GPU is one rail, which covers its whole board.
 
     ``source`` is ``energy`` (the counter in millijoules; Volta and later), ``instant`` (the sensor's last sample), or
-    ``auto``: the first that all of them have. ``rate_hz`` is how often the source is read, by default 100 Hz; a reading
-    is made when its value is new.
+    ``auto``: the first source that all these GPUs have. The source is read ``rate_hz`` times a second, by default at
+    100 Hz. Only a new value becomes a reading.
 
     Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without nvidia-ml-py, ``SetupError``
     without a driver, a GPU, or the requested source.
@@ -197,7 +197,7 @@ def _source(gpus: Sequence[Gpu], wanted: str) -> str:
 
 def _rail(gpu: Gpu, looks_hz: float, update_s: float | None) -> Rail:
     if update_s is not None:
-        # stamped at the first read of a new value, half a read late on average
+        # a new value is stamped when it is first read: on average half a read interval late
         return Rail(
             gpu.rail, "cumulative", Conversion("J"), 1.0 / update_s,
             filter_tau_s=0.5 / looks_hz, resolution=1e-3, gain_id=gpu.uuid,

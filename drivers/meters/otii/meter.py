@@ -2,9 +2,9 @@
 
     rig measure --device ... --meter otii --option supply_v=3.0
 
-The application records, and this driver reads the recording in pieces, by index (Qoitech, otii-tcp-client-python). Log
-in and reserve an Automation licence in the application. Requests to the TCP server and its answers are JSON objects,
-each ended by CR LF.
+The Otii application records, and this driver fetches the recording in pieces, by index (Qoitech,
+otii-tcp-client-python). Log in and reserve an Automation licence in the application. Requests and answers of the TCP
+server are JSON objects, each ended by CR LF.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from rig.errors import MeterError, MeterSilentError, SetupError, refused
 from rig.types import Bracket, Chunk, Clock, Conversion, Floats, Meter, MeterInfo, Rail
 
 DEVICES_S = 10
-"""The longest time for the server to look for instruments."""
+"""The longest time in which the server looks for instruments (s)."""
 PATIENCE_S = {"otii_get_devices": DEVICES_S + 3.0, "arc_add_to_project": 10.0}
-"""Timeouts of Qoitech's client for these commands; all other commands have ``timeout_s``."""
+"""Timeouts of Qoitech's client for these commands (s); every other command has ``timeout_s``."""
 MODES = ("hardware",)
 FEEDS = True
 
@@ -41,7 +41,7 @@ KINDS = ("Arc", "Ace", "Simulator")
 
 
 class _Answer(msgspec.Struct):
-    """What the server sends; everything that it may leave out has a default."""
+    """What the server sends. Every field that the server may leave out has a default."""
 
     type: str = ""
     trans_id: Any = ""
@@ -49,7 +49,7 @@ class _Answer(msgspec.Struct):
     data: dict[str, Any] | None = None
 
     def ends(self, trans_id: str) -> bool:
-        """Return whether this is the answer to a request."""
+        """Return whether this message is the answer to the request ``trans_id``."""
         return self.type != "progress" and self.trans_id == trans_id
 
 
@@ -77,7 +77,7 @@ class OtiiServer:
         self.version = str((hello.data or {}).get("otii_version", ""))
 
     def request(self, cmd: str, **data: Any) -> dict[str, Any]:
-        """Send a command; return the data of its answer. Raises ``MeterError`` if refused, or not answered in time."""
+        """Send a command; return its answer's data. Raises ``MeterError`` if it is refused or not answered in time."""
         self._sent += 1
         request = {"type": "request", "cmd": cmd, "trans_id": str(self._sent), "data": data}
         with raising(lambda error: self._gone(str(error)), OSError):
@@ -144,14 +144,14 @@ class Otii:
 
 @of_settings
 def open_meter(settings: Otii, clock: Clock | None = None) -> Meter:
-    """Open an Otii on the TCP server at ``host`` and ``port``; ``instrument`` is its name or id, if there are several.
+    """Open an Otii on the TCP server at ``host`` and ``port``. ``instrument`` is its name or id, if there are several.
 
     Its main output is set to ``supply_v`` (V) and cut off above ``max_current_a``. ``power`` is ``on`` (the output is
-    switched on and left on), or ``keep`` (nothing is set). ``channel`` is ``current`` (A, and
-    watts by ``supply_v``) or ``power`` (W, as the instrument computes it). ``rate_hz`` is set where the instrument has
-    several rates (Ace); 0 leaves its own (Arc). ``clock_tolerance`` limits its sample timer's rate (relative).
-    ``calibration`` names a file with limits in the rail's unit; without one no accuracy is stated. The server
-    may be silent for ``timeout_s``.
+    switched on and left on), or ``keep`` (nothing is set). ``channel`` is ``current`` (A, times ``supply_v`` for watts)
+    or ``power`` (W, computed by the instrument). ``rate_hz`` is set if the instrument has several rates (Ace); 0 keeps
+    the instrument's own (Arc). ``clock_tolerance`` limits the relative rate error of its sample timer. ``calibration``
+    names a file with limits in the rail's unit; without a file no accuracy is stated. The server may be silent for
+    ``timeout_s``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for no server, instrument or licence.
     """
@@ -182,7 +182,7 @@ def open_meter(settings: Otii, clock: Clock | None = None) -> Meter:
 
 
 class _Recording:
-    """The ``Source``: a recording in the application's active project, read by index while it grows."""
+    """The ``Source``: a recording in the application's active project, fetched by index while it grows."""
 
     def __init__(
         self, server: OtiiServer, info: MeterInfo, own: dict[str, str], channel: str, timeout_s: float
@@ -205,7 +205,7 @@ class _Recording:
         return Bracket(before_ns, 0, after_ns)
 
     def fetch(self) -> Iterator[Batch]:
-        """Yield the new readings of the recording, a piece at a time."""
+        """Yield the new readings of the recording, in pieces."""
         more = True
         while more:
             count = int(self._request("recording_get_channel_data_count").get("count", 0)) - self._index
@@ -244,14 +244,14 @@ class _Recording:
 
 
 def _at_setup(error: MeterError) -> SetupError:
-    """Return an error of the server as one of the setup."""
+    """Return the server's error as an error of the setup."""
     return SetupError(error.message, field=error.field, value=error.value, remedy=error.remedy)
 
 
 def _check_user(server: OtiiServer) -> None:
     """Refuse a server to which nobody is logged in.
 
-    A server that cannot say who is logged in (issue 13 of Qoitech's client) is assumed to have a user.
+    A server that cannot tell who is logged in (issue 13 of Qoitech's client) is assumed to have a user.
     """
     try:
         logged_in = bool(server.request("otii_is_logged_in").get("logged_in", False))

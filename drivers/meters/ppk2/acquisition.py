@@ -1,4 +1,4 @@
-"""A Nordic PPK2 as a meter: its stream cut into words, proved complete by the times of arrival, in amperes."""
+"""A Nordic PPK2 as a meter: cuts its stream into words, checks by arrival times that none is lost, gives amperes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rig.errors import MeterSilentError
 from rig.types import Bracket, Chunk, Clock, MeterInfo, Rail
 
 EMPTY_EVERY_S = 1e-3
-"""How often the port is emptied: the memory of a serial port may hold no more than 10 ms."""
+"""The port is emptied at this interval (s), because a serial port may buffer only 10 ms of data."""
 SLOT_NS = 10_000_000
 BYTE_NS = 1e9 / RATE_HZ / WORD
 FIRST_S = 0.1
-"""The begin of the first reading is found from the arrivals in this many seconds."""
+"""The begin of the first reading is derived from the arrivals in this many seconds."""
 
 
 @dataclass
 class Slot:
-    """Bytes of 10 ms. They are cut at the arrival with the least lag, because it is the most exact in time."""
+    """The bytes of 10 ms. They are cut at the arrival with the least lag, because its time is the most exact."""
 
     data: bytearray
     total: int = 0
@@ -38,7 +38,7 @@ class Slot:
     until_ns: int = 0
 
     def add(self, data: bytes, at_ns: int) -> tuple[bytes, int] | None:
-        """Add what had arrived by ``at_ns``. At the end of the slot, return the bytes up to the cut and their time."""
+        """Add bytes that had arrived by ``at_ns``. At the slot's end, return the bytes up to the cut and its time."""
         if data:
             self.data += data
             self.total += len(data)
@@ -81,8 +81,8 @@ class Ppk2Source:
             yield self._chunks(stretch)
 
     def finish(self) -> Iterator[Batch]:
-        """Let the stream run until all readings up to now are proved, then stop it."""
-        by_s = (self._clock.now_ns() + self._width_ns - self._begun_ns) * 1e-9  # when a reading taken now has arrived
+        """Let the stream run until it is proved that no reading up to now is lost, then stop it."""
+        by_s = (self._clock.now_ns() + self._width_ns - self._begun_ns) * 1e-9  # a reading taken now arrives by then
         while self._proof.proved_s < by_s:
             time.sleep(EMPTY_EVERY_S)
             yield from self.fetch()
@@ -106,7 +106,7 @@ class Ppk2Source:
         return found
 
     def _arrived_ns(self) -> int | None:
-        """Empty the port. At the end of a slot, add its words and return the time at which they had arrived."""
+        """Empty the port. At the end of a slot, add its words and return the time by which they had arrived."""
         data, at_ns = self._line.waiting(), self._clock.now_ns()
         now_s = time.monotonic()
         if data:
@@ -142,7 +142,7 @@ class Ppk2Source:
         return chunks + [self._edges(got, rail) for rail in inputs]
 
     def _edges(self, got: Stretch, rail: Rail) -> Chunk:
-        """Return the readings whose level differs from that of the last known reading."""
+        """Return the readings whose level differs from the level of the last known reading."""
         at = np.flatnonzero(got.known)
         high = (got.word[at] >> (24 + int(rail.name[1:]))) & 1 == 1
         if len(high):

@@ -1,6 +1,7 @@
-"""The commands of a Nordic PPK2, and the ports on which one is.
+"""The commands of a Nordic PPK2, and the serial ports to which PPK2s are connected.
 
-A command is one byte and its values (Nordic, pc-nrfconnect-ppk, src/constants.ts and src/device/serialDevice.ts).
+A command is one byte followed by its values (Nordic, pc-nrfconnect-ppk, src/constants.ts and
+src/device/serialDevice.ts).
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from drivers.meters.ppk2.modifiers import Modifiers, modifiers_of
 from rig.errors import SetupError
 
 BAUD = 115_200
-"""A USB serial port ignores its rate."""
+"""A USB serial port ignores its baud rate."""
 START, STOP, RUNNING, REGULATOR, POWER_MODE, METADATA = 0x06, 0x07, 0x0C, 0x0D, 0x11, 0x19
 POWER_MODES = {"ampere": 1, "source": 2}
 QUIET_S = 0.02
 
 
 def end(line: SerialLine) -> None:
-    """Stop the stream. Data already on the way still arrives."""
+    """Stop the stream. Data that was already sent still arrives."""
     line.write(bytes([STOP]))
 
 
 def configure(line: SerialLine, mode: str, supply_v: float) -> None:
-    """Set the mode and the voltage (two bytes, the higher first, in 0.001 V), and switch the output on."""
+    """Set the mode and the voltage (two bytes in mV, the higher first), and switch the output on."""
     line.write(bytes([POWER_MODE, POWER_MODES[mode]]))
     if mode == "source":
         line.write(bytes([REGULATOR, *round(supply_v * 1000.0).to_bytes(2, "big")]))
@@ -32,7 +33,7 @@ def configure(line: SerialLine, mode: str, supply_v: float) -> None:
 
 
 def metadata(line: SerialLine, timeout_s: float) -> Modifiers:
-    """Stop the stream, ask for the calibration and read it up to END. Raises ``SetupError`` if this is no PPK2."""
+    """Stop the stream and read the calibration up to END. Raises ``SetupError`` if the instrument is no PPK2."""
     silence(line, timeout_s)
     line.write(bytes([METADATA]))
     said, until_s = b"", time.monotonic() + timeout_s
@@ -47,14 +48,14 @@ def metadata(line: SerialLine, timeout_s: float) -> Modifiers:
 
 
 def silence(line: SerialLine, timeout_s: float) -> None:
-    """Stop a running stream and drop the data on the way. Raises ``MeterError`` if data keeps coming."""
+    """Stop a running stream and drop the data that still arrives. Raises ``MeterError`` if data keeps coming."""
     end(line)
     if not line.quiet(QUIET_S, timeout_s):
         raise line.failed("does not stop sending")
 
 
 def ports() -> dict[str, str]:
-    """Return the first port of each Power Profiler Kit II on USB, by serial number; newer firmware has two."""
+    """Return the port of each PPK2 on USB by its serial number: the first port, as newer firmware has two."""
     from serial.tools.list_ports import comports
 
     found: dict[str, str] = {}
@@ -65,7 +66,7 @@ def ports() -> dict[str, str]:
 
 
 def serial_number(line: SerialLine) -> str:
-    """Return the serial number of the USB device at this port; empty if the system does not know it."""
+    """Return the serial number of the USB device at this port; empty if the operating system does not state it."""
     from serial.tools.list_ports import comports
 
     return next((str(p.serial_number or "") for p in comports() if p.device == line.port), "")

@@ -1,9 +1,9 @@
-"""The proof by the times of arrival that a PPK2's counter hides no loss. No port or clock is used.
+"""Proves from arrival times that no loss of readings stays hidden behind a PPK2's counter. Uses no port and no clock.
 
-No reading arrives before it was taken. So the *lag*, time of arrival minus count times period, has a lowest value, the
-*floor*, which only the drift between the two clocks moves. After a delay the lag comes back to the floor; after a loss
-of 64 readings (0.64 ms) it does not. An arrival near the floor therefore proves that nothing is missing up to it. Only
-proved readings are released, and a run in which nothing can be proved any more ends.
+No reading arrives before it was taken. So the *lag* (arrival time minus count times sampling period) has a lowest
+value, the *floor*. Only the drift between the two clocks moves the floor. After a delay the lag returns to the floor.
+After a loss of 64 readings (0.64 ms) it does not. An arrival near the floor therefore proves that no reading before it
+is missing. Only proved readings are released. If nothing can be proved any more, the run ends.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ import numpy as np
 from drivers.failures import meter_failed
 
 UNSEEN = 64
-"""The counter has six bits: it does not show the loss of a multiple of this many readings."""
+"""The counter has six bits, so it cannot reveal the loss of a multiple of this many readings."""
 NEAR_S = 3e-4
-"""An arrival at most this late still proves that nothing is missing; 64 readings are 6.4e-4 s."""
+"""An arrival at most this late (s) still proves that nothing is missing; 64 readings last 6.4e-4 s."""
 BLIND_S = 2e-4
-"""If drift may have moved the floor by more than this since the last arrival near it, nothing more can be proved.
+"""Nothing more can be proved if drift may have moved the floor by more than this since the last arrival near it (s).
 
-That is 2 s after the start of a run, and 9 s when its drift is known best.
+At the start of a run this happens after 2 s, and once the drift is known best, after 9 s.
 """
 LEARNT_FROM_S, LEARNT_MOST = 5.0, 30
-"""The drift is fitted to the lowest lag of each second, over at least 5 and at most 30 seconds."""
+"""The drift is fitted to the lowest lag of each second, over 5 to 30 seconds."""
 UNCERTAINTY_S, UNCERTAINTY_RATE = 4e-4, 1e-5
-"""Uncertainty of the fitted drift: the first divided by the time of the fit, plus the second, which is how much an
-oscillator and the adjustment of the host's clock drift within half a minute."""
+"""Uncertainty of the fitted drift: the first value (s) divided by the length of the fit, plus the second (relative).
+The second value is how much an oscillator and the adjusted host clock may drift within half a minute.
+"""
 
 
 class Proof:
-    """Follows the times of arrival. ``tolerance`` limits the drift of the sample timer (relative).
+    """Follows the arrival times. ``tolerance`` limits the drift of the sample timer (relative).
 
-    Nothing is missing among the first ``proved`` readings, the last of which arrived by ``proved_s``.
+    None of the first ``proved`` readings is missing, and the last of them had arrived by ``proved_s``.
     """
 
     def __init__(self, name: str, rate_hz: float, tolerance: float) -> None:
@@ -45,9 +46,9 @@ class Proof:
         self.proved, self.proved_s = 0, -math.inf
 
     def add(self, count: int, at_s: float) -> None:
-        """Record that ``count`` readings in all had arrived by ``at_s``. Neither may fall from call to call.
+        """Record that ``count`` readings in all had arrived by ``at_s``. Neither value may fall from call to call.
 
-        Raises ``MeterError`` when arrivals were late for too long to exclude a loss.
+        Raises ``MeterError`` if arrivals were late for so long that a loss cannot be excluded.
         """
         lag_s = at_s - count * self._period_s
         if math.isinf(self._floor_s):
@@ -66,7 +67,7 @@ class Proof:
             self._near(count, at_s, lag_s, min(expected_s + slack_s, lag_s))
 
     def _near(self, count: int, at_s: float, lag_s: float, floor_s: float) -> None:
-        """Record that nothing is missing until now. The floor is the lowest lag plus what drift may have added."""
+        """Record that nothing is missing so far. The floor is the lowest lag plus what drift may have added."""
         self.proved_s, self._floor_s, self.proved = at_s, floor_s, count
         if self._lows and at_s < self._lows[-1][0] + 1.0:
             begun_s, low_s = self._lows[-1]

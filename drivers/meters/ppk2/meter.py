@@ -2,8 +2,8 @@
 
     rig measure --device ... --meter ppk2 --option port=/dev/ttyACM0 --option supply_v=3.0
 
-Lost readings are NaN in the trace. The kit's counter shows most losses (``words``); only arrival times exclude a loss
-of a multiple of 64 (``loss_detection``), which ends the run.
+Lost readings are NaN in the trace. The kit's counter reveals most losses (``words``). Only arrival times can exclude
+the loss of a multiple of 64 readings (``loss_detection``). If they cannot, the run ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FEEDS = True
 
 
 def connected(addresses: Sequence[str]) -> Iterator[Connected]:
-    """Yield every kit on USB, as its port describes it."""
+    """Yield every kit on USB."""
     imported("serial", "a serial port", "serial")
     for serial_number, port in commands.ports().items():
         yield Connected(f"Power Profiler Kit II, serial {serial_number}", {"port": port})
@@ -58,16 +58,16 @@ class Ppk2:
 
 @of_settings
 def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
-    """Open a PPK2, which measures the current through it, on a serial ``port``.
+    """Open a PPK2 on a serial ``port``. It measures the current that flows through it.
 
-    ``mode`` is ``source`` (it supplies ``supply_v``, 0.8 to 5 V) or ``ampere`` (a supply gives ``supply_v``). Both need
-    ``supply_v``, since the instrument measures no voltage and its calibration needs one. ``power`` is ``on`` (its
-    output is switched on and stays on), or ``keep`` (it is not switched). ``largest_a`` is the largest expected
-    current. The step of the range for it is declared as the resolution, and readings in a coarser range are flagged as
-    overload. ``mark_channel`` (D0 to D7) is a logic input, recorded as a rail of edges of that name; ``pin`` (level,
-    stamp or toggle) is how the device uses it, and ``pin_lag_s`` how far an edge may be from what it marks.
-    ``clock_tolerance`` limits the relative rate error of its sample timer. ``calibration`` names a file with limits in
-    A; without one no accuracy is stated. The kit may be silent for ``timeout_s``.
+    ``mode`` is ``source`` (it supplies ``supply_v``, 0.8 to 5 V) or ``ampere`` (another supply delivers ``supply_v``).
+    Both need ``supply_v``: the instrument measures no voltage, and its calibration depends on the voltage. ``power`` is
+    ``on`` (its output is switched on and stays on), or ``keep`` (it is not switched). ``largest_a`` is the largest
+    expected current. The step of the range for this current is declared as the resolution, and readings in a coarser
+    range are flagged as overload. ``mark_channel`` (D0 to D7) is a logic input, recorded as a rail of edges of that
+    name. ``pin`` (level, stamp or toggle) is how the device uses the input, and ``pin_lag_s`` is how early or late an
+    edge may be. ``clock_tolerance`` limits the relative rate error of its sample timer. ``calibration`` names a file
+    with limits in A; without a file no accuracy is stated. The kit may be silent for ``timeout_s``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port that is not a PPK2's.
     """

@@ -1,9 +1,8 @@
-"""The modifiers of a Nordic PPK2: the calibration that it reports, its bounds, and the conversion of words to amperes.
+"""The modifiers of a Nordic PPK2 (its calibration), their plausible limits, and the conversion of words to amperes.
 
-With the modifiers of its range, a word is ``x = (4 adc - O) 1.8 / 163840 / R`` and
-``i = UG (x (GS x + GI) + S v + I)``, amperes, ``v`` the supply in volts (Nordic, pc-nrfconnect-ppk,
-src/device/serialDevice.ts). The smoothing that Nordic's program applies after a change of range is not applied: these
-are the readings as the ADC took them.
+With the modifiers of a word's range, ``x = (4 adc - O) 1.8 / 163840 / R`` and ``i = UG (x (GS x + GI) + S v + I)``.
+``i`` is in amperes, and ``v`` is the supply in volts (Nordic, pc-nrfconnect-ppk, src/device/serialDevice.ts). Nordic's
+program smooths readings after a change of range. This driver does not: its readings are as the ADC took them.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from rig.types import Floats
 
 ADC_VOLTS = 1.8 / 163_840.0
 NEUTRAL = {"S": 0.0, "I": 0.0, "UG": 1.0}
-"""Values of the modifiers that old firmware does not send."""
+"""Values of those modifiers that old firmware does not send."""
 TYPICAL = {"R": (1031.64, 101.65, 10.15, 0.94, 0.043), "GS": 1.0, "GI": 1.0, "O": 0.0, "S": 0.0, "I": 0.0, "UG": 1.0}
 """The values that Nordic's program uses for a modifier that is absent, 0 or no number (``serialDevice.ts``).
 
-With them a reading may be off by half, so a kit with absent or implausible modifiers is refused.
+With them a reading may be wrong by half, so a kit with absent or implausible modifiers is refused.
 """
 FARTHEST_OFF = {"GS": 1e3, "O": 1e3, "S": 0.1, "I": 0.1}
-"""Limits that real kits, some damaged, keep (Nordic's thread 92921); R, GI and UG are half to twice ``TYPICAL``."""
+"""Limits that real kits, some damaged, keep (Nordic's thread 92921). R, GI and UG: half to twice ``TYPICAL``."""
 THREAD = "https://devzone.nordicsemi.com/f/nordic-q-a/92921"
 
 
@@ -45,7 +44,7 @@ class Modifiers:
     other: dict[str, str]
 
     def amperes(self, range_: NDArray[np.intp], adc: Floats, supply_v: float) -> Floats:
-        """Readings in A, float64 of the same shape."""
+        """Return readings in A, float64 of the same shape as ``adc``."""
         x = (4.0 * adc - self.o[range_]) * (ADC_VOLTS / self.r[range_])
         linear = x * (self.gs[range_] * x + self.gi[range_])
         return np.asarray(self.ug[range_] * (linear + self.s[range_] * supply_v + self.i[range_]))
@@ -56,7 +55,7 @@ class Modifiers:
 
 
 def modifiers_of(text: str) -> Modifiers:
-    """Return the modifiers in a metadata reply, lines ``R0: 1031.64`` up to ``END``.
+    """Return the modifiers in a metadata reply: lines such as ``R0: 1031.64`` up to ``END``.
 
     Raises ``SetupError`` for a modifier that is absent, no number or implausible.
     """

@@ -24,20 +24,20 @@ RANGE_MOST_A = (50e-6, 500e-6, 5e-3, 60e-3, 1.0)
 SURE = 8
 """The stream is aligned when the counters of this many words are consecutive."""
 HELD = 3
-"""A word is used only after this many valid words: misaligned bytes look like a word in 1 % of cases."""
+"""A word is used only after this many valid words: 1 % of misaligned words look valid."""
 FARTHEST = 1 << 14
-"""If this many bytes cannot be aligned, the port is not a PPK2's."""
+"""If this many bytes cannot be aligned, the instrument at the port is no PPK2."""
 
 
 Words = tuple[NDArray[np.uint32], Bools]
-"""Successive words, and whether each is known; shapes (n,). A word that the counter shows as lost is unknown."""
+"""Successive words, and whether each is known; shapes (n,). A word that the counter reveals as lost is unknown."""
 
 
 class Aligner:
     """Cuts a stream of bytes into words by their counter. The bytes may come in pieces of any length.
 
-    Where the counter jumps, the stream continues at the next place with ``SURE`` consecutive words. The first word
-    there is dropped, because it may be joined from two torn words; so are the last ``HELD`` words before the jump.
+    If the counter jumps, the stream continues at the next place with ``SURE`` consecutive words. The first word there
+    is dropped, because it may be joined from two torn words. The last ``HELD`` words before the jump are dropped too.
     The skipped words are counted modulo 64: ``loss_detection`` excludes the multiples of 64.
     """
 
@@ -47,7 +47,7 @@ class Aligner:
         self._astray = True
 
     def feed(self, data: bytes) -> Words:
-        """Add bytes. Return the words that are now complete and certain, and those that are missing before them."""
+        """Add bytes. Return the words that are now complete and certain, and the missing words before them."""
         self._bytes += data
         words, known = [np.zeros(0, np.uint32)], [np.zeros(0, np.bool_)]
         while True:
@@ -115,7 +115,7 @@ class Stretch:
 
 
 class PendingReadings:
-    """Words that have arrived and wait until it is proved that none is missing among them; ``count`` of them came."""
+    """Words that have arrived and wait until it is proved that none of them is missing; ``count`` have arrived."""
 
     def __init__(self) -> None:
         self._word, self._known = np.zeros(0, np.uint32), np.zeros(0, np.bool_)
@@ -127,7 +127,7 @@ class PendingReadings:
         self.count += len(words[0])
 
     def release(self, until: int) -> Stretch:
-        """Take out the readings up to number ``until``."""
+        """Remove and return the readings up to number ``until``."""
         n = max(0, until - self._first)
         stretch = Stretch(self._first, self._word[:n], self._known[:n])
         self._word, self._known = self._word[n:], self._known[n:]
