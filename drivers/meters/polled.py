@@ -1,7 +1,7 @@
 """Meters over numbers that the host can read at any time, such as energy counters.
 
-The host's clock stamps each look before and after it. A look that took long leaves the time of its value uncertain: it
-is repeated, and the quickest look is used.
+Each time, the host reads its own clock before and after it reads the number (a *look*). If a look takes long, the time
+of its value is uncertain. The look is then repeated, and the quickest is used.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ HOST = ClockInfo("host", 1e9, 0.0)
 LOOKS = 3
 
 Reading = tuple[int, int, float]
-"""Host time in ns before and after a look, and the value."""
+"""Host time in ns before and after a look, and the value read."""
 
 
 @dataclass(frozen=True)
 class Polled:
-    """One rail's number: ``look`` returns it, ``begin`` prepares a new start. Each of them may raise ``RigError``.
+    """The number of one rail: ``look`` returns it, ``begin`` prepares a new start. Both may raise ``RigError``.
 
-    Each reading covers the last ``covers_s`` before the look; 0 for a value at the look. If the number is ``renewed``
-    by its source, a look is a reading only if its value is new, or ``stale_s`` after the last reading. One that
-    ``counts`` must not fall. A look that took longer than ``quick_s`` is repeated.
+    A reading covers the last ``covers_s`` before the look; 0 means the value at the look. If the source renews the
+    number at its own pace (``renewed``), a look becomes a reading if the value is new, or ``stale_s`` after the last
+    reading. A number that ``counts`` must never fall. A look that took longer than ``quick_s`` is repeated.
     """
 
     rail: str
@@ -49,16 +49,16 @@ def polled_meter(
     clock: Clock | None = None,
     release: Callable[[], None] = lambda: None,
 ) -> ThreadedMeter:
-    """Return a meter that looks ``rate_hz`` times a second; it may stay unread for at most ``info.buffer_s``.
+    """Return a meter that looks ``rate_hz`` times a second. Its readings may wait to be read for ``info.buffer_s``.
 
-    ``release`` is called once and releases what the numbers use. Raises ``SetupError`` in a run in simulated time.
+    ``release`` is called once, to release what the numbers use. Raises ``SetupError`` in a run in simulated time.
     """
     most = max(16, round((info.buffer_s or 60.0) * rate_hz))
     return ThreadedMeter(info, _Looks(numbers, release), clock, every_s=1.0 / rate_hz, steady=True, most=most)
 
 
 class _Looks:
-    """The ``Source``: a fetch is one look at every number."""
+    """The ``Source``: each fetch looks once at every number."""
 
     def __init__(self, numbers: Sequence[Polled], release: Callable[[], None]) -> None:
         self._numbers, self._release = numbers, ExitStack()

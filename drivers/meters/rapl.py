@@ -1,7 +1,7 @@
-"""RAPL: the processor's own energy counters, which Linux shows under ``/sys/class/powercap``.
+"""RAPL: the processor's own energy counters, which Linux provides under ``/sys/class/powercap``.
 
 Sources: the kernel's Documentation/power/powercap/powercap.rst; Intel SDM volume 3, chapter "RAPL Interfaces" (the
-counters have 32 bits and are updated about every millisecond). The kernel lets only root read them since 5.10
+counters have 32 bits and are updated about every millisecond). Since kernel 5.10 only root may read them
 (CVE-2020-8694).
 """
 
@@ -32,7 +32,7 @@ UPDATE_S = 1e-3
 RATE_MOST_HZ = 500.0
 BUFFER_S = 60.0
 SLACK_S = 5e-3
-"""Updates jitter: the energy between two looks may be that of this much more time than passed between them."""
+"""Updates jitter: the energy between two looks may include this much more time than passed between the looks (s)."""
 READ_ANYWAY = (
     f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (every user can then watch the processor's power, "
     "CVE-2020-8694). Or run as root"
@@ -43,7 +43,7 @@ REST = "everything that is not the processor's: boards, disks, fans, cards, and 
 
 @dataclass(frozen=True)
 class Zone:
-    """One power zone. ``key`` follows the control type in its name (0, 0:1); ``rail`` is unique."""
+    """One power zone. ``key`` is its directory's name without the control type (0, 0:1); ``rail`` is unique."""
 
     key: str
     name: str
@@ -53,19 +53,19 @@ class Zone:
 
     @property
     def parent(self) -> str:
-        """Return the key of the zone that contains it; empty at the top."""
+        """Return the key of the zone that contains this zone; empty at the top."""
         return self.key.rpartition(":")[0]
 
     def holds(self, other: Zone) -> bool:
         """Return whether this zone's counter includes that of ``other``."""
         if self.name == "psys":
             return other.name != "psys"
-        # memory is listed below its package and counted separately
+        # memory is listed below its package, but counted separately
         return other.key.startswith(self.key + ":") and other.name != "dram"
 
 
 class EnergyCounter:
-    """The joules of one zone, unwrapped. ``most_w`` is the largest power of the zone; ``now_s`` never falls."""
+    """The unwrapped energy of one zone (J). ``most_w`` is the zone's largest power; ``now_s`` is a monotonic clock."""
 
     def __init__(self, zone: Zone, most_w: float, now_s: Callable[[], float] = time.monotonic) -> None:
         self._zone, self._most_w, self._now_s = zone, most_w, now_s
@@ -74,11 +74,11 @@ class EnergyCounter:
         self._total_j = 0.0
 
     def begin(self) -> None:
-        """Start from the counter's own value."""
+        """Start from the counter's present value."""
         self._last = None
 
     def look(self) -> float:
-        """Return the joules so far. Raises ``MeterError`` when the counter may have wrapped since the last look."""
+        """Return the joules so far. Raises ``MeterError`` if the counter may have wrapped since the last look."""
         now_s, raw_j = self._now_s(), self._raw() * 1e-6
         if self._last is None:
             self._total_j = raw_j
@@ -126,10 +126,10 @@ def open_meter(
 ) -> Meter:
     """Open the energy counters of this computer's processors, one cumulative rail in joules for each power zone.
 
-    ``domains`` names the zones, separated by commas (package-0, package-0-dram, psys ...); by default every package
-    and its memory. Two zones are refused if one contains the other, since their sum counts energy twice. ``rate_hz`` is
-    how often the counters are read (500 Hz at most, since they are updated about every millisecond). ``most_w`` is the
-    largest power of a zone; it limits how long a counter may go unread before a wrap could be missed.
+    ``domains`` names the zones, separated by commas (package-0, package-0-dram, psys ...); by default every package and
+    its memory. Two zones are refused if one contains the other, since their sum counts energy twice. The counters are
+    read ``rate_hz`` times a second (500 Hz at most, since they are updated about every millisecond). ``most_w`` is the
+    largest power of a zone. It limits how long a counter may stay unread before a wrap could be missed.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` without counters or the right to read them.
     """
@@ -141,7 +141,7 @@ def open_meter(
     chosen = _chosen(zones, domains)
     for zone in chosen:
         _readable(zone)
-    # a copy of a zone is not in the kernel's file system, wherever that is mounted
+    # the kernel's counters have this path wherever sysfs is mounted; a copied zone does not
     simulated = "/devices/virtual/powercap/" not in os.fspath(chosen[0].path.resolve())
     said = f"RAPL energy counters of {', '.join(z.rail for z in chosen)}, {rate_hz:g} looks/s; each is up to "
     info = described(
@@ -161,7 +161,7 @@ def open_meter(
 
 
 def _declared(zone: Zone, rate_hz: float) -> Rail:
-    """Return the rail of a zone. Its counter has 32 bits; a filter of equal mean delay stands for the counter's age."""
+    """Return the rail of a zone. A filter whose delay is the counter's mean age stands for this age."""
     age_s, step_j = 0.5 * UPDATE_S, zone.range_j / 2**32
     return Rail(
         zone.rail, "cumulative", Conversion("J"), rate_hz, filter_tau_s=age_s, resolution=step_j, gain_id=zone.rail
@@ -169,13 +169,13 @@ def _declared(zone: Zone, rate_hz: float) -> Rail:
 
 
 def connected(addresses: Sequence[str], root: str = ROOT) -> Iterator[Connected]:
-    """Yield the counters of this processor, where it has any."""
+    """Yield the counters of this processor, if it has any."""
     with contextlib.suppress(SetupError):
         yield Connected(f"RAPL counters: {', '.join(zone.rail for zone in zones_of(Path(root)))}", {})
 
 
 def zones_of(root: Path) -> list[Zone]:
-    """Return the zones of a powercap tree. Raises ``SetupError`` where there is none."""
+    """Return the zones of a powercap tree. Raises ``SetupError`` if there are none."""
     found: list[Zone] = []
     if root.is_dir():
         for path in sorted(root.glob(f"{CONTROL}:*"), key=lambda p: [*map(int, re.findall(r":(\d+)", p.name))]):
@@ -223,7 +223,7 @@ def _omitted(zones: Sequence[Zone], chosen: Sequence[Zone]) -> Iterator[str]:
 
 
 def _twice(root: Path) -> list[str]:
-    """Return zones of other control types, such as the same counter through memory-mapped registers."""
+    """Return zones of other control types: for example, the same counter read through memory-mapped registers."""
     others = sorted(p.name for p in root.glob(f"{CONTROL}-*:*") if p.name.count(":") == 1)
     return [f"{name}: another way to read a counter that is listed here" for name in others]
 

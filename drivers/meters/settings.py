@@ -1,4 +1,4 @@
-"""The settings of all meters that are in one supply, and what they imply: limits of error, a description."""
+"""Settings that all meters in one supply line share: limits of error and the meter's description follow from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def described(
     simulated: bool,
     **more: Any,
 ) -> MeterInfo:
-    """Return a meter's description, which says first whether it is simulated; ``more`` are fields of ``MeterInfo``."""
+    """Return a meter's description, beginning with whether it is simulated; ``more`` are fields of ``MeterInfo``."""
     mode: Mode = "simulator" if simulated else "hardware"
     told = f"SIMULATED {description}" if simulated else description
     return MeterInfo(name, mode, clock, tuple(rails), tuple(omitted), told, **more)
@@ -37,8 +37,8 @@ def described(
 class Instrument:
     """The settings that meters share.
 
-    ``clock_tolerance`` limits the relative rate error of its sample timer. ``calibration`` names a calibration file
-    with limits in the rail's unit, ``calibration_range`` one of its ranges if it has several. Without a file no
+    ``clock_tolerance`` limits the relative rate error of the meter's sample timer. ``calibration`` names a calibration
+    file with limits in the rail's unit, ``calibration_range`` one of its ranges if it has several. Without a file no
     accuracy is stated. See docs/reference/calibration.md.
     """
 
@@ -49,11 +49,11 @@ class Instrument:
     temperature_c: float | None = None
 
     def limited(self, rail: Rail, serial: str, range_: float | None = None, *, one_range: bool = True) -> Rail:
-        """Return a rail with the limits of the calibration file for today; without a file none are stated.
+        """Return a rail with today's limits from the calibration file; without a file no limits are stated.
 
         ``one_range`` is false for an instrument that changes its range by itself: the linearity of one range does not
-        apply to readings in two. Raises ``DataError`` for a file of another instrument or another time,
-        ``UsageError`` for one that does not fit.
+        apply to readings in two. Raises ``DataError`` for a file of another instrument or another time, ``UsageError``
+        for a file that does not fit.
         """
         path = self.calibration
         if path is None:

@@ -1,12 +1,12 @@
 """``ThreadedMeter``: the Meter protocol over an instrument that must be emptied while the rig does something else.
 
-A new instrument is one file with a ``Source``. A thread fetches its readings, so that neither a busy device nor a slow
-link holds up the rig: ``read`` never waits. The first error ends the thread; the caller gets it once, after the
+A new instrument needs one file with a ``Source``. A thread fetches its readings, so neither a busy device nor a slow
+link delays the rig: ``read`` never waits. The first error ends the thread. The caller gets this error once, after the
 readings that came before it.
 
-``sampled_meter`` is for instruments that fill a memory by their own sample timer, without time stamps. Such a trace is
-only as good as its count, and an instrument may lose readings silently. So the count of readings is compared with the
-host's clock.
+``sampled_meter`` is for instruments that fill a memory by their own sample timer, without time stamps. The times in
+such a trace follow only from the count of readings, and an instrument may lose readings silently. So the count is
+compared with the host's clock.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ LARGE = 10_000
 Batch = Sequence[Chunk]
 """Chunks of all rails that became ready together."""
 APART_NS = 1_000_000_000
-"""A clock that differs from the host's by more than this is simulated."""
+"""If the meter's clock differs from the host's by more than this, the run is in simulated time."""
 POLL_S = 0.05
 HOLD_S = 20.0
-"""Readings of a stream wait unread for at most this long."""
+"""Readings of a stream may stay unread for at most this long (s)."""
 LAG_S = 0.5
-"""Readings that become ready at most this late are not missing."""
+"""Readings that become ready at most this late (s) are not counted as missing."""
 
 
 class Source(Protocol):
-    """An instrument as its thread uses it. Every method raises ``RigError`` for what goes wrong.
+    """What the meter's thread needs from an instrument. Every method raises ``RigError`` if something goes wrong.
 
     ``begin`` starts the sampling and returns the bracket of the first tick. ``fetch`` runs in the thread and yields the
     batches that are ready. After the thread has ended, ``finish`` stops the sampling and yields the rest. ``close``
@@ -55,7 +55,7 @@ class Source(Protocol):
 
 @dataclass
 class _Acquisition:
-    """The time from start to stop: chunks that wait to be read (``held`` readings per rail), and the final error."""
+    """The data from start to stop: chunks that wait to be read (``held`` readings per rail), and the final error."""
 
     chunks: list[Chunk] = field(default_factory=list)
     held: int = 0
@@ -73,7 +73,7 @@ class _Acquisition:
             return self.held
 
     def take(self) -> list[Chunk]:
-        """Take all waiting chunks, joined to one per rail; large ones stay apart, because copying delays the caller."""
+        """Take all waiting chunks, joined to one per rail. Large chunks stay apart, as copying delays the caller."""
         with self.lock:
             chunks, self.chunks, self.held = self.chunks, [], 0
         by_rail: dict[str, list[Chunk]] = {}
@@ -87,7 +87,7 @@ class _Acquisition:
 
 
 class ThreadedMeter:
-    """A meter that fetches ``every_s`` after the end of a fetch, or with ``steady`` after its begin.
+    """A meter that fetches ``every_s`` after the end of the last fetch, or, if ``steady``, after its begin.
 
     It keeps at most ``most`` unread readings of each rail (None: no limit). ``stop`` waits at most ``patience_s`` for a
     running fetch. Raises ``SetupError`` in a run in simulated time.
@@ -117,7 +117,7 @@ class ThreadedMeter:
         return self._info
 
     def start(self) -> Bracket:
-        """Start the sampling and the thread. The clock shows the bracket's tick at some moment of the bracket."""
+        """Start the sampling and the thread. The clock shows the bracket's tick at some moment within the bracket."""
         if self._running is not None:
             raise MeterError("the meter was started twice", field="meter", value=self._info.name, remedy="Stop it")
         bracket = self._source.begin(self._clock)
@@ -128,7 +128,7 @@ class ThreadedMeter:
         return bracket
 
     def read(self) -> Sequence[Chunk]:
-        """Return what the thread has fetched, perhaps nothing. After that, raise the error that ended the thread."""
+        """Return what the thread has fetched, perhaps nothing. Once all is read, raise the thread's final error."""
         a = self._running
         if a is None:
             return ()
@@ -139,7 +139,7 @@ class ThreadedMeter:
         return chunks
 
     def stop(self) -> Sequence[Chunk]:
-        """Stop the sampling and deliver the rest. Raises what went wrong, unless ``read`` has raised it already."""
+        """Stop the sampling and return the rest. Raises what went wrong, unless ``read`` has already raised it."""
         a = self._end_thread()
         if a is None:
             return ()
@@ -154,7 +154,7 @@ class ThreadedMeter:
         return a.take()
 
     def close(self) -> None:
-        """Stop and let go of the instrument. May be called twice; raises nothing."""
+        """Stop and release the instrument. May be called twice; raises nothing."""
         self._end_thread()
         self._source.close()
 
@@ -175,7 +175,7 @@ class ThreadedMeter:
             a.error = meter_failed(what, "meter", repr(error), "This is a bug in its driver")
 
     def _end_thread(self) -> _Acquisition | None:
-        """End the running acquisition and return it. A thread that hangs becomes its error."""
+        """End the running acquisition and return it. If the thread hangs, this becomes the acquisition's error."""
         a, self._running = self._running, None
         if a is None or a.thread is None:
             return None
@@ -203,7 +203,7 @@ def sampled_meter(
 
 
 class _Counted:
-    """A source whose count of readings fits the time since its start. Raises ``MeterError`` if it does not."""
+    """A source whose count of readings must fit the time since its start; else ``MeterError`` is raised."""
 
     def __init__(self, info: MeterInfo, source: Source) -> None:
         self._info, self._source = info, source
@@ -221,7 +221,7 @@ class _Counted:
         self._check(before_ns, self._clock.now_ns())
 
     def finish(self) -> Iterator[Batch]:
-        before_ns = self._clock.now_ns()  # no readings are due after the sampling has stopped
+        before_ns = self._clock.now_ns()  # readings that come after the sampling has stopped are not due
         yield from self._counted(self._source.finish())
         self._check(before_ns, self._clock.now_ns())
 
@@ -235,7 +235,7 @@ class _Counted:
             yield batch
 
     def _check(self, before_ns: int, after_ns: int) -> None:
-        """Refuse fewer readings than due at ``before_ns`` (a loss) or more than due at ``after_ns`` (another timer)."""
+        """Refuse fewer readings than due at ``before_ns`` (a loss) or more than due at ``after_ns`` (a wrong timer)."""
         rate_hz, tolerance = self._info.rails[0].rate_hz, self._info.clock.tolerance
         least = max(0.0, ((before_ns - self._bracket.after_ns) * 1e-9 * (1.0 - tolerance) - LAG_S) * rate_hz - 2.0)
         most = ((after_ns - self._bracket.before_ns) * 1e-9 * (1.0 + tolerance)) * rate_hz + 2.0
@@ -252,7 +252,7 @@ class _Counted:
 def first_reading(before_ns: int, arrived_ns: int, count: int, rate_hz: float, tolerance: float) -> Bracket:
     """Return the bracket of tick 0 if ``count`` readings came by ``arrived_ns`` from a stream started at ``before_ns``.
 
-    The last reading was complete by then, so the first began at least ``count`` periods earlier.
+    The last reading was complete by then, so the first reading began at least ``count`` periods earlier.
     """
     latest_ns = arrived_ns - round(count * 1e9 / rate_hz * (1.0 - tolerance))
     return Bracket(before_ns, 0, max(before_ns, latest_ns))
@@ -260,16 +260,16 @@ def first_reading(before_ns: int, arrived_ns: int, count: int, rate_hz: float, t
 
 @dataclass
 class GapFiller:
-    """Readings numbered from 0 on as a grid without silent gaps; at most ``most`` may be missing in a row."""
+    """Fills gaps in readings numbered from 0 on with NaN; at most ``most`` may be missing in a row."""
 
     name: str
     most: int
     next: int = 0
 
     def take(self, index: int, value: Floats) -> Floats:
-        """Return readings from number ``index`` on in their own type, after one NaN for each missing one before them.
+        """Return readings from number ``index`` on in their own type, after one NaN for each reading missing before.
 
-        Raises ``MeterError`` for readings that come twice, and for more than ``most`` missing at once.
+        Raises ``MeterError`` for readings that come twice, and if more than ``most`` are missing at once.
         """
         gap = index - self.next
         if not 0 <= gap <= self.most:

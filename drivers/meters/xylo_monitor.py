@@ -1,8 +1,8 @@
-"""The power monitor on the Xylo board, which the device's own handle reads; the simulated one is a meter of its bench.
+"""The power monitor on the Xylo board, read by the device's own handle. The simulated bench has its own monitor.
 
-The driver starts it at its own rate, and takes the time of each reading from the board's stopwatch. Readings are put in
-order of time; a reading that comes too late, or not at all, is missing in the trace, as the ticks show. Readings share
-the link with events: docs/reference/xylo-board.md states their load.
+The driver starts the monitor at its own rate, and takes the time of each reading from the board's stopwatch. Readings
+are put in order of time. A reading that comes too late, or not at all, is missing in the trace; the ticks reveal the
+gap. Readings share the link with events: docs/reference/xylo-board.md states how much of the link they use.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ MODES = ("hardware", "simulator")
 
 NAME = "xylo-monitor"
 HOLD_US = 250_000
-"""Readings wait this long for late ones, in microseconds of the stopwatch."""
+"""A reading waits this long (us of the stopwatch) for readings that arrive late."""
 LINK_NS = 5_000_000
-"""The bracket of the start allows for a shortest delay of the link of at most this."""
+"""The bracket of the start assumes that the link's shortest delay is at most this."""
 TAKES = 5
-"""This many brackets of the start are taken and the narrowest is used: the program may be delayed during one."""
+"""The start is bracketed this many times and the narrowest bracket is used: the program may be delayed during one."""
 RATE_OFF = 0.02
 ENOUGH = 20
-"""This many intervals between readings show the rate during a measurement; at its end, two are enough."""
+"""The rate is checked from this many intervals between readings; at the end of a measurement two are enough."""
 
 
 def open_meter(
@@ -50,7 +50,7 @@ def open_meter(
     """Open the monitor of ``device`` at ``rate_hz``: by default 1280 Hz, as in the published baseline.
 
     The converter of Audio 3 gives 925.9 Hz, which is the default and the most there. ``calibration`` names a file for
-    each rail that has one, as ``Io=io.toml,Logic=logic.toml``; other rails state no accuracy.
+    each rail that has one, as ``Io=io.toml,Logic=logic.toml``; for other rails no accuracy is stated.
 
     Raises ``UsageError`` for a rate that the board does not have, ``SetupError`` for a device without this monitor, for
     one that records its activity, and for a simulation without its bench.
@@ -112,7 +112,7 @@ class BoardPower:
         self._aperture_us = round((info.rails[0].aperture_s or 0.0) * TICK_HZ)
 
     def begin(self, clock: Clock) -> Bracket:
-        """Start the monitor again at its rate, because another user of the board may have changed or stopped it."""
+        """Restart the monitor at its rate, because another user of the board may have changed or stopped it."""
         self._waiting: dict[str, list[tuple[int, float]]] = {rail.name: [] for rail in self._info.rails}
         self._stamps: list[int] = []
         made_hz = self._board.retune(self._rate_hz)
@@ -123,7 +123,7 @@ class BoardPower:
         with raising(self._gone, DeviceError):
             brackets = [self._bracket(clock) for _ in range(TAKES)]
         bracket = min(brackets, key=lambda b: b.after_ns - b.before_ns)
-        self._given_us = dict.fromkeys(self._waiting, bracket.tick)  # readings of the rate before are still under way
+        self._given_us = dict.fromkeys(self._waiting, bracket.tick)  # readings at the earlier rate may still arrive
         return bracket
 
     def _bracket(self, clock: Clock) -> Bracket:
@@ -131,7 +131,7 @@ class BoardPower:
         return Bracket(before_ns, self._board.tick(), clock.now_ns())
 
     def fetch(self) -> Iterator[Batch]:
-        """Yield the readings that no later arrival can precede."""
+        """Yield the readings before which no late reading can still arrive."""
         self._take()
         if not self._board.measuring():
             what = "the power monitor was stopped by something else that holds the board"
@@ -147,7 +147,7 @@ class BoardPower:
         yield self._given(1 << 62)
 
     def close(self) -> None:
-        """Release nothing: the monitor runs until the device is closed, because it gives the time of the spans."""
+        """Release nothing. The monitor runs until the device is closed, because it times the device's spans."""
         self._board.collect(False)
 
     def _take(self) -> None:
@@ -173,7 +173,7 @@ class BoardPower:
         return chunks
 
     def _check_rate(self, readings: list[Reading], enough: int = ENOUGH) -> None:
-        """Check the rate by the median interval, which allows missing readings, and the shortest of the last ones."""
+        """Check the rate by the median interval, which tolerates missing readings, and the shortest recent one."""
         first = self._info.rails[0].name
         self._stamps = sorted({*self._stamps, *(stamp for rail, stamp, _ in readings if rail == first)})[-10 * ENOUGH :]
         if len(self._stamps) <= enough:

@@ -1,10 +1,10 @@
-"""Keithley DMM6500 over SCPI: its digitizer of current, read from the reading buffer while it fills.
+"""Keithley DMM6500 over SCPI: its current digitizer, read from the reading buffer while the buffer fills.
 
     rig measure --device ... --meter dmm6500 --option address=TCPIP::192.0.2.9::5025::SOCKET --option supply_v=1.8
 
 Commands and facts are from its reference manual (DMM6500-901-01): TRIGger:BLOCk:MDIGitize, TRACe:DATA?, FORMat:DATA,
-SENSe:DIGitize. Readings have numbers in the buffer, and reading k begins k sample intervals after the first. A full
-buffer keeps its readings and takes no more, so a run ends then. This driver was never tested with an instrument.
+SENSe:DIGitize. Readings are numbered in the buffer, and reading k begins k sample intervals after the first. A full
+buffer takes no more readings, so the run then ends. This driver was never tested with an instrument.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ RATE_HZ = (1e3, 1e6)
 BUFFER = '"defbuffer1"'
 READINGS_MOST, PIECE = 7_000_000, 25_000
 STEPS = 65_536
-"""The digitizer has 16 bits (data sheet); they cover 120 % of the range in both directions."""
+"""The number of digitizer steps: 16 bits (data sheet) cover 120 % of the range in both directions."""
 
 
 def setup_lines(rate_hz: float, range_max: float, readings: int) -> list[str]:
-    """Return the commands of a series. The rate is set first; the aperture is then as long as the rate allows."""
+    """Return the commands of a series. The rate is set first, because the aperture is as long as the rate allows."""
     return [
         "*RST", "*CLS", 'DIG:FUNC "CURR"', f"DIG:CURR:RANG {range_max:g}", f"DIG:CURR:SRAT {rate_hz:g}",
         "DIG:CURR:APER AUTO", 'TRAC:POIN 10,"defbuffer2"', f"TRAC:POIN {readings},{BUFFER}",
@@ -93,7 +93,7 @@ class Digitizer:
 
 
 connected = partial(identified, model=r"DMM6500")
-"""Every DMM6500 on USB or at the addresses."""
+"""Yields every DMM6500 on USB or at the addresses."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class Dmm6500:
 def open_meter(settings: Dmm6500, clock: Clock | None = None) -> Meter:
     """Open a DMM6500 in series with a supply of ``supply_v``, digitizing the current at ``rate_hz`` (1 kHz to 1 MHz).
 
-    ``range_max`` is the largest current expected; above 3 A the instrument needs the rear terminals. ``readings`` are
-    taken at most. The other options are those of ``scpi-dmm``.
+    ``range_max`` is the largest current expected; above 3 A the instrument needs the rear terminals. At most
+    ``readings`` readings are taken. The other options are the same as in ``scpi-dmm``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for an instrument that cannot do it."""
     s = settings

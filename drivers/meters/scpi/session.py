@@ -1,6 +1,6 @@
 """A session with one SCPI instrument: lines, numbers, blocks and the error queue.
 
-A raw socket needs no VISA library. ``pyvisa`` is imported when an instrument on another interface is opened.
+A raw socket needs no VISA library. ``pyvisa`` is imported only for an instrument on another interface.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from rig.errors import MeterError, RigError, SetupError, UsageError
 from rig.plugins import imported
 
 ADDRESS = "TCPIP::192.0.2.7::5025::SOCKET"
-"""An example for messages. The host is reserved for documentation (RFC 5737)."""
+"""An example address for messages. Its host is reserved for documentation (RFC 5737)."""
 ERRORS_MOST = 25
-"""Error queues are 20 deep (Truevolt, N6700); an instrument that reports more never answers 0."""
+"""The largest number of errors read. Error queues are 20 deep (Truevolt, N6700): more means that no 0 ever comes."""
 BLOCK_MOST = 1 << 28
 LINE_MOST = 1 << 20
-"""A line longer than this is refused as endless."""
+"""A longer line (bytes) is refused, because it may be endless."""
 ANSWER_TIMEOUTS = 10.0
 """A slow answer must be complete after this many timeouts."""
 PIECE = 1 << 16
 ASK_S = 2.0
-"""The longest time for an instrument to identify itself."""
+"""The longest time in which an instrument must identify itself (s)."""
 _SOCKET = re.compile(r"TCPIP\d*::(?P<host>.+)::(?P<port>\d{1,5})::SOCKET", re.IGNORECASE)
 CHECK = "Check its power, its cable and which other programs use it"
 NO_PYUSB = "pip install pyusb libusb-package, through which pyvisa-py speaks to USB, or use the VISA of the maker"
@@ -44,7 +44,7 @@ USB = (
 
 @dataclass(frozen=True)
 class Identity:
-    """The four fields of ``*IDN?``, and the version of the library that reached the instrument."""
+    """The four fields of the answer to ``*IDN?``, and the version of the library that reached the instrument."""
 
     maker: str
     model: str
@@ -54,7 +54,7 @@ class Identity:
 
     @property
     def simulated(self) -> bool:
-        """Return whether the serial number is that of a simulator."""
+        """Return whether the serial number is a simulator's."""
         return self.serial.startswith("SIM")
 
     def described(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Identity:
 
 
 class Link(Protocol):
-    """The way to an instrument. ``receive`` returns what came, and whether that ends a message."""
+    """The connection to an instrument. ``receive`` returns the received bytes, and whether they end a message."""
 
     library: Mapping[str, str]
 
@@ -74,7 +74,7 @@ class Link(Protocol):
 
 
 class RawSocket:
-    """A socket: no message has an end there. An instrument that hung up sends nothing more."""
+    """A raw socket, where no message has an end mark. An instrument that hung up sends nothing more."""
 
     library: Mapping[str, str] = {}
 
@@ -88,7 +88,7 @@ class RawSocket:
 
 
 class VisaResource:
-    """A message-based resource of pyvisa. Its warnings about the end of a read (``quiet``) mean nothing here."""
+    """A message-based resource of pyvisa. Its warnings about the end of a read (``quiet``) do not matter."""
 
     def __init__(self, resource: Any, quiet: tuple[Any, ...]) -> None:
         self._resource, self._quiet = resource, quiet
@@ -102,10 +102,10 @@ class VisaResource:
 
 
 class ScpiSession:
-    """One instrument, one user at a time. ``timeout_s`` is how long it may stay silent inside an answer.
+    """A session with one instrument, for one user at a time. Inside an answer, it may be silent for ``timeout_s``.
 
-    Every method raises ``MeterError`` when the instrument is gone, silent or gives no valid answer. After that the
-    session is broken and every further call fails at once, since late bytes may still arrive.
+    Every method raises ``MeterError`` if the instrument is gone, is silent or gives no valid answer. After an error the
+    session is broken, and every further call fails at once, because late bytes may still arrive.
     """
 
     def __init__(self, link: Link, address: str, timeout_s: float, remedy: str = CHECK) -> None:
@@ -130,12 +130,12 @@ class ScpiSession:
             raise self._failed(f"is gone: {brief(error)}") from error
 
     def query(self, line: str) -> str:
-        """Send one line and read one line back, without its end."""
+        """Send one line and return one line, without its end."""
         self.write(line)
         return self._line(line).decode("latin-1").strip()
 
     def numbers(self, line: str, count: int) -> list[float]:
-        """Send one line that asks for ``count`` numbers; the answers are separated by semicolons."""
+        """Send one line that asks for ``count`` numbers. The instrument separates its answers by semicolons."""
         answer = self.query(line)
         try:
             found = [float(part) for part in answer.split(";")]
@@ -146,9 +146,9 @@ class ScpiSession:
         return found
 
     def block(self, line: str, expected: int | None = None) -> bytes:
-        """Send one line and read the payload of one definite-length block (IEEE 488.2, 8.7.9).
+        """Send one line and return the payload of one definite-length block (IEEE 488.2, 8.7.9).
 
-        A block of indefinite length (``#0``, 8.7.10) is read if it is known to have ``expected`` bytes.
+        A block of indefinite length (``#0``, 8.7.10) is read only if ``expected`` states its number of bytes.
         """
         self.write(line)
         head = self._take(2, line)
@@ -163,7 +163,7 @@ class ScpiSession:
         return self._ended(self._take(int(length), line), line)
 
     def errors(self) -> list[str]:
-        """Empty the error queue; each entry as ``code, "text"``."""
+        """Empty the error queue; return each entry as ``code, "text"``."""
         found: list[str] = []
         for _ in range(ERRORS_MOST):
             entry = self.query("SYST:ERR?")
@@ -173,14 +173,14 @@ class ScpiSession:
         raise self._failed(f"reports more errors than its queue can hold: {'; '.join(found[:3])} ...")
 
     def check(self, doing: str) -> None:
-        """Raise ``MeterError`` with all errors in the instrument's queue."""
+        """Raise ``MeterError`` with all errors in the instrument's queue, if there are any."""
         if found := self.errors():
             what = f"the instrument at {self.address} reports while {doing}: {'; '.join(found)}"
             remedy = "Look up the errors in its manual, and change the options that caused them"
             raise MeterError(what, field="address", value=self.address, remedy=remedy)
 
     def identity(self) -> Identity:
-        """Maker, model, serial number and firmware. Raises ``SetupError`` for an answer without four fields."""
+        """Return maker, model, serial number and firmware. Raises ``SetupError`` for an answer without four fields."""
         answer = self.query("*IDN?")
         fields = [part.strip() for part in answer.split(",", 3)]
         if len(fields) != 4:
@@ -200,7 +200,7 @@ class ScpiSession:
         return payload
 
     def _line(self, asked: str) -> bytes:
-        """Bytes up to the next newline, or up to the end of a message on a message-based interface."""
+        """Return bytes up to the next newline, or on a message-based interface up to the end of the message."""
         while (end := self._buffer.find(b"\n")) < 0:
             if len(self._buffer) > LINE_MOST:
                 raise self._failed(f"answered {len(self._buffer)} bytes without a line end to {asked!r}")
@@ -239,7 +239,7 @@ class ScpiSession:
 
 @dataclass(frozen=True)
 class Visa:
-    """The place of an instrument: its VISA ``address``, the library that reaches it, and its longest silence.
+    """How to reach an instrument: its VISA ``address``, the VISA library, and its longest silence ``timeout_s``.
 
     A raw socket is reached without a library.
     """
@@ -265,7 +265,7 @@ class Visa:
                 link = _by_visa(address, self.visa_library, max(1, round(timeout_s * 1e3)))
         except RigError:
             raise
-        except Exception as error:  # OSError, and what the libraries raise
+        except Exception as error:  # OSError, and whatever the libraries raise
             what = f"the instrument at {address} cannot be opened: {brief(error)}"
             remedy = f"Check its power, its network and the address (a raw SCPI socket looks like {ADDRESS})"
             if _is_usb(address):
@@ -284,10 +284,11 @@ def _by_visa(address: str, visa_library: str, milliseconds: int) -> VisaResource
 
 
 def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
-    """Yield the instruments on USB, and those at ``addresses``, whose model matches a pattern. Each is asked ``*IDN?``.
+    """Yield the instruments, on USB and at ``addresses``, whose model matches a pattern. Each is asked for ``*IDN?``.
 
-    The network is not searched, because that would query every host in it. An instrument that does not answer is listed
-    as uncertain. Raises ``MissingExtraError`` without pyvisa-py, and at the end ``SetupError`` if USB is not readable.
+    The network is not searched, because a search would query every host in it. An instrument that does not answer is
+    listed as uncertain. Raises ``MissingExtraError`` without pyvisa-py, and at the end ``SetupError`` if USB is not
+    readable.
     """
     sessions = imported("pyvisa_py.sessions", "a VISA instrument", "visa", value="pyvisa-py")
     kinds = sessions.Session.iter_valid_session_classes()

@@ -1,6 +1,6 @@
-"""A source of readings from a board that prints lines of text, placed in time by their stamp or by their count.
+"""A source of readings from a board that prints lines of text. A line's time comes from its stamp or from its number.
 
-A missing reading is NaN in its place, so that no average hides it.
+A missing reading becomes NaN, so that no average hides it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TextSource:
         self._sampling = False
 
     def begin(self, clock: Clock) -> Bracket:
-        """Start the board's output, and wait for a line that the board began after this call."""
+        """Start the board's output, and wait for a line that the board began to print after this call."""
         p = self._plan
         self._clock, self._order, self._first = clock, LineOrder(p), Readings()
         self._pace = Pace(self._info.name, p.board.rate_hz, p.board.own.clock_tolerance) if p.stamp == "count" else None
@@ -63,7 +63,7 @@ class TextSource:
     def _await_first(self, begin_ns: int) -> Bracket:
         """Return the bracket from the first line whose reading cannot be from before ``begin_ns``.
 
-        A line arrives after the last look at the port that did not find it, at most ``latency_s`` after its reading.
+        A line arrives after the last check of the port that found nothing, and at most ``latency_s`` after its reading.
         """
         p = self._plan
         late_ns, uncertainty_ns = round(p.latency_s * 1e9), round(p.stamp_uncertainty_s * 1e9)
@@ -72,7 +72,7 @@ class TextSource:
         while looked_ns < until_ns:
             rows, at_ns = list(self._rows(self._line.waiting())), self._clock.now_ns()
             if looked_ns < begin_ns + late_ns + uncertainty_ns:
-                self._order = LineOrder(p)  # do not compare with lines from before the start
+                self._order = LineOrder(p)  # lines from before the start do not count
             elif took := [(row, found[1]) for row in rows if (found := self._order.take(row, at_ns)) is not None]:
                 self._heard_ns = at_ns
                 after_ns = self._anchored(*took[-1], at_ns) + uncertainty_ns
@@ -86,7 +86,7 @@ class TextSource:
     def _anchored(self, row: Row, time_ns: int, at_ns: int) -> int:
         """Place the first line; return the latest host time at which the meter's clock can show ``_last``.
 
-        On a grid, ``_last`` is the begin of the next reading, and the first line itself is left out.
+        If lines have no stamps, ``_last`` is the begin of the next reading, and the first line itself is left out.
         """
         p = self._plan
         if p.stamp == "count":
@@ -98,7 +98,7 @@ class TextSource:
     # ---- later lines ----------------------------------------------------------------------
 
     def _arrived(self, data: bytes, at_ns: int) -> Readings:
-        """Return the readings in bytes that had arrived by ``at_ns``, each in its place."""
+        """Return the readings in bytes that had arrived by ``at_ns``, with NaN for missing readings."""
         rows = list(self._rows(data))
         readings = Readings()
         for row in rows:
@@ -114,14 +114,14 @@ class TextSource:
         return readings
 
     def _place(self, readings: Readings, row: Row, missing: int, time_ns: int) -> None:
-        """Add one reading, after a NaN for each that is missing before it."""
+        """Add one reading, after one NaN for each missing reading before it."""
         tick = time_ns + round(0.5 * row.time_step_ns) if self._plan.stamp == "column" else 0
         readings.fill(self._last, tick, missing, len(row.value))
         readings.add(tick, row.value, row.flag)
         self._last, self._count = tick, self._count + missing + 1
 
     def _rows(self, data: bytes) -> Iterator[Row]:
-        """Yield the readings among the lines that end in these bytes."""
+        """Yield the readings of the lines that end in these bytes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LINE_MOST:
             raise self._line.failed(f"sent {len(self._rest)} bytes without a line end, at {self._line.baud} baud")
@@ -141,14 +141,14 @@ class TextSource:
 
 
 def unescaped(command: str) -> bytes:
-    """A command as it is sent: ``\\n`` and ``\\r`` are line ends."""
+    """Return a command as bytes to send: ``\\n`` and ``\\r`` become line ends."""
     for mark, meant in (("\\n", "\n"), ("\\r", "\r"), ("\\t", "\t")):
         command = command.replace(mark, meant)
     return command.encode("latin-1", "replace")
 
 
 def first_line(line: SerialLine, layout: Layout, board: Board) -> tuple[str, Row]:
-    """Return the text and the row of the first line that is certainly complete. The board may first have to boot.
+    """Return the text and the row of the first line that is certainly complete. The board may have to boot first.
 
     The start command is sent every second until data arrives. Raises ``SetupError`` after ``boot_s``.
     """

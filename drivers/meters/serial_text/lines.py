@@ -1,9 +1,8 @@
 """Lines of text as readings: columns declared as NAME:UNIT, the check of lines, and the options of a board.
 
-It uses no port and no clock.
-
-``time:ms, vdd:mW, bus:V, current:mA, n:count, -, sum:xor8`` names every column in order: one of time (s, ms, us, ns),
-rails (W, A, V, J with a prefix), a line counter, columns to skip, and last a checksum in hexadecimal.
+This module uses no port and no clock. The declaration ``time:ms, vdd:mW, bus:V, current:mA, n:count, -, sum:xor8``
+names every column in order. A column is one of time (s, ms, us, ns), a rail (W, A, V, J with a prefix), a line counter,
+or skipped (``-``). The last may be a checksum in hexadecimal.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ CHECKSUMS: dict[str, tuple[int, Callable[[bytes], int]]] = {
     "crc32": (8, zlib.crc32),
 }
 NO_NUMBER = ("ovf", "inf", "+inf", "-inf", "nan", "-nan", "ol", "overflow")
-"""Arduino's ``Print`` and common sketches write these for a number out of range."""
+"""Arduino's ``Print`` and common sketches write these words for a number out of range."""
 UNITS = ("W", "A", "V", "J")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.(?P<part>\d*))?|\.(?P<bare>\d+))(?P<power>[eE][+-]?\d{1,3})?")
 
 
 class LineError(ValueError):
-    """A line that is not a reading. The text continues a sentence that begins with the line."""
+    """A line that is not a reading. The message completes a sentence whose subject is the line."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,9 @@ class Column:
 class Row:
     """A valid line.
 
-    ``time_ns`` is the board's printed time, ``time_step_ns`` the step of its last digit; ``time_ns`` and ``count`` are
-    None without such a column. By rail: ``value`` in the rail's SI unit (NaN if the board printed no number), ``flag``
-    set for such a NaN, and ``step``, the step of the last digit.
+    ``time_ns`` is the time that the board printed, ``time_step_ns`` the step of its last digit. ``time_ns`` and
+    ``count`` are None without such a column. The other fields have one entry for each rail: ``value`` in the rail's SI
+    unit (NaN if the board printed no number), ``flag`` set for such a NaN, and ``step``, the step of the last digit.
     """
 
     time_ns: int | None
@@ -73,7 +72,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Layout:
-    """The format of a line. ``separator`` None is any run of spaces and tabs."""
+    """The format of a line. If ``separator`` is None, any run of spaces and tabs separates columns."""
 
     columns: tuple[Column, ...]
     separator: str | None
@@ -93,7 +92,7 @@ class Layout:
         return not text or (self.ignore is not None and self.ignore.match(text) is not None)
 
     def row(self, text: str) -> Row:
-        """Read one line. Raises ``LineError`` for one that is not exactly as declared."""
+        """Parse one line. Raises ``LineError`` for a line that is not exactly as declared."""
         cells = self._cells(text)
         if len(cells) != len(self.columns):
             raise LineError(f"has {len(cells)} columns, and {len(self.columns)} are declared")
@@ -120,7 +119,7 @@ class Layout:
 
 
 def layout_of(columns: str, separator: str, ignore: str = "") -> Layout:
-    """Read the declaration of the columns. Raises ``UsageError`` for one that is ambiguous or unknown."""
+    """Parse the declaration of the columns. Raises ``UsageError`` if it is ambiguous or has an unknown unit."""
     found = tuple(_column(part.strip()) for part in columns.split(",")) if columns.strip() else ()
     for role in ("time", "count", "check"):
         if sum(c.role == role for c in found) > 1:
@@ -143,7 +142,7 @@ def layout_of(columns: str, separator: str, ignore: str = "") -> Layout:
 
 
 def by_rail(option: str, text: str | None, names: tuple[str, ...]) -> dict[str, str]:
-    """``1.2`` for all of ``names``, or ``vdd=1.2, io=1.8`` for some. Raises ``UsageError`` for another name."""
+    """Parse ``1.2`` for all of ``names``, or ``vdd=1.2, io=1.8`` for some. Raises ``UsageError`` for another name."""
     if text is None or not text.strip():
         return {}
     if "=" not in text:
@@ -186,7 +185,7 @@ def _column(text: str) -> Column:
 
 
 def _cut(body: str, separator: str | None) -> tuple[str, str]:
-    """Split a line at its last separator, or at its ``*``, into the text and the checksum."""
+    """Split a line into text and checksum, at its last separator or at its ``*``."""
     at = body.rfind("*")
     parts = [body[:at], body[at + 1 :]] if at >= 0 else body.rsplit(separator, 1)
     if len(parts) != 2:
@@ -241,7 +240,7 @@ def _bad(option: str, value: str, what: str, remedy: str) -> UsageError:
 
 Stamped = Literal["count", "column"]
 STAMP_AT = {"start": 0.0, "middle": 0.5, "end": 1.0, "": 0.5}
-"""The point of a reading that its time refers to; empty if unknown."""
+"""The point of a reading to which its time refers, as a share of its length; 0.5 if unknown (empty)."""
 
 
 @dataclass(frozen=True)
@@ -280,7 +279,7 @@ class Board:
 class Plan:
     """How the lines of a ``board`` become readings, stamped by a time ``column`` or by their ``count``.
 
-    A mean lasts ``aperture_s`` (0: a point). A line comes at most ``latency_s`` after its reading.
+    A mean lasts ``aperture_s`` (0: the readings are points). A line arrives at most ``latency_s`` after its reading.
     """
 
     board: Board
@@ -291,12 +290,12 @@ class Plan:
 
     @property
     def at(self) -> float:
-        """Return the point of a reading that its time refers to: 0 is the start, 1 the end."""
+        """Return the point of a reading to which its time refers: 0 is the start, 1 the end."""
         return STAMP_AT[self.board.stamp_at] if self.stamp == "column" else 1.0
 
     @property
     def stamp_uncertainty_s(self) -> float:
-        """Return how far a time may be off if its point in the reading is unknown."""
+        """Return the largest error of a time (s) if its point in the reading is unknown."""
         return 0.5 * self.aperture_s if self.stamp == "column" and not self.board.stamp_at else 0.0
 
     @property
@@ -308,7 +307,7 @@ class Plan:
 
 @dataclass
 class Readings:
-    """Readings in order: stamps (ns of the meter's clock), and values and flags by rail."""
+    """Readings in order: stamps (ns of the meter's clock), and values and flags for each rail."""
 
     tick: list[int] = field(default_factory=list)
     value: list[tuple[float, ...]] = field(default_factory=list)
@@ -321,12 +320,12 @@ class Readings:
         self.flag.append(flag)
 
     def fill(self, after: int, tick: int, missing: int, rails: int) -> None:
-        """Add NaN for each missing reading, evenly between two ticks."""
+        """Add NaN for each missing reading, spread evenly between two ticks."""
         for k in range(missing):
             self.add(after + (tick - after) * (k + 1) // (missing + 1), (np.nan,) * rails, (False,) * rails)
 
     def chunks(self, rails: Sequence[Rail], plan: Plan) -> list[Chunk]:
-        """Return one chunk for each rail: on the grid if stamped by count, else with the ticks that each covers."""
+        """Return one chunk for each rail: on a grid if stamped by count, else with the ticks of each reading."""
         if not self.value:
             return []
         value = np.array(self.value, dtype=np.float64)

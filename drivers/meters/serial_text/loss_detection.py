@@ -1,7 +1,7 @@
 """Find lost lines of text, lines that came twice, and clocks and counters that jump.
 
-``LineOrder`` compares each line with the previous one by printed values (a counter, a time, a count of joules).
-``Pace`` compares the count of lines without times with the host's clock.
+``LineOrder`` compares the printed values of each line (a counter, a time, a count of joules) with the previous line's.
+``Pace`` is for lines without times: it compares their count with the host's clock.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from drivers.meters.serial_text.lines import Plan, Row
 from rig.errors import MeterError
 
 FREE = 3
-"""The share of dropped lines is checked only after this many drops: an opened port delivers torn lines."""
+"""The share of dropped lines is checked only after this many drops: a port that was just opened delivers torn lines."""
 UNSEEN_S = 5e-3
-"""On any host, lines are sometimes this late: ``Pace`` cannot distinguish such a delay from a loss."""
+"""On any host, lines are sometimes this late (s): ``Pace`` cannot distinguish such a delay from a loss."""
 WINDOW_S, WINDOW_LINES = 0.5, 8
-"""The least lag is taken over windows of at least this many seconds and lines."""
+"""The least lag (see ``Pace``) is taken over windows of at least this many seconds and lines."""
 FIT, KNOWN = 4, 40
 """The drift is fitted to at least ``FIT`` and at most ``KNOWN`` windows."""
 LATE_WINDOWS, EARLY_WINDOWS = 3, 2
-"""Consecutive windows that must be off: a loss makes lines late, a surplus line makes them early."""
+"""This many consecutive windows must deviate: a loss makes lines late, an extra line makes them early."""
 JUMP_S = 0.1
-"""A line's time may be at most this far ahead of a busy host's clock, beyond its latency and tolerance."""
+"""A line's time may be at most this far ahead of a busy host's clock (s), beyond its latency and tolerance."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class _Line:
 
 
 class LineOrder:
-    """Compares each line with the previous one. Of ``lines`` so far, ``dropped`` were no readings."""
+    """Compares each line with the previous one. Of ``lines`` so far, ``dropped`` were not readings."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._board, self._name = plan, plan.board, plan.board.own.name
@@ -51,7 +51,7 @@ class LineOrder:
         self.lines = self.dropped = 0
 
     def bad(self, why: str) -> None:
-        """Count a line that is not a reading. Raises ``MeterError`` when there were too many."""
+        """Count a line that is not a reading. Raises ``MeterError`` if there were too many."""
         self.lines += 1
         self.dropped += 1
         self._bad += 1
@@ -63,8 +63,8 @@ class LineOrder:
     def take(self, row: Row, at_ns: int) -> tuple[int, int] | None:
         """Add a reading that arrived at ``at_ns``. Return how many are missing before it, and its unwrapped time.
 
-        The time is in ns, and 0 for a line without a time. None means that the line contradicts the previous one and is
-        dropped. Raises ``MeterError`` when the next line continues a dropped one: then the board has restarted.
+        The time is in ns, and 0 for a line without a time. None means that the line contradicts the previous line and
+        is dropped. Raises ``MeterError`` if the next line continues a dropped line: then the board has restarted.
         """
         last = self._last
         if last is None:
@@ -89,7 +89,7 @@ class LineOrder:
         return missing, line.time_ns
 
     def _unwrapped(self, last: _Line, row: Row) -> int:
-        """Return the time of a line after ``last``. A time that falls by more than half of its range has wrapped."""
+        """Return the time of a line after ``last``. If the time fell by more than half of its range, it has wrapped."""
         if row.time_ns is None:
             return 0
         by = row.time_ns - (last.row.time_ns or 0)
@@ -97,7 +97,7 @@ class LineOrder:
         return last.time_ns + (by + wrap if wrap and by < -wrap // 2 else by)
 
     def _contradiction(self, last: _Line, row: Row, at_ns: int, *, follow: bool = False) -> str | None:
-        """Return why ``row`` is not later than ``last``, or None; with ``follow``, ``last`` is the very line before."""
+        """Return why ``row`` is not later than ``last``, or None. With ``follow``, no line came between the two."""
         since_s = (at_ns - last.at_ns) * 1e-9
         if row.time_ns is not None:
             time_ns = self._unwrapped(last, row)
@@ -120,13 +120,13 @@ class LineOrder:
         return step % self._board.counter_wrap if self._board.counter_wrap else step
 
     def _most(self, since_s: float) -> float:
-        """Return the largest number of readings that can be missing at once."""
+        """Return the largest number of readings that may be missing at once."""
         if not self._board.rate_hz:
             return 100.0
         return 2.0 + 1.1 * (since_s + self._plan.latency_s + JUMP_S) * self._board.rate_hz
 
     def _gap(self, last: _Line, line: _Line) -> int:
-        """Return the readings missing between two lines: by the counter, else by time and rate or by dropped lines."""
+        """Return how many readings are missing between two lines: by counter, else by time or by dropped lines."""
         if line.row.count is not None:
             return self._skipped(last, line.row)
         by_time = 0
@@ -142,9 +142,9 @@ class LineOrder:
 class Pace:
     """Compares the count of lines on a steady grid with the host's clock.
 
-    No line comes early: the lowest lag of each window behind the nominal grid follows a straight line, the drift of the
-    board's timer, within ``tolerance``. A loss raises the lag for good, a surplus line lowers it. A change of up to
-    ``unseen_s`` is not found.
+    A line's lag is its arrival time minus its due time at the nominal rate. No line arrives before it was printed. So
+    the lowest lags of the windows follow a straight line, which is the drift of the board's timer, within
+    ``tolerance``. A loss raises the lag for good, an extra line lowers it. A change of up to ``unseen_s`` is not found.
     """
 
     def __init__(self, name: str, rate_hz: float, tolerance: float) -> None:
@@ -157,7 +157,7 @@ class Pace:
         self.unseen_s = max(0.6 / rate_hz, UNSEEN_S)
 
     def add(self, count: int, at_s: float) -> None:
-        """Record that ``count`` lines in all came by ``at_s``. Raises ``MeterError`` when fewer or more were due."""
+        """Record that ``count`` lines in all came by ``at_s``. Raises ``MeterError`` for lost or extra lines."""
         lag_s = at_s - count / self._rate_hz
         if self._low is None:
             self._low, self._until_s = (at_s, lag_s), at_s + self._window_s
@@ -168,7 +168,7 @@ class Pace:
             self._low, self._until_s = (at_s, lag_s), at_s + self._window_s
 
     def end(self) -> None:
-        """Judge the end of the stream: here two consecutive windows that are off are enough."""
+        """Judge the end of the stream. Here two consecutive windows that deviate are enough."""
         if self._low is not None and self._off:
             self._judge(*self._low, last=True)
 

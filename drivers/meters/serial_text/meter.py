@@ -3,8 +3,8 @@
     rig measure --device ... --meter serial-text --option meter.port=/dev/ttyACM0 \\
         --option columns='time:ms, bus:V, current:mA' --option voltage=bus --option kind=point
 
-The columns are declared and never guessed. A line that does not have exactly these columns is not a reading. See
-docs/reference/serial-text.md.
+The user declares the columns; they are never guessed. A line that does not have exactly these columns is not a reading.
+See docs/reference/serial-text.md.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ STAMPS = (
 )
 HOLD_S, HOLD_MOST = 60.0, 1_000_000
 BRIDGE_S = 0.03
-"""A USB bridge keeps bytes for 16 ms (FTDI's default), and the host reads them a little later."""
+"""A USB bridge holds bytes for 16 ms (FTDI's default), and the host reads them a little later (s)."""
 BOARD_BYTES = 64
-"""Arduino's serial port holds back this many bytes if a sketch prints faster than the wire can send."""
+"""Arduino's serial port buffers this many bytes if a sketch prints faster than the wire can send."""
 
 
 @of_settings
@@ -48,13 +48,13 @@ def open_meter(settings: Board, clock: Clock | None = None) -> Meter:
     line ends). Amperes become watts by ``supply_v`` (1.2, or vdd=1.2, io=1.8) or by a rail of volts named in
     ``voltage`` (bus, or vdd=bus).
 
-    Readings are placed by a column of time, or without one by their count at ``rate_hz``. ``stamp_at`` (start, middle,
-    end, or empty: unknown) is the point of a reading that its time refers to. ``kind`` is mean, point or cumulative
-    (always for J); a mean lasts ``aperture_s``, or a period. The time wraps after 2^``timer_bits`` of its
-    units, the counter at ``counter_wrap`` (0: never). ``resolution`` and ``range_max`` are in a column's own unit. A
-    line may come ``latency_s`` after the reading that it states; by default this follows from the line's length. A
-    share ``bad_share`` of lines may be no readings. ``serial_number`` is recorded, and compared with that of the
-    calibration file.
+    A column of time places the readings; without one their count at ``rate_hz`` does. ``stamp_at`` (start, middle, end,
+    or empty: unknown) is the point of a reading to which its time refers. ``kind`` is mean, point or cumulative (always
+    for J); a mean lasts ``aperture_s``, by default one period. The time wraps after 2^``timer_bits`` of its units, the
+    counter at ``counter_wrap`` (0: never). ``resolution`` and ``range_max`` are in a column's own unit. A line may come
+    ``latency_s`` after its reading; the default follows from the line's length. At most a share ``bad_share`` of the
+    lines may be no readings. ``serial_number`` is recorded, and compared with the serial number in the calibration
+    file.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` when no such line comes within ``boot_s``.
     """
@@ -120,7 +120,7 @@ def _conversions(layout: Layout, supply_v: str | None, voltage: str | None) -> d
 def _rails(
     plan: Plan, row: Row, resolutions: dict[str, float], ranges: dict[str, float], conversions: dict[str, Conversion]
 ) -> Iterator[Rail]:
-    """Return the rails. ``resolutions`` and ``ranges`` are in columns' units; ``row`` gives other resolutions."""
+    """Return the rails. ``resolutions`` and ``ranges`` are in columns' units; other resolutions come from ``row``."""
     board = plan.board
     for column, step in zip(plan.layout.rails, row.step, strict=True):
         kind: TraceKind = "cumulative" if column.si == "J" else "point" if board.kind == "point" else "mean"
@@ -135,11 +135,11 @@ def _rails(
 
 
 def _limited(board: Board, found: Iterator[Rail]) -> Iterator[Rail]:
-    """Yield the rails with the limits of the calibration file, if the file has their unit."""
+    """Yield the rails. Rails in the unit of the calibration file get its limits."""
     rails, path = list(found), board.own.calibration
     units = {r.unit for r in load(Path(path)).ranges} if path is not None else set()
     if not units & {r.conversion.unit for r in rails}:
-        units = {r.conversion.unit for r in rails}  # if none fits, the file is refused by name
+        units = {r.conversion.unit for r in rails}  # if no rail has the file's unit, the file is refused by name
     return (board.own.limited(r, board.serial_number) if r.conversion.unit in units else r for r in rails)
 
 

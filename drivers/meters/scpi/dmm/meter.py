@@ -1,12 +1,12 @@
-"""Keysight 34465A / 34470A as a power meter: the current of a supply, or the voltage over a shunt in it.
+"""Keysight 34465A / 34470A as a power meter: the current from a supply, or the voltage over a shunt in its line.
 
 rig measure --device ... --meter scpi-dmm --option address=TCPIP::192.0.2.7::5025::SOCKET
     --option rate_hz=50000 --option range_max=0.1 --option supply_v=1.8
 
 Range and sample timer are fixed. Commands and facts are from the Keysight Truevolt Series Operating and Service Guide
-(SCPI programming reference: SAMPle, TRIGger, R?, DATA, STATus). Readings carry no time stamp: reading k starts at
-trigger + TRIG:DEL + k * SAMP:TIM, by the instrument's own clock. ``R?`` erases what it returns. A full memory drops its
-oldest readings and reports no error; only Questionable bit 14 shows it.
+(SCPI programming reference: SAMPle, TRIGger, R?, DATA, STATus). Readings have no time stamp: by the instrument's own
+clock, reading k starts at trigger + TRIG:DEL + k * SAMP:TIM. ``R?`` erases the readings that it returns. If the memory
+is full, the instrument drops the oldest readings and reports no error; only Questionable bit 14 is set.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ MODELS = ("34465A", "34470A")
 RANGES = {"current": (1e-4, 1e-3, 1e-2, 0.1, 1.0, 3.0, 10.0), "voltage": (0.1, 1.0, 10.0, 100.0, 1000.0)}
 NODE = {"current": "CURR:DC", "voltage": "VOLT:DC"}
 OVER_RANGE = 1.2
-"""Readings go up to 120 % of the range; beyond it they are 9.9E37."""
+"""Readings go up to 120 % of the range; a larger value is reported as 9.9E37."""
 APERTURE_LEAST_S = {True: 20e-6, False: 300e-6}
-"""With and without the digitizing option (DIG), standard since firmware 3.0."""
+"""The shortest aperture (s) with and without the digitizing option (DIG), which is standard since firmware 3.0."""
 MEMORY = {True: 2_000_000, False: 50_000}
-"""Readings, with and without the option MEM."""
+"""The largest number of stored readings, with and without the option MEM."""
 COUNT_MOST = 1_000_000_000
 STARTED_S = 5.0
-"""The longest time to become ready, and to start after the trigger."""
+"""The longest time in which the instrument must become ready, and start after the trigger (s)."""
 PIECE = 25_000
-"""Readings in one query."""
+"""The number of readings in one query."""
 MEASURING, WAITING = 1 << 4, 1 << 5
 TIMING, OVERFLOW = 1 << 2, 1 << 14
-# smallest integration times, in power line cycles of 20 ms, and the resolution there relative to the range
+# smallest integration times, in power line cycles of 20 ms, and the resolution at each, relative to the range
 RESOLUTION = {
     "34465A": ((1.0, 0.3e-6), (0.2, 0.7e-6), (0.06, 1.5e-6), (0.02, 3e-6), (0.006, 6e-6), (0.002, 15e-6)),
     "34470A": ((1.0, 0.1e-6), (0.2, 0.3e-6), (0.06, 0.5e-6), (0.02, 1e-6), (0.006, 3e-6), (0.002, 10e-6)),
@@ -57,7 +57,7 @@ FEEDS = True
 
 @dataclass(frozen=True)
 class CaptureSettings:
-    """The sampling of one multimeter. ``range`` is one of ``RANGES``; ``terminals_a`` names a current's terminals."""
+    """The sampling of one multimeter. ``range`` is one of ``RANGES``; ``terminals_a`` is the rating of the input."""
 
     function: str
     range: float
@@ -67,7 +67,7 @@ class CaptureSettings:
 
 
 def setup_lines(settings: CaptureSettings) -> list[str]:
-    """Return the commands for the settings, in the order of the manual: the timer comes after what limits it."""
+    """Return the commands for the settings in the manual's order: settings that limit the timer come before it."""
     node = NODE[settings.function]
     return [
         "*RST;*CLS", f"CONF:{node} {settings.range:g}", f"{node}:RANG:AUTO OFF",
@@ -77,7 +77,7 @@ def setup_lines(settings: CaptureSettings) -> list[str]:
 
 
 class Truevolt:
-    """One multimeter, and the ``Source`` of ``rail``, whose readings are the multimeter's times ``scale``.
+    """One multimeter, and the ``Source`` of ``rail``. Its readings are the multimeter's readings times ``scale``.
 
     ``fast`` and ``memory`` are what its options and firmware allow.
     """
@@ -97,8 +97,8 @@ class Truevolt:
     def configure(self, settings: CaptureSettings) -> CaptureSettings:
         """Set the instrument; return the settings that it confirms.
 
-        Raises ``UsageError`` when it changed the sample timer or the aperture, ``MeterError`` for any other error that
-        it reports.
+        Raises ``UsageError`` if the instrument changed the sample timer or the aperture, ``MeterError`` for any other
+        error that it reports.
         """
         for line in setup_lines(settings):
             self.session.write(line)
@@ -106,7 +106,7 @@ class Truevolt:
         query, terminals_a = f"{node}:RANG?;:{node}:APER?;:SAMP:TIM?", 0.0
         if settings.function == "current":
             range_, aperture_s, period_s, terminals_a = self.session.numbers(f"{query};:{node}:TERM?", 4)
-            range_ = 10.0 if terminals_a == 10.0 else range_  # RANG? shows the 3 A terminals only (manual, p. 192)
+            range_ = 10.0 if terminals_a == 10.0 else range_  # RANG? is for the 3 A terminals only (manual, p. 192)
         else:
             range_, aperture_s, period_s = self.session.numbers(query, 3)
         asked = (("aperture_s", settings.aperture_s, aperture_s), ("rate_hz", settings.period_s, period_s))
@@ -128,7 +128,7 @@ class Truevolt:
         return self._reached("*TRG;:STAT:OPER:COND?", MEASURING, WAITING, clock)
 
     def fetch(self) -> Iterator[Batch]:
-        """Yield the content of its memory, a piece at a time; a reading over the range is flagged."""
+        """Yield the content of its memory in pieces; a reading over the range is flagged."""
         more = True
         while more:
             value, flags, more = self.readings()
@@ -144,9 +144,9 @@ class Truevolt:
         self.session.close()
 
     def readings(self) -> tuple[Floats, NDArray[np.uint8], bool]:
-        """Readings and overload flags (1: over range) of shape (n,), and whether there may be more.
+        """Return readings and overload flags (1: over range) of shape (n,), and whether there may be more readings.
 
-        Raises ``MeterError`` when the memory overflowed: its readings do not continue the earlier ones.
+        Raises ``MeterError`` if the memory overflowed, because readings are then missing.
         """
         payload = self.session.block(f"R? {PIECE}")
         self._refuse(int(self.session.numbers("STAT:QUES:EVEN?", 1)[0]))
@@ -161,13 +161,13 @@ class Truevolt:
         return value, over.astype(np.uint8), len(value) >= PIECE
 
     def resolution(self, settings: CaptureSettings) -> float:
-        """Return the manual's step for this integration time, in the function's unit."""
+        """Return the resolution that the manual states for this integration time, in the function's unit."""
         table = RESOLUTION[self.identity.model]
         share = next((share for cycles, share in table if settings.aperture_s >= cycles * 20e-3), RESOLUTION_WORST)
         return share * settings.range
 
     def _reached(self, line: str, wanted: int, ended: int, clock: Clock) -> Bracket:
-        """Send ``line``, and query the state until the bit ``wanted`` is set and ``ended`` is not; return when it was.
+        """Send ``line``, and query the state until the bit ``wanted`` is set and ``ended`` is not; return the bracket.
 
         The bracket begins before the last query that found the instrument still waiting for its trigger.
         """
@@ -210,13 +210,13 @@ def range_for(function: str, largest: float) -> float:
 
 
 def _major(firmware: str) -> int:
-    """Return the major number of the main firmware, ``h.ff.ff-pp.pp-...`` (manual: *IDN?); 0 where it is not stated."""
+    """Return the first number of the main firmware ``h.ff.ff-pp.pp-...`` (manual: *IDN?); 0 if none is stated."""
     parts = firmware.partition("-")[0].split(".")
     return int(parts[1]) if len(parts) > 2 and parts[1].isdigit() else 0
 
 
 connected = partial(identified, model=r"344(65|70)A")
-"""Every 34465A and 34470A on USB or at the addresses."""
+"""Yields every 34465A and 34470A on USB or at the addresses."""
 
 
 @dataclass(frozen=True)
@@ -239,12 +239,12 @@ class Dmm:
 def open_meter(settings: Dmm, clock: Clock | None = None) -> Meter:
     """Open a 34465A or 34470A at a VISA ``address``, with fixed range, aperture and sample timer, autozero off.
 
-    ``function`` is ``current``, or ``voltage`` over a resistor of ``shunt_ohm``; ``supply_v`` is the voltage of the
+    ``function`` is ``current``, or ``voltage`` over a resistor of ``shunt_ohm``. ``supply_v`` is the voltage of the
     supply. ``range_max`` is the largest reading expected, in A or V. ``aperture_s`` is by default as long as
-    ``rate_hz`` allows. ``burden_ohm`` is the resistance between supply and device, the meter's own included.
-    ``clock_tolerance`` limits the sample timer's rate (relative). ``calibration`` names a calibration file with limits
-    in the rail's unit, for autozero off and this aperture; ``calibration_range`` is the range in it, by default the
-    multimeter's. Without a file no accuracy is stated. ``timeout_s`` is how long the instrument may be silent.
+    ``rate_hz`` allows. ``burden_ohm`` is the resistance between supply and device, including the meter's own.
+    ``clock_tolerance`` limits the relative rate error of the sample timer. ``calibration`` names a calibration file
+    with limits in the rail's unit, for autozero off and this aperture. ``calibration_range`` is the range in this file,
+    by default the multimeter's. Without a file no accuracy is stated. The instrument may be silent for ``timeout_s``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for an instrument that cannot do it.
     """
@@ -282,7 +282,7 @@ def open_meter(settings: Dmm, clock: Clock | None = None) -> Meter:
 
 
 def _capture(dmm: Truevolt, s: Dmm) -> CaptureSettings:
-    """Choose timer (step 1 us) and aperture (step 2 us), with 1 us left between them (manual, SAMP:TIM)."""
+    """Choose timer (step 1 us) and aperture (step 2 us) with 1 us between them (manual, SAMP:TIM)."""
     least_s = APERTURE_LEAST_S[dmm.fast]
     period_s = round(1.0 / s.rate_hz, 6)
     if period_s < least_s * (1.0 - 1e-9):

@@ -3,10 +3,10 @@
     rig measure --device ... --meter scpi-smu --option address=TCPIP::192.0.2.8::5025::SOCKET --option channel=1
 
 The module that supplies the device (such as an N6781A) logs voltage and current at once, averaged over consecutive
-periods without a gap. Only the log is set up: the instrument is not reset, since it may supply the device already.
-Commands and facts are from the operating guides of the N6700C (External Data Logging) and N6705C.
-Records hold current before voltage, in single precision. The buffer holds about 20 s; then it drops its oldest records
-and reports no error.
+periods without a gap. Only the log is set up: the instrument is not reset, since it may already supply the device.
+Commands and facts are from the operating guides of the N6700C (External Data Logging) and N6705C. In each record,
+current comes before voltage, in single precision. The buffer stores about 20 s; then the instrument drops the oldest
+records and reports no error.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ FEEDS = True
 
 STEP_S = 20.48e-6
 LEAST_S = 102.4e-6
-"""Shortest period for each logged parameter."""
+"""Shortest period for each logged parameter (s)."""
 BUFFER_S = 18.0
-"""The guides say about 20 s."""
+"""The time that the buffer stores for certain (s); the guides say about 20 s."""
 PIECE = 4096
 TRIGGER_WAIT_S, TRIGGER_AGAIN_S = 2.0, 2e-3
 
 
 BOTH = re.compile(r"N676|N678(?!3)")
-"""Modules with a converter each for voltage and current; the others log one of them (N6705C guide, p. 158)."""
+"""Modules with one converter for voltage and one for current; other modules log only one (N6705C guide, p. 158)."""
 SEAMLESS = ("N6781A", "N6782A", "N6785A", "N6786A")
-"""Modules that change range while they measure (same guide; Keysight's own driver does so only for current)."""
+"""Modules that change range without a gap (same guide; Keysight's own driver does so only for current)."""
 
 
 def setup_lines(
     channel: int, columns: Sequence[str], ranges: Sequence[float], period_s: float, module: str
 ) -> list[str]:
-    """Return the commands that set up the log. Those that switch a function off come first."""
+    """Return the commands that set up the log. Commands that switch a function off come first."""
     at = f"(@{channel})"
     lines = ["*CLS", f"ABOR:ELOG {at}", "FORM REAL", "FORM:BORD NORM", "SENS:SWE:TINT:RES RES20"]
     for node in ("CURR", "VOLT"):
@@ -65,7 +65,7 @@ def setup_lines(
 
 @dataclass
 class Elog:
-    """The ``Source``: the log of one output. Without voltage the readings stay in amperes."""
+    """The ``Source``: the log of one output. If voltage is not logged, the readings stay in amperes."""
 
     session: ScpiSession
     channel: int
@@ -74,9 +74,10 @@ class Elog:
     fetched_s: float = math.inf
 
     def begin(self, clock: Clock) -> Bracket:
-        """Start the log. A trigger that comes before the log is ready is refused (-211), and repeated.
+        """Start the log. A trigger before the log is ready is refused (-211), so the trigger is repeated.
 
-        The error queue is queried in a separate line: an instrument may drop the rest of a line that failed.
+        The error queue is queried in a separate line, because an instrument may ignore the rest of a line after an
+        error.
         """
         self.session.write(f"*CLS;:INIT:ELOG (@{self.channel})")
         give_up_s = time.monotonic() + TRIGGER_WAIT_S
@@ -95,7 +96,7 @@ class Elog:
             time.sleep(TRIGGER_AGAIN_S)
 
     def fetch(self) -> Iterator[Batch]:
-        """Yield new records. Raises ``MeterError`` when the buffer may have overflowed since the last call."""
+        """Yield new records. Raises ``MeterError`` if the buffer may have overflowed since the last call."""
         more = True
         while more:
             record = self._records()
@@ -105,7 +106,7 @@ class Elog:
             yield [Chunk(self.rail, value, flags=over.astype(np.uint8))]
 
     def finish(self) -> Iterator[Batch]:
-        """Yield what the log still contains; then end the log, which clears the buffer."""
+        """Yield the rest of the log; then end the log, which clears the buffer."""
         yield from self.fetch()
         self.session.write(f"ABOR:ELOG (@{self.channel})")
         self.session.check("it logs")
@@ -114,7 +115,7 @@ class Elog:
         self.session.close()
 
     def _records(self) -> NDArray[np.float64]:
-        """Whole records, shape (n, columns)."""
+        """Return complete records, shape (n, columns)."""
         payload = self.session.block(f"FETC:ELOG? {PIECE},(@{self.channel})")
         now_s = time.monotonic()
         silent_s, self.fetched_s = now_s - self.fetched_s, now_s
@@ -129,7 +130,7 @@ class Elog:
 
 
 connected = partial(identified, model=r"N67\d\d")
-"""Every N6700 and N6705 on USB or at the addresses."""
+"""Yields every N6700 and N6705 on USB or at the addresses."""
 
 
 @dataclass(frozen=True)
@@ -151,12 +152,12 @@ class Smu:
 def open_meter(settings: Smu, clock: Clock | None = None) -> Meter:
     """Open the data log of one output: watts, from voltage and current of each period.
 
-    With ``power=keep`` the output must be on already; ``on`` switches it on, at the volts that it is set to. With
-    ``supply_v`` only the current is logged, twice as fast, and stays in amperes. A module that logs only one of the two
-    stays in amperes too: without ``supply_v`` it measures the volts once, when the meter is opened. ``rate_hz`` is
-    rounded to periods of n x 20.48 us; ``range_max`` and ``voltage_range_max`` are the largest readings expected.
-    ``clock_tolerance`` limits the log's clock (relative). ``calibration`` names a calibration file with limits in the
-    readings' unit, watts or amperes, ``calibration_range`` the range in it where it has several.
+    With ``power=keep`` the output must already be on; ``on`` switches it on, at the voltage that it is set to. With
+    ``supply_v`` only the current is logged, twice as fast, and readings are amperes. A module that cannot log both also
+    gives amperes: without ``supply_v`` it measures the voltage once, when the meter is opened. ``rate_hz`` is rounded
+    to periods of n x 20.48 us. ``range_max`` and ``voltage_range_max`` are the largest readings expected.
+    ``clock_tolerance`` limits the relative rate error of the log's clock. ``calibration`` names a calibration file with
+    limits in the readings' unit, watts or amperes. ``calibration_range`` is the range in this file, if it has several.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` when no instrument answers.
     """
