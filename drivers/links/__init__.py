@@ -1,1 +1,1 @@
-"""Links that several families of drivers use: serial lines, and workers in other interpreters."""
+"""Links that several families of drivers use: serial lines, and worker processes in other Python interpreters."""

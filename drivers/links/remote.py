@@ -1,8 +1,8 @@
-"""The Device protocol over a link to a worker in another interpreter, on this computer or over ssh.
+"""The Device protocol over a link to a worker: a process in another Python interpreter, here or over ssh.
 
-The worker stamps spans with its computer's monotonic clock, so a span never includes a round trip. On this computer
-that is also the host's clock (Linux: all processes share CLOCK_MONOTONIC). Over ssh it is a separate clock, which the
-rig compares with the host's by calls of ``timer``.
+The worker stamps spans with the monotonic clock of its computer, so a span never includes a round trip. On this
+computer the host has the same clock (Linux: all processes share CLOCK_MONOTONIC). Over ssh the worker's clock is a
+separate one. The rig compares it with the host's clock by calls of ``timer``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Check = Callable[[Sample], None]
 
 
 def described(link: WorkerLink) -> DeviceInfo:
-    """Return the device that a hello's ``about`` describes. Raises ``DeviceError`` if it describes none."""
+    """Return the device in the ``about`` of a worker's hello. Raises ``DeviceError`` if it describes none."""
     about, worker = dict(link.hello["about"]), link.worker
     clock = ClockInfo(f"{worker.name}-host", TICK_HZ) if worker.host else None
     link_details = {"host": worker.host, "python": link.hello.get("python"), "protocol": link.hello["protocol"]}
@@ -55,11 +55,11 @@ def described(link: WorkerLink) -> DeviceInfo:
 
 
 class RemoteDevice:
-    """A device whose work is done by a worker, one sample at a time in the order of submission.
+    """A device whose work a worker does, one sample at a time in the order of submission.
 
-    The hello of the worker describes it. ``keep`` returns the budget that the device keeps, or raises ``UsageError``;
-    ``check`` raises for a sample that the worker cannot take. One ``stage`` may take ``load_s``, and a run may exceed
-    its budget by ``load_s``. ``network`` is the network that the device claims to run.
+    The worker's hello describes the device. ``keep`` returns the budget that the device keeps, or raises
+    ``UsageError``. ``check`` raises for a sample that the worker cannot take. Each ``stage`` may take ``load_s``, and a
+    run may exceed its budget by ``load_s``. ``network`` describes the network that the device claims to run.
     """
 
     def __init__(
@@ -71,25 +71,25 @@ class RemoteDevice:
         load_s: float = 60.0,
         network: NetworkInfo | None = None,
     ) -> None:
-        """Start the worker. Raises as ``WorkerLink`` does, and ``DeviceError`` for a hello that describes no device."""
+        """Start the worker. Raises as ``WorkerLink`` does, and ``DeviceError`` if its hello describes no device."""
         self._link, self._keep, self._check, self._load_s = WorkerLink(worker), keep, check, load_s
         with released_on_error(lambda: self._link.close(0.0)):
             self._info = replace(described(self._link), network=network)
         self._staged: frozenset[str] = frozenset()
         self._pending: deque[tuple[str, float]] = deque()
-        """Ids of samples that wait for an answer, each with the longest time that it may take (s)."""
+        """Ids of samples that wait for an answer, each with the longest time until its answer (s)."""
         self._ready: deque[Reply | RigError] = deque()
         self._since_s = 0.0
-        """The oldest waiting sample began at this time or earlier: when it was submitted, or at the previous answer."""
+        """The monotonic time from which the oldest waiting sample counts: its submission or the last answer (s)."""
 
     def info(self) -> DeviceInfo:
-        """Return the device of the worker's hello; ``details["worker"]`` says where the worker runs."""
+        """Return the device that the hello describes; ``details["worker"]`` says where the worker runs."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Send the samples over and wait until they are loaded.
+        """Send the samples to the worker and wait until it has loaded them.
 
-        Raises what ``check`` raises, what the worker raises, ``DeviceTimeoutError`` after ``load_s``.
+        Raises what ``check`` and the worker raise, and ``DeviceTimeoutError`` after ``load_s``.
         """
         for sample in samples:
             self._check(sample)
@@ -99,7 +99,7 @@ class RemoteDevice:
         self._staged = frozenset(sample.id for sample in samples)
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        """Hand the samples over. Raises ``DeviceError`` unless staged, and what ``keep`` raises for the budget."""
+        """Send the samples to be run. Raises ``DeviceError`` unless staged, and what ``keep`` raises for the budget."""
         kept = self._keep(budget)
         for sample in samples:
             if sample.id not in self._staged:
@@ -110,17 +110,17 @@ class RemoteDevice:
             allowed_s = min(allowed_s, 1.1 * kept.timeout_s + self._load_s)
         terms = None if kept is None else [kept.timeout_s, kept.stop_at_cost]
         for sample in samples:
-            with suppress(DeviceError):  # ``poll`` reports a worker that is gone, after its answers
+            with suppress(DeviceError):  # ``poll`` reports a worker that is gone, after its last answers
                 self._link.send({"do": "run", "id": sample.id, "budget": terms})
             if not self._pending:
                 self._since_s = time.monotonic()
             self._pending.append((sample.id, allowed_s))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Wait up to ``timeout_s`` for an answer, and take all that are then ready.
+        """Wait up to ``timeout_s`` for an answer, and return all answers that are then ready.
 
-        Raises what the worker raised, ``DeviceError`` when it is gone or answers in another form, and
-        ``DeviceTimeoutError`` when it hangs. Earlier answers are returned first.
+        Raises what the worker raised, ``DeviceError`` if the worker is gone or its answer has the wrong form, and
+        ``DeviceTimeoutError`` if it hangs. Earlier answers are returned first.
         """
         if not self._ready and self._pending:
             self._receive(timeout_s)
@@ -137,13 +137,13 @@ class RemoteDevice:
         return replies
 
     def timer(self) -> int:
-        """Return the worker's monotonic clock in nanoseconds; read it between spans."""
+        """Return the worker's monotonic clock in nanoseconds, read between spans."""
         self._drained("read the clock")
         self._link.send({"do": "timer"})
         return _as(Count, self._link.expect("tick", _TIMER_S, "reading its clock").get("tick"), self._info.name)
 
     def close(self) -> None:
-        """End the worker: at once if it is at work, else after it has closed. May be called twice."""
+        """End the worker: at once if it is at work, else after it has closed itself. May be called twice."""
         self._link.close(0.0 if self._pending else 2.0)
 
     def _receive(self, timeout_s: float) -> bool:
@@ -167,7 +167,7 @@ class RemoteDevice:
         return True
 
     def _drained(self, why: str) -> None:
-        """Take all answers that are still due, without handing them out."""
+        """Receive all answers that are still due, without returning them."""
         while self._pending:
             self._receive(math.inf if self._pending[0][1] == math.inf else self._pending[0][1] + 1.0)
 

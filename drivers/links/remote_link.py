@@ -1,6 +1,6 @@
-"""The link to a worker in another interpreter: requests, answers within a deadline, and errors that name the cause.
+"""The link to a worker in another interpreter: requests, answers with a deadline, and errors that name the cause.
 
-``drivers/workers/serve.py`` is the other end; it describes what a worker's module must define.
+``drivers/workers/serve.py`` is the other end. It describes what a worker's module must define.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from rig.errors import DeviceError, DeviceTimeoutError, RigError, SetupError
 
 PROTOCOL = 1
 _GONE = None
-"""Put into the inbox when the worker is gone; a message is never None."""
+"""Put into the inbox when the worker is gone. No message is None."""
 _LOG_TAIL = 1500
 _ENDING_S = 0.5
-"""After the link has ended, the process may take this long to end."""
+"""After the link has ended, the worker's process may take this long to end (s)."""
 
 
 class WorkerLink:
-    """A worker that said hello. ``hello`` holds its protocol, process id, Python version and ``about``."""
+    """A worker that has sent its hello. ``hello`` has its protocol, process id, Python version and ``about``."""
 
     def __init__(self, worker: Worker) -> None:
         """Start the worker and wait for its hello.
@@ -75,7 +75,7 @@ class WorkerLink:
         return message
 
     def expect(self, say: str, within_s: float, doing: str) -> Mapping[str, Any]:
-        """Return the next answer, which must be ``say``. Raises ``DeviceTimeoutError`` besides what ``next`` raises."""
+        """Return the next answer, which must be ``say``. Raises as ``next``, and ``DeviceTimeoutError`` if late."""
         message = self.next(within_s)
         if message is None:
             raise self.given_up(within_s, doing)
@@ -84,7 +84,7 @@ class WorkerLink:
         return message
 
     def given_up(self, within_s: float, doing: str) -> DeviceTimeoutError:
-        """End a worker that hangs, so that a late answer is not taken for the next one; return the error to raise."""
+        """End a worker that hangs, because a late answer could be taken for the next one; return the error to raise."""
         error = DeviceTimeoutError(
             f"the worker of {self.worker.name} did not answer within {within_s:.3g} s while {doing}{self._tail()}",
             field="timeout_s",
@@ -95,7 +95,7 @@ class WorkerLink:
         return error
 
     def close(self, grace_s: float = 2.0) -> None:
-        """End the worker and everything it started, if they do not end by themselves in ``grace_s``. Never raises."""
+        """End the worker and all processes that it started, if they still run after ``grace_s``. Never raises."""
         if self._closed:
             return
         self._closed = True
@@ -154,7 +154,7 @@ class WorkerLink:
         return DeviceError(what, field="worker", value=self.worker.name, remedy=remedy)
 
     def _end(self) -> str:
-        """Describe how the worker's process ended, with its last output."""
+        """Say how the worker's process ended, with its last output."""
         with suppress(subprocess.TimeoutExpired):
             code = self._process.wait(_ENDING_S)
             name = next((s.name for s in signal.Signals if s == -code), str(-code))

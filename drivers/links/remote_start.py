@@ -1,4 +1,4 @@
-"""Start a worker's interpreter within a deadline, and end it with all its child processes.
+"""Start a worker's Python interpreter within a deadline, and end it with all its child processes.
 
 execnet's own ``makegateway`` has no deadline and does not expose the process. Here the process starts first and the
 handshake follows, so a process that never answers can be ended.
@@ -28,17 +28,17 @@ from rig.errors import SetupError, missing_extra, refused
 Process = subprocess.Popen[bytes]
 _HOST = re.compile(r"(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_\[][\w.:%\]-]*", re.ASCII)
 _APART = "import sys;sys.path[:]=[p for p in sys.path if p];"
-"""Python 3 code that removes the working directory from the path, because it may contain foreign modules."""
+"""Python 3 code that removes the working directory from the path, because it may contain unrelated modules."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """The program of a worker, and its place.
+    """A worker's program, and where it runs.
 
-    ``sources`` are modules by name and text, as ``drivers/workers/serve.py`` takes them.
-    ``interpreter`` is a path ("" for the one that runs this); ``host`` is "" for this computer, else ssh's name of it.
-    ``options`` holds builtins. Start, imports and opening together may take ``start_s``. ``extra`` names the
-    extra of this project that installs execnet.
+    ``sources`` are modules by name and text, as ``drivers/workers/serve.py`` takes them. ``interpreter`` is the path of
+    a Python interpreter ("" for the one that runs this code). ``host`` is "" for this computer, else the computer's
+    name for ssh. ``options`` contains builtins only. Start, imports and opening together may take ``start_s``.
+    ``extra`` names this project's extra that installs execnet.
     """
 
     name: str
@@ -57,10 +57,10 @@ def shipped(module: str) -> tuple[str, str]:
 
 
 def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, Any]:
-    """Start the worker's process and return it with an execnet gateway to it; its stderr goes to ``log``.
+    """Start the worker's process; return it with its execnet gateway. The process writes its stderr to ``log``.
 
-    Raises ``MissingExtraError`` without execnet, and ``SetupError`` if the interpreter is missing, is older than Python
-    3.8, or does not answer in time.
+    Raises ``MissingExtraError`` without execnet. Raises ``SetupError`` if the interpreter is missing, is older than
+    Python 3.8, or does not answer in time.
     """
     try:
         import execnet
@@ -75,7 +75,7 @@ def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, A
     args = gateway_io.ssh_args(spec) if worker.host else gateway_io.popen_args(spec)
     args[1:1] = ["-o", "BatchMode=yes"] if worker.host else []
     args[-1] = args[-1].replace("import sys;", _APART, 1)
-    # without variables that lead another Python to the packages of this one
+    # without the variables that would lead another Python to this Python's packages
     elsewhere = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     try:
         process: Process = subprocess.Popen(
@@ -108,10 +108,10 @@ def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, A
 
 
 def ended(process: Process, grace_s: float) -> None:
-    """End a process that leads its session, and all of its group, if they do not end in ``grace_s`` by themselves."""
+    """End a process that leads its session, and its whole group, if they still run after ``grace_s``."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(grace_s)
-    # SIGTERM first: the cleaner of shared memory ignores it, and ends after the processes that it serves
+    # SIGTERM first: the process that cleans up shared memory ignores it, and ends after the processes that it serves
     if _signalled(process.pid, signal.SIGTERM):
         until_s = time.monotonic() + 1.0
         while (process.poll() is None or _signalled(process.pid, 0)) and time.monotonic() < until_s:
@@ -120,12 +120,12 @@ def ended(process: Process, grace_s: float) -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with suppress(OSError):  # nobody reads the rest
+            with suppress(OSError):  # nobody reads the remaining data
                 pipe.close()
 
 
 def checked_host(host: str) -> str:
-    """Return a host for ssh: a name or address, with a user before it if needed.
+    """Check and return a host for ssh: a name or address, with a user before it if needed.
 
     Raises ``UsageError`` for text that ssh would read as an option or as several words.
     """

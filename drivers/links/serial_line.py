@@ -1,4 +1,4 @@
-"""A serial port for drivers: lines with deadlines, bytes without waiting, errors of the right kind.
+"""A serial port for drivers: lines with deadlines, bytes without waiting, and errors of the caller's kind.
 
 ``pyserial`` is imported when a port is opened. The driver of a device gets ``DeviceError`` and ``DeviceTimeoutError``,
 the driver of a meter ``MeterError`` and ``MeterSilentError``: see ``Kinds``.
@@ -18,9 +18,9 @@ from rig.errors import DeviceError, DeviceTimeoutError, MeterError, MeterSilentE
 from rig.plugins import imported
 
 SLICE_S = 0.05
-"""One wait inside pyserial lasts this long; a deadline is exceeded by at most this."""
+"""One wait inside pyserial lasts this long (s), so a deadline is exceeded by at most this."""
 LINE_MOST = 1 << 16
-"""A line longer than this is refused: the baud rate is wrong, or the bytes are not text."""
+"""A longer line (bytes) is refused: the baud rate is wrong, or the bytes are not text."""
 TAKE_MOST = 1 << 20
 BITS_PER_BYTE = 10
 """Start bit, eight data bits, stop bit."""
@@ -28,7 +28,7 @@ BITS_PER_BYTE = 10
 
 @dataclass(frozen=True)
 class Kinds:
-    """The errors of one kind of instrument: ``broken`` if it fails, ``silent`` if it sends nothing."""
+    """The errors for one kind of instrument: ``broken`` if it fails, ``silent`` if it sends nothing."""
 
     noun: str
     broken: type[RigError]
@@ -64,7 +64,7 @@ class SerialLine:
             raise self.failed(f"did not accept {len(data)} bytes: {brief(error)}") from error
 
     def line(self, until_s: float) -> str | None:
-        """Return the next line, without its end and NULs; None if none came by ``until_s`` (``time.monotonic``)."""
+        """Return the next line without its end and NULs, or None if none came by ``until_s`` (``time.monotonic``)."""
         while True:
             end = self._buffer.find(b"\n")
             if end >= 0:
@@ -79,7 +79,7 @@ class SerialLine:
             self._pull(until_s)
 
     def waiting(self) -> bytes:
-        """Return all that has arrived, without waiting. The kernel hands out about 4 KiB at a time."""
+        """Return all bytes that have arrived, without waiting. The kernel returns about 4 KiB at a time."""
         self._usable()
         with raising(self._gone, Exception):
             while len(self._buffer) < TAKE_MOST and (count := self._handle.in_waiting):
@@ -89,9 +89,9 @@ class SerialLine:
         return taken
 
     def quiet(self, seconds: float, most_s: float = 1.0) -> bool:
-        """Drop what arrives until nothing has arrived for ``seconds``; return whether that came within ``most_s``.
+        """Drop bytes until none has arrived for ``seconds``; return whether this happened within ``most_s``.
 
-        A broken line can then be used again.
+        After this, a broken line can be used again.
         """
         self._broken = None
         now_s = time.monotonic()
@@ -118,7 +118,7 @@ class SerialLine:
         self._broken = self._broken or "was closed"
         handle, self._handle = self._handle, None
         if handle is not None:
-            with suppress(Exception):  # closing a port that is gone fails
+            with suppress(Exception):  # closing fails if the port is gone
                 handle.close()
 
     def _usable(self) -> None:
@@ -127,7 +127,7 @@ class SerialLine:
             raise self._kinds.broken(what, field="port", value=self.port, remedy="Open it again")
 
     def _pull(self, until_s: float) -> None:
-        """Wait for a byte until ``until_s``, at most for one slice, and take all that has arrived."""
+        """Wait for a byte until ``until_s``, at most for one slice, and fetch all that has arrived."""
         self._usable()
         left_s = until_s - time.monotonic()
         with raising(self._gone, Exception):

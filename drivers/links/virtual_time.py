@@ -21,9 +21,9 @@ def needed(bench: SimulatedBench | None, device: str) -> SimulatedBench:
 
 
 class VirtualTime(Generic[T]):
-    """Periods of work, one after another; the result of a period is available when it has ended.
+    """A queue of work periods, one after another. The result of a period is available once the period has ended.
 
-    The device's counter has a tick of ``tick_ns`` and started at 0 when the device was opened.
+    The device's counter has ticks of ``tick_ns``, and started at 0 when the device was opened.
     """
 
     def __init__(self, plant: SimulatedBench, tick_ns: int) -> None:
@@ -32,18 +32,18 @@ class VirtualTime(Generic[T]):
         self._pending: deque[tuple[int, T]] = deque()
 
     def occupy(self, phase: str, lasting_ns: int, executions: int) -> Span:
-        """Simulate the power of a phase, from now on or as soon as the device is free; return its span."""
+        """Simulate the power of a phase, from now on or once the device is free; return the span of the phase."""
         on_ns = max(self._plant.clock.now_ns(), self._busy_until_ns)
         self._busy_until_ns = on_ns + lasting_ns
         self._plant.occupy(phase, on_ns, self._busy_until_ns)
         return Span(phase, self._tick(on_ns), self._tick(self._busy_until_ns), executions)
 
     def give(self, result: T) -> None:
-        """Make ``finished`` return ``result`` when all work up to now has ended."""
+        """Make ``finished`` return ``result`` once all work added so far has ended."""
         self._pending.append((self._busy_until_ns, result))
 
     def finished(self, timeout_s: float) -> Sequence[T]:
-        """Sleep until the oldest work ends, at most for ``timeout_s``; return all results that are then ready."""
+        """Sleep until the oldest period ends, at most for ``timeout_s``; return all results that are then ready."""
         if not self._pending:
             return ()
         clock = self._plant.clock
@@ -54,11 +54,11 @@ class VirtualTime(Generic[T]):
         return tuple(done)
 
     def timer(self) -> int:
-        """Return the value of the counter now."""
+        """Return the present value of the counter."""
         return self._tick(self._plant.clock.now_ns())
 
     def clear(self) -> None:
-        """Forget what is pending."""
+        """Discard all pending results."""
         self._pending.clear()
 
     def _tick(self, ns: int) -> int:
