@@ -22,23 +22,23 @@ from rig.network.counting import Synapses, active, convolution, linear
 from rig.network.description import Activity, Counts, Layer, Memory, MemoryKind, NetworkInfo
 
 _WITHOUT = ("_NormBase", "LayerNorm", "GroupNorm", "RMSNorm", "PReLU", "ParametrizationList", "_Membranes")
-"""Modules with parameters and without synaptic operations; the first stands for all norms of batches and instances."""
+"""Modules with parameters but no synaptic operations; the first is the base of all batch and instance norms."""
 _BLOCK_BYTES = 1 << 18
-"""At most this much of the values of one part is counted together."""
+"""The largest block of one part's values that is counted at once (bytes)."""
 Count = Callable[..., Mapping[str, Counts]]
-"""Takes arrays of shape (rows, ...)."""
+"""A function of arrays of shape (rows, ...)."""
 Hook = Callable[[str, Any, tuple[Any, ...], Any], None]
-"""Takes the name of a module, the module, its inputs and its output."""
+"""A function of a module's name, the module, its inputs and its output."""
 
 
 class TorchCounter:
-    """Counts one model until ``close``; a sample is one row of a batch, which is the first axis.
+    """Counts one model until ``close``. A sample is one row of a batch, which is the first axis.
 
-    An execution is one forward pass. If a pass calls every module equally often, as one that goes through the time
-    steps of a spiking network does, each step is an execution. ``states`` are values that a model carries from step to
-    step beside those of spiking neurons and recurrent modules, by name: elements for one sample, of 32 bits.
-    ``neurons`` names further classes whose outputs are activations. ``uncounted`` names modules that are left out of
-    the counts, which the description then states. Raises ``DataError`` for a module that cannot be counted.
+    An execution is one forward pass. If a pass calls every module equally often, each call is an execution: for
+    example, a pass through the time steps of a spiking network. ``states`` are values that a model carries from step to
+    step besides those of spiking neurons and recurrent modules, by name: 32-bit elements for one sample. ``neurons``
+    names further classes whose outputs are activations. ``uncounted`` names modules that are left out of the counts;
+    the description states them. Raises ``DataError`` for a module that cannot be counted.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class TorchCounter:
             hook.remove()
 
     def network(self, execution_s: float | None = None, convention: str = "") -> NetworkInfo:
-        """Return the description, after the first forward pass, which shows the shapes.
+        """Return the description of the network. Call it after the first forward pass, which reveals the shapes.
 
         Trained values are weights and parameters. All other stored values are buffers, such as fixed thresholds and the
-        mask of a pruned layer; buffers that spiking neurons carry from step to step are states. Raises ``DataError``
+        mask of a pruned layer. Buffers that spiking neurons carry from step to step are states. Raises ``DataError``
         for a module with parameters that was not called, because a function may have used its parameters.
         """
         if self._silent:
@@ -131,7 +131,7 @@ class TorchCounter:
 
         def enter(module: Any, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
             states = [state for state in (*given[1:], *named.values()) if state is not None]
-            # neurons of snnTorch take the membrane as the last argument, if at all
+            # neurons of snnTorch take the membrane as the last argument, if they take it at all
             before[:] = [states[-1] if states else getattr(module, "mem", None)]
 
         def leave(module: Any, given: tuple[Any, ...], named: Mapping[str, Any], out: Any) -> None:
@@ -166,7 +166,7 @@ class TorchCounter:
         self._line(name, module.weight, _array(given[0]))
 
     def _line(self, name: str, weight: Any, values: NDArray[Any]) -> None:
-        """Count a linear connection. It is applied at each place of the axes between the first and the last."""
+        """Count a linear connection, which is applied at each place of the axes between the first and the last."""
         if values.ndim < 2:
             raise _refused(name, "was given a sample without a batch", "Give a batch of one")
         if name not in self._synapses:
@@ -191,7 +191,7 @@ class TorchCounter:
         self._connected(name, self._windows[name, shape], values)
 
     def _cell(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
-        """Count the weights of all gates as connections; products between gates are not connections."""
+        """Count the weights of all gates as connections. Products between gates are not connections."""
         state = given[1] if len(given) > 1 else None
         state = state[0] if isinstance(state, tuple) else state  # the second state of an LSTM has no weights
         values = _array(given[0])
@@ -201,7 +201,7 @@ class TorchCounter:
         self._carry(name, out, len(values))
 
     def _sequence(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
-        """Count a recurrent module as its cells: one for each layer and direction."""
+        """Count a recurrent module as one cell for each layer and direction."""
         if getattr(given[0], "ndim", 0) != 3 or module.proj_size:
             remedy = "Give a batch of equally long sequences as one tensor, and leave proj_size out"
             raise _refused(name, "was given sequences that are packed or no batch, or has projections", remedy)
@@ -230,7 +230,7 @@ class TorchCounter:
         self._part(name).add(lambda rows: {"active": active(rows)}, values)
 
     def _spiking(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
-        """Count the membranes that a call changes, from rest or from the state after the previous call."""
+        """Count the membranes that a call changes, compared with rest or with the state after the previous call."""
         if given[-1] is None:
             self._activation(name, module, given, out)
             return
@@ -272,7 +272,7 @@ def _spikes_and_updates(spikes: NDArray[Any], after: NDArray[Any], before: NDArr
 
 
 def _layer(module: Any, k: int, steps: Any, states: list[Any]) -> Any:
-    """Return the outputs of a layer before the last. A stacked module does not return them, so the layer runs alone."""
+    """Return the outputs of a layer that is not the last. A stacked module does not return them, so it runs alone."""
     kind = next(kind for kind in type(module).__mro__ if kind.__name__ in ("RNN", "GRU", "LSTM"))
     options = {"nonlinearity": module.nonlinearity} if kind.__name__ == "RNN" else {}
     options |= {"bias": module.bias, "bidirectional": module.bidirectional, "batch_first": True}
@@ -302,6 +302,6 @@ class _Part:
             self._counted.setdefault(name, []).append(np.concatenate([one[name] for one in found]))
 
     def take(self) -> dict[str, Counts]:
-        """Return the counts since the last ``take`` by counter, each of shape (batch, calls)."""
+        """Return the counts since the last ``take``, by the counter's name, each of shape (batch, calls)."""
         counted, self._counted = self._counted, {}
         return {name: np.stack(found, axis=1) for name, found in counted.items()}

@@ -1,4 +1,4 @@
-"""Convert units and codes of files to SI, and time zones and dates as people write them to UTC."""
+"""Convert units and codes in files to SI, and time zones and dates as people write them to UTC."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AT_THE_END = re.compile(r"\S\s*[/_ ]\s*([^\W\d_]{1,4})\s*$")
 
 
 def unit_of(text: str) -> tuple[str, float] | None:
-    """``mW`` -> ("W", 1e-3): the SI unit and the factor to it; None for any other unit."""
+    """Convert a unit, ``mW`` -> ("W", 1e-3): the SI unit and the factor to it; None for any other unit."""
     text = ALIASES.get(text.strip().lower(), text.strip())
     for base in sorted(BASES, key=len, reverse=True):
         if text.endswith(base) and text[: len(text) - len(base)] in PREFIX:
@@ -42,7 +42,7 @@ def unit_of(text: str) -> tuple[str, float] | None:
 
 
 def expect(unit: str, allowed: Sequence[str], option: str, where: str, remedy: str = "") -> tuple[str, float]:
-    """Return the SI unit, one of ``allowed``, and the factor. Raises ``UsageError`` that names the option for it."""
+    """Return the SI unit, one of ``allowed``, and the factor. Raises ``UsageError``, which names the option."""
     found = unit_of(unit)
     if found is None or found[0] not in allowed:
         what = f"{where} is in {unit or 'no unit'!r}, which is not {' or '.join(allowed)}"
@@ -51,16 +51,16 @@ def expect(unit: str, allowed: Sequence[str], option: str, where: str, remedy: s
 
 
 def with_overloads(values: Floats) -> Floats:
-    """Return readings with the codes of a multimeter as infinity, shape (n,).
+    """Return readings in which a multimeter's codes for overload are infinity, shape (n,).
 
-    SCPI-99 has 9.9E37 for infinity and 9.91E37 for no number; instruments write either for an overload.
+    SCPI-99 has 9.9E37 for infinity and 9.91E37 for no number; instruments send either for an overload.
     """
     over = np.abs(np.abs(values) - 9.9e37) < 2e35
     return np.where(over, np.copysign(np.inf, values), values) if over.any() else values
 
 
 def named_unit(header: str) -> tuple[str, str]:
-    """``Power (mW)`` -> ("Power", "mW"); without brackets the unit is empty."""
+    """Split a header, ``Power (mW)`` -> ("Power", "mW"); without brackets the unit is empty."""
     text = header.strip()
     found = _IN_HEADER.match(text) if text[-1:] in (")", "]") and len(text) <= LONGEST_NAME else None
     return (found["name"].strip(), found["unit"].strip()) if found else (text, "")
@@ -69,10 +69,10 @@ def named_unit(header: str) -> tuple[str, str]:
 def agree(header: str, below: str, declared: str, option: str) -> None:
     """Refuse a declared unit that a column's own header, or the row of units ``below`` it, contradicts.
 
-    A header states its unit in brackets, after a slash or at its end: ``I (mA)``, ``I / mA``, ``I_mA``. One letter at
-    the end may also be a name, such as ``core_A``, and counts only if it is a unit of the declared kind.
-    Brackets without a known unit contradict it too, unless others state it. A date has no unit.
-    Raises ``UsageError``, which names both and how to overrule the header.
+    A header states its unit in brackets, after a slash or at its end: ``I (mA)``, ``I / mA``, ``I_mA``. A single letter
+    at the end may also be a name, such as ``core_A``, so it counts only if it is a unit of the declared kind. An
+    unknown unit in brackets also contradicts the declaration, unless another place states the declared unit. A date has no unit.
+    Raises ``UsageError``, which names both units and how to overrule the header.
     """
     if (wanted := unit_of(declared)) is None:
         return
@@ -92,7 +92,7 @@ def agree(header: str, below: str, declared: str, option: str) -> None:
 
 
 def zone(text: str, option: str = "timezone") -> tzinfo:
-    """``Europe/Berlin``, ``UTC`` or ``+02:00``. Raises ``UsageError``."""
+    """Parse a time zone: ``Europe/Berlin``, ``UTC`` or ``+02:00``. Raises ``UsageError``."""
     offset = re.fullmatch(r"(?:UTC)?([+-])(\d{1,2})(?::?(\d{2}))?", text.strip())
     try:
         if offset:
@@ -105,9 +105,10 @@ def zone(text: str, option: str = "timezone") -> tzinfo:
 
 
 def utc_ns(moment: datetime) -> int:
-    """Return ns since 1970 of an aware moment, exact to the microsecond.
+    """Return ns since 1970 of a date with a time zone, exact to the microsecond.
 
-    Raises ``DataError`` for times centuries away, and for a local time that a change of clocks repeats or skips.
+    Raises ``DataError`` for times centuries away, and for a local time that a change to or from summer time repeats or
+    skips.
     """
     if moment.utcoffset() != moment.replace(fold=1 - moment.fold).utcoffset():
         what = f"{moment:%Y-%m-%d %H:%M:%S} is no single moment, because clocks change then in {moment.tzinfo}"
@@ -124,9 +125,9 @@ def utc_ns(moment: datetime) -> int:
 
 
 def stamp_ns(text: str, timezone_: str | None, form: str = "iso") -> int:
-    """A stamp in ISO 8601, or in a form of ``strptime``, as UTC nanoseconds.
+    """Convert a stamp in ISO 8601, or in a form of ``strptime``, to UTC nanoseconds.
 
-    One without an offset needs ``timezone``: ``UsageError`` asks for it. Raises ``DataError`` for other texts.
+    A stamp without an offset needs ``timezone``; ``UsageError`` asks for it. Raises ``DataError`` for other texts.
     """
     text = text.strip()
     try:

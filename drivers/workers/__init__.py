@@ -1,1 +1,1 @@
-"""Programs that are sent to another interpreter as source; nothing here imports them."""
+"""Programs whose source is sent to another Python interpreter; the rig never imports them."""

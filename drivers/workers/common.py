@@ -1,4 +1,4 @@
-"""What workers of several stacks share. It is shipped as source."""
+"""Functions that the workers of several software stacks share. This module is shipped as source."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Refusal(Exception):
 
 
 def unimportable(stack: str, error: Exception, remedy: str) -> Refusal:
-    """Return the exception for an interpreter that cannot import a stack."""
+    """Return the exception for an interpreter that cannot import a software stack."""
     what = f"Python {platform.python_version()} of the worker cannot import {stack}: {error}"
     return Refusal("MissingExtraError", what, remedy, "interpreter")
 
 
 def decoded(array: dict[str, Any]) -> Any:
-    """Return the array of a dictionary that came over the link."""
+    """Return the array that came over the link as a dictionary."""
     return np.frombuffer(array["data"], array["dtype"]).reshape(array["shape"])
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
-    """Return the versions of packages."""
+    """Return the versions of installed packages."""
     found = {}
     for name in packages:
         try:

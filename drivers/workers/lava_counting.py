@@ -1,7 +1,7 @@
 """Describe Lava's QUBO network and count what Lava's CPU backend does in each step. Shipped as source, for Python 3.10.
 
-Variables are stochastic neurons. Each sends its flips to its neighbours, and its local cost to one neuron that sums
-costs. A spike arrives one step after it is sent. An execution is one step.
+Variables are stochastic neurons. A variable sends its flips to its neighbours, and its local cost to one neuron that
+sums costs. A spike arrives one step after it was sent. An execution is one step.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def description(nodes: int, edges: Any) -> dict[str, Any]:
 
 
 class Counters:
-    """Two files. In each step, processes of the network, which are forks, append one row to each file.
+    """The counters, kept in two files. In each step, processes of the network append one row to each file.
 
-    ``fan_out`` is the number of synapses of each variable, int, shape (n,).
+    These processes are forks of the worker. ``fan_out`` is the number of synapses of each variable, int, shape (n,).
     """
 
     def __init__(self, run_config: Any, fan_out: Any) -> None:
@@ -66,7 +66,7 @@ class Counters:
     def activity(self) -> dict[str, dict[str, bytes]]:
         """Return the counters of every step, in the form that ``drivers/workers/serve.py`` describes."""
         variables, cost = self._rows(_VARIABLES), self._rows(_COST)
-        # if any cost of a step is not -1, 0 or 1, all operations of that step are counted as multiply-accumulates
+        # if any cost in a step is not -1, 0 or 1, all operations of this step are counted as multiply-accumulates
         graded = variables["costs"] * variables["graded"]
         counted = {
             "variables": {name: variables[name] for name in ("active", "updates")},
@@ -88,7 +88,7 @@ class Counters:
 
 
 def _later(counts: Any) -> Any:
-    """Shift counts by one step, from the step of sending to the step of arrival."""
+    """Shift counts by one step: from the step in which spikes are sent to the step in which they arrive."""
     return np.concatenate((np.zeros(min(1, len(counts)), "<i8"), counts[:-1]))
 
 
@@ -139,7 +139,7 @@ def _wire_cost(run_config: Any, file: int) -> None:
         def run_spk(self) -> None:
             before = self._costs()
             super().run_spk()
-            changed = before != self._costs()  # the least cost, then the current cost
+            changed = before != self._costs()  # the best cost so far, then the current cost
             os.write(file, changed.astype("<i8").tobytes())
 
         def _costs(self) -> Any:

@@ -1,7 +1,8 @@
-"""Lava's QUBO network, its parts called one by one. It is shipped as source, for Python 3.10.
+"""Lava's QUBO network, with each part called separately. Shipped as source, for Python 3.10.
 
 ``OptimizationSolver.solve`` builds, compiles, starts, runs and stops a network in one call. Here ``_prepare_solver``
-and ``create_runtime`` are part of loading, ``run`` of solving. Each ``run`` continues where the last one stopped.
+and ``create_runtime`` belong to loading, and ``run`` belongs to solving. Each ``run`` continues where the last one
+stopped.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from drivers.workers.lava_counting import Counters
 MARGIN = 1.1
 """A call may take up to this many times its measured time."""
 SHARE = 0.25
-"""A slice may take at most this share of the time left."""
+"""One slice may take at most this share of the time left; a *slice* is one call of ``run``."""
 LONGEST_SLICE_S = 0.1
 _NO_TARGET = -(2**30)
-"""No set has a cost this low, so the deadline ends a solve, never Lava's target."""
+"""No set has a cost this low, so Lava's target never ends a solve; only the deadline does."""
 _MEASURED_S = 0.15
 _SETTLE_S = 0.2
 _FEW_STEPS = 4
@@ -35,7 +36,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Found(NamedTuple):
-    """A better solution, and the moment at which Lava's readout received it."""
+    """A better solution, and the time at which Lava's readout received it."""
 
     ns: int
     step: int
@@ -44,7 +45,7 @@ class Found(NamedTuple):
 
 
 class Network:
-    """A compiled and started network that has made no step yet. ``hyperparameters`` are Lava's."""
+    """A compiled and started network that has made no step yet. ``hyperparameters`` are Lava's own."""
 
     def __init__(self, q: Any, backend: str, hyperparameters: dict[str, Any], seed: int) -> None:
         from lava.lib.optimization.problems.problems import QUBO
@@ -53,16 +54,16 @@ class Network:
         from lava.magma.core.process.variable import VarServer
 
         for server in (ProcessServer, VarServer):
-            server().reset_server()  # otherwise a server keeps every network
+            server().reset_server()  # otherwise the server keeps every network
         self._pipe, pipe_end = os.pipe()
         os.set_blocking(self._pipe, False)
-        np.random.seed(seed)  # the processes of the network are forks, and draw random numbers from this state
+        np.random.seed(seed)  # the network's processes are forks: their random numbers start from this state
         solver = OptimizationSolver(QUBO(q))
         config = SolverConfig(timeout=1, target_cost=_NO_TARGET, backend=backend, hyperparameters=hyperparameters)
         _, run_config = solver._prepare_solver(config)
         _wire_readout(run_config, pipe_end)
         self.counters: Counters | None = None
-        """Counters of its variables' activity; None on a board."""
+        """Counters of the network's activity; None on a board."""
         if backend == "CPU":
             _wire_nebm(run_config)
             self.counters = Counters(run_config, np.count_nonzero(q - np.diag(np.diag(q)), axis=1))
@@ -80,7 +81,7 @@ class Network:
         self._process.run(condition=RunSteps(num_steps=steps))
 
     def found(self) -> list[Found]:
-        """Return the better solutions since the last call, in order."""
+        """Return the better solutions that were found since the last call, in order."""
         data = b""
         with contextlib.suppress(BlockingIOError):
             while part := os.read(self._pipe, 1 << 16):
@@ -94,7 +95,7 @@ class Network:
         return found
 
     def stop(self) -> None:
-        """End its processes."""
+        """End the network's processes."""
         self._process.stop()
         os.close(self._pipe)
         if self.counters is not None:
@@ -102,7 +103,7 @@ class Network:
 
 
 class Rate:
-    """The time of a call of ``run``, the time of each step, and the extra time of a network's first call.
+    """The time of a call of ``run``, the time of each step, and the extra time of a network's first call (s).
 
     Each slice of a solve updates ``step_s``.
     """
@@ -111,7 +112,7 @@ class Rate:
         self.call_s, self.step_s, self.first_s = call_s, step_s, first_s
 
     def steps(self, left_s: float, first: bool) -> int:
-        """Return how many time steps a slice may have to end in time."""
+        """Return the number of steps for the next slice, so that it ends in time."""
         spare_s = left_s / MARGIN - self.call_s - first * self.first_s
         steps = int(min(SHARE * spare_s, LONGEST_SLICE_S) / self.step_s)
         return steps if steps >= _FEW_STEPS else max(0, int(spare_s / self.step_s))
@@ -143,7 +144,7 @@ def _timed(network: Network, steps: int) -> float:
 def _wire_readout(run_config: Any, pipe_end: int) -> None:
     """Make Lava's readout, a process on the host in both backends, write each better solution to a pipe.
 
-    Fetching a solution afterwards would take one message for each of its values.
+    Otherwise a solution would have to be fetched afterwards, with one message for each of its values.
     """
     from lava.lib.optimization.solvers.generic.monitoring_processes.solution_readout.models import (
         SolutionReadoutPyModel,
@@ -154,7 +155,7 @@ def _wire_readout(run_config: Any, pipe_end: int) -> None:
         def _printout_new_solution(self, cost: Any, min_cost_id: Any, timestep: Any) -> None:
             ns = time.monotonic_ns()
             packed = np.packbits(np.asarray(self.solution).ravel() == 1).tobytes()
-            # a state reaches the readout two steps later
+            # a state reaches the readout two steps late
             head = _HEAD.pack(ns, abs(int(timestep)) - 2, int(np.ravel(cost)[0]), len(packed))
             os.write(pipe_end, head + packed)
 
@@ -162,7 +163,7 @@ def _wire_readout(run_config: Any, pipe_end: int) -> None:
 
 
 def _wire_nebm(run_config: Any) -> None:
-    """Connect Lava's own NEBM neurons: lava-optimization 0.5 has them, but no longer connects them on the CPU."""
+    """Connect Lava's own NEBM neurons: lava-optimization 0.5 still has them, but does not connect them on the CPU."""
     from lava.lib.optimization.solvers.generic.hierarchical_processes import DiscreteVariablesProcess, NEBMAbstract
     from lava.magma.core.decorator import implements, requires
     from lava.magma.core.model.sub.model import AbstractSubProcessModel
@@ -195,8 +196,8 @@ def _wire_nebm(run_config: Any) -> None:
 def use_board(partition: str, board: str, address: str, loihi_gen: str) -> None:
     """Point Lava at a board of this host's SLURM, or at one by its network address (a Kapoho Point).
 
-    Lava sets LOIHI_GEN to N3B3 by default, so LOIHI_GEN of the environment is passed on. Raises a ``Refusal`` that
-    names what is missing.
+    Lava sets LOIHI_GEN to N3B3 by default, so the environment's LOIHI_GEN is passed on. Raises a ``Refusal`` that names
+    what is missing.
     """
     from lava.utils import loihi
 
@@ -215,6 +216,6 @@ def use_board(partition: str, board: str, address: str, loihi_gen: str) -> None:
 
 
 def die_with_parent() -> None:
-    """End each process that Lava forks when the worker ends (Linux)."""
+    """Let each process that Lava forks end together with the worker (Linux)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,7 +1,7 @@
 """Lava's QUBO solver as a worker of ``drivers/workers/serve.py``. It is shipped as source, for Python 3.10.
 
-A span begins when the graph is loaded and compiled. A budget in seconds is spent in slices of Lava's time steps, at the
-rate that a separate network showed when the graph was loaded.
+A span begins when the graph is loaded and compiled. A budget in seconds is spent in slices of Lava's time steps. Their
+length follows from the step rate of a separate network, measured when the graph was loaded.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ PLACE = ("partition", "board", "address", "loihi_gen")
 def open_worker(options: dict[str, Any]) -> Solver:
     """Open the solver. Raises a ``Refusal`` if Lava or a board is missing.
 
-    Options: ``simulate``, ``neuron_model``, ``hyperparameters``, ``refract`` (None: from the graph), ``seed``,
-    ``longest_s``, and ``PLACE``.
+    Options: ``simulate``, ``neuron_model``, ``hyperparameters``, ``refract`` (None: chosen from the graph), ``seed``,
+    ``longest_s``, and the names in ``PLACE``.
     """
     warnings.simplefilter("ignore")
     os.register_at_fork(after_in_child=net.die_with_parent)
     try:
         importlib.import_module("lava.lib.optimization.solvers.generic.solver")
-    except Exception as error:  # a Python that is too new for Lava's dataclasses raises ValueError
+    except Exception as error:  # a Python too new for Lava's dataclasses raises ValueError
         remedy = "Name an interpreter of Python 3.10 with lava-optimization 0.5.0 (option interpreter)"
         raise unimportable("Lava", error, remedy) from error
     if not options["simulate"]:
@@ -55,7 +55,7 @@ class Problem:
         self.network = description(self.nodes, self.edges)
 
     def q(self) -> Any:
-        """Return the benchmark's matrix: -1 on the diagonal, 4 for each ordered pair that is an edge."""
+        """Return the benchmark's matrix: -1 on the diagonal, and 4 for each ordered pair that is an edge."""
         q = np.zeros((self.nodes, self.nodes), dtype=int)
         q[self.edges[:, 0], self.edges[:, 1]] = PAIR_COST
         q[self.edges[:, 1], self.edges[:, 0]] = PAIR_COST
@@ -69,7 +69,7 @@ class Problem:
 
 
 class Solver:
-    """The worker. It holds one network at a time, made before its solve begins."""
+    """The worker. It has one network at a time, which is built before its solve begins."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -89,7 +89,7 @@ class Solver:
             self._loaded(self._problems[samples[0]["id"]])
 
     def run(self, sample_id: str, budget: list[Any]) -> dict[str, Any]:
-        """Solve; the span begins when the graph is loaded and ends with the last slice."""
+        """Solve. The span begins when the graph is loaded and ends with the last slice."""
         problem = self._problems[sample_id]
         rate, network = self._rate(problem), self._loaded(problem)
         self._ready = None
@@ -100,17 +100,17 @@ class Solver:
         if network.counters is not None:
             answer["output"] |= network.counters.output()
             answer |= {"network": problem.network, "activity": network.counters.activity()}
-        network.stop()  # not in a ``finally``: stopping a network that failed would hide the error
+        network.stop()  # not in a ``finally``: stopping a failed network would hide the error
         return answer
 
     def close(self) -> None:
-        """End the loaded network that no solve has used."""
+        """End a loaded network that no solve has used."""
         if self._ready is not None:
             self._ready[2].stop()
             self._ready = None
 
     def _loaded(self, problem: Problem) -> net.Network:
-        """Return the network of a problem for the next solve; build it unless it is ready."""
+        """Return the network for the next solve of a problem; build it unless it is ready."""
         seed = self._seed()
         if self._ready is None or self._ready[:2] != (problem.digest, seed):
             self.close()
@@ -172,7 +172,7 @@ class Solver:
 
 
 class Solve:
-    """One solve, from the loaded graph to the end of its last slice. It starts with the empty set, of cost 0."""
+    """One solve, from the loaded graph to the end of its last slice. It starts with the empty set, whose cost is 0."""
 
     def __init__(self, problem: Problem, budget: list[Any], seed: int) -> None:
         self._problem, self._seed = problem, seed
@@ -184,7 +184,7 @@ class Solve:
         self._deadline_ns = self._on_ns + round(self._budget_s * 1e9)
 
     def spend(self, network: net.Network, rate: net.Rate) -> None:
-        """Run slices until the deadline, or until the cost at which to stop is reached."""
+        """Run slices until the deadline, or until the cost reaches the budget's target."""
         best = 0
         while best > self._stop and (steps := rate.steps(self._left_s(), first=not self._steps)) > 0:
             began_s = time.monotonic()
@@ -202,7 +202,7 @@ class Solve:
         return (self._deadline_ns - time.monotonic_ns()) * 1e-9
 
     def answer(self) -> dict[str, Any]:
-        """Return the reply, in builtins. Costs are recomputed from the solutions; ``late_cost`` is of late ones."""
+        """Return the reply, in builtins, with costs recomputed from the solutions; ``late_cost``: of late ones."""
         empty = np.packbits(np.zeros(self._problem.nodes, np.uint8)).tobytes()
         progress: list[list[Any]] = [[self._on_ns, 0.0, empty]]
         late_cost, miscounted, best_step = None, 0, -1

@@ -1,6 +1,7 @@
-"""NEST behind PyNN as a worker of ``drivers/workers/serve.py``. It is shipped as source.
+"""NEST behind PyNN as a worker of ``drivers/workers/serve.py``. Shipped as source.
 
-``load`` gives the sources their spikes, ``inference`` simulates the presentation. This computer's clock times both.
+The phase ``load`` gives the sources their spikes, the phase ``inference`` simulates the presentation of the sample.
+This computer's clock times both.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ class Simulated:
     def __init__(self, sim: Any, options: dict[str, Any]) -> None:
         began_s = time.monotonic()
         self._sim, self._description = sim, options["description"]
-        # on the grid, as in the chapter's PyNN 0.7; today PyNN's neurons fire between steps by default
+        # spikes on the grid of steps, as in the chapter's PyNN 0.7; by default, today's PyNN lets neurons fire between
+        # steps
         setup = {"spike_precision": "on_grid", "threads": 1, "max_delay": self._description["delay_ms"]}
         self._network = Network(sim, self._description, options["arrays"], **setup)
-        # NEST would shrink its spike buffer in quiet steps, only to grow it again, and would log each such change; PyNN
-        # fetches the whole log whenever it asks for the time, so each inference would take longer than the one before
+        # NEST would shrink its spike buffer in quiet steps, grow it again afterwards, and log each such change. PyNN
+        # fetches the whole log whenever it asks for the time, so each inference would take longer than the one before.
         import nest
 
         nest.SetKernelStatus({"spike_buffer_shrink_limit": 0.0})

@@ -1,7 +1,8 @@
-"""A described network, built and run through PyNN on any of its backends. It is shipped as source.
+"""A described network, built and run through any backend of PyNN. Shipped as source.
 
-``drivers/devices/pynn/description.py`` defines a description. Here it is plain dictionaries, lists and numbers,
-and each array of weights is ``{"dtype", "shape", "data"}``. Times are milliseconds of biological time.
+``drivers/devices/pynn/description.py`` defines the descriptions. Here a description consists of plain dictionaries,
+lists and numbers, and each array of weights is ``{"dtype", "shape", "data"}``. Times are milliseconds of biological
+time.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ import numpy as np
 from drivers.workers.common import Refusal, decoded
 
 LEAD_STEPS = 2
-"""A presentation begins this many steps from now: NEST through PyNN silently drops spikes of sources before that."""
+"""A presentation begins this many steps from now: NEST through PyNN silently drops earlier spikes of sources."""
 Spikes = Any
-"""The neurons of a population that fired, and when: their numbers, and milliseconds since the presentation began."""
+"""The spikes of a population: which neurons fired, and when (ms since the presentation began)."""
 
 
 def on_grid(events: Any, sources: int, step_ms: float, sample_id: str) -> tuple[Any, Any]:
-    """Return addresses of events, and their times on the grid of the step (ms).
+    """Return addresses of events, and the times of the events on the grid of steps (ms).
 
     Events have shape (n, 2): microseconds and address. An event takes effect at the end of its step. Raises a
-    ``Refusal`` for an address without a source, and for an event at time 0 or before, which is in no step.
+    ``Refusal`` for an address without a source, and for an event at time 0 or earlier, which is in no step.
     """
     if events.ndim != 2 or events.shape[1] != 2 or events.dtype.kind not in "iu":
         what = f"sample {sample_id} is {events.dtype} of shape {events.shape}, not whole numbers of shape (n, 2)"
@@ -40,7 +41,7 @@ def on_grid(events: Any, sources: int, step_ms: float, sample_id: str) -> tuple[
 
 
 def staged(samples: list[dict[str, Any]], step_ms: float) -> dict[str, dict[str, Any]]:
-    """Return samples by id, in order. Raises a ``Refusal`` if its last events would be in the next presentation."""
+    """Return samples by id, in order. Raises a ``Refusal`` if a sample's last events fall in the next presentation."""
     for sample in samples:
         events, blank_s = decoded(sample["payload"]), 1e-3 * LEAD_STEPS * step_ms
         last_s = 1e-6 * float(events[:, 0].max()) if events.ndim == 2 and len(events) else 0.0
@@ -52,11 +53,11 @@ def staged(samples: list[dict[str, Any]], step_ms: float) -> dict[str, dict[str,
 
 
 def answer(description: dict[str, Any], events: Any, spikes: dict[str, Spikes]) -> dict[str, Any]:
-    """Return what is recorded of a presentation. Times are milliseconds since it began.
+    """Return the results of a presentation. Times are milliseconds since the presentation began.
 
-    ``label`` is that of the output neuron that fired most, the first of several, or null if none fired. ``tied`` is how
-    many neurons of other labels fired equally often. ``fired`` is the number of spikes of each population, and
-    ``events`` the number of events of the sources.
+    ``label`` is the label of the output neuron that fired most, the first of several, or null if none fired. ``tied``
+    is how many neurons of other labels fired equally often. ``fired`` is the number of spikes of each population, and
+    ``events`` the number of the sources' events.
     """
     (neurons, times), labels = spikes[description["output"]], description["labels"]
     counts = np.bincount(neurons, minlength=len(labels))
@@ -76,10 +77,11 @@ def answer(description: dict[str, Any], events: Any, spikes: dict[str, Spikes]) 
 
 
 def operations(description: dict[str, Any], events: Any, fired: dict[str, int]) -> dict[str, int]:
-    """Count synaptic operations of a presentation, by two conventions.
+    """Count the synaptic operations of a presentation, by two conventions.
 
-    ``synaptic_operations`` counts each spike at every synapse that it reaches. NE15-MNIST instead counts each source's
-    event at every synapse from its pixel to the output, as if the layer between passed it on, plus the output's spikes.
+    ``synaptic_operations`` counts each spike at every synapse that it reaches. NE15-MNIST has another convention. It
+    counts each source's event at every synapse from its pixel to the output, as if the layer between passed the event
+    on. It adds the output's spikes.
     """
     sizes = {p["name"]: p["size"] for p in description["populations"]}
     sources = [p["name"] for p in description["populations"] if p["source"]]
@@ -96,8 +98,8 @@ def operations(description: dict[str, Any], events: Any, fired: dict[str, int]) 
 class Network:
     """The network on one backend of PyNN.
 
-    ``sim`` is the backend's module, ``setup`` the extra arguments of its ``setup``. With ``events``, the sources have
-    these spikes from the start, for a backend that accepts none later.
+    ``sim`` is the backend's module, ``setup`` the extra arguments of its ``setup``. If ``events`` are given, the
+    sources have these spikes from the start, because some backends accept none later.
     """
 
     def __init__(
@@ -129,7 +131,7 @@ class Network:
         """Give the sources the spikes of the next presentation."""
         for name, trains in self._trains(events, sample_id, self._sim.get_current_time()).items():
             spiking = [n for n, train in enumerate(trains) if train]
-            if spiking:  # other sources keep spike times that are past
+            if spiking:  # other sources still have spike times in the past
                 self._made[name][spiking].set(spike_times=[trains[n] for n in spiking])
 
     def run(self, seconds: float) -> None:
@@ -138,7 +140,7 @@ class Network:
         self._sim.run(math.ceil(1000.0 * seconds / self._step_ms) * self._step_ms)
 
     def _trains(self, events: Any, sample_id: str, now_ms: float) -> dict[str, list[list[float]]]:
-        """Return the spike times of each source; ``LEAD_STEPS`` delay them."""
+        """Return the spike times of each source, delayed by ``LEAD_STEPS``."""
         sizes = [p["size"] for p in self._sources]
         addresses, times = on_grid(events, sum(sizes), self._step_ms, sample_id)
         order = np.lexsort((times, addresses))
@@ -158,7 +160,7 @@ class Network:
         return found
 
     def synapses(self) -> dict[str, int]:
-        """Return how many synapses the backend made, by source, target and receptor. PyNN gives NaN if it made none."""
+        """Return how many synapses the backend made, by source, target and receptor. For none, PyNN returns NaN."""
         found = {name: np.asarray(p.get("weight", format="array"), float) for name, p in self._projections.items()}
         return {name: int((~np.isnan(weights)).sum()) for name, weights in found.items()}
 
@@ -169,7 +171,7 @@ class Network:
     def _projection(self, p: dict[str, Any], delay_ms: float, rule: dict[str, float] | None) -> Any:
         sim, weight = self._sim, p["weight"]
         pre, post = self._made[p["source"]], self._made[p["target"]]
-        # PyNN 0.13 fails to connect populations of one neuron one to one (numpy 2)
+        # PyNN 0.13 cannot connect populations of one neuron one to one (numpy 2)
         one_to_one = p["connector"] == "one-to-one" and pre.size > 1
         connector = sim.OneToOneConnector() if one_to_one else sim.AllToAllConnector()
         synapse = sim.StaticSynapse() if isinstance(weight, str) else sim.StaticSynapse(weight=weight, delay=delay_ms)

@@ -1,7 +1,7 @@
-"""SpiNNaker through sPyNNaker as a worker of ``drivers/workers/serve.py``. It is shipped as source.
+"""SpiNNaker through sPyNNaker as a worker of ``drivers/workers/serve.py``. Shipped as source.
 
-sPyNNaker 7.4 accepts spike times only when a population is made. So the network is made with the streams of all staged
-samples in their order, and each presentation runs the next one. A sample out of this order makes the network anew.
+sPyNNaker 7.4 accepts spike times only when a population is made. So the network is made with the spikes of all staged
+samples in their order, and each presentation runs the next sample. A sample out of this order needs a new network.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from drivers.workers.pynn_network import Network, answer, staged
 
 PACKAGES = ("sPyNNaker", "SpiNNFrontEndCommon", "PyNN", "numpy")
 AGAIN = ("SpinnmanIOException", "SpinnmanTimeoutException", "SpinnmanGenericProcessException", "SpinnMachineException")
-"""Errors of a board that boots or connects. Users, and its makers in Manchester, then start it again: sPyNNaker issue
-243, sPyNNaker8 issue 412 (one-way links), SpiNNFrontEndCommon issue 1296 (boot)."""
+"""Errors of a board that boots or connects. They often vanish if the board is started again: sPyNNaker issue 243,
+sPyNNaker8 issue 412 (one-way links), SpiNNFrontEndCommon issue 1296 (boot).
+"""
 TRIES = 3
 BOARD = 5
-"""sPyNNaker's version number of a board with 48 chips."""
+"""sPyNNaker's version number for a board with 48 chips."""
 
 
 def open_worker(options: dict[str, Any]) -> Machine:
     """Open the machine. Options: ``description``, ``arrays``, ``about``, ``simulate``, ``board``, ``spalloc``.
 
-    Raises a ``Refusal`` without sPyNNaker and without a named machine.
+    Raises a ``Refusal`` without sPyNNaker, and if no machine is named.
     """
     if not (options["simulate"] or options["board"] or options["spalloc"]):
         raise Refusal(
@@ -51,7 +52,7 @@ def open_worker(options: dict[str, Any]) -> Machine:
 
 
 class Machine:
-    """The worker, on a board or on the virtual board, which maps a network and simulates nothing."""
+    """The worker, on a board or on the virtual board. The virtual board maps a network but simulates nothing."""
 
     def __init__(self, sim: Any, options: dict[str, Any], home: Any = None) -> None:
         self._sim, self._options, self._description = sim, options, options["description"]
@@ -78,15 +79,15 @@ class Machine:
         self._staged, self._turn = staged(samples, self._description["step_ms"]), []
 
     def run(self, sample_id: str, budget: Any) -> dict[str, Any]:
-        """Present a sample. ``load`` makes, maps and loads the network if necessary; ``inference`` is one ``run``.
+        """Present a sample. ``load`` makes, maps and loads the network if needed; ``inference`` is one ``run``.
 
-        The host stamps both. The machine runs in real time, so the presentation takes its biological time there; the
-        rest of ``inference`` is overhead.
+        The host stamps both phases. The machine runs in real time, so the presentation itself takes its biological
+        time. The rest of ``inference`` is overhead.
         """
         sample = self._staged[sample_id]
         tried: list[str] = []
         while True:
-            load_ns = time.monotonic_ns()  # of this try: a boot that failed is no part of a span
+            load_ns = time.monotonic_ns()  # of this attempt: a span does not include a boot that failed
             fresh = self._network is None or self._turn[:1] != [sample_id]
             if fresh:
                 ids = list(self._staged)
@@ -104,7 +105,7 @@ class Machine:
                 failed = error
             if fresh and type(failed).__name__ in AGAIN and len(tried) < TRIES - 1:
                 tried.append(f"{type(failed).__name__}: {failed}"[:400])
-                with contextlib.suppress(Exception):  # a board that failed may fail to end too
+                with contextlib.suppress(Exception):  # after a failure, ending may fail too
                     self._end()
                 continue
             self._network = None
@@ -117,7 +118,7 @@ class Machine:
         return {"output": output, "spans": [["load", load_ns, on_ns, 1], ["inference", on_ns, off_ns, 1]]}
 
     def close(self) -> None:
-        """Give the machine back, and remove the home with its reports."""
+        """Give the machine back, and remove the home directory with its reports."""
         self._end()
         if self._home is not None:
             self._home.cleanup()
@@ -156,7 +157,7 @@ class Machine:
         }
 
     def _make(self, ids: list[str]) -> None:
-        """Make the network with the streams of these samples, joined in this order."""
+        """Make the network with the spikes of these samples, joined in this order."""
         self._end()
         streams, begin_us = [], round(1e6 * self._lead_s)
         for sample_id in ids:
@@ -168,7 +169,7 @@ class Machine:
 
 
 def _configure(options: dict[str, Any]) -> Any:
-    """Give sPyNNaker a home directory with its configuration, because it takes no machine as an argument."""
+    """Write sPyNNaker's configuration into a new home directory, because no argument can name a machine."""
     home = tempfile.TemporaryDirectory(prefix="spynnaker-", ignore_cleanup_errors=True)
     os.environ["HOME"] = home.name
     if options["simulate"]:

@@ -1,19 +1,19 @@
 """The loop that a worker runs in its own interpreter. ``drivers/links/remote_link.py`` ships it as source.
 
 It needs Python 3.8 or newer with its standard library, and imports nothing of this project. Only dictionaries, lists,
-numbers, texts and bytes cross the channel. The first message holds the sources of the worker's modules; each can be
-imported by the name that it has there. The last source has ``open_worker(options)``, which returns an object with
+numbers, texts and bytes cross the channel. The first message contains the sources of the worker's modules by name; each
+can be imported by this name. The last source has ``open_worker(options)``, which returns an object with
 
 - ``about``: a dictionary for the hello (versions, details, ...);
-- ``stage(samples)``: load them, untimed. A sample is ``{"id", "payload": {"dtype", "shape", "data"}, "rate_hz",
+- ``stage(samples)``: load the samples, untimed. A sample is ``{"id", "payload": {"dtype", "shape", "data"}, "rate_hz",
   "duration_s", "seed"}``, its data in C order;
-- ``run(sample_id, budget)``: process one of them; ``budget`` is None or ``[timeout_s, stop_at_cost]``. Returns
+- ``run(sample_id, budget)``: process one sample; ``budget`` is None or ``[timeout_s, stop_at_cost]``. Returns
   ``{"output": ..., "spans": [[phase, on_ns, off_ns, executions], ...], "progress": [[ns, cost, packed], ...]}`` in
   nanoseconds of ``time.monotonic_ns()``. A simulator may add ``"network"``, the fields of ``NetworkInfo``, and
   ``"activity"``, ``{layer or connection: {counter: bytes}}``: little-endian 64-bit integers, one for each execution;
 - ``close()``.
 
-Its exceptions are sent back. An exception with a dictionary ``rig`` (kind, message, field, value, remedy) becomes that
+Its exceptions are sent back. An exception with a dictionary ``rig`` (kind, message, field, value, remedy) becomes this
 error of the rig.
 """
 
@@ -63,7 +63,7 @@ def serve(channel: Any) -> None:
 
 
 class _Served:
-    """The worker of the loop; None until it is opened."""
+    """The worker inside the loop; None until it is opened."""
 
     def __init__(self) -> None:
         self._worker: Any = None
@@ -85,7 +85,7 @@ class _Served:
         return self._opened(message)
 
     def _opened(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Lead a group of processes, then load the worker's sources."""
+        """Make this process the leader of a group, then load the worker's sources."""
         _own_group()
         for name, source in message["sources"]:
             module = _shipped(name, source)
@@ -100,7 +100,7 @@ class _Served:
 
 
 def _shipped(name: str, source: str) -> types.ModuleType:
-    """Make a module of its source, so that later modules can import it; its parent packages are empty."""
+    """Make a module from its source, so that later modules can import it; its parent packages are empty."""
     parts = name.split(".")
     for k in range(1, len(parts)):
         package = sys.modules.setdefault(".".join(parts[:k]), types.ModuleType(".".join(parts[:k])))
@@ -112,13 +112,13 @@ def _shipped(name: str, source: str) -> types.ModuleType:
 
 
 def _own_group() -> None:
-    """Lead a group, so that this process can be ended with all that it starts. Over ssh it leads none at first."""
+    """Make this process lead a group, so that it can be ended with its child processes. Over ssh it leads none yet."""
     if os.getpgid(0) != os.getpid():
         os.setpgid(0, 0)
 
 
 def _end_group() -> None:
-    # not SIGKILL: the process that cleans up its owner's shared memory ignores SIGTERM
+    # not SIGKILL: the process that cleans up its owner's shared memory must survive, and ignores SIGTERM
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGTERM)
     os._exit(1)
@@ -140,7 +140,7 @@ def _send(channel: Any, answer: dict[str, Any]) -> None:
         channel.send(answer)
     except OSError:
         _end_group()
-    except Exception as error:  # the answer holds a value that is no builtin
+    except Exception as error:  # the answer contains a value that is no builtin
         channel.send(_failure(error))
 
 
