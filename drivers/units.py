@@ -32,7 +32,7 @@ _AT_THE_END = re.compile(r"\S\s*[/_ ]\s*([^\W\d_]{1,4})\s*$")
 
 
 def unit_of(text: str) -> tuple[str, float] | None:
-    """Convert a unit, ``mW`` -> ("W", 1e-3): the SI unit and the factor to it; None for any other unit."""
+    """Convert ``mW`` to ("W", 1e-3), the SI unit and the factor to it; any unknown unit to None."""
     text = ALIASES.get(text.strip().lower(), text.strip())
     for base in sorted(BASES, key=len, reverse=True):
         if text.endswith(base) and text[: len(text) - len(base)] in PREFIX:
@@ -60,7 +60,7 @@ def with_overloads(values: Floats) -> Floats:
 
 
 def named_unit(header: str) -> tuple[str, str]:
-    """Split a header, ``Power (mW)`` -> ("Power", "mW"); without brackets the unit is empty."""
+    """Split the header ``Power (mW)`` into ("Power", "mW"); without brackets the unit is empty."""
     text = header.strip()
     found = _IN_HEADER.match(text) if text[-1:] in (")", "]") and len(text) <= LONGEST_NAME else None
     return (found["name"].strip(), found["unit"].strip()) if found else (text, "")
@@ -71,8 +71,8 @@ def agree(header: str, below: str, declared: str, option: str) -> None:
 
     A header states its unit in brackets, after a slash or at its end: ``I (mA)``, ``I / mA``, ``I_mA``. A single letter
     at the end may also be a name, such as ``core_A``, so it counts only if it is a unit of the declared kind. An
-    unknown unit in brackets also contradicts the declaration, unless another place states the declared unit. A date has no unit.
-    Raises ``UsageError``, which names both units and how to overrule the header.
+    unknown unit in brackets also contradicts the declaration, unless another place states the declared unit. A date
+    has no unit. Raises ``UsageError``, which names both units and how to overrule the header.
     """
     if (wanted := unit_of(declared)) is None:
         return

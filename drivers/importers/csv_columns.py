@@ -1,4 +1,4 @@
-"""Read columns of CSV files as arrays. An error names the row and the column of a cell that is no number."""
+"""Read columns of CSV files as arrays. An error names the row and the column of a cell that is not a number."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rig.errors import DataError, refused
 from rig.types import Floats, Indices
 
 FARTHEST_S = 4e9
-"""The largest time that is accepted; nanoseconds in 64 bits hold twice as much."""
+"""The largest time that is accepted (s); 64-bit nanoseconds can represent twice as much."""
 ROWS, CELLS = 1 << 20, 1 << 22
-"""The largest number of rows, and of cells, that is read at once."""
+"""The largest number of rows, and the largest number of cells, that are read at once."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Rows of the columns that are read. ``before`` is the number of rows of data before them."""
+    """Rows of the selected columns. ``before`` is the number of data rows before them."""
 
     path: Path
     layout: Layout
@@ -41,16 +41,16 @@ class Columns:
         return list(self.frame[name].tolist())
 
     def numbers(self, name: str, *, whole: bool = False) -> Floats:
-        """Return a column as float64, shape (n,). An empty cell is NaN; a column that must be ``whole`` refuses it.
+        """Return a column as float64, shape (n,). An empty cell is NaN, but is refused if the column must be ``whole``.
 
-        A multimeter's overload is infinite.
+        A multimeter's code for overload becomes infinity.
         """
         column = self.frame[name]
         if pd.api.types.is_bool_dtype(column.dtype):
             raise self._no_number(name, 0, column.iloc[0] if len(column) else "")
         if not pd.api.types.is_numeric_dtype(column.dtype):
             text = column.astype("string").str.strip()
-            if self.layout.decimal == ",":  # a point would be a thousands mark, or a mistake
+            if self.layout.decimal == ",":  # a decimal point would be a thousands mark or a mistake
                 text = text.mask(text.str.contains(".", regex=False), "x").str.replace(",", ".", regex=False)
             found = pd.to_numeric(text, errors="coerce")
             bad = np.flatnonzero(np.asarray(found.isna() & column.notna(), dtype=bool))
@@ -64,7 +64,7 @@ class Columns:
         return values
 
     def stamps_ns(self, name: str, unit: str) -> Indices:
-        """Return a column of times in ``unit`` (s, ms, us, ns) as int64 nanoseconds; whole numbers lose nothing."""
+        """Return a column of times in ``unit`` (s, ms, us, ns) as int64 nanoseconds; integers lose no precision."""
         column: Any = self.frame[name]
         values, scale = self.numbers(name, whole=True), NS[unit]
         far = np.flatnonzero(np.abs(values) * (scale * 1e-9) > FARTHEST_S)
@@ -90,14 +90,14 @@ class Columns:
 
 
 def unit_of_time(text: str, option: str, where: str, remedy: str = f"Give times in {', '.join(NS)}") -> str:
-    """``msec`` -> ``ms``: a unit of time as ``stamps_ns`` takes it. Raises ``UsageError`` for any other."""
+    """Convert ``msec`` to ``ms``, a unit of time for ``stamps_ns``. Raises ``UsageError`` for any other unit."""
     if (unit := ALIASES.get(text.lower(), text)) not in NS:
         raise refused(option, text, remedy, f"{where} is in {text or 'no unit'}, which is not a unit of time")
     return unit
 
 
 class Table:
-    """The named columns of a table, in blocks of rows: iteration reads the file in bounded memory.
+    """The named columns of a table. Iteration reads the file in blocks of rows, so the memory is bounded.
 
     Raises ``DataError`` for a file without the columns and, during reading, for a file that is not a table.
     """
@@ -117,7 +117,7 @@ class Table:
         return self._read(min(ROWS, max(CELLS // len(self._layout.names), 1)))
 
     def whole(self) -> Columns:
-        """All rows at once."""
+        """Return all rows at once."""
         return next(self._read(None))
 
     def _read(self, rows: int | None) -> Iterator[Columns]:
@@ -145,7 +145,7 @@ class Table:
 
 
 def _strictly(frames: Iterator[pd.DataFrame], path: Path) -> pd.DataFrame | None:
-    """Return the next rows, or None after the last. Raises ``DataError`` also for rows longer than the header."""
+    """Return the next rows, or None after the last. Also raises ``DataError`` for rows longer than the header."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -156,7 +156,7 @@ def _strictly(frames: Iterator[pd.DataFrame], path: Path) -> pd.DataFrame | None
 
 @dataclass(frozen=True)
 class Blocks:
-    """Stamps in ns and values of readings, made from the rows of a table each time that it is iterated."""
+    """Stamps in ns and values of readings, made from the rows of a table whenever they are iterated."""
 
     table: Table
     stamps: Callable[[Columns], Indices]
@@ -166,5 +166,5 @@ class Blocks:
         return ((self.stamps(part), self.values(part)) for part in self.table)
 
     def axis(self, place: str | None) -> TimeAxis:
-        """Return the axis of the stamps from ``axis_of``. Values that are no numbers are refused here as well."""
+        """Return the axis of the stamps from ``axis_of``. Also refuses values that are not numbers."""
         return axis_of((stamps for stamps, _ in self), place)

@@ -1,4 +1,4 @@
-"""The layout of a table in a text file: the place of its header, the separator of columns, the decimal mark."""
+"""The layout of a table in a text file: the place of its header, the column separator, and the decimal mark."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from rig.errors import DataError, UsageError, reason, refused
 from rig.recording.disk.bounded import check_lines
 
 SEARCHED = 2000
-"""The header is searched in this many lines; the data in them show the decimal mark."""
+"""The header is searched for in this many lines; the data in these lines show the decimal mark."""
 SEPARATORS = ",;\t"
 Fits = Callable[[Sequence[str]], Sequence[str] | None]
-"""Takes the names in a line; returns the names of the columns to read, or None if the line is not the header."""
+"""A function of the names in a line: the names of the columns to read, or None if the line is not the header."""
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d[.,]?(?:[eE][-+]?\d+)?")
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}([.,])\d{3}(?:\1\d{3})*")
-"""A number with two meanings: 1.955 is 1955 in one country and less than 2 in another."""
+"""A number with two meanings: 1.955 is 1955 in some countries and less than 2 in others."""
 
 
 @dataclass(frozen=True)
 class Layout:
     """The place of a table: ``above`` lines before its header, ``below`` lines between the header and the first row.
 
-    ``units`` are the cells of a row of units below the header, one for each of ``names``; empty without such a row.
-    ``has_decimal`` says whether the importer has the option ``decimal``, so that a remedy may name it.
+    ``units`` are the cells of a row of units below the header, one for each of ``names``; empty if there is no such
+    row. ``has_decimal`` tells whether the importer has the option ``decimal``, so that a remedy may name it.
     """
 
     names: tuple[str, ...]
@@ -44,7 +44,7 @@ class Layout:
     encoding: str = "utf-8-sig"
 
     def notes(self, path: Path) -> tuple[str, ...]:
-        """Sentences on the lines of the file that are not part of the table."""
+        """Return sentences on the lines of the file that are not part of the table."""
         found = []
         if self.above:
             found.append(f"{path.name}: {self.above} lines before the header were skipped")
@@ -63,11 +63,11 @@ def find(
     has_decimal: bool = False,
     encoding: str | None = None,
 ) -> Layout:
-    """Find the table whose header ``fits``; preambles and comments before it are skipped.
+    """Find the table whose header ``fits``. Lines before it, such as comments, are skipped.
 
-    If no header fits, the caller refuses the result: its header is the line above the first row of numbers, or else
-    the first line that is not empty. Raises ``DataError`` for a file that is not text in its encoding,
-    ``UsageError`` for a separator or a decimal mark that must be stated, and for an unknown encoding.
+    If no header fits, the layout's header is the line above the first row of numbers, or else the first line that is
+    not empty. The caller then refuses this layout. Raises ``DataError`` for a file that is not text in its encoding.
+    Raises ``UsageError`` for an unknown encoding, and for a separator or a decimal mark that must be stated.
     """
     (lines, encoding), given = _head(path, encoding), _separator(separator)
     for above, line in enumerate(lines):
@@ -127,7 +127,7 @@ def _separator(given: str | None) -> str | None:
 
 
 def _of_several(found: Sequence[str], line: str, path: Path, decimal: str | None) -> str:
-    """Return the one found separator that is in the header; a table of one column has none in it."""
+    """Return the only found separator that is in the header. The header of one column has none."""
     there = [s for s in found if s in line]
     if len(there) > 1:
         what = f"{path.name} may be separated by {' or '.join(map(repr, there))}"
@@ -136,7 +136,7 @@ def _of_several(found: Sequence[str], line: str, path: Path, decimal: str | None
 
 
 def _below(path: Path, lines: Sequence[str], layout: Layout, fits: Fits, decimal: str | None) -> Layout:
-    """Return the layout, completed from the lines below the header: a row of units and the decimal mark."""
+    """Return the layout, completed from the lines below the header: the row of units and the decimal mark."""
     at = [layout.names.index(name) for name in fits(layout.names) or ()]
     filled = [k for k in range(layout.above + 1, len(lines)) if lines[k].strip()]
     rows = [(k, _cells(lines[k], layout.separator)) for k in filled]
@@ -151,13 +151,13 @@ def _below(path: Path, lines: Sequence[str], layout: Layout, fits: Fits, decimal
 
 
 def _is_row(line: str, separator: str | None) -> bool:
-    """Return whether a line has two cells or more, each of which begins with a number, as a date does."""
+    """Return whether a line has at least two cells, and each cell begins with a number, as a date does."""
     rows = ([c for c in _cells(line, s) if c] for s in separator or SEPARATORS)
     return any(len(row) > 1 and all(_NUMBER.match(c) for c in row) for row in rows)
 
 
 def _is_units(cells: Sequence[str]) -> bool:
-    """Return whether a row has only words in the columns that are read; a row of data has a digit or a NaN there."""
+    """Return whether a row has only words in the columns that are read. A row of data has a digit or a NaN there."""
     words = [c for c in cells if c]
     return bool(words) and not any(re.search(r"\d", c) or _is_nan(c) for c in words)
 
@@ -170,11 +170,11 @@ def _is_nan(cell: str) -> bool:
 
 
 def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None) -> str:
-    """Return the decimal mark: as stated, else as the numbers show it.
+    """Return the decimal mark: the stated one, or the one that the numbers show.
 
-    If commas separate the columns, it is the point. Otherwise a number such as 1.955 is ambiguous; a number whose mark
-    is not followed by exactly three digits, or that begins with zero, decides. Raises ``UsageError`` if all numbers
-    are ambiguous.
+    If commas separate the columns, the mark is the point. Otherwise a number such as 1.955 is ambiguous. A number
+    decides if it begins with zero, or if other than three digits follow its mark. Raises ``UsageError`` if the numbers
+    leave the mark open.
     """
     if given is not None:
         if given not in (".", ","):
@@ -195,7 +195,7 @@ def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None
 
 
 def unreadable(path: Path, error: BaseException) -> DataError:
-    """Return the error for a file that is not a table at all."""
+    """Return the error for a file that is not a table."""
     if isinstance(error, FileNotFoundError):
         return bad_file(path, "does not exist", "Check its name and its folder")
     if isinstance(error, UnicodeError):

@@ -33,13 +33,13 @@ def open_import(
     separator: str | None = None,
     decimal: str | None = None,
 ) -> SingleTrace:
-    """An Otii export: a file for each channel, a folder of such files, or one table with a column for each channel.
+    """Import an Otii export: a file for each channel, a folder of such files, or one table with a column per channel.
 
-    A file ``Main current - Arc.csv`` has the columns Timestamp,Value in s and A; the headers of a table state the
-    units (``Main current (A)``). Power comes from the ``channel`` (main or adc); else it is current times voltage,
-    if both were recorded; else current at ``supply_v`` (V), which must then be given. The stretches in which the
-    digital input ``window_channel`` (gpi1, gpi2) is ``window_active`` are windows. ``separator``
-    and ``decimal`` describe the file if it does not show them.
+    A file ``Main current - Arc.csv`` has the columns Timestamp,Value in s and A. The headers of a table state the units
+    (``Main current (A)``). Power comes from the power of ``channel`` (main or adc); else from its current times its
+    voltage, if both were recorded; else from its current at ``supply_v`` (V), which must then be given. The stretches
+    in which the digital input ``window_channel`` (gpi1, gpi2) is ``window_active`` are windows. ``separator`` and
+    ``decimal`` describe the file if it does not show them.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are not such exports.
     """
@@ -73,7 +73,7 @@ class _Series:
 
 
 def _series(source: Path, separator: str | None, decimal: str | None) -> tuple[dict[str, _Series], tuple[str, ...]]:
-    """Return the known channels by name (lower case, without the instrument's name), and the notes of their files."""
+    """Return the known channels by name (lower case, without the instrument's name), and the notes on their files."""
     files = sorted(source.glob("*.csv")) if source.is_dir() else [source]
     if not files:
         raise DataError(f"{source} holds no CSV file", field="source", value=str(source), remedy="Name the export")
@@ -115,7 +115,7 @@ def _timed(names: Sequence[str]) -> Sequence[str] | None:
 
 
 def _channel(text: str) -> str:
-    """``Main current - Arc`` and ``Arc main current`` -> ``main current``; "" for one that is not known."""
+    """Convert ``Main current - Arc`` or ``Arc main current`` to ``main current``; any unknown channel to ""."""
     words = text.lower().replace("-", " ").replace("_", " ").split()
     for word in ("gpi1", "gpi2"):
         if word in words:
@@ -126,7 +126,7 @@ def _channel(text: str) -> str:
 
 
 def _scale(path: Path, channel: str, header_: str, unit: str, single: bool) -> float:
-    """Return the factor to SI. A file of one channel is in SI units; a table must state its units."""
+    """Return the factor to SI units. A file of one channel is in SI units; a table must state its units."""
     kind = channel.rpartition(" ")[2]
     if kind not in CHANNELS or (single and not unit):
         return 1.0
@@ -144,7 +144,7 @@ def _watts_or_amperes(taken: dict[str, _Series]) -> tuple[_Series, Floats, str]:
     assert current is not None
     if voltage is None:
         return current, current.values, "A"
-    # voltage is sampled more slowly: it is interpolated linearly between its readings
+    # voltage is sampled more slowly, so it is interpolated linearly between its readings
     ordered = len(voltage.stamps_ns) > 1 and bool(np.all(np.diff(voltage.stamps_ns) > 0))
     known = np.isfinite(voltage.values)
     if not ordered or not np.any(known):

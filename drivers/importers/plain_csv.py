@@ -20,7 +20,7 @@ from rig.types import Conversion, Floats, Indices, Mode, Rail, TraceKind
 
 UNITS = {"power": "W", "current": "A", "voltage": "V", "energy": "J"}
 Declared = list[tuple[str, str]]
-"""Columns, each with its unit."""
+"""Names of columns, each with its unit."""
 
 
 @single_trace
@@ -48,21 +48,21 @@ def open_import(
     meter: str = "recorded trace",
     system: str = "device under test",
 ) -> SingleTrace:
-    """Columns declared as NAME:UNIT: one of time, and one or two of readings.
+    """Import a table of columns declared as NAME:UNIT: one of time, and one or two of readings.
 
-    ``time`` is in s, ms, us, ns, iso (ISO 8601) or a form such as ``%d.%m.%Y %H:%M:%S,%f``; stamps that name no
-    zone are in ``timezone``. Without such a column ``rate_hz`` states the sampling rate. Readings are ``power`` (W,
-    mW, uW; several columns with semicolons between, each a rail); or ``current`` (A, mA, ...; with ``shunt_ohm`` the
-    V or mV across a shunt) with ``voltage`` (V, mV) or at ``supply_v``; or ``energy`` (J, mJ, Wh, mWh), a counter
-    since the beginning. ``kind`` is mean or point. ``stamp`` states whether a mean is stamped at the start, the middle
-    or the end of its interval; else its time is uncertain by half an interval. The stretches in which the column
-    ``window_channel``, of 0 and 1, is ``window_active`` (high or low) are windows. ISO stamps in the table of windows
-    need an axis of dates. ``simulated`` states that the trace was computed; ``meter`` and
-    ``system`` name the instrument and the device.
+    ``time`` is in s, ms, us, ns, iso (ISO 8601) or a form such as ``%d.%m.%Y %H:%M:%S,%f``; stamps without a zone are
+    in ``timezone``. Without a column of time, ``rate_hz`` states the sampling rate. Readings are ``power``, ``current``
+    or ``energy``. ``power`` is in W, mW or uW; several columns, with semicolons between, are one rail each. ``current``
+    is in A, mA, ...; with ``shunt_ohm`` it is the V or mV across a shunt. It needs ``voltage`` (V, mV) or ``supply_v``.
+    ``energy`` (J, mJ, Wh, mWh) is a counter since the beginning. ``kind`` is mean or point. ``stamp`` states whether a
+    mean is stamped at the start, the middle or the end of its interval; without it, times are uncertain by half an
+    interval. The stretches in which the column ``window_channel`` of 0 and 1 is ``window_active`` (high or low) are
+    windows. ISO stamps in the table of windows need a trace with dates. ``simulated`` states that the trace was
+    computed. ``meter`` and ``system`` name the instrument and the device.
 
-    The header is the line that holds the declared columns, and lines before it are skipped. ``separator`` and
-    ``decimal`` describe the file if it does not show them, ``encoding`` one that is not UTF-8 or UTF-16. A unit in
-    the header that contradicts the declared one is refused, unless ``overrule_header`` is true.
+    The header is the line with the declared columns; lines before it are skipped. ``separator`` and ``decimal``
+    describe the file if it does not show them, and ``encoding`` a file that is not UTF-8 or UTF-16. A unit in the
+    header that contradicts the declared unit is refused, unless ``overrule_header`` is true.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such a table.
     """
@@ -91,7 +91,7 @@ def open_import(
         axis = axis_of((stamps for stamps, _ in checked), stamp if what == "mean" else "end")
     readings = [Readings(rail, axis, Blocks(table, stamps_of, values)) for rail, values in rails]
     windows = Windows()
-    if window_channel is not None:  # a level belongs to the whole reading of its row
+    if window_channel is not None:  # a level applies to the whole reading of its row
         ahead_ns = axis.t0_ns - axis.first_ns
         levels = ((stamps_of(part) + ahead_ns, is_high(part, window_channel)) for part in table)
         windows = from_channel(levels, window_active)
@@ -112,7 +112,7 @@ def _check_sources(declared: dict[str, Declared], supply_v: float | None) -> Non
 
 
 def _declared(option: str, text: str, si: str) -> Declared:
-    """``COL:mW;COL2:mW`` -> [("COL", "mW"), ("COL2", "mW")]. Raises ``UsageError`` for a missing unit."""
+    """Split ``COL:mW;COL2:mW`` into [("COL", "mW"), ("COL2", "mW")]. Raises ``UsageError`` for a missing unit."""
     pairs: Declared = []
     for part in text.split(";"):
         name, _, unit = part.rpartition(":")
@@ -149,14 +149,14 @@ def _time_column(time: str | None, rate_hz: float | None) -> tuple[str, str] | N
 
 
 def _uniform(count: int, hz: float, means: bool) -> TimeAxis:
-    """Return the axis of a table without a column of time. A point is at the end of its period."""
+    """Return the axis of a table without a column of time. A point counts at the end of its period."""
     if count / hz > FARTHEST_S:
         raise refused("rate_hz", hz, "Give a higher rate: the trace would last a century")
     return TimeAxis(0 if means else -round(1e9 / hz), hz)
 
 
 def _stamps(part: Columns, at: tuple[str, str] | None, timezone: str | None, rate_hz: float) -> Indices:
-    """Return the stamps of rows in ns, by their numbers if there is no column of time."""
+    """Return the stamps of rows in ns; without a column of time, from the numbers of the rows."""
     if at is None:
         return np.round(np.arange(part.before, part.before + len(part)) * (1e9 / rate_hz)).astype(np.int64)
     if at[1] in NS:
@@ -187,7 +187,7 @@ def _rails(
 
 
 def _si(pair: tuple[str, str], over: float = 1.0) -> Callable[[Columns], Floats]:
-    """Return a function from rows of the table to the values of a declared column, in SI units ``over`` a number."""
+    """Return a function from rows of the table to a declared column's values, in SI units divided by ``over``."""
     name, found = pair[0], unit_of(pair[1])
     assert found is not None  # as declared
     return lambda part: found[1] / over * part.numbers(name)

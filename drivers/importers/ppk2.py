@@ -1,4 +1,4 @@
-"""Nordic Power Profiler Kit II: the CSV that the nRF Connect Power Profiler exports."""
+"""Nordic Power Profiler Kit II: the CSV that Nordic's nRF Connect Power Profiler exports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rig.errors import UsageError
 from rig.types import Floats, Rail
 
 MOST_A = 2.0
-"""No reading is larger: the sheet of the instrument states a range of 1 A."""
+"""No reading is larger (A): the instrument's data sheet states a range of 1 A."""
 CHANNELS = tuple(f"D{k}" for k in range(8))
 _REMEDY = (
     "A PPK2 export has the columns Timestamp(ms) and Current(uA). If you know the units, write them into the header. "
@@ -36,9 +36,9 @@ def open_import(
 ) -> SingleTrace:
     """Import a PPK2 recording: ``Timestamp(ms),Current(uA)[,D0-D7][,D0,...,D7]``, units as the headers state them.
 
-    ``supply_v`` (V, at the device) must be stated, since the file holds currents. Each stretch with the digital
-    input ``window_channel`` (D0 to D7) at ``window_active`` is a window. ``decimal`` is the mark
-    of decimals in a file separated by semicolons, if its numbers do not show it.
+    ``supply_v`` (V, at the device) must be stated, since the file contains currents. Each stretch with the digital
+    input ``window_channel`` (D0 to D7) at ``window_active`` is a window. ``decimal`` is the decimal mark of a file
+    separated by semicolons, if its numbers do not show it.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such an export.
     """
@@ -56,14 +56,14 @@ def open_import(
     blocks = Blocks(table, lambda part: part.stamps_ns(time, unit), lambda part: _amperes(part, current, factor))
     readings, windows = Readings(rail, blocks.axis("start"), blocks), Windows()
     if window_channel is not None:
-        place = (int(window_channel[1]), 8) if marked[0] == "D0-D7" else (0, 1)  # its first digit is D0
+        place = (int(window_channel[1]), 8) if marked[0] == "D0-D7" else (0, 1)  # the first digit is D0
         levels = ((p.stamps_ns(time, unit), is_high(p, marked[0], *place)) for p in table)
         windows = from_channel(levels, window_active)
     return SingleTrace("Nordic PPK2", [readings], windows, notes=layout.notes(source))
 
 
 def _amperes(part: Columns, current: str, factor: float) -> Floats:
-    """Return the readings. Raises ``DataError`` for one that the instrument cannot deliver."""
+    """Return the readings in A. Raises ``DataError`` for a reading that the instrument cannot deliver."""
     amperes = factor * part.numbers(current)
     if len(over := np.flatnonzero(np.abs(amperes) > MOST_A)):
         what = f"states {amperes[over[0]]:.3g} A in data row {part.before + over[0] + 1}; a PPK2 measures up to 1 A"
@@ -72,7 +72,7 @@ def _amperes(part: Columns, current: str, factor: float) -> Floats:
 
 
 def _columns(names: Sequence[str]) -> list[str] | None:
-    """Return the columns of time stamp and current, in any unit, or None if one is missing."""
+    """Return the columns of time stamp and current, in any units, or None if one is missing."""
     bare = {named_unit(name)[0].lower(): name for name in names}
     return [bare[k] for k in ("timestamp", "current")] if "timestamp" in bare and "current" in bare else None
 

@@ -1,4 +1,4 @@
-"""A file of raw numbers, as a user's own program writes it when text would be too long."""
+"""A file of raw numbers, which a user's own program writes if text would be too long."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def open_import(
     meter: str = "recorded trace",
     system: str = "device under test",
 ) -> SingleTrace:
-    """Readings at the rate ``rate_hz`` as little-endian numbers: ``.f32``, ``.f64``, ``.i16``, or a ``.npy``.
+    """Import readings at ``rate_hz``, stored as little-endian numbers: ``.f32``, ``.f64``, ``.i16``, or a ``.npy``.
 
-    Reading k is the mean from ``k / rate_hz`` to ``(k + 1) / rate_hz``. It is ``scale`` times its number plus
-    ``offset``, in ``unit``: W, mW and the like, or A, mA and the like at ``supply_v``. ``simulated`` states that the
-    trace was computed; ``meter`` and ``system`` name the instrument and the device.
+    Reading k is the mean from ``k / rate_hz`` to ``(k + 1) / rate_hz``. Its value is the stored number times ``scale``
+    plus ``offset``, in ``unit``: W, mW and the like, or A, mA and the like at ``supply_v``. ``simulated`` states that
+    the trace was computed. ``meter`` and ``system`` name the instrument and the device.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such a trace.
     """
@@ -53,7 +53,7 @@ def open_import(
 
 @dataclass(frozen=True)
 class _Numbers:
-    """The numbers of a file from a given byte on; each iteration yields them in blocks."""
+    """The numbers of a file from a given byte on. Each iteration yields them in blocks."""
 
     source: Path
     kind: np.dtype[Any]

@@ -1,4 +1,4 @@
-"""The options that all importers share, and what they say about a recording."""
+"""Options that all importers share, and the statements about a recording that follow from them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Recorded:
     """What is known about a recording besides its files.
 
     ``clock_tolerance`` limits the relative error of the instrument's clock rate. ``calibration`` names a calibration
-    file; ``calibration_range`` and ``temperature_c`` choose its limits of error. ``device_description`` and
-    ``meter_description`` say what was measured and by what; an audit asks for both.
+    file. ``calibration_range`` and ``temperature_c`` choose the limits of error in it. ``device_description`` and
+    ``meter_description`` say what was measured and by which instrument; an audit asks for both.
     """
 
     clock_tolerance: Tolerance = CRYSTAL
@@ -35,7 +35,7 @@ class Recorded:
     meter_description: str = ""
 
     def limited(self, rail: Rail, day: date | None, aperture_s: float | None = None) -> Rail:
-        """Return a rail with the limits of error of that day for readings of that length."""
+        """Return a rail with the limits of error on that day, for readings as long as ``aperture_s``."""
         return stated(
             rail, self.calibration, range_max=self.calibration_range, temperature_c=self.temperature_c, on=day,
             aperture_s=aperture_s,

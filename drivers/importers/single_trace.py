@@ -1,4 +1,4 @@
-"""Common parts of all importers of one instrument's trace; each of them reads only its own format."""
+"""Common parts of all importers of one instrument's trace. Each importer reads only its own format."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from rig.types import Bracket, ClockInfo, Conversion, DeviceInfo, Floats, MeterI
 
 RECORDING, WINDOWS = "recording", "windows"
 MOST_SUPPLY_V = 400.0
-"""The largest supply voltage: no board and no server has more, so a larger number is in millivolts."""
+"""The largest supply voltage (V). No board and no server has more, so a larger number must be millivolts."""
 
 
 @dataclass(frozen=True)
 class TraceOptions:
     """The options of every importer of a single trace.
 
-    ``windows`` names a table start,end[,phase,inferences] in seconds of the trace, and ``idle`` declares idle windows
-    as START:END,... in the same seconds; they count from the first row if the trace has dates. ``inferences`` is the
-    count of each window for which no table states one, else 1. ``sync_s`` limits the offset of the windows' clock from
-    the trace's, if there are two clocks.
+    ``windows`` names a table start,end[,phase,inferences] in seconds of the trace. ``idle`` declares idle windows as
+    START:END,... in the same seconds. If the trace has dates, the seconds count from its first row. ``inferences`` is
+    the count for each window without a count in a table; the default is 1. ``sync_s`` is the largest offset between the
+    windows' clock and the trace's, if there are two clocks.
     """
 
     windows: str | None = None
@@ -46,7 +46,7 @@ class TraceOptions:
 
 @dataclass(frozen=True)
 class Readings:
-    """The readings of one rail in the unit of its conversion; each block is made when it is read."""
+    """The readings of one rail in the unit of its conversion. Each block is made only when it is read."""
 
     rail: Rail
     axis: TimeAxis
@@ -60,10 +60,10 @@ class Readings:
 
 @dataclass(frozen=True)
 class SingleTrace:
-    """The content of the files of a format. ``windows`` are those in the files; options may state more windows.
+    """The contents of a format's files. ``windows`` are the windows in the files; options may add more.
 
-    ``files`` are kept with the run (if empty, the source is); ``notes`` are sentences on what the files lack.
-    ``dated_ns`` is the stamp of the first row, in ns since 1970, if stamps are dates.
+    ``files`` are kept with the run (the source, if empty). ``notes`` are sentences on what the files lack. ``dated_ns``
+    is the stamp of the first row, in ns since 1970, if the stamps are dates.
     """
 
     meter: str
@@ -78,10 +78,10 @@ class SingleTrace:
 
 
 def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]:
-    """Make an importer from ``read(source, *, options...)``: the importer also has the options of ``TraceOptions``.
+    """Make an importer from ``read(source, *, options...)``. The importer also has the options of ``TraceOptions``.
 
-    The windows are read first, so that an import without windows is refused before a long file is read. Stamps in the
-    table of windows are in the zone of the option ``timezone``, if ``read`` has this option.
+    Windows are read first, so that an import without windows is refused before a long file is read. If ``read`` has the
+    option ``timezone``, it is also the zone of the stamps in the table of windows.
     """
     own = inspect.signature(read).parameters
 
@@ -106,10 +106,11 @@ def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]
 
 
 def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: Windows) -> ImportedRun:
-    """Make one run. Windows and readings share an axis, unless ``sync_s`` limits the offset of two clocks.
+    """Make one run. Windows and readings have the same axis, unless ``sync_s`` limits the offset of two clocks.
 
-    A tick is 1 ns of the recording's clock, counted from the first reading; or one sample of the channel, if a
-    channel bounds the windows. Limits of error are looked up here, because the length of a reading is known here.
+    A tick is 1 ns of the recording's clock, counted from the first reading. If a channel bounds the windows and the
+    readings are on its grid, a tick is one sample of the channel. Limits of error are looked up here, because the
+    length of a reading is known here.
     Raises ``UsageError``, and what ``rig.bench.calibration.stated`` raises.
     """
     zero = found.readings[0].axis.t0_ns
@@ -127,7 +128,7 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
         brackets[WINDOWS] = (Bracket(zero, 0, zero),)
     day = None if found.dated_ns is None else datetime.fromtimestamp(found.dated_ns * 1e-9, UTC).date()
     notes = [*found.notes, *windows.notes]
-    if day is not None and day.year < 1901:  # strptime gives 1900 to stamps without a year
+    if day is not None and day.year < 1901:  # strptime gives the year 1900 to stamps without a year
         notes.append(f"The stamps state no year; they are recorded as of {day}")
         day = None
     rails = tuple(_declared(r, options.own, day) for r in found.readings)
@@ -152,14 +153,14 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
 
 
 def _declared(readings: Readings, own: Recorded, day: date | None) -> Rail:
-    """Return a rail with the rate of its axis and the limits of error for its shortest reading."""
+    """Return a rail with the rate of its axis, and with the limits of error for its shortest reading."""
     axis = readings.axis
     shortest_s = axis.shortest_ns * 1e-9 if axis.typical_ns else None
     return own.limited(replace(readings.rail, rate_hz=axis.rate_hz), day, shortest_s)
 
 
 def watts(current: Floats, voltage: Floats) -> Floats:
-    """Return volts times amperes, reading by reading. One overload makes another."""
+    """Return volts times amperes, reading by reading. An overload of either makes the product an overload."""
     with np.errstate(all="ignore"):
         return np.asarray(current * voltage)
 
@@ -167,7 +168,8 @@ def watts(current: Floats, voltage: Floats) -> Floats:
 def check_power(path: Path, blocks: Iterable[tuple[Floats, Floats]]) -> None:
     """Refuse power that is more than twice, or less than half, the product of current and voltage in the same file.
 
-    ``blocks`` hold both in W. One of the columns is then in another unit, or under another name. Raises ``DataError``.
+    ``blocks`` are pairs of both powers in W. If they differ so much, one column is in another unit or misnamed. Raises
+    ``DataError``.
     """
     sums, counts = np.zeros(2), np.ones(2)
     for block in blocks:

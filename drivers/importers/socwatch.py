@@ -1,4 +1,4 @@
-"""Intel SoC Watch: the tables of its CSV that give power or energy over time."""
+"""Intel SoC Watch: the tables of its CSV that contain power or energy over time."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def open_import(
     time_unit: str | None = None,
     stamp: str | None = None,
 ) -> SingleTrace:
-    """A SoC Watch CSV with a table over time: a column of time and columns of power or energy, units in the headers.
+    """Import a table over time of a SoC Watch CSV: a column of time and columns of power or energy, with units.
 
-    A table ends at a blank line; tables without time are skipped. ``table`` chooses one by a part of its title.
-    If it has several columns of power or energy, ``rails`` names those to import, with commas between them: a
-    package contains its cores, and their sum would count them twice. ``energy`` states whether columns of energy hold
-    it ``interval`` by interval or as a ``cumulative`` counter. ``stamp`` states whether a row is stamped at the start,
-    the middle or the end of its interval; else its time is uncertain by half an interval.
+    A table ends at a blank line; tables without time are skipped. ``table`` chooses a table by a part of its title. If
+    it has several columns of power or energy, ``rails`` names those to import, with commas between them. A package
+    contains its cores, so the sum of both would count the cores twice. ``energy`` states what a column of energy
+    contains: the energy of each ``interval``, or a ``cumulative`` counter. ``stamp`` states whether a row is stamped at
+    the start, the middle or the end of its interval; without it, times are uncertain by half an interval.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file without such a table.
     """
@@ -61,7 +61,7 @@ class Table:
     rows: list[list[str]] = field(default_factory=list)
 
     def where(self, kinds: str) -> list[int]:
-        """Return the columns in one of these SI units."""
+        """Return the columns whose SI unit is one of ``kinds``."""
         units = [unit_of(unit) for _, unit in self.columns]
         return [k for k, u in enumerate(units) if u is not None and u[0] in kinds]
 
@@ -72,7 +72,7 @@ class Table:
         return found[0] if found else None
 
     def column(self, k: int) -> Columns:
-        """Return one column; an empty cell is a missing one."""
+        """Return one column; an empty cell is a missing value."""
         cells = [row[k] if k < len(row) else "" for row in self.rows]
         name = self.columns[k][0]
         return Columns(self.path, Layout((name,)), pd.DataFrame({name: cells}, dtype="string").replace("", pd.NA))
@@ -136,7 +136,7 @@ def chosen_table(tables: list[Table], table: str | None, rails: str | None, sour
 
 
 def stamps_of(table: Table, time_unit: str | None) -> Indices:
-    """Return the times of the rows in ns. Raises ``UsageError`` where their unit must be stated."""
+    """Return the times of the rows in ns. Raises ``UsageError`` if their unit must be stated."""
     assert table.time is not None
     name, unit = table.columns[table.time]
     known = unit_of_time(unit or time_unit or "", "time_unit", f"the column {name}", "State it: time_unit=ms")

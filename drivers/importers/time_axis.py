@@ -1,4 +1,4 @@
-"""Convert time stamps to the times of readings: a uniform grid, or a begin and an end for each reading."""
+"""Convert time stamps to times of readings: a uniform grid, or a begin and an end for each reading."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from rig.errors import DataError, refused
 from rig.types import Chunk, Floats, Indices
 
 EVEN = 0.01
-"""Stamps at most this far (in periods) from a uniform grid are treated as a uniform grid."""
+"""Stamps that are at most this many periods off a uniform grid are replaced by this grid."""
 BLOCK = 1 << 20
-"""Readings in one chunk."""
+"""The number of readings in one chunk."""
 BUCKET = 1 << 12
-"""Of each bucket of this many readings, the extreme distances from a first grid are kept until the period is known."""
+"""In each bucket of this many readings, only the extreme distances from a first grid are kept, to save memory."""
 LAGS = {"start": 0.0, "middle": -0.5, "end": -1.0}
-"""Periods from the stamp of a reading to its begin, for each part of a reading that may be stamped."""
+"""The begin of a reading relative to its stamp, in periods, by which part of the reading is stamped."""
 Block = tuple[Indices | None, Floats]
-"""Stamps in ns and values of successive readings, shapes (n,); the stamps are None if the readings are on a grid."""
+"""Stamps in ns and values of successive readings, shapes (n,). If readings are on a grid, the stamps are None."""
 
 
 @dataclass(frozen=True)
 class TimeAxis:
     """Times in ns of the recording's own clock: a grid from ``t0_ns`` at ``rate_hz``, or a stamp for each reading.
 
-    All times may have a common error of up to ``uncertainty_s`` if it is unknown which part of a reading is stamped.
-    Stamped readings are typically ``typical_ns`` and at least ``shortest_ns`` apart; both values are 0 on a grid.
-    Readings begin ``lag`` periods from their stamps, of which ``first_ns`` is the first.
+    If it is unknown which part of a reading is stamped, all times may have a common error of up to ``uncertainty_s``.
+    Stamps are typically ``typical_ns`` and at least ``shortest_ns`` apart; both values are 0 on a grid. ``first_ns`` is
+    the first stamp. A reading begins ``lag`` periods after its stamp (negative: before it).
     """
 
     t0_ns: int
@@ -44,8 +44,8 @@ class TimeAxis:
 def axis_of(blocks: Iterable[Indices], place: str | None) -> TimeAxis:
     """Return the axis of readings from blocks of their stamps; ``place`` is the stamped part: start, middle or end.
 
-    With ``place`` None the part is unknown: readings are centred on their stamps, uncertain by half a period. For
-    points, give ``end``. Raises ``DataError`` for stamps that do not move forward.
+    If ``place`` is None, the part is unknown: readings are centred on their stamps, and times are uncertain by half a
+    period. For points, pass ``end``. Raises ``DataError`` if stamps do not increase.
     """
     if place is not None and place not in LAGS:
         raise refused("stamp", place, "Give start, end or middle")
@@ -93,7 +93,7 @@ def _check_forward(stamps: Indices, steps: Indices, before: int) -> None:
 
 
 def _farthest(buckets: list[tuple[Indices, Floats, Floats]], lean: float) -> float:
-    """Return the largest distance of a stamp from the grid of ``buckets`` with its period lengthened by ``lean``.
+    """Return the largest distance of a stamp from the grid of ``buckets``, whose period is lengthened by ``lean``.
 
     The result may be too large by ``lean`` times ``BUCKET``.
     """
@@ -103,9 +103,9 @@ def _farthest(buckets: list[tuple[Indices, Floats, Floats]], lean: float) -> flo
 
 
 def placed(blocks: Iterable[tuple[Indices, Floats]], axis: TimeAxis) -> Iterator[tuple[Indices, Indices, Floats]]:
-    """Yield begin, end and value of each reading: up to its neighbour, or one typical period beside a gap."""
+    """Yield begin, end and value of each reading. Readings adjoin; beside a gap, a reading lasts a typical period."""
     typical, longest = round(axis.typical_ns), round(1.5 * axis.typical_ns)
-    step = typical  # from the stamp before
+    step = typical  # from the stamp before it
     for here, after in pairwise(chain(blocks, [None])):
         assert here is not None
         stamps, values = here

@@ -23,7 +23,7 @@ from rig.types import MARK_PHASE, Bools, Floats, Indices
 IDLE, WARMUP, DEFAULT_PHASE = "idle", "warmup", "inference"
 _RESERVED = (IDLE, WARMUP)
 ALIKE = 0.7
-"""A phase or column at least this similar (``difflib``) to a name that has a meaning is refused as a misspelling."""
+"""A phase or column that resembles a known name at least this much (``difflib``) is refused as a misspelling."""
 COLUMNS = ("start", "end", "phase", "inferences")
 
 
@@ -31,7 +31,7 @@ COLUMNS = ("start", "end", "phase", "inferences")
 class Windows:
     """Spans and idle windows in ns of the trace's axis, and the files that state them.
 
-    ``tick_ns`` is the sampling period of the channel that bounds the spans; 0 where stamps bound them. ``notes`` are
+    ``tick_ns`` is the sampling period of the channel that bounds the spans, or 0 if stamps bound them. ``notes`` are
     sentences on what the channel lacks.
     """
 
@@ -49,7 +49,7 @@ class Windows:
         )  # fmt: skip
 
     def since(self, first_ns: int | None) -> Windows:
-        """Return windows whose seconds count from the first row of a trace, if it has dates. Dates stay."""
+        """Count the windows' seconds from the first row of a trace, if the trace has dates; windows with dates stay."""
         if first_ns is None:
             return self
 
@@ -61,7 +61,7 @@ class Windows:
 
 
 def stated(windows: str | None, idle: str | None, timezone: str | None, inferences: int | None) -> Windows:
-    """Return the windows of the options ``windows=FILE.csv`` and ``idle=START:END,...`` (seconds)."""
+    """Return the windows from the options ``windows=FILE.csv`` and ``idle=START:END,...`` (seconds)."""
     found = Windows() if windows is None else read_windows(Path(windows), timezone, inferences)
     return found.joined(Windows(idle_ns=idle_of(idle)))
 
@@ -69,11 +69,11 @@ def stated(windows: str | None, idle: str | None, timezone: str | None, inferenc
 def read_windows(path: Path, timezone: str | None = None, inferences: int | None = None) -> Windows:
     """Read a table ``start,end[,phase,inferences]`` with one row per window.
 
-    Times are seconds on the trace's own axis, or from its first row if it has dates; ``start (ms)`` or ``start_ms``
-    name another unit, and ISO 8601 stamps are moments in UTC. Columns may be separated by semicolons or tabs, with
-    decimal commas. The phase ``idle`` declares an idle window, and a window of the phase ``warmup`` enters no figure;
-    an empty phase is ``inference``. Without a column of counts, each window holds ``inferences``, else 1. An empty cell
-    of this column needs ``inferences``. Raises ``UsageError`` and ``DataError``.
+    Times are seconds on the trace's own axis; if the trace has dates, they count from its first row. ``start (ms)`` or
+    ``start_ms`` name another unit, and ISO 8601 stamps are moments in UTC. Columns may be separated by semicolons or
+    tabs, with decimal commas. The phase ``idle`` declares an idle window. A window of the phase ``warmup`` enters no
+    figure. An empty phase means ``inference``. Without a column of counts, each window has ``inferences`` inferences,
+    by default 1. An empty cell of this column needs ``inferences``. Raises ``UsageError`` and ``DataError``.
     """
     layout = find(path, _bounds)
     given = {_split(name)[0]: name for name in layout.names}
@@ -100,7 +100,7 @@ def read_windows(path: Path, timezone: str | None = None, inferences: int | None
 
 
 def _bounds(names: Sequence[str]) -> list[str] | None:
-    """Return the columns of begin and end, or None where one is missing."""
+    """Return the columns of begin and end, or None if one is missing."""
     bare = {_split(name)[0]: name for name in names}
     return [bare[k] for k in ("start", "end")] if "start" in bare and "end" in bare else None
 
@@ -132,7 +132,7 @@ def _windows(path: Path, begin: Indices, end: Indices, phases: list[str], counts
 
 
 def idle_of(text: str | None) -> tuple[tuple[int, int], ...]:
-    """``0:1.5,20:22`` in seconds of the trace's axis, as ns. Raises ``UsageError``."""
+    """Convert ``0:1.5,20:22``, in seconds of the trace's axis, to ns. Raises ``UsageError``."""
     found = []
     for part in text.split(",") if text else []:
         start, _, end = part.partition(":")
@@ -150,9 +150,9 @@ def from_channel(blocks: Iterable[tuple[Indices, Bools]], active: str) -> Window
     """Return the stretches in which a digital channel is ``active``.
 
     ``blocks`` contain stamps (ns) and whether the channel is high, shapes (n,). A stretch that begins before the
-    recording or ends after it has no known length and is left out. So is one that begins or ends in a gap, which may
-    hide an edge or two; a note names these gaps. Raises ``UsageError``, and ``DataError`` for a channel without a
-    whole stretch.
+    recording or ends after it has no known length and is left out. A stretch that begins or ends in a gap is left out
+    too, because the gap may hide edges; a note names these gaps. Raises ``UsageError``, and ``DataError`` for a channel
+    without a complete stretch.
     """
     if active not in ("high", "low"):
         raise refused("window_active", active, "Give high or low")
@@ -170,7 +170,7 @@ def from_channel(blocks: Iterable[tuple[Indices, Bools]], active: str) -> Window
     shortest = {
         active: min((b.ns - a.ns for a, b in pairwise(bounds) if a.now == active and not a.gap | b.gap), default=0)
         for active in (False, True)
-    }  # a gap that is shorter hides no stretch
+    }  # a shorter gap hides no stretch
     bounds = [b for b in bounds if b.was != b.now or b.ns - b.last_ns > shortest[not b.now]]
     found = [(a, b) for a, b in pairwise(bounds) if a.now]
     spans = [ImportedSpan(DEFAULT_PHASE, a.ns, b.ns) for a, b in found if not a.gap | b.gap]
@@ -188,7 +188,7 @@ def from_channel(blocks: Iterable[tuple[Indices, Bools]], active: str) -> Window
 
 
 def is_high(part: Columns, column: str, digit: int = 0, digits: int = 1) -> Bools:
-    """Return whether one digit of a column of 0 and 1 is 1, shape (n,). Raises ``DataError`` for other cells."""
+    """Return whether one digit of a column of 0 and 1 is 1, shape (n,). Raises ``DataError`` for any other cell."""
     values = part.numbers(column, whole=True)
     held = [np.floor(values / 10.0 ** (digits - 1 - k)) % 10.0 for k in range(digits)]
     if not np.all((values >= 0.0) & (values < 10.0**digits) & (values == np.floor(values)) & (np.max(held, 0) <= 1.0)):
@@ -198,7 +198,7 @@ def is_high(part: Columns, column: str, digit: int = 0, digits: int = 1) -> Bool
 
 
 class _Bound(NamedTuple):
-    """A place where a channel changes or has a gap: the stamps before and after it, and the channel at both."""
+    """A place where a channel changes or has a gap: the stamps before and after it, and the channel's level at both."""
 
     last_ns: int
     ns: int
@@ -208,7 +208,7 @@ class _Bound(NamedTuple):
 
 
 def _longest(stamps: Indices, level: Bools) -> float:
-    """Return the longest step in ns that is no gap; infinite for a channel that lists nothing but its edges."""
+    """Return the longest step in ns that is not a gap; infinite for a channel that lists only its edges."""
     edges_only = len(stamps) < 2 or bool(np.all(level[1:] != level[:-1]))
     return np.inf if edges_only else GAP_PERIODS * float(np.median(np.diff(stamps)))
 
@@ -226,7 +226,7 @@ def _times(table: Columns, name: str, timezone: str | None) -> Indices:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """``Start_ms`` and ``Start (ms)`` -> ("start", "ms"); the unit is empty where the header names none."""
+    """Split ``Start_ms`` or ``Start (ms)`` into ("start", "ms"); the unit is empty if the header names none."""
     bare, unit = named_unit(name)
     head, _, tail = bare.lower().rpartition("_")
     return (head, tail) if not unit and head and tail in NS else (bare.lower(), unit)
