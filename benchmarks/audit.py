@@ -1,12 +1,13 @@
-"""Does the auditor agree with right estimators, and does it notice wrong ones?
+"""Does the auditor agree with correct estimators, and does it notice wrong ones?
 
     python -m benchmarks.audit --plants 300 --seed 1000     agreement over random plants
     python -m benchmarks.audit --plants 200 --short          the same for recordings of one to six spans
     python -m benchmarks.audit --bugs                        bugs planted in the estimators, one at a time
     python -m benchmarks.audit --flips 2000 FOLDER           one flipped bit at each of 2000 positions of a folder
 
-A bug changes one line in a copy of the sources. The copy reports golden recordings, and the unchanged auditor
-audits them. Prints a table and, last, one JSON line; exits 1 if something disagrees or is missed.
+A bug changes one line in a copy of the sources. The copy reports golden recordings (the recordings kept with the
+tests), and the unchanged auditor audits them. Prints a table and, last, one JSON line. Exits 1 if something disagrees
+or is missed.
 """
 
 from __future__ import annotations
@@ -66,21 +67,21 @@ BUGS = (
      "    r, (idle, idle_u_w) = model.readings, under\n"
      "    idle = np.where(model.middle_s > model.middle_s.mean(), idle, 0.0)\n    idle /= idle.sum()\n"),
 )  # fmt: skip
-"""Each bug: its description, the golden recording that shows it, the file, the line, and its replacement."""
+"""Each bug: its description, the golden recording that reveals it, the file, the line, and the changed line."""
 
 BEYOND = ("idle leaves out its first window",)
-"""If idle does not drift, as in this recording, half of its readings give the same level: no figure changes."""
+"""Bugs that change no figure. If idle does not drift, as here, half of its readings give the same level."""
 
 
 def shortened(d: Draw, seed: int) -> Draw:
-    """Return the same plant with one to six spans, and idle windows of a twentieth of a second or more."""
+    """Return the same plant with one to six spans, and idle windows of at least 0.05 s."""
     chance = np.random.default_rng([seed, 77])
     windows, idle_s = int(chance.integers(1, 7)), float(np.exp(chance.uniform(np.log(0.05), np.log(2.0))))
     return replace(d, windows=windows, idle_s=min(d.idle_s, idle_s))
 
 
 def agreement(count: int, seed: int, short: bool) -> list[dict[str, Any]]:
-    """Compare the estimators with the plain methods over random plants: a row for each figure."""
+    """Compare the estimators with the auditor's plain methods over random plants; return a row for each figure."""
     rows = []
     for number in range(seed, seed + count):
         with tempfile.TemporaryDirectory() as folder:
@@ -99,7 +100,7 @@ def _row(number: int, one: Compared) -> dict[str, Any]:
 
 
 def caught(sources: Path, name: str) -> list[str]:
-    """Report a golden recording with some sources, audit it, and name the figures that disagree."""
+    """Report a golden recording with these sources, audit it, and name the figures that disagree."""
     with tempfile.TemporaryDirectory() as place:
         with tarfile.open(HERE / "tests" / "golden" / f"{name}.tar.gz") as archive:
             archive.extractall(place, filter="data")
@@ -112,7 +113,7 @@ def caught(sources: Path, name: str) -> list[str]:
 
 
 def bugs() -> dict[str, list[str]]:
-    """Plant each bug in a copy of the sources, and name what then disagrees; "" is the copy without a bug."""
+    """Plant each bug in a copy of the sources, and name the figures that then disagree; "" is the unchanged copy."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for part in ("rig", "reports", "scenarios", "drivers", "fixtures"):
@@ -133,7 +134,7 @@ def bugs() -> dict[str, list[str]]:
 
 
 def flips(folder: Path, count: int, seed: int) -> list[str]:
-    """Flip one bit at each of ``count`` places of a folder, and name those that no check noticed."""
+    """Flip one bit at each of ``count`` places of a folder, and name the flips that no check noticed."""
     chance, missed = random.Random(seed), []
     files = sorted(p for p in folder.rglob("*") if p.is_file() and "derived" not in p.parts)
     sizes = np.array([p.stat().st_size for p in files], dtype=np.int64)

@@ -1,14 +1,14 @@
-"""Does the rig sustain an instrument at its full rate: is a reading lost, or an issue delayed?
+"""Can the rig record an instrument at its full rate, without losing a reading or delaying the issue of a sample?
 
     python -m benchmarks.capture [--seconds 60] [--rate-hz 2000000] [--rails 2] [--folder /tmp]
 
 Three runs in one process, through the engine to disk, with samples on a schedule: first without a meter, then with a
-Joulescope for each rail, then without again. The Joulescopes simulate ``pyjoulescope_driver``: the thread of each
-delivers blocks of the package's size with levels, bursts and noise, made in advance so that they cost nearly nothing.
-Every reading on disk is compared with the sent one. ``waiting_s`` is the longest backlog for the disk, ``cpu_share`` is
-the load that meters add, in cores, and ``verify_s`` the time to check all hashes. Prints the rows and, last, one JSON
-line; exits 0 if all goals are met: no reading lost or changed, the rate sustained, and 99 of 100 issues at most
-``SLIP_S`` later than without a meter.
+Joulescope for each rail, then without a meter again. The Joulescopes are simulations of ``pyjoulescope_driver``. The
+thread of each delivers blocks of the package's size with levels, bursts and noise. The blocks are made in advance, so
+they cost nearly no time. Every reading on disk is compared with the sent reading. ``waiting_s`` is the longest backlog
+for the disk, ``cpu_share`` the load that the meters add, in cores, and ``verify_s`` the time to check all hashes.
+Prints the rows and, last, one JSON line. Exits 0 if no reading is lost or changed, the rate is sustained, and 99 of 100
+samples are issued at most ``SLIP_S`` later than without a meter.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from rig.types import Budget, DeviceInfo, Floats, Issue, Meter, Reply, Sample, S
 from scenarios.steps import framed
 
 BLOCK = 16_240
-"""Readings of float32 in a full block of the package: 64 KiB without its header and one USB frame."""
+"""float32 readings in a full block of the package: 64 KiB without its header and one USB frame."""
 PATTERN = 3_000_017
-"""Readings until the simulation repeats itself; a prime, so that a lost or doubled block is noticed."""
+"""Readings until the simulation repeats itself: a prime, so that a lost or doubled block is noticed."""
 PERIOD_S, SPAN_S, IDLE_S = 10e-3, 2e-3, 0.5
 SLIP_S = 1e-3
 BESIDE_S = 60.0
-"""The longest run without a meter."""
+"""The longest run without a meter (s)."""
 
 
 def pattern(seed: int) -> Floats:
-    """Return watts as a Joulescope gives them (idle, bursts, converter noise; float32), with one block repeated."""
+    """Return watts like a Joulescope's (idle, bursts, converter noise; float32), with one block repeated at the end."""
     rng = np.random.default_rng(seed)
     busy = (np.arange(PATTERN) % 20_000) < 4_000
     codes = np.round(np.where(busy, 12_000.0, 4_000.0) + rng.normal(0.0, 12.0, PATTERN))
@@ -62,7 +62,7 @@ def pattern(seed: int) -> Floats:
 
 
 class Replayed(FakeDriver):
-    """A Joulescope with readings made beforehand. ``sent`` counts them; ``every`` holds all opened instruments."""
+    """A Joulescope that sends prepared readings. ``sent`` counts them; ``every`` lists all opened instruments."""
 
     every: list[Replayed]
     paths = ("u/js110/000123",)  # the model that streams 2,000,000 readings a second
@@ -112,20 +112,20 @@ class Timed:
 
 
 def steps(seconds: float) -> Iterator[Step]:
-    """Samples on a schedule."""
+    """Yield samples on a schedule."""
     for k in range(round(seconds / PERIOD_S)):
         yield Issue([blank(1).samples[0]], due_ns=round(k * PERIOD_S * 1e9))
 
 
 def recorded(path: Path, meters: Sequence[Meter], seconds: float) -> None:
-    """Record one run on the host's clock. Raises what ``record`` raises."""
+    """Record one run on the host's clock. Raises whatever ``record`` raises."""
     bench, work = Bench(Timed(), tuple(meters), HostClock()), blank(1)
     played = framed(steps(seconds), work, IDLE_S, 0)
     record(path, bench, work, played, scenario={"name": "capture"}, argv=[])
 
 
 def run(path: Path, meters: Sequence[Meter], seconds: float) -> dict[str, Any]:
-    """Record one run. Return its time, CPU time, fill of buffers, slip of issues, and the error that ended it."""
+    """Record one run. Return its times, the fill of buffers, the delays of issued samples, and the error, if any."""
     row: dict[str, Any] = {"error": None}
     began_s, cpu_s = time.monotonic(), time.process_time()
     try:
@@ -152,7 +152,7 @@ def _captured_s(recording: Run) -> float:
 
 
 def compared(file: Path, sent: Replayed) -> dict[str, Any]:
-    """Compare readings on disk with the sent ones; also return the bytes per reading."""
+    """Compare readings on disk with the sent readings; also return the bytes per reading."""
     count = wrong = missing = 0
     with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as reader:
         for batch in reader:
@@ -168,7 +168,7 @@ def compared(file: Path, sent: Replayed) -> dict[str, Any]:
 
 
 def connected(rails: int, rate_hz: int) -> tuple[list[Meter], list[Replayed]]:
-    """Open one Joulescope for each rail, ``rail0`` to ``railN``, and return the meters and their instruments."""
+    """Open one Joulescope for each rail, ``rail0`` to ``railN``; return the meters and the simulated instruments."""
     driver, every = ModuleType("pyjoulescope_driver"), list[Replayed]()
     driver.Driver = type("Driver", (Replayed,), {"plant": LivePlant(), "every": every})  # type: ignore[attr-defined]
     sys.modules["pyjoulescope_driver"] = driver
@@ -176,7 +176,7 @@ def connected(rails: int, rate_hz: int) -> tuple[list[Meter], list[Replayed]]:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     a = parser_of(__doc__, seconds=60.0, rate_hz=2_000_000, rails=2, folder=Path(tempfile.gettempdir())).parse_args()
     needed = 5.0 * a.seconds * a.rate_hz * a.rails
     if shutil.disk_usage(a.folder).free < needed:

@@ -1,4 +1,4 @@
-"""The command line that benchmarks have in common: options by their defaults, and the result as the last line."""
+"""Common parts of the benchmarks' command lines: options from their defaults, and the result as the last line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def parser_of(about: str | None, **defaults: Any) -> ArgumentParser:
-    """Return a parser that is described by ``about`` and has an option for each default, of the default's type."""
+    """Return a parser with the description ``about`` and an option for each default, of the default's type."""
     parser = ArgumentParser(description=about, formatter_class=RawDescriptionHelpFormatter)
     for name, default in defaults.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
@@ -17,6 +17,6 @@ def parser_of(about: str | None, **defaults: Any) -> ArgumentParser:
 
 
 def concluded(found: Mapping[str, Any], passed: bool) -> int:
-    """Print what was found as the last line, and return the exit code: 1 for a missed goal."""
+    """Print the results as the last line, and return the exit code: 1 for a missed goal."""
     print(json.dumps(found))
     return 0 if passed else 1

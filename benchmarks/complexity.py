@@ -1,26 +1,26 @@
-"""Are complexity metrics equal to neurobench's, and what does counting cost compared with a plain forward pass?
+"""Do complexity metrics equal neurobench's, and what does counting cost compared with a plain forward pass?
 
     python -m benchmarks.complexity [--networks 300] [--seed 0]
 
 Needs the extras torch and peers (Python 3.11). Draws networks of eight kinds (dense, convolution, spiking; cells of an
-RNN, LSTM and GRU; whole LSTMs and GRUs) and batches of one and more, counts each with the rig and with neurobench's
-package on the same inputs, and compares their figures, metric by metric. Then it measures the processor time and, on
-Linux, the memory of counting. Prints a line for each kind of difference, and last one JSON line. Exits 1 for a
-difference that is not explained, or an overhead above a fifteenth of neurobench's.
+RNN, LSTM and GRU; whole LSTMs and GRUs) and batches of one or more samples. The rig and neurobench's package count each
+network on the same inputs, and their figures are compared, metric by metric. Then the processor time and, on Linux, the
+memory of counting are measured. Prints a line for each kind of difference and, last, one JSON line. Exits 1 for a
+difference that is not explained, or for an overhead above a fifteenth of neurobench's.
 
-Differences that follow from neurobench's definitions are added to our figures before the comparison (``explained``),
-which must then be exact. Neurobench
+Some differences follow from neurobench's definitions. They are added to our figures before the comparison
+(``explained``), and the figures must then be equal. Neurobench
 
-- counts up to three products of each neuron in an LSTM or GRU cell, though they use no weight: two,
-  and a third if the neuron's cell, or in a GRU its hidden state, is not zero;
-- counts dense operations of an LSTM cell by its two states as they are, without the zeros of the first step;
+- counts up to three products of each neuron in an LSTM or GRU cell, though the products use no weight: two, and a third
+if the neuron's cell (in a GRU, its hidden state) is not zero;
+- counts dense operations of an LSTM cell from its two states, without the zeros of the first step;
 - counts the biases of a cell in connection sparsity, and rounds this sparsity to four decimals;
 - counts every membrane in the first step, and later those that change;
-- gives 0 operations for a model with a whole LSTM or GRU. It gets cells with the same weights instead.
+- counts 0 operations for a model with a whole LSTM or GRU. It gets cells with the same weights instead.
 
-What depends on the batch is not compared: neurobench decides between ACs and MACs for a whole batch, so the split is
-compared only for batches of one, and the sum otherwise. For a cell it decides by the input alone, though the state has
-real values, so the sum is compared there as well.
+Neurobench decides between ACs and MACs for a whole batch. So their split is compared only for batches of one sample;
+for larger batches the sum is compared. For a cell, neurobench decides by the input alone, though the state has real
+values, so here too the sum is compared.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ TIMED = ("dense", "convolution", "spiking", "RNNCell")
 KINDS = (*TIMED, "LSTMCell", "GRUCell", "LSTM", "GRU")
 ROUNDS = 5
 PASSES = {"dense": 100, "convolution": 10, "spiking": 10, "RNNCell": 10}
-"""This many forward passes are timed together; they take some tenths of a second with neurobench."""
+"""The number of forward passes that are timed together; with neurobench they take some tenths of a second."""
 MEMORY_BATCH = 128
 ROUNDED = 1.01e-4
-"""The largest difference between two ways to round the fourth decimal of a sparsity."""
+"""The largest difference between two ways of rounding the fourth decimal of a sparsity."""
 
 
 def main() -> int:
@@ -73,7 +73,7 @@ def main() -> int:
                 differences[f"{kind}: {name}"] += 1
                 print(f"network {number} ({kind}, batch {batch}): {name} is {ours[name]:.9g}, theirs {value:.9g}")
     print(f"explained: {', '.join(f'{name} in {n}' for name, n in terms.items() if n)}")
-    torch.set_num_threads(1)  # with several threads, processor time is not waiting time
+    torch.set_num_threads(1)  # with several threads, processor time is not elapsed time
     ratios = {kind: overhead(kind) for kind in TIMED}
     for kind, (plain_s, ours_s, theirs_s) in ratios.items():
         print(f"{kind}: forward {plain_s:.4g} s, counting adds {ours_s:.4g} s, neurobench {theirs_s:.4g} s")

@@ -1,17 +1,17 @@
-"""Do the intervals of cumulative rails contain the truth, and are they no wider than necessary?
+"""Do the intervals of cumulative rails (energy counters) contain the truth, and are they no wider than necessary?
 
     python -m benchmarks.counters --runs 200
 
-Counters like RAPL's (renewed every millisecond, steps of 61 uJ, 100 or 200 looks a second) and like NVML's (renewed
-every 20 to 100 ms, steps of a millijoule, a reading at each change), over random windows, levels and jitter. Every run
+The counters are like RAPL's (renewed every millisecond, steps of 61 uJ, 100 or 200 looks a second) and like NVML's
+(renewed every 20 to 100 ms, steps of 1 mJ, a reading at each change). Windows, levels and jitter are random. Every run
 passes all stages: engine, run directory, verified reading, estimators.
 
-``ratio`` is the median half-width over the median error, ``exact`` its value for exact Gaussians of these half-widths,
-and ``own`` the ratio with each run in units of its own half-width (2.9 for a Gaussian). A third of the sensors have
-noise.
+``ratio`` is the median half-width divided by the median error, and ``exact`` is this ratio for exact Gaussians of the
+same half-widths. In ``own``, each error is divided by its own half-width before the median (2.9 for a Gaussian). A
+third of the sensors have noise.
 
-With a few dozen idle readings, as of NVML, a counter whose age drifts cannot be distinguished from a noisy one:
-intervals are then about twice as wide as an exact Gaussian's.
+With only a few dozen idle readings, as from NVML, a counter whose age drifts cannot be distinguished from a noisy
+counter. Intervals are then about twice as wide as an exact Gaussian's.
 
 Prints a table and, last, one JSON line; exits 1 when coverage or sharpness misses its goal.
 """
@@ -59,7 +59,7 @@ Array = NDArray[np.float64]
 
 @dataclass
 class HostDevice:
-    """A device that is this computer: spans in host nanoseconds, idle for ``gap_s`` around each."""
+    """This computer as a device: spans in host nanoseconds, with ``gap_s`` of idle around each."""
 
     plant: SimPlant
     window_s: float
@@ -67,14 +67,14 @@ class HostDevice:
     rng: np.random.Generator
 
     def info(self) -> DeviceInfo:
-        """Return an info like that of a CPU."""
+        """Return an info like a CPU's."""
         return DeviceInfo("cpu", "simulator", timeout_s=1e4)
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Nothing to prepare."""
+        """Do nothing: the samples need no preparation."""
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        """Wait a little, work, wait a little."""
+        """Wait a little, work, and wait a little."""
         clock = self.plant.clock
         lead_s, tail_s = self.rng.uniform(0.7, 1.3, 2) * 0.5 * self.gap_s
         on_ns = clock.now_ns() + round(lead_s * 1e9)
@@ -92,7 +92,7 @@ class HostDevice:
 
 
 def one(kind: str, seed: int) -> dict[str, Any]:
-    """Make one run: error, half-width and components by figure."""
+    """Make one run; return error, half-width and components of each figure."""
     rng = np.random.default_rng([seed, len(kind), 0xC0])
     low, high = LEVELS_W[kind[:4]]
     busy_w = float(np.exp(rng.uniform(np.log(2.0 * low), np.log(high))))
@@ -143,7 +143,7 @@ def one(kind: str, seed: int) -> dict[str, Any]:
 
 
 def summary(table: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Coverage and sharpness of one figure."""
+    """Return coverage and sharpness of one figure."""
     found = [row["figures"][name] for row in table if name in row["figures"]]
     error, half = (np.abs([f[key] for f in found]) for key in ("error", "half"))
     return {
@@ -161,7 +161,7 @@ def _cells(s: dict[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = parser_of(__doc__, seed=1, workers=2, kinds=",".join(KINDS))
     parser.add_argument("--runs", type=int, default=200, help="of each kind")
     parser.add_argument("--rows", type=Path, help="also write every run as a JSON line")

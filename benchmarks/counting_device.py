@@ -1,7 +1,7 @@
-"""A simulated device with known energy per operation and per execution, and a meter with one gain and fresh noise.
+"""A simulated device with known energy per operation and per execution, and a meter with one gain and new noise.
 
-A network is a text file with the number of active inputs of an execution; each active input is ``FAN_OUT`` operations.
-``law`` says how the dynamic energy of an execution depends on its operations.
+A network is a text file with the number of active inputs in an execution. Each active input causes ``FAN_OUT``
+operations. ``law`` tells how the dynamic energy of an execution depends on its operations.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LAWS: dict[str, Callable[[float, float, float], float]] = {
     "constant": lambda slope_j, base_j, operations: base_j + 0.5 * slope_j * INPUTS * FAN_OUT,
     "scatter": lambda slope_j, base_j, operations: (base_j + slope_j * operations) * (0.7 + 0.6 * _drawn(operations)),
 }
-"""Energies are on a rising line only with the first of these laws."""
+"""Only with the first of these laws, energies are on a rising line."""
 
 
 def open_device(
     bench: SimPlant, *, network: str, law: str = "line", slope_j: float = 2e-9, base_j: float = 5e-6,
     idle_w: float = 1e-3, inference_s: float = 0.02, device_seed: int = 1,
 ) -> Counting:  # fmt: skip
-    """Open the device with a network file; each execution adds to idle the energy by ``law``."""
+    """Open the device with a network file. The energy of an execution above idle follows ``law``."""
     active = int(Path(network).read_text())
     energy_j = LAWS[law](slope_j, base_j, active * FAN_OUT)
     inference_w = idle_w + EXECUTIONS * energy_j / inference_s
@@ -81,7 +81,7 @@ class Counting:
         self._inner.submit(samples, budget)
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Return the answers of the mock device, with what the network did."""
+        """Return the answers of the mock device, with the activity of the network."""
         return [msgspec.structs.replace(reply, activity=self._activity) for reply in self._inner.poll(timeout_s)]
 
     def timer(self) -> int:

@@ -1,11 +1,11 @@
-"""Are energies per operation and per execution right where a simulated device has them, and refused where not?
+"""Are energies per operation and per execution right if a simulated device has them, and refused if it has none?
 
     python -m benchmarks.energy_line [--draws 100] [--jobs 2]
 
-Each draw is a device on which six networks are measured: its two energies, its idle power, its meter's gain and noise
-are drawn. A second device of each draw does not follow operations: its energy is a curve, a constant, or scatters.
-Prints both counts and, last, one JSON line; exits 1 when both energies of the first device lie in their intervals in
-fewer than 93 of 100 draws, or the second is refused in fewer than 95 of 100.
+In each draw, six networks are measured on a device with random energies, idle power, and gain and noise of its meter. A
+second device of each draw does not follow operations: its energy is a curve, is constant, or scatters. Prints both
+counts and, last, one JSON line. Exits 1 if the first device's two energies are in their intervals in fewer than 93 of
+100 draws. Also exits 1 if the second device is refused in fewer than 95 of 100 draws.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OTHERS = tuple(law for law in LAWS if law != "line")
 
 
 def main() -> int:
-    """Measure all draws, print the counts, and return whether the goals were missed."""
+    """Measure all draws, print the counts, and return whether a goal was missed."""
     args = parser_of(__doc__, draws=100, jobs=2).parse_args()
     laws = [law for k in range(args.draws) for law in ("line", OTHERS[k % len(OTHERS)])]
     draws = [k for k in range(args.draws) for _ in range(2)]
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def drawn(law: str, draw: int) -> dict[str, Any]:
-    """Measure the networks of one draw, and return the outcome of its line."""
+    """Measure the networks of one draw; return the outcome of fitting a line to their energies."""
     rng = np.random.default_rng([draw, 0xE9])
     slope_j, base_j = 10.0 ** rng.uniform(-9.5, -8.0), 10.0 ** rng.uniform(-6.0, -4.5)
     idle_w = 10.0 ** rng.uniform(-4.0, -2.0)
