@@ -1,1 +1,1 @@
-"""Faults on purpose. Every case must end complete, be reported up to its last whole batch, or raise a typed error."""
+"""Deliberate faults. Each case must end complete, be reported up to its last whole batch, or raise a typed error."""

@@ -1,11 +1,11 @@
-"""What happens to recordings when something around them fails? Counts each outcome by kind of fault.
+"""What happens to recordings if something around them fails? Counts the outcomes of each kind of fault.
 
     python -m benchmarks.faults --fields 4000 --inputs 1000 --flips 3000 --drivers 100 --disks 50 --kills 200
     python -m benchmarks.faults --fields 0 --inputs 0 --flips 0 --drivers 0 --disks 0 --kills 0 --forged 0 --captures 20
 
-A part of 0 cases is left out. Each case must end complete, kept up to its last whole batch and not VALID, or refused
-with a typed error. Prints a table and, last, one JSON line; exits 1 if any case ends otherwise, and lists the first
-such cases of each part.
+A part with 0 cases is left out. Each case must end in one of three ways: complete; kept up to its last whole batch and
+not VALID; or refused with a typed error. Prints a table and, last, one JSON line. Exits 1 if any case ends otherwise,
+and lists the first such cases of each part.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.faults.tally import Outcome, Tally
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = parser_of(__doc__, seed=1, workers=2)
     parser.add_argument("--fields", type=int, default=4000, help="recordings with hostile fields")
     parser.add_argument("--inputs", type=int, default=1000, help="hostile inputs for each parser; fewer for slow ones")

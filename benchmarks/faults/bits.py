@@ -1,4 +1,4 @@
-"""Flipped bits: a change of any bit of a session outside ``derived/`` is refused."""
+"""Flip bits: a changed bit in any file of a session outside ``derived/`` must be refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS = (
 
 
 def campaign(flips: int, seed: int) -> Tally:
-    """Flip one bit at a time in a session and read it."""
+    """Flip one bit of a session at a time, and read the session after each flip."""
     tally, rng = Tally("flipped bits"), random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         session = Path(folder) / "session"
@@ -38,6 +38,6 @@ def campaign(flips: int, seed: int) -> Tally:
 
 
 def read(session: Path) -> tuple[Outcome, str]:
-    """Read a session as a report does."""
+    """Read a session as ``rig report`` does."""
     outcome, said = tried(lambda: [open_run(run) for run, _ in runs_in(session)])
     return (Outcome.UNNOTICED if outcome is Outcome.WHOLE else outcome), said

@@ -1,6 +1,6 @@
-"""Captures of 2,000,000 readings a second on two rails; they are killed, or their disk fills.
+"""Kill recordings of 2,000,000 readings a second on two rails, or let their disk fill up.
 
-The instruments are the simulated Joulescopes of ``benchmarks.capture``, which the rig opens by its own driver.
+The instruments are the simulated Joulescopes of ``benchmarks.capture``. The rig opens them by its own driver.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def open_device() -> Device:
 
 
 def unlike_sent(run: Run) -> str:
-    """Return which rail has other readings than the first ones that its instrument sent."""
+    """Return the rail whose readings differ from the first readings that its instrument sent."""
     for name, trace in run.traces.items():
         value = np.asarray(trace.value)
         sent = pattern(1 + int(name.removeprefix("rail")))[:PATTERN]
@@ -53,7 +53,7 @@ CAPTURE = Case("capture", WORDS, SAMPLES, unlike_sent, power=False)
 
 
 def campaign(kills: int, seed: int) -> Tally:
-    """Kill captures at ``kills`` random moments of the recording, and fill disks of ``kills / 2`` sizes, one by one."""
+    """Kill recordings at ``kills`` random moments, and fill disks of ``kills / 2`` sizes, one recording at a time."""
     tally, draw = Tally("captures at full rate"), random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         lasted_s, size = undisturbed(Path(name) / "whole", tally)
@@ -65,7 +65,7 @@ def campaign(kills: int, seed: int) -> Tally:
 
 
 def undisturbed(out: Path, tally: Tally) -> tuple[float, int]:
-    """Capture without a fault, and end the report that follows. Return the time (s) and the bytes that it took."""
+    """Record without a fault, including the report; return the time (s) and the bytes that the recording took."""
     with tempfile.NamedTemporaryFile() as err:
         process = started([*WORDS, "--out", str(out)], err.name)
         wait_for(out, process)

@@ -1,4 +1,4 @@
-"""One change of a recording: a field of its lines, of a trace's metadata, of ``session.json``, or a column."""
+"""Change one thing in a recording: a field in its lines, a trace's metadata or ``session.json``, or a column."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ OUTPUTS = (
     '{"cost": -5, "solution": "00", "budget_s": "x", "overrun_s": []}', '{"probabilities": {"x": "y"}}',
     '{"label": "park", "probabilities": [1, "x"]}', '{"label": "park", "probabilities": {"park": 1e999}}',
 )  # fmt: skip
-"""Answers that are valid JSON without a meaning."""
+"""Answers that are valid JSON but have no meaning."""
 
 
 def change_lines(run: Path, draw: random.Random) -> str:
-    """Change fields of the lines; one in ten cases writes a value that is no plain JSON."""
+    """Change fields of the lines. One in ten cases writes a value that is not valid JSON."""
     lines: list[Any] = lines_of(run)
     number = draw.choice([0, 0, len(lines) - 1, draw.randrange(len(lines))])
     raw = draw.random() < 0.1
@@ -100,7 +100,7 @@ def change_column(run: Path, draw: random.Random) -> str:
 
 
 def change_session(session: Path, draw: random.Random) -> str:
-    """Change ``session.json``, and make its own hashes fit."""
+    """Change ``session.json``, and recompute its own hashes."""
     said = ""
 
     def once(document: dict[str, Any]) -> None:

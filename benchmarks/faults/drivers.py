@@ -1,4 +1,4 @@
-"""Faulty drivers: each call of a device and a meter fails in each way."""
+"""Faulty drivers: each call of a device and of a meter fails in each possible way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE_S = 180.0
 
 
 def campaign(drivers: int, workers: int) -> Tally:
-    """Measure with up to ``drivers`` faulty drivers, spread evenly over calls, ways and moments."""
+    """Measure with up to ``drivers`` faulty drivers, spread evenly over calls, ways of failing, and moments."""
     tally = Tally("faulty drivers")
     cases = [
         (kind, call, way, after)
@@ -37,7 +37,7 @@ def campaign(drivers: int, workers: int) -> Tally:
 
 
 def one(folder: Path, kind: str, call: str, way: str, after: int) -> tuple[str, Outcome, str]:
-    """Measure with one faulty driver. A whole run is right if nothing harmed it."""
+    """Measure with one faulty driver. A complete run is correct only if the fault did no harm."""
     source, out = str(Path(faulty.__file__)), folder / f"{kind}-{call}-{way}-{after}"
     device, meter = (f"{source}:open_device" if kind == "device" else "mock"), "mock"
     meter = f"{source}:open_meter" if kind == "meter" else "mock"

@@ -1,4 +1,4 @@
-"""A device and a meter that fail on purpose: which call fails, how, and after how many calls."""
+"""A device and a meter that fail on purpose; options set which call fails, how, and after how many calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 class Faulty:
-    """Passes every call on, and spoils one kind of call after its first ``after`` calls."""
+    """Passes every call on, but one kind of call fails after its first ``after`` calls."""
 
     def __init__(self, inner: Any, call: str, way: str, after: int) -> None:
         self._inner, self._call, self._way, self._after = inner, call, way, after
@@ -56,14 +56,14 @@ class Faulty:
 
 
 def open_device(bench: SimPlant, *, device_call: str = "", device_way: str = "none", device_after: int = 0) -> Device:
-    """Make a mock device whose call ``device_call`` fails; ``open`` fails at once."""
+    """Make a mock device whose call ``device_call`` fails; with ``open``, opening itself fails."""
     if device_call == "open":
         WAYS[device_way](None)
     return Faulty(open_mock_device(bench, inference_s=0.02, timeout_s=2.0), device_call, device_way, device_after)
 
 
 def open_meter(bench: SimPlant, *, meter_call: str = "", meter_way: str = "none", meter_after: int = 0) -> Meter:
-    """Make a mock meter whose call ``meter_call`` fails; ``open`` fails at once."""
+    """Make a mock meter whose call ``meter_call`` fails; with ``open``, opening itself fails."""
     if meter_call == "open":
         WAYS[meter_way](None)
     return Faulty(open_mock_meter(bench), meter_call, meter_way, meter_after)

@@ -1,9 +1,9 @@
 """Recordings with valid hashes and malformed content: one to three fields have hostile values.
 
-Each case takes one recording, changes one to three fields of its lines, the metadata of its traces, its columns or its
-``session.json``, makes every hash fit again, and does what `rig report` does: it reads and evaluates. A share of
-the cases is also rendered to a terminal, and a smaller share to a page. Small recordings are used more often. A case
-follows from the seed and its number alone.
+Each case changes one to three fields of a recording: in its lines, the metadata of its traces, its columns or its
+``session.json``. It recomputes every hash, then reads and evaluates the recording as `rig report` does. Some of the
+cases are also printed to a terminal, and fewer are also drawn as a page. Small recordings are used more often. A case
+depends only on the seed and on its number.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from rig.session.report import report, session_result
 
 PART = "hostile fields"
 LARGEST_BYTES = 400_000
-"""Recordings whose archive is larger are left out, so that a case takes milliseconds."""
+"""Recordings with a larger archive are left out, so that a case takes milliseconds."""
 TERMINAL_SHARE, PAGE_SHARE, AUDIT_SHARE = 0.2, 0.01, 0.25
-"""The shares of the cases that are also printed, that also draw the pictures of the page, and that are also audited."""
+"""The shares of the cases that are also printed, whose page is also drawn, and that are also audited."""
 
 
 def campaign(cases: int, seed: int, workers: int) -> Tally:
-    """Report ``cases`` forged recordings."""
+    """Report ``cases`` changed recordings."""
     with workplace() as place:
         bases = [unpacked(name, Path(place) / "bases") for name in recordings()]
         weights = [size_bytes(base) ** -1.0 for base in bases]
@@ -49,7 +49,7 @@ def campaign(cases: int, seed: int, workers: int) -> Tally:
 
 
 def counted(bases: Sequence[Path], weights: Sequence[float], seed: int, numbers: range) -> Tally:
-    """Try the cases of these numbers."""
+    """Run the cases of these numbers."""
     np.seterr(all="ignore")
     tally = Tally(PART)
     with tempfile.TemporaryDirectory(dir=bases[0].parents[1]) as place:
@@ -62,7 +62,7 @@ def counted(bases: Sequence[Path], weights: Sequence[float], seed: int, numbers:
 
 
 def one_case(base: Path, work: Path, draw: random.Random) -> tuple[str, Outcome, str]:
-    """Forge a copy of a recording; return what was changed and the outcome."""
+    """Change a copy of a recording; return what was changed and the outcome."""
     shutil.rmtree(work, ignore_errors=True)
     path = shutil.copytree(base, work / base.name)
     runs = sorted(p.parent for p in path.rglob(EVENTS))
@@ -76,7 +76,7 @@ def one_case(base: Path, work: Path, draw: random.Random) -> tuple[str, Outcome,
         try:
             said.append(made(draw.choice(runs), draw))
         except Exception as error:
-            said.append(f"not made ({type(error).__name__})")  # an earlier change broke the file that this one needs
+            said.append(f"not made ({type(error).__name__})")  # an earlier change broke the file that this change needs
     if is_session(path) and draw.random() < 0.8:
         chain_again(path)
     how = draw.random()
@@ -87,7 +87,7 @@ def one_case(base: Path, work: Path, draw: random.Random) -> tuple[str, Outcome,
 
 
 def audited(path: Path, outcome: Outcome, told: str) -> tuple[Outcome, str]:
-    """Audit what was reported: the audit must end too, and must not pass what the reader refuses."""
+    """Audit a reported recording. The audit must end too, and must not pass what the reader refuses."""
     found: list[Audit] = []
     audit_outcome, said = tried(lambda: found.append(audit(path)))
     if audit_outcome not in RIGHT:
@@ -99,7 +99,7 @@ def audited(path: Path, outcome: Outcome, told: str) -> tuple[Outcome, str]:
 
 
 def chain_again(session: Path) -> None:
-    """Seal the runs of a session as they are now, so that the reader reaches their content."""
+    """Seal the runs of a session as they are now, so that the reader gets as far as their content."""
     try:
         bind_again(session)
     except (TypeError, KeyError, ValueError, AttributeError, OSError, RecursionError):
@@ -107,7 +107,7 @@ def chain_again(session: Path) -> None:
 
 
 def recordings() -> list[str]:
-    """Return the names of small recordings, without refused ones and sweeps."""
+    """Return the names of small recordings, except refused recordings and sweeps."""
     small = [f for f in sorted(GOLDEN.glob("*.tar.gz")) if f.stat().st_size <= LARGEST_BYTES]
     return [f.name.removesuffix(".tar.gz") for f in small if not f.name.startswith(("refused", "sweep"))]
 
@@ -118,9 +118,9 @@ def size_bytes(base: Path) -> int:
 
 
 def reported(path: Path, how: float) -> None:
-    """Do what `rig report` does; each part is done if its share is above ``how``.
+    """Do what `rig report` does. Each part is done if its share is above ``how``.
 
-    Raises ``AssertionError`` for a control character on the terminal, and for a file outside ``derived/``.
+    Raises ``AssertionError`` for a control character on the terminal, and for a file written outside ``derived/``.
     """
     before = {*path.parent.rglob("*")}
     if how < PAGE_SHARE:
@@ -149,7 +149,7 @@ def computed(path: Path, how: float) -> None:
 
 
 def shown(result: Any) -> None:
-    """Print a result as to a terminal, and check what was printed."""
+    """Print a result to a simulated terminal, and check the printed text."""
     from rich.console import Console
 
     file = io.StringIO()

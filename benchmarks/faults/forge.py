@@ -1,4 +1,4 @@
-"""Forged recordings: lines and files are replaced, and every hash is made to fit again, as an attacker would."""
+"""Forge recordings: replace lines and files, and recompute every hash, as an attacker would."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def workplace() -> tempfile.TemporaryDirectory[str]:
 
 
 def unpacked(name: str, into: Path) -> Path:
-    """Unpack one of the recordings kept with the tests; return its path."""
+    """Unpack one of the recordings that are kept with the tests; return its path."""
     with tarfile.open(GOLDEN / f"{name}.tar.gz") as packed:
         packed.extractall(into, filter="data")
     return into / name
@@ -40,9 +40,9 @@ def lines_of(run: Path) -> list[Line]:
 
 
 def hash_again(run: Path, lines: Sequence[Any] | None = None) -> None:
-    """Write ``lines``, or the run's own lines, with the hashes of its current files, and a chain and a seal that fit.
+    """Write ``lines``, or the run's own lines, with the hashes of its present files and with a new chain and seal.
 
-    A line of ``bytes`` is written after the fields of the chain, unchanged but for its first byte.
+    A line given as ``bytes`` is written after the fields of the chain, unchanged except for its first byte.
     """
     found = lines_of(run) if lines is None else lines
     previous, content = GENESIS, b""
@@ -62,7 +62,7 @@ def hash_again(run: Path, lines: Sequence[Any] | None = None) -> None:
 
 
 def bind_again(session: Path, change: Callable[[Line], None] = lambda document: None) -> None:
-    """Change ``session.json``, make its hashes fit the runs as they are, and seal it."""
+    """Change ``session.json``, recompute its hashes of the runs, and seal it."""
     document = json.loads((session / FILE).read_text())
     change(document)
     for run in document["runs"]:

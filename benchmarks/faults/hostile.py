@@ -1,4 +1,4 @@
-"""Hostile values, and the places of a document for them."""
+"""Hostile values, and the places in a document where they can be put."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"
 DEEPEST = 12
-"""Fields are changed down to at most this depth."""
+"""Fields are changed only down to this depth."""
 MARK = "\ue000here\ue000"
-"""Marks the place of one of ``RAW`` until the document is text."""
+"""Marks the place for one of ``RAW`` until the document is text."""
 
 
 def nested(depth: int) -> Any:
@@ -34,17 +34,17 @@ RAW: tuple[bytes, ...] = (
     b"9" * 5000, b"1e400", b"-" + b"9" * 400, b"[" * 3000 + b"]" * 3000, b'{"a":' * 1500 + b"1" + b"}" * 1500, b"NaN",
     b"-Infinity", b'"\\ud800"', b"1.0", b"1e2",
 )  # fmt: skip
-"""Values that ``json.dumps`` would not write; they replace one field."""
+"""Texts that ``json.dumps`` would not write; each replaces one field."""
 
 
 def hostile(draw: random.Random) -> Any:
-    """Draw a value; a value of megabytes is rare, because it takes longer than all others."""
+    """Draw a value. A value of megabytes is rare, because it takes longer than all others."""
     return HUGE if draw.random() < HUGE_SHARE else draw.choice(HOSTILE)
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path of each field of a document down to ``DEEPEST``, and of at most three elements of each list."""
-    if len(at) == DEEPEST:  # anything deeper was put there by an earlier change
+    if len(at) == DEEPEST:  # an earlier change put anything deeper there
         return
     pairs: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
@@ -80,7 +80,7 @@ def change(document: Any, draw: random.Random, value: Any) -> str:
 
 
 def with_raw(document: Any, draw: random.Random) -> bytes:
-    """Return a document as text, with one of ``RAW`` in the place of ``MARK``.
+    """Return a document as text, with one of ``RAW`` at the place of ``MARK``.
 
     Raises ``RecursionError`` for a list that is too deep.
     """

@@ -1,4 +1,4 @@
-"""Kills and signals at random moments, over all scenarios, sessions, sweeps and imports."""
+"""Kills and other signals at random moments, for all scenarios, sessions, sweeps and imports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MEASURES: dict[str, tuple[str, ...]] = {
     "session": (*MOCK, "--option", f"workload.samples={SAMPLES}"),
 }  # fmt: skip
 DONE = (0, 30, 31)
-"""Exit codes of a run that ended normally: VALID, power refused, INVALID."""
+"""Exit codes of a run that ended normally: VALID, no power stated, INVALID."""
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
 
 
@@ -45,7 +45,7 @@ def sweep() -> tuple[str, ...]:
 
 
 def commands(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Return every command that records something, by name; sources of imports are written to ``folder``."""
+    """Yield every command that records something, by name; the source files of imports are written to ``folder``."""
     yield from MEASURES.items()
     yield "sweep", sweep()
     case = cases()["plain-csv"]
@@ -72,7 +72,7 @@ def campaign(kills: int, seed: int, workers: int) -> Tally:
 
 
 def undisturbed(folder: Path, tally: Tally, command: str, words: tuple[str, ...]) -> tuple[float, Case]:
-    """Run one command without a fault; return its time (s) and its case with the count of answered samples."""
+    """Run one command without a fault; return its time (s), and its case with the number of answered samples."""
     with tempfile.NamedTemporaryFile() as err:
         process = started([*words, "--out", str(folder / command)], err.name)
         wait_for(folder / command, process)
@@ -91,9 +91,9 @@ def wait_for(out: Path, process: Any) -> None:
 
 
 def killed(folder: Path, case: Case, number: signal.Signals, after_s: float) -> tuple[str, Outcome, str]:
-    """Run one command, signal its process group, and judge what it left.
+    """Run one command, send a signal to its process group, and judge the files that the command left.
 
-    The signal comes ``after_s`` after the command makes its directory; if negative, ``-after_s`` after its start.
+    The signal is sent ``after_s`` after the command makes its directory; if negative, ``-after_s`` after its start.
     """
     what = f"{case.name}, {number.name} after {after_s:.2f} s"
     with tempfile.TemporaryDirectory(dir=folder) as name, tempfile.NamedTemporaryFile() as err:

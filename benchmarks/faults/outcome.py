@@ -1,4 +1,4 @@
-"""Commands of the rig in processes of their own, and the judgement of what they left behind."""
+"""Run commands of the rig in separate processes, and judge what they left behind."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ PRELOADED = (
     "rig.commands.measure", "rig.commands.sweep", "rig.commands.import_", "rig.session.measure", "reports.render",
     "reports.console", "matplotlib.pyplot", "scipy.stats", "scipy.optimize", "pandas", "fixtures.bench.mock_device",
 )  # fmt: skip
-"""Imported beforehand: importing takes most of a short command's time, and faults should hit the run instead."""
+"""Imported beforehand: imports take most of a short command's time, and faults should hit the run instead."""
 
 
 def sound(run: Run) -> str:
-    """Find nothing wrong with a run."""
+    """Return "": nothing is wrong with the run."""
     return ""
 
 
@@ -41,8 +41,8 @@ def sound(run: Run) -> str:
 class Case:
     """A command that records: its words without ``--out``, and the number of samples that a complete run answers.
 
-    ``check`` returns what is wrong with the readings of a run. Without ``power``, the verdict is made without readings,
-    and no page is written.
+    ``check`` returns what is wrong with the readings of a run. If ``power`` is false, the verdict is made without
+    readings, and no page is written.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended; ``code`` is None if it had to be killed."""
+    """How a command ended; ``code`` is None if the command had to be killed."""
 
     code: int | None
     err: str
@@ -69,10 +69,10 @@ def forks() -> Any:
 
 
 def rig(words: Sequence[str], timeout_s: float = 300.0, before: Sequence[str] = (), impatient: bool = False) -> Ended:
-    """Run one command of the rig in a process group of its own, and wait for it.
+    """Run one command of the rig in its own process group, and wait for its end.
 
-    With ``before``, the command is a separate command line that begins with these words. ``impatient`` makes the
-    watchdog wait for seconds instead of minutes.
+    If ``before`` is given, the command is started as a separate command line that begins with these words. With
+    ``impatient``, the watchdog waits for seconds instead of minutes.
     """
     with tempfile.NamedTemporaryFile() as err:
         if not before:
@@ -91,7 +91,7 @@ def rig(words: Sequence[str], timeout_s: float = 300.0, before: Sequence[str] = 
 
 
 def started(words: Sequence[str], err: str, impatient: bool = False) -> Any:
-    """Start one command of the rig in a process group of its own, its standard error in a file."""
+    """Start one command of the rig in its own process group, with its standard error in a file."""
     process = forks().Process(target=command, args=(tuple(words), err, impatient))
     process.start()
     return process
@@ -125,7 +125,7 @@ def command(words: Sequence[str], err: str, impatient: bool) -> None:
 
 
 def left_by(ended: Ended, path: Path, case: Case) -> tuple[Outcome, str]:
-    """Judge what a command that met a fault left in ``path``."""
+    """Judge what a command left in ``path`` after a fault."""
     if ended.code is None:
         return Outcome.HUNG, ended.err
     if re.search(r"^Traceback|Fatal Python error", ended.err, re.M):
@@ -134,13 +134,13 @@ def left_by(ended: Ended, path: Path, case: Case) -> tuple[Outcome, str]:
 
 
 def reported(path: Path) -> Result | None:
-    """Write only a report; return the result of the run or session."""
+    """Write the report of a run or session into a temporary folder; return its result."""
     with tempfile.TemporaryDirectory() as folder:
         return report(path, Path(folder) / "report").result
 
 
 def judged(path: Path, case: Case) -> tuple[Outcome, str]:
-    """Read ``path`` as a reader does, and return its outcome."""
+    """Read ``path`` as a user's program does, and return the outcome."""
     if not path.exists() or not any(path.iterdir()):
         return Outcome.NOTHING, ""
     try:
@@ -156,6 +156,6 @@ def judged(path: Path, case: Case) -> tuple[Outcome, str]:
     answered = sum(run.replies.num_rows for run in runs)
     if ended and answered >= case.samples:
         return Outcome.WHOLE, ""
-    # in a session that was broken off, a run that ended may be VALID; the session may not
+    # if a session was interrupted, a run that ended may be VALID, but the session may not
     valid = found is not None and found.validity is not None and found.validity.valid
     return (Outcome.VALID_HALF if valid else Outcome.PART), f"{answered} of {case.samples} answers"

@@ -1,12 +1,12 @@
-"""Hostile reports in a browser: no text of a recording may run as a script or send a request.
+"""Open hostile reports in a browser: no text in a recording may run as a script or send a request.
 
     python -m benchmarks.faults.pages [--browser chromium]
 
-Ten payloads are put into every field with free text of four recordings, the hashes are made to fit, and the 40
-recordings are reported. One headless Chromium opens every page and every picture as a document from a server on
-loopback; all addresses in the payloads lead to this server. Each payload is also opened in a page without protection:
-the browser must run or fetch it there, else the check would prove nothing. Prints what was found and, last, one JSON
-line; exits 1 if a payload did anything in a report.
+Ten payloads are put into every free-text field of four recordings, and the hashes are recomputed. The 40 recordings are
+then reported. One headless Chromium opens every page and every picture as a document, from a server on loopback. All
+addresses in the payloads point to this server. Each payload is also opened in a page without protection. There the
+browser must run or fetch it, or the check would prove nothing. Prints the findings and, last, one JSON line. Exits 1 if
+a payload did anything in a report.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def hostile(recording: Path, payload: str, spots: Sequence[tuple[Any, ...]], int
                     inner = inner[key]
                 inner[at[-1]] = payload
             except (KeyError, IndexError, TypeError):
-                continue  # another run of the session has no such place
+                continue  # another run of the session does not have this place
         samples = run / "samples.arrows"
         if samples.is_file():
             table = read(samples)
@@ -82,7 +82,7 @@ def hostile(recording: Path, payload: str, spots: Sequence[tuple[Any, ...]], int
 
 
 def spots_of(recording: Path, work: Path) -> list[tuple[Any, ...]]:
-    """Return the places of a start line with free text: with any text there, the recording is still reported."""
+    """Return the places of free text in a start line. With any text there, the recording is still reported."""
     run = next(iter(sorted(p.parent for p in recording.rglob(EVENTS))))
     start = lines_of(run)[0]
     found: list[tuple[Any, ...]] = []
@@ -102,7 +102,7 @@ def spots_of(recording: Path, work: Path) -> list[tuple[Any, ...]]:
 
 
 class Loopback(ThreadingHTTPServer):
-    """A server of files by name; ``hits`` are the paths that a payload asked for."""
+    """A server of files by name; ``hits`` are the paths that payloads requested."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
@@ -116,12 +116,12 @@ class Loopback(ThreadingHTTPServer):
 
 
 class Answer(BaseHTTPRequestHandler):
-    """Serves the known files, and notes requests for anything else."""
+    """Serves the known files, and records requests for anything else."""
 
     server: Loopback
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Answer a request."""
         kind, content = self.server.content.get(self.path, ("", b""))
         if not kind and not self.path.startswith("/favicon"):
             self.server.hits.append(self.path)
@@ -131,7 +131,7 @@ class Answer(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Stay silent."""
+        """Log nothing."""
 
 
 def opened(browser: str, pages: dict[str, tuple[str, bytes]], server: Loopback) -> tuple[set[str], set[str]]:
@@ -144,7 +144,7 @@ def opened(browser: str, pages: dict[str, tuple[str, bytes]], server: Loopback) 
 
 
 def _opened(browser: str, pages: dict[str, tuple[str, bytes]], server: Loopback) -> tuple[set[str], set[str]]:
-    """Open some pages as documents; return as ``opened`` does."""
+    """Open some of the pages as documents; return the same as ``opened``."""
     server.content = {f"/{name}": page for name, page in pages.items()}
     frames = "".join(f'<iframe name="{name}" src="/{name}"></iframe>' for name in pages)
     server.content["/index"] = ("text/html; charset=utf-8", (INDEX % frames).encode())
@@ -183,7 +183,7 @@ def hostile_pages(url: str, folder: Path) -> Iterator[tuple[str, tuple[str, byte
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = parser_of(__doc__)
     parser.add_argument("--browser", default=shutil.which("chromium") or shutil.which("google-chrome"))
     args = parser.parse_args()

@@ -1,6 +1,6 @@
-"""Give hostile text and bytes to every parser of foreign input: files of users and recordings, data of instruments.
+"""Give hostile text and bytes to every parser of foreign input: users' files, recordings, and instruments' data.
 
-Each input is a small valid one with one to three mutations. It must be read, or refused with a typed error.
+Each input is a small valid input with one to three mutations. The parser must read it, or refuse it with a typed error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EXAMPLES = Path("examples")
 
 @dataclass(frozen=True)
 class Parser:
-    """The input that is mutated, and its reader: ``read`` gets a file with the mutant, alone in a folder."""
+    """A valid input to mutate, and its reader. ``read`` gets a file with the mutated input, alone in a folder."""
 
     name: str
     valid: tuple[bytes, ...]
@@ -52,11 +52,11 @@ class Parser:
     file: str = "input"
     beside: tuple[tuple[str, bytes], ...] = ()
     share: float = 1.0
-    """The share of the inputs that are tried; smaller if one takes long."""
+    """The share of the inputs that are tried; smaller if one input takes long."""
 
 
 def parsers(golden: Path) -> Iterator[Parser]:
-    """Yield every parser but the importers; ``golden`` holds unpacked recordings."""
+    """Yield every parser except the importers; ``golden`` contains unpacked recordings."""
     run, session = golden / "single-two-phases-repeat", golden / "single-session"
     bench, limits = (EXAMPLES / "bench.toml").read_bytes(), (EXAMPLES / "calibration.toml").read_bytes()
     lines = tuple(line for events in sorted(golden.rglob("events.jsonl")) for line in events.read_bytes().splitlines())
@@ -124,7 +124,7 @@ def spoilt(data: bytes, seed: Sequence[int]) -> bytes:
             change(document, draw, MARK if draw.random() < 0.2 else hostile(draw))
         try:
             return with_raw(document, draw)
-        except RecursionError:  # a deep list in a deep list
+        except RecursionError:  # a deep list inside a deep list
             return b"[" * 3000
     for _ in range(int(rng.integers(1, 4))):
         data = mutated(data, rng)
@@ -132,7 +132,7 @@ def spoilt(data: bytes, seed: Sequence[int]) -> bytes:
 
 
 def campaign(inputs: int, seed: int, workers: int) -> Iterator[Tally]:
-    """Try ``inputs`` mutants of each parser and importer, fewer of slow ones."""
+    """Try ``inputs`` mutated inputs of each parser and importer; slow ones get fewer."""
     with workplace() as place:
         golden = Path(place) / "golden"
         for archive in ("single-two-phases-repeat", "single-session", "qubo-cpu-sa", "import-plain-csv"):
@@ -143,7 +143,7 @@ def campaign(inputs: int, seed: int, workers: int) -> Iterator[Tally]:
 
 
 def counted(name: str, golden: Path, seed: int, numbers: range) -> Tally:
-    """Try the inputs of these numbers with one parser or importer."""
+    """Try the inputs with these numbers on one parser or importer."""
     tally = Tally(name)
     with tempfile.TemporaryDirectory(dir=golden.parent) as place:
         attempt = _attempt(name, golden, Path(place), seed)

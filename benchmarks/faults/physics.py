@@ -1,7 +1,8 @@
-"""Recordings that claim more than was measured, with valid hashes: the audit must find what arithmetic can find.
+"""Recordings with valid hashes that claim more than was measured: the audit must find what arithmetic can find.
 
-A case leaves a recording unchanged, which must raise no alarm; or it claims hardware, moves the trace against the
-spans, multiplies executions or inferences, or changes the supply voltage. It depends only on the seed and its number.
+A case may leave a recording unchanged, which must raise no alarm. Or it claims hardware, shifts the trace relative to
+the spans, multiplies executions or inferences, or changes the supply voltage. A case depends only on the seed and its
+number.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def as_hardware(run: Path, draw: random.Random) -> None:
 
 
 def moved(run: Path, draw: random.Random) -> None:
-    """Roll every trace by some hundredths of a second: what leaves at one end enters at the other."""
+    """Roll every trace by some hundredths of a second: readings that leave at one end enter at the other."""
     by_s = draw.uniform(*MOVED_S) * draw.choice((-1, 1))
     for file in (run / "traces").glob("*.arrows"):
         table = read(file)
@@ -54,7 +55,7 @@ def moved(run: Path, draw: random.Random) -> None:
 
 
 def multiplied(file: str, name: str) -> Callable[[Path, random.Random], None]:
-    """Multiply a count of every row of a table."""
+    """Return a function that multiplies a count in every row of a table."""
 
     def change(run: Path, draw: random.Random) -> None:
         table, by = read(run / file), draw.randint(2, 9)
@@ -65,7 +66,7 @@ def multiplied(file: str, name: str) -> Callable[[Path, random.Random], None]:
 
 
 def other_volts(run: Path, draw: random.Random) -> None:
-    """Give the conversion another supply voltage, both in the start line and in the traces."""
+    """Put another supply voltage into the conversion, both in the start line and in the traces."""
     lines, by = lines_of(run), draw.uniform(0.4, 0.9)
     rails = [rail for meter in lines[0]["meters"] for rail in meter["rails"]]
     for rail in rails:

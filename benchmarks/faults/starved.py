@@ -1,4 +1,4 @@
-"""Starved recordings: disks that are full at various sizes, and limits on files, open files and memory."""
+"""Record with too few resources: disks of various small sizes, and limits on file size, open files and memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEASURE = Case("measure", WORDS, SAMPLES)
 
 
 def campaign(points: int, workers: int) -> Tally:
-    """Record into file systems of ``points`` sizes, from nothing to the needed size, and under other limits."""
+    """Record into file systems of ``points`` sizes, from zero to the needed size, and under other limits."""
     tally = Tally("full disks and limits")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
         whole = Path(folder) / "whole"
@@ -61,7 +61,7 @@ def full_disk(case: Case, size: int) -> tuple[str, Outcome, str]:
 
 
 def _on_a_small_disk(case: Case, size: int, folder: Path) -> None:
-    """Mount a file system that only this process and its child see; record and judge there."""
+    """Mount a file system that only this process and its child see; record there, and judge the result."""
     disk, err = folder / "disk", folder / "err"
     disk.mkdir()
     err.touch()
@@ -94,7 +94,7 @@ def mounted(place: Path, size: int) -> None:
 
 
 def limits(size: int) -> Iterator[tuple[str, str]]:
-    """Return limits by name, each as an option of ``prlimit``."""
+    """Yield each limit by name, as an option of ``prlimit``."""
     for option, values in (
         ("fsize", [1 << 12, 1 << 14, 1 << 16, size // 4, size // 2, size]),
         ("nofile", [8, 12, 14, 16, 18, 20, 24, 32]),

@@ -1,4 +1,4 @@
-"""The outcome of a case, and the counts of outcomes in one part of the campaign. Four kinds of outcome are right."""
+"""The outcome of a case, and the counts of outcomes in one part of the campaign. Four outcomes are correct."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from drivers.meters.serial_text.lines import LineError
 from rig.errors import RigError
 
 SLOW_S, HEAVY_BYTES = 10.0, 300 << 20
-"""A case is a defect if it takes more processor time, or adds more to the peak of memory, than this."""
+"""A case is a defect if it takes more processor time, or adds more to the peak memory, than this."""
 LONG = 500_000
-"""A message of more characters than this is a defect."""
+"""A message with more characters than this is a defect."""
 STRETCH = 500
-"""A process gets this many cases at once."""
+"""The number of cases that a process gets at once."""
 SHOWN = 20
-"""At most this many defects of a part are kept with their messages."""
+"""The largest number of defects of a part that are kept with their messages."""
 TYPED = (RigError, LineError, StreamError)
 
 
@@ -54,7 +54,7 @@ RIGHT = (Outcome.WHOLE, Outcome.PART, Outcome.REFUSED, Outcome.NOTHING)
 
 @dataclass
 class Tally:
-    """Outcomes of one part of the campaign, and the first defects by case."""
+    """The outcomes of one part of the campaign, and the first defects by case."""
 
     part: str
     counts: collections.Counter[Outcome] = field(default_factory=collections.Counter)
@@ -66,7 +66,7 @@ class Tally:
         if outcome in RIGHT:
             return
         defect = f"{self.part}, {case}: {outcome}: {said[-600:]}"
-        print(defect, file=sys.stderr, flush=True)  # not lost when the campaign is ended
+        print(defect, file=sys.stderr, flush=True)  # so that it is kept if the campaign is interrupted
         if len(self.defects) < SHOWN:
             self.defects.append(defect)
 
@@ -82,7 +82,7 @@ class Tally:
 
 
 def tried(read: Callable[[], object]) -> tuple[Outcome, str]:
-    """Read hostile input. Return the outcome (read, refused with a typed error, or a defect) and its text."""
+    """Read hostile input. Return the outcome (read, refused with a typed error, or a defect) and its message."""
     began_s, before, outcome, said = time.process_time(), most_bytes(reset=True), Outcome.WHOLE, ""
     try:
         with warnings.catch_warnings():
@@ -111,7 +111,7 @@ def most_bytes(reset: bool = False) -> int:
 
 
 def spread(part: str, cases: int, workers: int, work: Callable[[range], Tally]) -> Tally:
-    """Try the cases of one part in worker processes, ``STRETCH`` consecutive cases at a time, and count them."""
+    """Run the cases of one part in worker processes, ``STRETCH`` consecutive cases at a time; count the outcomes."""
     tally = Tally(part)
     stretches = [range(k, min(k + STRETCH, cases)) for k in range(0, cases, STRETCH)]
     with ProcessPoolExecutor(workers) as pool:
