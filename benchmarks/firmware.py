@@ -3,11 +3,12 @@
     python -m benchmarks.firmware [--samples 200] [--again]
     python -m benchmarks.firmware --data FOLDER [--folds 4]
 
-The first form tests the shipped network on synthetic scenes with seeds from 2000 on; `--again` trains it once more,
-says whether the file is the same, and also tests it in floating point. The second form trains on all folds but one and
-tests on that one, for each fold. Test data never influences a choice. Every slice goes through the whole device
-driver, and its scores must equal those of Python's int8; exits 1 if one differs, or if no slice was tested. Prints for
-each network the shortest and longest time of each phase, and the counts; JSON is the last line.
+The first form tests the shipped network on synthetic scenes with seeds from 2000 on. `--again` trains it once more,
+tells whether the file is the same, and also tests it in floating point. The second form trains on all folds but one and
+tests on the remaining fold, for each fold in turn. Test data never influences a choice. Every slice goes through the
+whole device driver, and its scores must equal those of the int8 network in Python. Exits 1 if a score differs, or if no
+slice was tested. For each network, prints the shortest and longest time of each phase, and the counts. JSON is the last
+line.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Trial = tuple[AscWorkload, training.FloatNetwork | None, Quantised]
 
 
 def shipped(samples: int, again: bool) -> Iterator[Trial]:
-    """Synthetic scenes for testing, with the shipped network."""
+    """Yield synthetic scenes for testing, with the shipped network."""
     floats, whole = None, read_network(toolchain.DEFAULT_NETWORK).network
     if again:
         heard = open_workload(split="train", samples=SHIPPED_SAMPLES)
@@ -43,7 +44,7 @@ def shipped(samples: int, again: bool) -> Iterator[Trial]:
 
 
 def by_fold(data: str, folds: int) -> Iterator[Trial]:
-    """Yield the samples of each fold with the networks that were not trained on it."""
+    """Yield the samples of each fold with the networks that were trained without this fold."""
     for k in range(1, folds + 1):
         fold = f"{k}/{folds}"
         heard = open_workload(data=data, fold=fold, split="train")
@@ -52,7 +53,7 @@ def by_fold(data: str, folds: int) -> Iterator[Trial]:
 
 
 def trial_of(trial: Trial, folder: Path) -> Counter[str]:
-    """Count right answers of each form of the network, and slices with equal scores in firmware and Python."""
+    """Count correct answers of each form of the network, and slices with equal scores in firmware and Python."""
     workload, floats, whole = trial
     path = folder / "net.h"
     write_network(path, whole)
@@ -77,7 +78,7 @@ def trial_of(trial: Trial, folder: Path) -> Counter[str]:
 
 
 def main() -> int:
-    """Train, test and compare; the exit code is 1 if the firmware differs from Python."""
+    """Train, test and compare; return the exit code: 1 if the firmware differs from Python."""
     parser = parser_of(__doc__, folds=4, samples=200)
     parser.add_argument("--data", help="a folder of recordings with a labels.csv")
     parser.add_argument("--again", action="store_true", help="train the shipped network once more")

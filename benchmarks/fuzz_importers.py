@@ -1,11 +1,11 @@
-"""Hostile files for every importer: each must give a typed error, or a run that can be read back and evaluated.
+"""Hostile files for every importer: each file must give a typed error, or a run that can be read and evaluated.
 
     python -m benchmarks.fuzz_importers [--inputs 10000] [--only ppk2] [--seed 0]
 
-Each input is a small valid recording with one to three mutations. It is cut off, lines are dropped, doubled or
-swapped, bytes are flipped, numbers become NaN, 1e308, negative or repeated, and headers or options change. Prints how
-many were tried, how many became a run and which errors the others gave. Any other error than a ``RigError`` fails,
-with its seed. What pyjls says about damaged files goes to standard error.
+Each input is a small valid recording with one to three mutations. It is cut off; lines are dropped, doubled or swapped;
+bytes are flipped; numbers become NaN, 1e308, negative or repeated; headers or options change. Prints how many inputs
+were tried, how many became a run, and which errors the others gave. Any error other than a ``RigError`` is a failure;
+it is printed with its seed. Messages of pyjls about damaged files go to standard error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HOSTILE = (
 
 
 def main() -> int:
-    """Fuzz each importer; the exit code is 1 when anything but a typed error came back."""
+    """Fuzz each importer; return the exit code: 1 if an input gave anything but a run or a typed error."""
     parser = parser_of(__doc__, seed=0)
     parser.add_argument("--inputs", type=int, default=10_000, help="per importer")
     parser.add_argument("--only", help="one importer")
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def fuzz(name: str, case: Case, inputs: int, seed: int) -> int:
-    """Try ``inputs`` mutants of one case and print the tally. Returns how many failed."""
+    """Try ``inputs`` mutated inputs of one case and print the counts. Return the number of failures."""
     tally: collections.Counter[str] = collections.Counter()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
@@ -71,9 +71,9 @@ def fuzz(name: str, case: Case, inputs: int, seed: int) -> int:
 
 
 def attempt(case: Case, rng: np.random.Generator | None, work: Path) -> str:
-    """Import, write, read back and evaluate one mutant (the case itself without ``rng``). Return the outcome.
+    """Import, write, read back and evaluate one mutated case (without ``rng``, the case itself). Return the outcome.
 
-    All errors except ``RigError`` pass through; so do warnings, and figures that are no numbers.
+    Errors other than ``RigError`` are raised. So are warnings, and errors for figures that are not finite numbers.
     """
     shutil.rmtree(work, ignore_errors=True)
     factory = load("importers", case.format)
@@ -93,7 +93,7 @@ def attempt(case: Case, rng: np.random.Generator | None, work: Path) -> str:
 
 
 def lay_out(case: Case, work: Path, rng: np.random.Generator | None) -> dict[str, Any]:
-    """Write the files, mutated by ``rng``; return the options with resolved paths."""
+    """Write the files, mutated by ``rng``; return the options with complete paths."""
     files = dict(case.files)
     options = dict(case.options)
     if rng is not None:
@@ -115,7 +115,7 @@ def lay_out(case: Case, work: Path, rng: np.random.Generator | None) -> dict[str
 
 
 def mutated(data: bytes, rng: np.random.Generator) -> bytes:
-    """One mutation, for text or bytes."""
+    """Return the data, text or bytes, with one mutation."""
     text = b"\0" not in data[:64]
     return TEXT[rng.integers(len(TEXT))](data, rng) if text else BINARY[rng.integers(len(BINARY))](data, rng)
 
@@ -133,7 +133,7 @@ def _flip(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _numbers(data: bytes, rng: np.random.Generator) -> bytes:
-    """Replace one number, or all in a stretch, by a hostile one."""
+    """Replace one number, or all numbers in a stretch, by a hostile number."""
     found = list(re.finditer(rb"-?\d+(?:\.\d+)?", data))
     if not found:
         return data

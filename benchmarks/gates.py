@@ -1,14 +1,13 @@
-"""How often does a gate say "worse" when it should, and when it should not? Tested on pairs of simulated benches.
+"""How often does a gate answer "worse" when it should, and when it should not? Tested on pairs of simulated benches.
 
     python -m benchmarks.gates --pairs 200 [--noise 30] [--seed 1] [--rows gates.jsonl]
 
 Each bench is drawn at random, as in ``benchmarks.truth``, and measured first. Then its device draws 0, 3, 5 or 10 %
-more power everywhere and is measured again, with another instrument of the same data sheet. If a gate is
-undecided and asks for at most ``MOST_TRIALS`` times the samples, one bench in five is measured again with as many.
+more power everywhere. It is measured again, with another instrument of the same data sheet. A gate may be undecided and
+ask for more samples. If these are at most ``MOST_TRIALS`` times as many, one bench in five is measured again with them.
+``--noise`` multiplies the noise of the readings; if it is not 1, no noise is clipped.
 
-``--noise`` multiplies the noise of the readings; if it is not 1, none is clipped.
-
-Prints a table and, last, one JSON line; exits 1 if more than 5 % of the unchanged pairs are called worse.
+Prints a table and, last, one JSON line. Exits 1 if more than 5 % of the unchanged pairs are judged worse.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ CHANGES = (0.0, 0.03, 0.05, 0.10)
 LIMITS = ("energy_per_inference_j > +0%", "energy_per_inference_j > +5%")
 MOST_TRIALS = 4
 EVERY = 5
-"""One in this many benches is measured again."""
+"""One in this many benches is measured again with more samples."""
 FALSE = 0.05
 
 
 def changed(d: Draw, change: float, again: int) -> Draw:
-    """Return the bench with a device whose power is higher by ``change``, and with newly drawn noise and instrument."""
+    """Return the bench with a device whose power is higher by ``change``, and with new noise and a new instrument."""
     device = d.device | {key: d.device[key] * (1.0 + change) for key in ("idle_w", "inference_w")}
     seeds = d.plant["seed"] + 7919 * again
     return replace(d, device=device, plant=d.plant | {"seed": seeds}, meter=d.meter | {"meter_seed": seeds + 2})
@@ -63,13 +62,13 @@ def subject(d: Draw, trials: int, folder: Path) -> Subject:
 
 
 def noisy(d: Draw, times: float) -> Draw:
-    """Return the bench with readings that have ``times`` the noise."""
+    """Return the bench with the noise of its readings multiplied by ``times``."""
     louder = {key: d.meter[key] * times for key in ("noise", "flicker")}
     return d if times == 1.0 else replace(d, meter=d.meter | louder | {"clip": 0.0})
 
 
 def one(seed: int, noise: float) -> dict[str, Any]:
-    """Return the outcome of both gates for one bench at each change, and again with as many samples as they ask for."""
+    """Return the outcome of both gates for one bench at each change, and again with the samples that they ask for."""
     d, row = noisy(draw(seed), noise), dict[str, Any]({"seed": seed, "found": []})
     with tempfile.TemporaryDirectory() as folder:
         first = subject(changed(d, 0.0, 1), 1, Path(folder))
@@ -94,7 +93,7 @@ def one(seed: int, noise: float) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Print the table."""
+    """Measure all benches, and print the table."""
     parser = parser_of(__doc__, pairs=200, seed=1, workers=2)
     parser.add_argument("--noise", type=float, default=1.0, help="times the noise that is drawn")
     parser.add_argument("--rows", type=Path, help="write one JSON line for each bench")

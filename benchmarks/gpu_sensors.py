@@ -1,12 +1,12 @@
-"""How much of the time do an NVIDIA GPU's energy counter and power sensor see, and how late are they?
+"""How much of the time do an NVIDIA GPU's energy counter and power sensor measure, and how late are they?
 
     python -m benchmarks.gpu_sensors --seconds 40
 
-A GPU works in bursts of random lengths that the host stamps, while NVML is read as fast as it answers. Each renewal of
-the counter or the sensor is then explained by the part of a window in which the GPU worked: the window that explains
-them best is what the sensor sees. Its end is ``lag`` before the new value is first read, and its length is ``window``,
-both with the limits of their 95 % region. A counter that sees all of the time has a window as long as its renewals are
-apart.
+A GPU works in bursts of random lengths. The host stamps the bursts, while NVML is read as fast as it answers. Each
+renewal of the counter or the sensor is then explained by a window: the share of the window in which the GPU worked. The
+window that explains the renewals best is the time that the sensor measures. The window ends ``lag`` before the new
+value is first read, and its length is ``window``. Both have the limits of their 95 % region. For a counter that
+measures all of the time, the window is as long as the time between two renewals.
 
 Needs torch and a GPU. Prints a table and, last, one JSON line.
 """
@@ -30,9 +30,9 @@ from scipy.stats import chi2
 from drivers.meters.nvml.meter import SOURCES, gpus_of, open_nvml
 
 BURSTS_S = (0.003, 0.04)
-"""The shortest and the longest burst, and pause."""
+"""The lengths of the shortest and the longest burst, and of pauses (s)."""
 SIZE = 1024
-"""The side of the matrices that a burst multiplies: far below the limit of power, so that no clock is throttled."""
+"""The side of the matrices that a burst multiplies: far below the power limit, so that no clock is throttled."""
 LAGS_S = 1e-3 * np.arange(-20, 122, 2)
 WINDOWS_S = 1e-3 * np.arange(5, 155, 5)
 Array = NDArray[np.float64]
@@ -40,7 +40,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Seen:
-    """What a sensor sees: seconds, and the limits of the 95 % region in which the best fit lies."""
+    """The best fit for a sensor: lag and window in seconds, and the limits of their 95 % region."""
 
     renewals: int
     every_s: float
@@ -51,10 +51,10 @@ class Seen:
 
 
 def seen(bursts_s: Array, renewed_s: Array, watts: Array) -> Seen:
-    """Return the window before its renewals that explains a sensor's values best.
+    """Return the window before each renewal that explains a sensor's values best.
 
-    ``bursts_s``: begins and ends of bursts, shape (n, 2); ``renewed_s`` and ``watts``: shape (m,). The fit is of
-    Gaussian likelihood, linear in power without and with work; its region is that of the likelihood ratio.
+    ``bursts_s``: begins and ends of bursts, shape (n, 2); ``renewed_s`` and ``watts``: shape (m,). The fit assumes
+    Gaussian noise, and one power without work and one with work. The region follows from the likelihood ratio.
     """
     edges = bursts_s.ravel()
     worked_s = np.concatenate(([0.0], np.cumsum(np.diff(edges) * (np.arange(len(edges) - 1) % 2 == 0))))
@@ -75,7 +75,7 @@ def seen(bursts_s: Array, renewed_s: Array, watts: Array) -> Seen:
 
 
 def work(to: Connection, seconds: float, seed: int) -> None:
-    """Work in bursts on the first GPU, and send their stamps in seconds, shape (n, 2)."""
+    """Let the first GPU work in bursts, and send the stamps of the bursts in seconds, shape (n, 2)."""
     import torch
 
     a, b = (torch.randn(SIZE, SIZE, device="cuda", dtype=torch.bfloat16) for _ in range(2))
@@ -99,7 +99,7 @@ def work(to: Connection, seconds: float, seed: int) -> None:
 def measured(
     seconds: float, gpu: str, seed: int, work: Callable[[Connection, float, int], None] = work
 ) -> tuple[str, dict[str, Seen]]:
-    """Return the GPU's name, and what each of its sources sees while another process does ``work``."""
+    """Return the GPU's name, and the best fit for each of its sources while another process does ``work``."""
     nvml = open_nvml()
     (opened,) = gpus_of(nvml, gpu)
     mine, theirs = multiprocessing.Pipe()
@@ -118,7 +118,7 @@ def measured(
 
 
 def _powers(source: str, bursts_s: Array, looks: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
-    """Return when watts were renewed while the GPU worked in bursts, and watts."""
+    """Return the times at which power was renewed while the GPU worked in bursts, and the power in watts."""
     at_s, value = np.array(looks).T
     watts = np.diff(value) / np.diff(at_s) if source == "energy" else value[1:]
     inside = (at_s[1:] > bursts_s[0, 0] + 0.5) & (at_s[1:] < bursts_s[-1, 1])
@@ -126,7 +126,7 @@ def _powers(source: str, bursts_s: Array, looks: Sequence[tuple[float, float]]) 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, and print."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--gpu", default="0")

@@ -1,4 +1,4 @@
-"""One small valid recording for every importer, for ``fuzz_importers.py`` and the tests to start from."""
+"""One small valid recording for every importer; ``fuzz_importers.py`` and the tests start from it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Case:
 
 
 def cases() -> dict[str, Case]:
-    """One small valid recording per importer; none in JLS without pyjls."""
+    """Return one small valid recording per importer, by name. Without pyjls, there is none in JLS."""
     t = np.arange(N) * 1e-3
     busy, watts = _trace(t)
     given = {"windows": "windows.csv"}
@@ -64,13 +64,13 @@ def cases() -> dict[str, Case]:
 
 
 def _trace(begin_s: Floats) -> tuple[Bools, Floats]:
-    """Return whether the device is busy, and mean watts, in readings of 1 ms that begin at these moments."""
+    """Return whether the device is busy, and mean watts, in readings of 1 ms that begin at these times."""
     busy = ((begin_s >= 0.06) & (begin_s < 0.1)) | ((begin_s >= 0.11) & (begin_s < 0.15))
     return busy, 1e-3 + 2e-3 * busy + np.random.default_rng(1).normal(0.0, 1e-5, N)
 
 
 def _statistics(end_s: Floats) -> bytes:
-    """Return rows with the means up to the row's time, and charge and energy since the time of the first row."""
+    """Return rows with the means up to the row's time, and the charge and energy since the first row's time."""
     _, watts = _trace(np.round(end_s - 1e-3, 9))
     since_j = np.cumsum(watts * 1e-3) - watts[0] * 1e-3
     head = "#time,current,voltage,power,charge,energy"

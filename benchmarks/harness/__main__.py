@@ -10,8 +10,8 @@ server   a device that answers at once, Poisson arrivals: slip (issued minus due
 early    how many latencies early stopping discards, and its estimates, from LoadGen's own latencies.
 one-ms   a device that answers 1 ms after it was asked: the time that each harness adds.
 
-Both sides take turns. The load by other processes is printed; a disturbed turn is repeated.
-Prints tables and, last, one JSON line; exits 1 when a goal is missed.
+Both sides take turns. The CPU load from other processes is printed; a disturbed turn is repeated. Prints tables and,
+last, one JSON line. Exits 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PARTS: dict[str, Callable[[argparse.Namespace, Stage, Say], Found]] = {
 
 
 def rates(text: str) -> list[float]:
-    """``200,2000`` as numbers."""
+    """Convert ``200,2000`` to numbers."""
     return [float(part) for part in text.split(",")]
 
 
@@ -63,7 +63,7 @@ def arguments() -> argparse.Namespace:
 
 
 def plain(found: Any) -> Any:
-    """Return ``found`` as JSON allows it: nan becomes null, floats have six digits."""
+    """Return ``found`` as JSON allows it: nan becomes null, floats get six digits."""
     if isinstance(found, dict):
         return {key: plain(value) for key, value in found.items()}
     if isinstance(found, list):
@@ -74,7 +74,7 @@ def plain(found: Any) -> Any:
 
 
 def main() -> int:
-    """Run the parts asked for, print, judge."""
+    """Run the requested parts, print the results, and judge them."""
     a = arguments()
     say: Say = (lambda _: None) if a.json else lambda line: print(line, flush=True)
     say(f"LoadGen {version('mlcommons-loadgen')}; {os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}")

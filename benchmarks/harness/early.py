@@ -23,11 +23,11 @@ LEAST = (64, 662, 6636)
 ALSO = 0.99
 """LoadGen also gives an estimate of this percentile, besides the requested one."""
 TRACED = 100_000
-"""With at most this many queries, latencies come from LoadGen's trace, so that estimates can be compared."""
+"""Up to this many queries, latencies come from LoadGen's trace, so that estimates can be compared."""
 
 
 def early(_: Namespace, stage: Stage, say: Say) -> Found:
-    """Compare how many latencies are discarded, by count and percentile, and estimates if latencies are known."""
+    """Compare the number of discarded latencies, by count and percentile, and the estimates if latencies are known."""
     rows = []
     say("\nearly stopping: discarded by LoadGen, by us (-1: too few); estimates in ns, LoadGen's and ours")
     for p, counts in COUNTS.items():
@@ -54,7 +54,7 @@ def _compared(p: float, n: int, path: Path) -> Row:
     ordered = np.sort(reading.traced(path).latency_ns).astype(float) if n <= TRACED else None
     for key, percentile in (("estimate", p), ("also", ALSO)):
         row[f"{key}_peer"] = theirs[key]
-        # if LoadGen cannot estimate the requested percentile, it estimates no other
+        # if LoadGen cannot estimate the requested percentile, it estimates no other percentile either
         gives = ordered is not None and count >= 0
         row[f"{key}_ours"] = estimate(ordered, percentile) if ordered is not None and gives else math.nan
     compared = ("discarded", "estimate", "also") if n <= TRACED else ("discarded",)

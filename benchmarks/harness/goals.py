@@ -1,4 +1,4 @@
-"""A figure with its goal, and functions to combine and print the figures of turns."""
+"""Goals for figures, and functions that combine and print the figures of turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.harness.runs import CALM, Row, disturbance
 
 @dataclass(frozen=True)
 class Goal:
-    """A found value, and the most that is allowed or the least that is needed."""
+    """A found value, and its largest or smallest allowed value."""
 
     name: str
     found: float
@@ -22,7 +22,7 @@ class Goal:
 
     @property
     def held(self) -> bool:
-        """Return whether the goal was reached; with nan it is not."""
+        """Return whether the goal was reached; nan never reaches it."""
         return bool(self.found >= self.limit if self.at_least else self.found <= self.limit)
 
     def __str__(self) -> str:
@@ -36,13 +36,13 @@ Turn = dict[str, Row]
 
 
 def values(found: list[float]) -> str:
-    """Return the median, and in parentheses every value, or the range of more than five values."""
+    """Return the median, and in parentheses every value, or the range if there are more than five values."""
     each = " ".join(f"{v:.4g}" for v in found) if len(found) <= 5 else f"{min(found):.4g} .. {max(found):.4g}"
     return f"{statistics.median(found):.4g} ({each})"
 
 
 def ratio(turns: list[Turn], one: str, other: str, key: str) -> float:
-    """Return the median of the ratios of each turn; a slowdown of a whole turn cancels."""
+    """Return the median of each turn's ratio; a slowdown of a whole turn cancels."""
     return statistics.median(turn[one][key] / turn[other][key] for turn in turns)
 
 

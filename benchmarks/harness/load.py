@@ -1,6 +1,6 @@
 """Common parts of both harnesses: the samples, the wait for an answer, and the measurement of the process.
 
-It imports only numpy, so that no side loads the other side's packages.
+It imports only numpy, so that neither side loads the other side's packages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def arrays() -> list[NDArray[np.float32]]:
 
 
 def waiting(how: Wait) -> Callable[[int], int]:
-    """Return how a device waits until a moment of the monotonic clock (ns); the wait returns the time."""
+    """Return the function that waits until a time of the monotonic clock (ns) and then returns the time."""
     now_ns, sleep = time.monotonic_ns, time.sleep
 
     def spin(until_ns: int) -> int:
@@ -45,7 +45,7 @@ def waiting(how: Wait) -> Callable[[int], int]:
 
 
 def parser_of(about: str, out: str) -> ArgumentParser:
-    """Return the command line of one side; ``out`` is what it writes into a new directory."""
+    """Return the command-line parser of one side; ``out`` describes what it writes into a new directory."""
     parser = ArgumentParser(description=about)
     parser.add_argument("scenario", choices=("single", "server"))
     parser.add_argument("--out", type=Path, required=True, help=f"a new directory: {out}")
@@ -69,9 +69,9 @@ class Cost:
 
 
 def costed(call: Callable[[], object]) -> Cost:
-    """Run ``call``, at real-time priority where ``FIRST`` is set.
+    """Run ``call``, at real-time priority if ``FIRST`` is set in the environment.
 
-    The peak is VmHWM, because a process started from a large one inherits its ``ru_maxrss``.
+    The peak comes from VmHWM, because a process started from a large process inherits its ``ru_maxrss``.
     """
     if FIRST in os.environ:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
@@ -82,7 +82,7 @@ def costed(call: Callable[[], object]) -> Cost:
 
 
 def said(cost: Cost) -> None:
-    """Print the last line of a child, for its parent."""
+    """Print the cost as a child's last line, for its parent process."""
     print(json.dumps(asdict(cost)))
 
 
@@ -92,6 +92,6 @@ def _queued_s() -> float:
 
 
 def status_b(name: str) -> int:
-    """Return a size of this process (bytes), such as its peak ``VmHWM``, without that of its parent (Linux)."""
+    """Return a size of this process (bytes), such as its peak ``VmHWM``, without its parent's size (Linux)."""
     status = Path("/proc/self/status").read_text()
     return int(status.split(f"{name}:")[1].split()[0]) * 1024

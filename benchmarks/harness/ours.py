@@ -1,8 +1,8 @@
-"""One run of ours in a separate process, for ``benchmarks.harness``; it is recorded like any run and read back later.
+"""One run of the rig in a separate process, for ``benchmarks.harness``; it is recorded like any run and read later.
 
     python -m benchmarks.harness.ours single --out DIR --queries 1000000
 
-The device answers at once, or a fixed time after it was asked. Prints the cost of the call.
+The device answers at once, or a fixed time after a request. Prints the cost of the call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from scenarios.single_stream import single_stream
 
 
 class AtOnce:
-    """Answers when it is polled; it stamps its own span."""
+    """Answers whenever it is polled, and stamps its own span."""
 
     def __init__(self) -> None:
         self._ready: tuple[Reply, ...] = ()
@@ -49,7 +49,7 @@ class AtOnce:
 
 
 class After(AtOnce):
-    """Answers ``answer_s`` after it was asked; ``poll`` waits for it."""
+    """Answers ``answer_s`` after a request; ``poll`` waits for this time."""
 
     def __init__(self, answer_s: float, wait: Any) -> None:
         super().__init__()
@@ -71,14 +71,14 @@ def workload() -> Any:
 
 
 def steps(a: argparse.Namespace, work: Any, rules: Rules, clock: HostClock) -> Iterator[Step]:
-    """Return the scenario as the rig plays it, without idle windows, which only a power meter needs."""
+    """Yield the scenario as the rig plays it, without idle windows, which only a power meter needs."""
     if a.scenario == "single":
         return single_stream(work, rules, clock, idle_s=0.0, warmup=0)
     return server(work, rules, arrival_hz=a.rate, arrival_seed=a.seed, duration_s=a.seconds, idle_s=0.0, warmup=0)
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     a = parser_of(__doc__ or "", "the recording").parse_args()
     work, clock = workload(), HostClock()
     device: Device = After(a.answer_s, waiting(a.wait)) if a.answer_s else AtOnce()

@@ -3,8 +3,8 @@
     python -m benchmarks.harness.peer single --out DIR --queries 1000000
 
 The system under test answers inside LoadGen's callback: at once, or a fixed time after it was asked.
-``--sut plain`` is the system that MLPerf's reference implementations construct; ``lean`` is as quick as Python allows
-(ConstructFastSUT, one response used again). Needs ``pip install mlcommons-loadgen`` (Apache-2.0).
+``--sut plain`` is the system under test that MLPerf's reference implementations construct. ``lean`` is as quick as
+Python allows (ConstructFastSUT, one response used again). Needs ``pip install mlcommons-loadgen`` (Apache-2.0).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.harness.load import SAMPLES, arrays, costed, parser_of, said, wa
 
 
 def system(lg: Any, a: argparse.Namespace) -> int:
-    """Return the system under test, as a handle of LoadGen's."""
+    """Return the system under test, as a handle of LoadGen."""
     complete, response, now_ns = lg.QuerySamplesComplete, lg.QuerySampleResponse, time.monotonic_ns
     answer_ns, wait = round(a.answer_s * 1e9), waiting(a.wait)
     kept = [response(0, 0, 0)]
@@ -40,7 +40,7 @@ def system(lg: Any, a: argparse.Namespace) -> int:
 
 
 def settings(lg: Any, a: argparse.Namespace) -> Any:
-    """Return LoadGen's settings for one scenario; settings that are not named here keep LoadGen's defaults."""
+    """Return LoadGen's settings for one scenario. All other settings keep LoadGen's defaults."""
     s = lg.TestSettings()
     s.mode = lg.TestMode.PerformanceOnly
     s.qsl_rng_seed = s.sample_index_rng_seed = s.schedule_rng_seed = a.seed
@@ -59,7 +59,7 @@ def settings(lg: Any, a: argparse.Namespace) -> Any:
 
 
 def logs(lg: Any, a: argparse.Namespace) -> Any:
-    """Where LoadGen writes, and whether it keeps a trace of every query."""
+    """Return LoadGen's log settings: where it writes, and whether it keeps a trace of every query."""
     output = lg.LogOutputSettings()
     output.outdir = str(a.out)
     output.copy_summary_to_stdout = False
@@ -74,7 +74,7 @@ def _nothing(*_: Any) -> None:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = parser_of(__doc__ or "", "LoadGen's logs")
     parser.add_argument("--percentile", type=float, default=0.9, help="single: percentile for early stopping")
     parser.add_argument("--sut", choices=("plain", "lean"), default="plain")

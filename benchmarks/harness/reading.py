@@ -1,4 +1,4 @@
-"""Read back the files of each harness in one form, and compute figures from it."""
+"""Read the files of both harnesses into one form, and compute figures from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LATENCY = "result_{:.2f}_percentile_latency_ns"
 class Played:
     """Queries in scheduled order, shapes (n,), in nanoseconds of the harness's own clock.
 
-    ``due_ns`` is the scheduled time of each, or its issue time if nothing is scheduled.
+    ``due_ns`` is the scheduled time of each query, or its issue time if nothing is scheduled.
     """
 
     due_ns: Indices
@@ -40,12 +40,12 @@ class Played:
 
     @property
     def slip_ns(self) -> Indices:
-        """Time from due to issued, for each query."""
+        """Return the time from due to issued, for each query (ns)."""
         return self.issued_ns - self.due_ns
 
     @property
     def latency_ns(self) -> Indices:
-        """Time from due to done, for each query."""
+        """Return the time from due to done, for each query (ns)."""
         return self.done_ns - self.due_ns
 
 
@@ -53,7 +53,7 @@ class Played:
 
 
 def recorded(path: Path) -> Played:
-    """Read a run of ours and verify hashes and shapes. Raises ``RigError``; ``ValueError`` if a row lacks a stamp."""
+    """Read one of our runs and check hashes and shapes. Raises ``RigError``; ``ValueError`` if a row lacks a stamp."""
     table = open_run(path).replies
     columns = {name: table[name] for name in ("issued_ns", "completed_ns", "on_tick", "off_tick")}
     lacking = [name for name, column in columns.items() if column.null_count]
@@ -68,7 +68,7 @@ def recorded(path: Path) -> Played:
 
 
 def details(lines: Iterable[str]) -> dict[str, Any]:
-    """Return the last value of each key in the lines of ``mlperf_log_detail.txt`` that are JSON, as most are."""
+    """Return the last value of each key in those lines of ``mlperf_log_detail.txt`` that are JSON, as most are."""
     found = {}
     for line in lines:
         try:
@@ -97,7 +97,7 @@ def percentile_ns(found: dict[str, Any], p: float) -> int:
 def stopped(found: dict[str, Any]) -> tuple[int, list[int]]:
     """Return how many latencies LoadGen would discard (-1: too few queries), and its estimates in ns.
 
-    The estimates are of the percentile it was set to, and of p99 if LoadGen gives one.
+    The first estimate is for the percentile that LoadGen was set to. The second is for p99, if LoadGen gives it.
     """
     text = str(found["early_stopping_result"])
     count = _DISCARD.search(text)
@@ -111,9 +111,9 @@ def traced(path: Path) -> Played:
 
 
 def trace(lines: Iterable[str]) -> Played:
-    """Read LoadGen's trace: when a query was due and, relative to that, when it was issued and answered.
+    """Read LoadGen's trace: when a query was due, and the times after that at which it was issued and answered.
 
-    LoadGen takes the issue stamp before it enters the callback, so the stamp is early rather than late.
+    LoadGen takes the issue stamp before it enters the callback, so the stamp is rather too early than too late.
     """
     rows = [tuple(map(int, m.groups())) for line in lines if (m := _SAMPLE.search(line))]
     if not rows:
@@ -130,15 +130,15 @@ def trace(lines: Iterable[str]) -> Played:
 
 
 def slips(played: Played) -> dict[str, float]:
-    """Return the slip in seconds: p50, p99, p99.9 and the largest."""
+    """Return the slip, the time from due to issued, in seconds: p50, p99, p99.9 and the largest."""
     ordered = np.sort(played.slip_ns) * 1e-9
     return {f"p{100 * p:g}": nearest_rank(ordered, p) for p in (0.5, 0.99, 0.999)} | {"max": float(ordered[-1])}
 
 
 def gaps(played: Played, rate_hz: float) -> dict[str, float]:
-    """Return Kolmogorov distances between issued and scheduled gaps, and of each from the exponential distribution.
+    """Return Kolmogorov distances of issued gaps from scheduled gaps, and of both from the exponential distribution.
 
-    The distance of the scheduled gaps has the p-value of that test.
+    For the scheduled gaps, the p-value of the test against the exponential distribution is also returned.
     """
     from scipy.stats import kstest
 

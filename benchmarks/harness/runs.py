@@ -1,4 +1,4 @@
-"""Start child processes in turn on a machine that others may use, measure the disturbance, and repeat turns."""
+"""Start child processes in turn on a shared machine, measure how others disturb it, and repeat disturbed turns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 CALM = 0.15
-"""A run is undisturbed if others (and the hypervisor) use at most this many CPUs meanwhile."""
+"""A run is undisturbed if other processes and the hypervisor use at most this many CPUs meanwhile."""
 Row = dict[str, float]
 Read = Callable[[Path], Row]
 
 
 @dataclass(frozen=True)
 class Job:
-    """One side's run: ``ours`` or ``peer``, the child's arguments, and the function that reads its files."""
+    """A run of one side: ``ours`` or ``peer``, the child's arguments, and the function that reads its files."""
 
     side: str
     arguments: tuple[str, ...]
@@ -31,16 +31,17 @@ class Job:
 
 @dataclass(frozen=True)
 class Stage:
-    """A scratch folder for children, the number of tries for a calm turn, and the longest wait for calm."""
+    """A scratch folder for children, the number of tries for an undisturbed turn, and the longest wait for calm (s)."""
 
     folder: Path
     tries: int
     patience_s: float
 
     def turn(self, jobs: Mapping[str, Job], timed: bool = True) -> dict[str, Row]:
-        """Run all jobs in sequence, repeatedly until a turn is calm. Return it, or the calmest of ``tries`` turns.
+        """Run all jobs in sequence, until a turn is undisturbed. Return it, or the calmest of ``tries`` turns.
 
-        A turn is chosen by the load from others meanwhile, never by its result. Without ``timed``, the load is ignored.
+        The choice depends on the load from others, never on the turn's result. If ``timed`` is false, the load is
+        ignored.
         """
         best: dict[str, Row] = {}
         for _ in range(max(self.tries, 1) if timed else 1):
@@ -65,9 +66,9 @@ class Stage:
 
 
 def child(side: str, arguments: list[str]) -> dict[str, Any]:
-    """Run one child to its end; return its last line. Raises ``CalledProcessError`` when it fails.
+    """Run one child to its end; return its last line. Raises ``CalledProcessError`` if it fails.
 
-    Our side allocates Arrow's buffers from the system, as the command line of the rig does, because Arrow's own pool
+    On our side, Arrow allocates its buffers from the system, as in the rig's command line, because Arrow's own pool
     does not give memory back.
     """
     command = [sys.executable, "-m", f"benchmarks.harness.{side}", *arguments]
@@ -79,12 +80,12 @@ def child(side: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def disturbance(rows: Mapping[str, Row]) -> float:
-    """Return the number of CPUs that others used, in the worst of these runs."""
+    """Return the number of CPUs that others used, in the most disturbed of these runs."""
     return max(row["others"] for row in rows.values())
 
 
 def calm(patience_s: float) -> None:
-    """Wait until others leave the machine alone for half a second, or until patience ends."""
+    """Wait until others leave the machine alone for half a second, or until ``patience_s`` has passed."""
     until_s = time.monotonic() + patience_s
     while time.monotonic() < until_s:
         before, began_s = _busy_s(), time.monotonic()
@@ -94,7 +95,7 @@ def calm(patience_s: float) -> None:
 
 
 def _busy_s() -> float:
-    """Return the CPU seconds of all processes of this machine, plus those that its hypervisor withheld (Linux)."""
+    """Return the CPU seconds of all processes of this machine, plus those that the hypervisor withheld (Linux)."""
     user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""Server: how exactly each harness follows Poisson arrivals; LoadGen's stamps are from its own trace."""
+"""Server: how exactly each harness follows Poisson arrivals. LoadGen's stamps come from its own trace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rig.analysis.result.order_statistics import nearest_rank
 
 REJECTED_AT = 0.01
 OWN_LIMIT_HZ = 2000.0
-"""Up to this rate, the error of the gaps has its own limit; above it, the error is compared with LoadGen's."""
+"""Up to this rate, the error of the gaps has a fixed limit; above it, the error is compared with LoadGen's."""
 FIGURES = {
     "gaps_kept": ("gaps, issued to scheduled", 1.0),
     "gaps_issued": ("gaps, issued to exponential", 1.0),
@@ -29,7 +29,7 @@ FIGURES = {
 
 
 def server(a: Namespace, stage: Stage, say: Say) -> Found:
-    """Run both sides at each rate over seeds, and LoadGen once without its trace, to see if the trace slows it down."""
+    """Run both sides at each rate with several seeds; also LoadGen once without its trace, which may slow it down."""
     found: dict[str, Any] = {}
     goals: list[Goal] = []
     for rate in a.rates:
@@ -63,7 +63,7 @@ def _figures(read: Any, rate_hz: float, path: Path) -> Row:
 
 
 def _untraced(path: Path) -> Row:
-    """Return LoadGen's figures without a trace: latency from due to answered, which includes slip and callback."""
+    """Return LoadGen's figures without a trace: the latency from due to answered, which includes slip and callback."""
     said = reading.detail(path)
     return {f"latency_p{100 * p:g}": reading.percentile_ns(said, p) * 1e-9 for p in (0.5, 0.99)}
 

@@ -23,7 +23,7 @@ FIGURES = {
 
 
 def of_ours(path: Path) -> Row:
-    """Figures of a run of ours, from its recording."""
+    """Return figures of one of our runs, from its recording."""
     played = reading.recorded(path)
     seconds = float(played.done_ns[-1] - played.issued_ns[0]) * 1e-9
     ordered = np.sort(played.latency_ns).astype(float)
@@ -32,7 +32,7 @@ def of_ours(path: Path) -> Row:
 
 
 def of_peer(path: Path) -> Row:
-    """Figures of a run of LoadGen, from its own log."""
+    """Return figures of one of LoadGen's runs, from its own log."""
     said = reading.detail(path)
     p50, p99 = (reading.percentile_ns(said, p) * 1e-9 for p in (0.5, 0.99))
     rate_hz = float(said["result_qps_with_loadgen_overhead"])
@@ -48,7 +48,7 @@ def both(*arguments: str) -> dict[str, Job]:
 
 
 def single(a: Namespace, stage: Stage, say: Say) -> Found:
-    """Run both sides; also, for no goal, LoadGen with the leanest system it accepts, and with its trace."""
+    """Run both sides; also, without a goal, LoadGen with the leanest system that it accepts, and with its trace."""
     jobs = both("--queries", str(a.queries))
     jobs["lean"] = Job("peer", (*jobs["peer"].arguments, "--sut", "lean"), of_peer)
     kept = Job("peer", ("single", "--queries", str(min(a.queries, TRACED)), "--trace"), of_peer)
@@ -76,7 +76,7 @@ def single(a: Namespace, stage: Stage, say: Say) -> Found:
 
 
 def memory(a: Namespace, stage: Stage, say: Say) -> tuple[dict[str, dict[int, float]], Goal]:
-    """Measure peaks of memory by number of queries; the goal is that ours does not grow."""
+    """Measure the peak memory by number of queries. The goal is that ours does not grow."""
     counts = (a.queries // 10, a.queries, 3 * a.queries)
     peaks: dict[str, dict[int, float]] = {"ours": {}, "peer": {}}
     for count in counts:
@@ -90,7 +90,7 @@ def memory(a: Namespace, stage: Stage, say: Say) -> tuple[dict[str, dict[int, fl
 
 
 def one_ms(a: Namespace, stage: Stage, say: Say) -> Found:
-    """Measure what each side adds to a device that takes 1 ms, with busy waiting and with sleep. There is no goal."""
+    """Measure the time that each side adds to a device of 1 ms, with busy waiting and with sleep. There is no goal."""
     found = {}
     for how in ("spin", "sleep"):
         jobs = both("--queries", str(a.answers), "--answer-s", "0.001", "--wait", how)

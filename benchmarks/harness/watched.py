@@ -1,11 +1,11 @@
-"""Cost of the watchdog that knows each call of a driver: processor time for an issue, with and without the watch.
+"""Cost of the watchdog that observes each call of a driver: processor time per issue, with and without the watch.
 
     python -m benchmarks.harness.watched [--pairs 200] [--issues 20000]
 
 The side without the watch is the same dispatcher, compiled without the lines that report a call to the watch. Runs of
 both sides alternate in one process, and each pair gives one difference. Processor time does not include the time of
-other processes. Prints the median of the differences and its interval of 95 % (order statistics), for single-stream and
-for a server that is always late, so that it never waits. Exits 1 if an interval is above 3 %.
+other processes. Prints the median of the differences and its 95 % interval (order statistics), for two scenarios:
+single-stream, and a server that is always late, so that it never waits. Exits 1 if an interval is above 3 %.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ MOST = 0.03
 
 
 class Unwatched(Watch):
-    """Guards calls without watching them."""
+    """Makes calls without watching them."""
 
     def guard(self, call: Callable[[], Any], kind: type[RigError], what: str, name: str) -> Any:
-        """Run a call as the engine does without a watch."""
+        """Make a call as the engine does without a watch."""
         return guard(call, kind, what)
 
     @contextmanager
@@ -56,7 +56,7 @@ class Unwatched(Watch):
 
 
 def unwatched() -> type[dispatcher.Dispatcher]:
-    """Compile the dispatcher without the stores that report a call to the watch."""
+    """Compile the dispatcher without the assignments that report a call to the watch."""
     source, stores = re.subn(r"^ +watch\.call = \w+\n", "", inspect.getsource(dispatcher), flags=re.M)
     assert stores >= 5, "the dispatcher no longer reports to the watch in this way"
     module = types.ModuleType("unwatched")
@@ -67,7 +67,7 @@ def unwatched() -> type[dispatcher.Dispatcher]:
 
 
 def issue_s(scenario: str, issues: int, kind: type[dispatcher.Dispatcher], watch: Watch, folder: Path) -> float:
-    """Play a run, and return the processor time for each issue (s)."""
+    """Play a run, and return the processor time per issue (s)."""
     given = argparse.Namespace(scenario=scenario, rate=1e6, seed=1, seconds=0.0)
     work, clock = workload(), HostClock()
     rules = replace(quick("single-stream" if scenario == "single" else "server"), min_queries=issues)
@@ -93,7 +93,7 @@ def difference(scenario: str, issues: int, pairs: int, folder: Path) -> dict[str
             shares.append(found[dispatcher.Dispatcher] / found[without] - 1.0)
             bare.append(found[without])
     shares.sort()
-    wide = 0.98 * math.sqrt(pairs)  # ranks of the median's interval, by the binomial distribution
+    wide = 0.98 * math.sqrt(pairs)  # distance of the interval's ranks, by the binomial distribution
     low, high = max(math.floor(pairs / 2 - wide), 0), min(math.ceil(pairs / 2 + wide), pairs - 1)
     return {
         "median": float(np.median(shares)), "low": shares[low], "high": shares[high], "issue_s": float(np.median(bare)),
@@ -101,7 +101,7 @@ def difference(scenario: str, issues: int, pairs: int, folder: Path) -> dict[str
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     a = parser_of(__doc__, pairs=200, issues=20_000).parse_args()
     record.environment = functools.cache(record.environment)
     found = {}
