@@ -1,12 +1,12 @@
-"""Do stated intervals contain the truth on benches of every kind that labs have?
+"""Do stated intervals contain the truth on benches of every kind that occurs in labs?
 
 The kinds are those of the modules in ``DRAWS``, in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
-Each recording is written directly in the documented format and evaluated. A figure is held if its interval, bias
-included, contains the truth. A miss beyond two half-widths is silent if no check fails. A refused recording or figure
-counts as refused.
+Each recording is written directly in the documented format and evaluated. A figure is *held* if its interval, bias
+included, contains the truth. A miss by more than two half-widths is *silent* if no check fails. A refused recording or
+figure counts as refused.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ DRAWS = (
         "faults.upstream_meters_and_shared_relays",
     ),
 )
-"""The modules of each draw of kinds, without the ``_kinds`` in which their names end."""
+"""The modules of each draw of kinds; each name lacks its ending ``_kinds``."""
 KINDS: dict[str, Kind] = {}
 for name in chain.from_iterable(DRAWS):
     KINDS |= import_module(f"fixtures.worlds.{name}_kinds").KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
-"""Half-width over median error of dynamic power."""
+"""The largest allowed ratio of half-width to median error, for dynamic power."""
 
 
 def one(task: tuple[str, int]) -> dict[str, Any]:
-    """Evaluate one recording of a kind: relative error and half-width of each figure, or why there is none."""
+    """Evaluate one recording of a kind: relative error and half-width of each figure, or why there is no figure."""
     kind, seed = task
     lab = plain_lab(seed, kind)
     KINDS[kind](lab)
@@ -78,7 +78,7 @@ def one(task: tuple[str, int]) -> dict[str, Any]:
 
 
 def compared(lab: Lab) -> dict[str, Any]:
-    """Return ``judged`` of a lab's recording."""
+    """Write a lab's recording, and return ``judged`` of it."""
     with tempfile.TemporaryDirectory() as folder:
         write(lab, Path(folder) / "run")
         return judged(Path(folder) / "run", lab.truth())
@@ -137,7 +137,7 @@ def second_draw(first: int, count: int, workers: int) -> Iterator[dict[str, Any]
 
 
 def every_kind(kinds: Sequence[str], plants: int, seed: int, workers: int) -> dict[str, Any]:
-    """Print a row for each kind with ``plants`` recordings of it, and return the verdict."""
+    """Evaluate ``plants`` recordings of each kind; print a row for each kind, and return the verdict."""
     began, first = time.monotonic(), seed * 1_000_000
     table: dict[str, dict[str, Any]] = {}
     print(f"{'kind':30}{'dynamic':>9}{'active':>8}{'energy':>8}{'silent':>8}{'refused':>9}{'sharp':>7}")

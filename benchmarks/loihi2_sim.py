@@ -2,10 +2,10 @@
 
     python -m benchmarks.loihi2_sim --nodes 10,25,50,100,250,1000 --budgets 0.1,1,10
 
-One row for each size and budget, over the tuning seeds: mean cost, mean gap to the official target, Lava's time steps
-per second, mean and largest overrun of the budget, mean time of loading (not part of a solve); then the peer's mean
-cost and mean gap, and Lava's mean gap divided by it. Needs an interpreter with Lava (``rig doctor loihi2``), and the
-extra qubo for the peer.
+Prints one row for each size and budget, over the tuning seeds. For Lava: mean cost, mean gap to the official target,
+time steps per second, mean and largest overrun of the budget, and mean time of loading (not part of a solve). For the
+peer: mean cost and mean gap. Last comes Lava's mean gap divided by the peer's. Needs an interpreter with Lava (``rig
+doctor loihi2``), and the extra qubo for the peer.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def peer() -> Device | None:
-    """Return the benchmark's own solver, where it is installed."""
+    """Return the benchmark's own solver, if it is installed."""
     try:
         return cpu_tabu.open_device()
     except MissingExtraError as error:
@@ -69,7 +69,7 @@ def peer() -> Device | None:
 
 
 def main() -> None:
-    """Print the table."""
+    """Solve, and print the table."""
     given = parser_of(
         __doc__, nodes="10,25,50,100,250,1000", budgets="0.1,1,10", density=0.05, seeds="0-4", interpreter=""
     ).parse_args()
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def row(nodes: int, budget_s: float, samples: Sequence[Sample], device: Device, other: Device | None) -> str:
-    """One size, one budget."""
+    """Return the row of one size and one budget."""
     ours = [solve(device, sample, budget_s) for sample in samples]
     gap_ = mean([one.gap for one in ours])
     text = (

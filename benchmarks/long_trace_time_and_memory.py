@@ -1,16 +1,16 @@
-"""How long does a report of a long trace take, compared with reading and hashing its bytes, and how much memory?
+"""How long does a report of a long trace take, relative to reading and hashing its bytes, and how much memory?
 
     python -m benchmarks.long_trace_time_and_memory [--readings 1e7 ...] [--folder /tmp] [--spans 50000] [--rounds 1]
 
 Makes a recording of a simulated bench whose power is known exactly: a float32 trace at 1 MS/s, one span for every
-``--spans`` readings, idle before and after. In the same run and with the same state of the cache, it reads and hashes
-the bytes of the trace, and evaluates the recording in a separate process, as ``rig report`` does before it draws.
-Prints both times and their ratio, as wall time and as processor time (which other programs affect less), the peak
-memory of that process, and each figure against the truth; last, one JSON line for each size. A process that evaluates
-nearly nothing shows the part of the time that does not grow with the trace. Between two sizes it prints the processor
-time of the additional readings, relative to reading and hashing them. Exits 1 unless all goals are met: at most six
-times the time of reading and hashing at the last size, additional readings cost the same within 20 % at every size,
-at most 1 GiB, every truth inside its interval.
+``--spans`` readings, idle before and after. Reads and hashes the bytes of the trace. Then, with the same state of the
+cache, evaluates the recording in a separate process, as ``rig report`` does before it draws. Prints both times and
+their ratio, as wall time and as processor time (which other programs affect less). Also prints the peak memory of this
+process, each figure against the truth, and last, one JSON line for each size. A process that evaluates nearly nothing
+gives the part of the time that does not grow with the trace. Between two sizes, prints the processor time of the
+additional readings, relative to reading and hashing them. Exits 1 unless four goals are met: at most six times the time
+of reading and hashing at the last size; equal cost of additional readings within 20 % at every size; at most 1 GiB;
+every truth inside its interval.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ASKED = ("dynamic_power_w", "active_power_w", "energy_per_inference_j", "executi
 
 
 def main() -> int:
-    """Make, time, compare; the exit code is 1 when a goal is missed."""
+    """Make, time and compare; return the exit code: 1 if a goal is missed."""
     parser = parser_of(__doc__, folder=Path(tempfile.gettempdir()), rounds=1)
     parser.add_argument("--readings", type=float, nargs="+", default=[1e7])
     parser.add_argument("--spans", type=int, default=50_000, help="readings to one span and the gap after it")
@@ -90,7 +90,7 @@ def long_lab(readings: int, cycle: int) -> Lab:
 
 
 def measure(folder: Path, readings: int, cycle: int, rounds: int) -> tuple[dict[str, Any], bool]:
-    """Make one recording, time it and print. Return the findings, and whether memory and figures meet the goals."""
+    """Make one recording, time it and print. Return the results, and whether memory and figures meet the goals."""
     lab, tiny = long_lab(readings, cycle), long_lab(NEXT_TO_NOTHING, NEXT_TO_NOTHING // 20)
     for one, name in ((lab, "run"), (tiny, "tiny")):
         write(one, folder / name, BLOCK)
@@ -136,7 +136,7 @@ def measure(folder: Path, readings: int, cycle: int, rounds: int) -> tuple[dict[
 
 
 def read_and_hashed_s(path: Path) -> float:
-    """Seconds to read the bytes of a file once and hash them."""
+    """Return the seconds to read the bytes of a file once and hash them."""
     began = time.perf_counter()
     with path.open("rb") as file:
         hashlib.file_digest(file, "sha256")
@@ -144,17 +144,17 @@ def read_and_hashed_s(path: Path) -> float:
 
 
 def alone_s(run: Path, found: dict[str, Any]) -> float:
-    """Return the seconds of a process that evaluates a recording; its findings go to ``found``."""
+    """Return the seconds of a process that evaluates a recording; its results are added to ``found``."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "benchmarks.long_trace_time_and_memory", "--evaluate", str(run)]
-    one_thread = os.environ | dict.fromkeys(BLAS_THREADS, "1")  # as `rig report` runs
+    one_thread = os.environ | dict.fromkeys(BLAS_THREADS, "1")  # as in `rig report`
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=one_thread)
     found |= json.loads(done.stdout.splitlines()[-1])
     return time.perf_counter() - began
 
 
 def evaluate_alone(run: Path) -> int:
-    """Evaluate a recording and print its figures and the most memory that this process held, as one JSON line."""
+    """Evaluate a recording; print its figures and the peak memory of this process as one JSON line."""
     from rig.analysis.evaluate import evaluate
     from rig.recording.reader import open_run
 

@@ -1,16 +1,16 @@
-"""Is a forecast of Mackey-Glass scored as by neurobench, and how long do both take?
+"""Is a forecast of Mackey-Glass scored as in neurobench, and how long do both take?
 
     python -m benchmarks.mackey_glass [--starts 30]
 
 Needs torch and neurobench 2.3.0 (Python 3.11), which no extra installs. An echo state network learns each series once.
-Then the same weights forecast it twice: by the network of our device with its counters, and as a module of torch in a
-Benchmark of neurobench. Compares footprint, sparsity, operations and sMAPE. Takes the processor time of each on one
-thread, and of the forecast alone in numpy and in torch. Prints one JSON line. Exits 1 for a difference beyond rounding.
+Then the same weights forecast it twice: by our device's network with its counters, and as a torch module in a Benchmark
+of neurobench. Compares footprint, sparsity, operations and sMAPE. Measures the processor time of each on one thread,
+and of the forecast alone in numpy and in torch. Prints one JSON line. Exits 1 for a difference beyond rounding.
 
-The line holds ``ok``, the means and quartiles of sMAPE of both, the ``largest_difference`` of each figure, and
-``processor_s``: the seconds of ``learning``, of the forecast alone in ``numpy`` and in ``torch``, and of forecasting,
-counting and scoring by ``ours`` and by ``neurobench``. A forecast that becomes infinite scores 200 throughout
-with neurobench, and here only from there on. Such starts are left out of the differences; ``diverged`` is their sMAPE.
+The line contains ``ok``, the means and quartiles of both sMAPEs, the ``largest_difference`` of each figure, and
+``processor_s``: the seconds of ``learning``; of the forecast alone in ``numpy`` and in ``torch``; and of forecasting,
+counting and scoring by ``ours`` and by ``neurobench``. If a forecast becomes infinite, neurobench scores all of it 200;
+we score 200 only from this point on. Such starts are left out of the differences; ``diverged`` is their sMAPE.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ SAME = {"smape": 0.05, "connection_sparsity": 1e-4, "footprint_bytes": 0.0, "den
 
 
 def main() -> int:
-    """Compare and time; the exit code is 1 for a difference."""
+    """Compare and time; return the exit code: 1 for a difference."""
     args = parser_of(__doc__, starts=30).parse_args()
     import torch
     from neurobench.benchmarks import Benchmark  # noqa: F401  # importing it is no part of its time
 
-    torch.set_num_threads(1)  # with several threads, processor time is not waiting time
+    torch.set_num_threads(1)  # with several threads, processor time is not elapsed time
     seconds = {"learning": 0.0, "numpy": 0.0, "ours": 0.0, "torch": 0.0, "neurobench": 0.0}
     rows = []
     for sample in open_workload(starts=args.starts).samples:
@@ -84,7 +84,7 @@ def main() -> int:
 
 
 def by_us(network: Trained, wanted: Floats) -> dict[str, float]:
-    """Forecast, score and count as the device and the analysis do; operations are those of a point."""
+    """Forecast, score and count as the device and the analysis do; operations are per point."""
     found, seen = network.forecast(len(wanted))
     counted = count(network.synapses(), seen)
     info = network.network()
