@@ -1,11 +1,11 @@
-"""Do both ways to measure the microcontroller baseline contain the truth? Random boards, each measured twice.
+"""Do both ways to measure the microcontroller baseline contain the truth? Each random board is measured both ways.
 
     python -m benchmarks.nano_boards --boards 60 --seed 1
 
-First as published: one slice is looped for 60 s per phase, at 3 readings a second of 0.2 s each. Then at 50 kS/s, in
-loops of 1 s. Both are in virtual time. Times and powers of a board's phases are random, and so is the additional power
-in two parts of an execution. Prints a table and, last, one JSON line. Exits 1 if an interval fails more often than one
-in ten, or if fewer than nine in ten of the figures are stated.
+The first way is the published one: one slice is looped for 60 s per phase, at 3 readings a second of 0.2 s each. The
+second has 50 kS/s, and loops of 1 s. Both are in virtual time. Times and powers of a board's phases are random, and so
+is the additional power in two parts of an execution. Prints a table and, last, one JSON line. Exits 1 if more than one
+in ten intervals misses the truth, or if fewer than nine in ten of the figures are stated.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from rig.types import Budget, ClockInfo, DeviceInfo, Idle, Issue, Preprocessing,
 PHASES = ("preprocessing", "inference")
 FIGURES = ("energy_per_inference_j", "active_power_w", "dynamic_power_w")
 WAYS = {"as published, 3 Hz": (3.0, 0.6, 60.0), "50 kS/s": (50_000.0, 1.0, 1.0)}
-"""Rate of the readings, share of the time that they cover, and seconds of a loop."""
+"""Rate of the readings (Hz), share of the time that they cover, and length of a loop (s)."""
 LEAST_STATED = 0.9
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Seconds and watts of each phase, and an execution's extra power in parts of it: (begin, end, watts)."""
+    """Time and power of each phase, and extra power in parts of an execution: (begin, end, watts)."""
 
     seconds: dict[str, float]
     idle_w: float
@@ -52,7 +52,7 @@ class Draw:
 
 
 def draw(seed: int) -> Draw:
-    """Draw a board. In one of three, a phase is in step with 3 readings a second, or nearly so."""
+    """Draw a board. On one board in three, a phase is in step with 3 readings a second, or nearly so."""
     rng = np.random.default_rng([seed, 0x4A40])
     seconds = {phase: float(np.exp(rng.uniform(np.log(0.01), np.log(0.5)))) for phase in PHASES}
     if rng.random() < 1 / 3:
@@ -68,7 +68,7 @@ def draw(seed: int) -> Draw:
 
 
 class StatedBoard:
-    """A board that needs the stated time for each execution, and gives no answer."""
+    """A board that needs the drawn time for each execution, and returns no answer."""
 
     def __init__(self, seconds: dict[str, float]) -> None:
         self._seconds, self._replies = seconds, list[Reply]()
@@ -115,7 +115,7 @@ class UnevenPlant(SimPlant):
 
 
 def steps(d: Draw, sample: Sample, loop_s: float) -> Iterator[Step]:
-    """Idle, pre-processing, idle, inference, idle, as ``--per-phase`` issues them."""
+    """Yield idle, pre-processing, idle, inference, idle, as ``--per-phase`` does."""
     yield Idle(loop_s)
     for phase in PHASES:
         yield Issue([sample], repeat=max(1, round(loop_s / d.seconds[phase])), phase=phase)
@@ -123,7 +123,7 @@ def steps(d: Draw, sample: Sample, loop_s: float) -> Iterator[Step]:
 
 
 def compared(seed: int, way: str, folder: Path) -> list[dict[str, Any]]:
-    """Measure one board one way; return the comparison of each figure of each phase with the truth."""
+    """Measure one board one way; compare each figure of each phase with the truth."""
     d, (rate_hz, aperture, loop_s) = draw(seed), WAYS[way]
     plant = UnevenPlant(open_plant().clock, Traits(seed=seed))
     device = SimulatedBoard(cast(TinyDevice, StatedBoard(d.seconds)), plant, lambda: None)

@@ -1,14 +1,15 @@
-"""NE15-MNIST on NEST, each network a cell of one sweep, compared with the chapter's figures of NEST and SpiNNaker.
+"""NE15-MNIST on NEST, compared with the chapter's figures for NEST and SpiNNaker. One sweep measures all networks.
 
     python -m benchmarks.ne15_nest --data mnist --networks ne15-1.npz ne15-10.npz [--samples 200] [--out DIR]
         [--option encoding=dvs]
 
 Power comes from the RAPL meter, on counters that are SIMULATED: they follow the processor time that the sweep and its
-NEST really use, with fixed watts per core. The power above idle in the report is compared with that truth.
+NEST really use, at fixed watts per core. The power above idle in the report is compared with the true power of this
+simulation.
 
-Prints the chapter's table beside ours, its contradictions and, last, one JSON line. DIR/energies.svg is the
-chapter's figure of energies. DIR must be new. Needs RIG_NEST_PYTHON. Exits 1 when a cell failed, or when an interval of
-power does not hold the truth.
+Prints the chapter's table beside our figures, the contradictions in the table and, last, one JSON line.
+DIR/energies.svg is the chapter's figure of energies. DIR must be new. Needs RIG_NEST_PYTHON. Exits 1 if a cell of the
+sweep failed, or if an interval of power does not contain the truth.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ ROWS = {
     "dynamic_power_w": PHASE,
     ENERGY: PHASE,
 }
-"""Published figures, and the phase of our figure that is compared with each."""
+"""The published figures, and the phase of our figure that is compared with each of them."""
 
 
 def measured(networks: Sequence[Path], given: argparse.Namespace) -> BusyCores:
-    """Sweep the networks with counters that follow the processor time, and return the truth."""
+    """Sweep the networks with counters that follow the processor time; return the model with the true power."""
     vary = ",".join(str(path.resolve()) for path in networks)
     options = [*FOLD, f"samples={given.samples}", "idle_s=5", *given.option]
-    chosen = dict(option.split("=", 1) for option in options)  # given options override
+    chosen = dict(option.split("=", 1) for option in options)  # the user's options override these
     told = [part for name, value in chosen.items() for part in ("--option", f"{name}={value}")]
     case = ["--device", "nest", "--workload", "ne15-mnist", "--data", given.data, "--vary", f"network={vary}"]
     cores, code = swept([*case, *told, "--jobs", "0"], given.out)
@@ -56,14 +57,14 @@ def measured(networks: Sequence[Path], given: argparse.Namespace) -> BusyCores:
 
 
 def true_power(run: Run, cores: BusyCores) -> float:
-    """Return watts above idle while NEST simulated, from the processor time used then and in the idle windows."""
+    """Return watts above idle while NEST simulated: from processor time in these spans and in the idle windows."""
     replies = run.replies.to_pandas()
     shown = replies[(replies["phase"] == "inference") & ~replies["warmup"]]
     return cores.mean_w(shown[["on_tick", "off_tick"]].to_numpy(float)) - cores.mean_w(run.idle_windows_ns() * 1.0)
 
 
 def beside(subclasses: int, ours: Figures) -> Iterator[str]:
-    """Return the chapter's rows of one size with ours, and what contradicts itself in the published ones."""
+    """Yield the chapter's rows of one size beside ours, and contradictions within the published rows."""
     theirs = {name: of for name in SYSTEMS if (of := found(name, subclasses))}
     yield (
         f"{f'subclasses: {subclasses}':32}"
@@ -83,7 +84,7 @@ def found(system: str, subclasses: int) -> Published | None:
 
 
 def picture(path: Path, ours: Mapping[int, Quantity]) -> None:
-    """The chapter's figure: energy against subclasses, ours in another mark because it is simulated."""
+    """Draw the chapter's figure: energy against subclasses, ours with another mark because it is simulated."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -126,7 +127,7 @@ def main() -> int:
 
 
 def subclasses_of(run: Run) -> int:
-    """Return the subclasses of each digit that the network of a run was trained with."""
+    """Return the number of subclasses of each digit with which a run's network was trained."""
     return int(run.start.device.algorithm.training["subclasses"])
 
 

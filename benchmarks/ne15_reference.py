@@ -1,10 +1,10 @@
-"""The network of NE15-MNIST in a second simulation, written from its equations, compared with NEST's answers.
+"""The network of NE15-MNIST, simulated a second time from its equations, and compared with NEST's answers.
 
     python -m benchmarks.ne15_reference --data mnist --subclasses 10 --run runs/nest
 
-It learns the templates on the test images outside one of five folds, and then sees that fold. ``--out`` keeps the
-network as a file that devices take. ``--run`` compares with a recording of the device ``nest`` on the same fold, with
-streams of seed 0. Prints one JSON line last. Needs numba (extra qubo).
+It learns the templates from the test images outside one of five folds, and is then tested on this fold. ``--out``
+writes the network to a file that devices accept. ``--run`` compares with a recording of the device ``nest`` on the same
+fold, with streams of seed 0. Prints one JSON line last. Needs numba (extra qubo).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ FOLDS = 5
 THRESHOLD_MV, RESET_MV = NEURON["v_thresh"] - NEURON["v_rest"], NEURON["v_reset"] - NEURON["v_rest"]
 DECAY, CURRENT_DECAY = math.exp(-1.0 / NEURON["tau_m"]), math.exp(-1.0 / NEURON["tau_syn_E"])
 LIFT_MV = (DECAY - CURRENT_DECAY) / (NEURON["cm"] * (1.0 / NEURON["tau_syn_E"] - 1.0 / NEURON["tau_m"]))
-"""The potential that 1 nA of synaptic current adds in a step of 1 ms: the exact solution of the two equations."""
+"""The potential that 1 nA of synaptic current adds in a step of 1 ms, by the exact solution of the two equations."""
 NO_CURRENT_NA = 1e-12
-"""A relay with at most this current is not computed step by step until its next event."""
+"""If a relay's current is at most this, its steps up to the next event are computed at once."""
 
 
 class Answer(NamedTuple):
@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 
 
 def relays(steps: Any, pixels: Any, end: int, rest_steps: int) -> Any:
-    """Steps and pixels of the spikes of the relay neurons, in order of the steps."""
+    """Return steps and pixels of the spikes of the relay neurons, in order of the steps."""
     order = np.lexsort((steps, pixels))
     at, relay = relayed(steps[order], np.searchsorted(pixels[order], np.arange(PIXELS + 1)), end, rest_steps)
     order = np.lexsort((relay, at))
@@ -61,7 +61,7 @@ def relays(steps: Any, pixels: Any, end: int, rest_steps: int) -> Any:
 
 @njit(cache=True)
 def relayed(steps: Any, starts: Any, end: int, rest_steps: int) -> Any:
-    """Do the same as ``relays`` for events sorted by pixel; those of pixel p begin at ``steps[starts[p]]``."""
+    """Do the same as ``relays`` for events sorted by pixel; the events of pixel p begin at ``steps[starts[p]]``."""
     fired_at, fired = [0][:0], [0][:0]
     for p in range(PIXELS):
         v, i, rest, t, k = 0.0, 0.0, 0, 0, starts[p]
@@ -86,7 +86,7 @@ def relayed(steps: Any, starts: Any, end: int, rest_steps: int) -> Any:
 
 @njit(cache=True)
 def decided(at: Any, relay: Any, weights: Any, end: int, rest_steps: int) -> Any:
-    """Spikes of each decision neuron, and the step of the first one or 0, for relay spikes sorted by step."""
+    """Return each decision neuron's spikes, and the step of the first spike or 0, for relay spikes sorted by step."""
     n = weights.shape[1]
     v, i, rest, counts = np.zeros(n), np.zeros(n), np.zeros(n, np.int64), np.zeros(n, np.int64)
     first, k = 0, 0
@@ -110,7 +110,7 @@ def decided(at: Any, relay: Any, weights: Any, end: int, rest_steps: int) -> Any
 
 @njit(cache=True)
 def learnt(at: Any, relay: Any, teacher: Any, end: int, rest_steps: int, rule: Any) -> Any:
-    """Weights in nA after a lesson, over all pairs of spikes. STDP acts when a pre-synaptic spike arrives."""
+    """Return weights in nA after a lesson, from all pairs of spikes. STDP acts when a pre-synaptic spike arrives."""
     tau, rate, most = rule
     w, trace, last, seen = np.zeros(PIXELS), np.zeros(PIXELS), np.zeros(PIXELS), np.zeros(PIXELS, np.int64)
     posts = [0][:0]
@@ -146,7 +146,7 @@ def learnt(at: Any, relay: Any, teacher: Any, end: int, rest_steps: int, rule: A
 
 
 def template(stimulus: Events) -> NDArray[np.float64]:
-    """Return the weights that a lesson leaves, shape (784,)."""
+    """Return the weights after one lesson, shape (784,)."""
     steps, addresses = on_grid(stimulus)
     told = addresses == PIXELS
     end, rest = int(steps[-1]) + 8, int(TEACHING_REFRACTORY_MS)
@@ -156,7 +156,7 @@ def template(stimulus: Events) -> NDArray[np.float64]:
 
 
 def shown(stream: Events, weights: NDArray[np.float64], seconds: float) -> tuple[NDArray[np.int64], int, int]:
-    """Spikes of each decision neuron, latency in steps (-1: none), and spikes of all relays."""
+    """Return each decision neuron's spikes, the latency in steps (-1: none), and the number of all relays' spikes."""
     steps, addresses = on_grid(stream)
     end, rest = round(1000 * seconds), int(NEURON["tau_refrac"])
     at, relay = relays(steps, addresses, end, rest)
@@ -165,7 +165,7 @@ def shown(stream: Events, weights: NDArray[np.float64], seconds: float) -> tuple
 
 
 def on_grid(events: Events) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Steps of 1 ms and addresses, in order of the steps."""
+    """Return steps of 1 ms and addresses, in order of the steps."""
     steps = np.ceil(events[:, 0] / 1000).astype(np.int64)
     order = np.argsort(steps, kind="stable")
     return steps[order], events[order, 1]
@@ -184,7 +184,7 @@ def answered(network: NetworkFile, samples: Sequence[Sample]) -> dict[str, Answe
 
 
 def told(answers: Collection[Answer], neurons: int, seconds: float) -> dict[str, Any]:
-    """Return the figures of all answers of ``neurons`` decision neurons."""
+    """Return the figures over all answers of a network with ``neurons`` decision neurons."""
     right = proportion(sum(each.right for each in answers), len(answers), "")
     latencies = np.array([each.latency_ms for each in answers if each.latency_ms >= 0])
     into = 2 * neurons
@@ -201,7 +201,7 @@ def told(answers: Collection[Answer], neurons: int, seconds: float) -> dict[str,
 
 
 def main() -> None:
-    """Learn, show, and compare."""
+    """Learn, test, and compare."""
     parser = parser_of(__doc__, subclasses=1, scale=1.0, rate_hz=5000.0)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--fold", type=int, default=0, choices=range(FOLDS), help="which one is shown; default: 0")
@@ -221,7 +221,7 @@ def main() -> None:
 
 
 def compared(path: Path, found: Mapping[str, Answer]) -> dict[str, int]:
-    """Return how many answers of a recording are the same, by label and latency, relay spikes, and decision spikes."""
+    """Return how many answers of a recording agree: in label and latency, in relay spikes, and in decision spikes."""
     rows = [row for row in open_run(path).replies.to_pylist() if row["output"] and not row["warmup"]]
     same = [0, 0, 0]
     for row in rows:

@@ -1,9 +1,10 @@
-"""Do stated intervals contain the truth on benches that have two troubles at once?
+"""Do stated intervals contain the truth on benches with two troubles at once?
 
     python -m benchmarks.truth --pairs 600 [--seed 1] [--rows pairs.jsonl]
 
-Two kinds of ``benchmarks.kinds.KINDS`` are drawn for each recording, and applied one after the other to a plain lab;
-in reverse order if only that makes sense. A pair that makes no sense in either order is left out and counted.
+Two kinds of ``benchmarks.kinds.KINDS`` are drawn for each recording. They are applied one after the other to a plain
+lab, in reverse order if only this order makes sense. A pair that makes no sense in either order is left out and
+counted.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ SHARED = {"spans_s", "label", "span_w", "idle_w", "end_s", "noise_w", "rate_hz",
 
 
 class SenselessError(Exception):
-    """Two kinds do not go together in this order."""
+    """The two kinds do not make sense in this order."""
 
 
 def composed(first: str, second: str, seed: int) -> Lab:
-    """Return a plain lab with one trouble and then another.
+    """Return a plain lab with the trouble ``first``, and then the trouble ``second``.
 
     Raises:
         SenselessError: the second undoes part of the first, or no such bench exists.
@@ -63,7 +64,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
 
 
 def _sensible(lab: Lab, begun: set[str], ended: set[str], placed: int) -> None:
-    """Refuse a second kind that undoes the first, and impossible benches."""
+    """Refuse a second kind that undoes the first, and benches that cannot exist."""
     if twice := (begun & ended) - SHARED - {"raw", "deliver"}:
         raise SenselessError(f"both set {', '.join(sorted(twice))}")
     if "spans_s" in ended and (placed or "deliver" in begun):
@@ -83,7 +84,7 @@ def _sensible(lab: Lab, begun: set[str], ended: set[str], placed: int) -> None:
 
 
 def one(seed: int) -> dict[str, Any]:
-    """Return the row of one pair, drawn by the seed; ``senseless`` says why it is left out."""
+    """Return the row of the pair that the seed draws; ``senseless`` says why a pair is left out."""
     kinds = np.random.default_rng(seed).choice([k for k in KINDS if k != "plain"], 2, replace=False).tolist()
     row: dict[str, Any] = {"seed": seed, "kinds": kinds}
     for order in (kinds, kinds[::-1]):
@@ -94,13 +95,13 @@ def one(seed: int) -> dict[str, Any]:
         else:
             try:
                 return {"seed": seed, "kinds": order} | compared(lab)
-            except Exception as error:  # a traceback is a finding too
+            except Exception as error:  # an unexpected error is a finding too
                 return {"seed": seed, "kinds": order, "figures": {}, "refused": "", "raised": repr(error)}
     return row
 
 
 def every_pair(count: int, seed: int, workers: int, kept: Path | None) -> dict[str, Any]:
-    """Print the outcomes of ``count`` pairs, each silent pair, and the number of silent pairs of each kind."""
+    """Print the outcomes of ``count`` pairs, each silent miss, and the number of silent misses of each kind."""
     table: list[dict[str, Any]] = []
     with ProcessPoolExecutor(workers) as pool, (kept or Path(os.devnull)).open("w") as file:
         for row in pool.map(one, range(seed * 1_000_000, seed * 1_000_000 + count), chunksize=4):
@@ -126,5 +127,5 @@ def every_pair(count: int, seed: int, workers: int, kept: Path | None) -> dict[s
 
 
 def _halves(row: dict[str, Any]) -> float:
-    """Return the worst error in half-widths."""
+    """Return the largest error, in half-widths."""
     return max((abs(f["error"]) / f["half"] for f in row["figures"].values()), default=0.0)

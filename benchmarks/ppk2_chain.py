@@ -1,18 +1,18 @@
-"""Is dynamic power from a PPK2 right on a busy machine, and when readings are lost that its counter cannot show?
+"""Is dynamic power from a PPK2 right on a busy machine, and if readings are lost that its counter cannot reveal?
 
     python -m benchmarks.ppk2_chain --runs 12 --burners 2
 
-A simulated device, the live plant, the simulated PPK2 on its pseudo-terminal (100,000 readings/s), the driver, the
-engine, a run directory and the estimators take some 15 s per run. All are in one process, so the simulator competes
-with the driver for the interpreter. In every other run, ``burners`` processes use one processor each at nice 5. In
-every third run the simulator loses 64, 128 or 704 readings in a row, which the instrument's counter cannot show:
-such a run must be refused.
-``placed`` is the error in time of the run's last edge, from the count of readings: an undetected loss makes it 0.64 ms
-or more. Without noise, the converter's step is most of the interval. With ``--noise-a 1e-4`` the step averages out, so
-that the rest shows.
+Each run passes through a simulated device, the live plant, the simulated PPK2 on its pseudo-terminal (100,000
+readings/s), the driver, the engine, a run directory and the estimators. It takes some 15 s. All are in one process, so
+the simulator competes with the driver for the interpreter. In every other run, ``burners`` processes use one processor
+each at nice 5. In every third run the simulator loses 64, 128 or 704 readings in a row, which the instrument's counter
+cannot reveal. Such a run must be refused.
+``placed`` is the time error of the run's last edge, from the count of readings. An undetected loss makes it 0.64 ms or
+more. Without noise, the converter's step makes up most of the interval. With ``--noise-a 1e-4`` the step averages out,
+so the other components become visible.
 
-Prints a line per run and, last, one JSON line; exits 1 unless the true dynamic power is in the 95 % interval in nine of
-ten runs with a figure, and every reading is at its true time. A refused run prints the reason.
+Prints a line per run and, last, one JSON line. Exits 1 unless the true dynamic power is in the 95 % interval in nine of
+ten runs with a figure, and every reading is at its true time. For a refused run the reason is printed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LOSSES = (UNSEEN, 2 * UNSEEN, 11 * UNSEEN)
 
 @dataclass
 class Outcome:
-    """One run. ``streamed`` and ``received`` are readings; the last few streamed ones came after the stop."""
+    """The outcome of one run. ``streamed`` and ``received`` count readings; a few are streamed after the stop."""
 
     seed: int
     burners: int
@@ -83,7 +83,7 @@ def burning(count: int) -> Iterator[None]:
 
 
 def steps(sim: Ppk2Sim, spans: int, lost: int) -> Iterator[Step]:
-    """Yield the spans; readings are lost in the middle one."""
+    """Yield the spans; readings are lost during the middle span."""
     for k, sample in enumerate(blank(spans).samples):
         if k == spans // 2 and lost:
             sim.lose_words(lost)
@@ -123,7 +123,7 @@ def measured(folder: Path, seed: int, spans: int, burners: int, lost: int, noise
 
 
 def _placed(value: np.ndarray, sim: Ppk2Sim, activity: list[tuple[str, int, int]]) -> float:
-    """Return the error (s) of the last falling edge in the trace, with readings counted from the first."""
+    """Return the error (s) of the last falling edge in the trace, with readings counted from the first reading."""
     half_a = 0.5 * (IDLE_W + BUSY_W) / SUPPLY_V
     high = np.nan_to_num(value) > half_a
     last = int(np.flatnonzero(high)[-1]) + 1
@@ -131,7 +131,7 @@ def _placed(value: np.ndarray, sim: Ppk2Sim, activity: list[tuple[str, int, int]
 
 
 def main() -> int:
-    """Run."""
+    """Run the command line."""
     parser = parser_of(__doc__, runs=12, burners=2, seed=1)
     parser.add_argument("--spans", type=int, default=100, help="of 0.1 s")
     parser.add_argument("--noise-a", type=float, default=0.0, help="of a reading; 1e-4 hides the converter's steps")

@@ -1,12 +1,12 @@
-"""Which losses of 64 readings or a multiple does the PPK2's driver let pass, and how often does it end a sound run?
+"""Which losses of 64 readings or a multiple does the PPK2's driver miss, and how often does it end a sound run?
 
     python -m benchmarks.ppk2_losses --logs 200
 
-Arrival logs are made up, 20 s each: clocks that drift, delays that scatter, and stalls in which nothing arrives.
-``calm`` is a machine without other load, ``busy`` one with processes on every core, ``hog`` one on which the driver
-also waits for the interpreter. Logs with and without a loss at a random moment are cut into slots of 10 ms, as in the
-driver, and pass through the driver's ``Proof``. ``missed`` counts logs of which readings after the loss were released;
-it must be 0. ``refused`` counts errors that end the run, as every loss must. It waits for no clock.
+Logs of arrivals are made up, 20 s each: clocks that drift, delays that scatter, and stalls in which nothing arrives.
+``calm`` is a machine without other load, ``busy`` has processes on every core, and on ``hog`` the driver also waits for
+the interpreter. Logs with and without a loss at a random time are cut into slots of 10 ms, as in the driver, and pass
+through the driver's ``Proof``. ``missed`` counts logs in which readings after the loss were released; it must be 0.
+``refused`` counts errors that end the run, as every loss must. No real time is waited for.
 
 Prints a table and, last, one JSON line; exits 1 when a loss was missed.
 """
@@ -34,7 +34,7 @@ VERDICTS = ("whole", "refused", "missed")
 
 @dataclass(frozen=True)
 class Machine:
-    """Mean delay of an arrival, stalls per second, and mean length of a stall; all are exponential."""
+    """Mean delay of an arrival (s), stalls per second, and mean length of a stall (s); all are exponential."""
 
     delay_s: float
     stalls_hz: float
@@ -46,7 +46,7 @@ MACHINES = {"calm": Machine(2e-4, 0.05, 0.02), "busy": Machine(5e-4, 2.0, 0.06),
 
 @dataclass(frozen=True)
 class Log:
-    """The host's view: ``count`` readings in all by ``at_s``, shapes (n,); ``lost_at`` is the place of a loss."""
+    """What the host sees: ``count`` readings in all by ``at_s``, shapes (n,); ``lost_at`` is the place of a loss."""
 
     count: Indices
     at_s: Floats
@@ -54,7 +54,7 @@ class Log:
 
 
 def arrivals(machine: Machine, seed: int, missing: int = 0, lost_s: float = 0.0, seconds: float = SECONDS) -> Log:
-    """One log: ``missing`` readings in a row are lost from ``lost_s`` on."""
+    """Return one log; from ``lost_s`` on, ``missing`` readings in a row are lost."""
     rng = np.random.default_rng([seed, 0x9922])
     taken_s = np.cumsum(rng.uniform(0.8e-3, 1.4e-3, round(seconds / 1.1e-3)))
     at_s = taken_s + 5e-5 + rng.exponential(machine.delay_s, len(taken_s))
@@ -80,7 +80,7 @@ def slots(log: Log) -> list[tuple[int, float]]:
 
 
 def verdict(log: Log, missing: int) -> tuple[str, float]:
-    """Return the outcome of one log, and when a refused one was refused (s)."""
+    """Return the outcome of one log, and the time of the refusal if it was refused (s)."""
     proof, at_s = Proof("ppk2", RATE_HZ, TOLERANCE), 0.0
     try:
         for count, at_s in slots(log):
@@ -93,7 +93,7 @@ def verdict(log: Log, missing: int) -> tuple[str, float]:
 
 
 def main() -> int:
-    """Run."""
+    """Run the command line."""
     parser = parser_of(__doc__)
     parser.add_argument("--logs", type=int, default=200, help="logs of each machine and loss")
     logs = parser.parse_args().logs

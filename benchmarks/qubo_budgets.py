@@ -1,13 +1,14 @@
-"""Solvers against the wall clock: gap, overrun and power by budget, each budget a cell of one sweep.
+"""Solvers against the wall clock: gap, overrun and power by time budget. One sweep measures all solvers and budgets.
 
     python -m benchmarks.qubo_budgets [--out DIR]                 cpu-mis, cpu-sa, cpu-tabu, and Lava's CPU backend
     python -m benchmarks.qubo_budgets --powered [--out DIR]       the three on this computer, with a meter
 
 ``--powered`` measures with the RAPL meter, on counters that are SIMULATED: they follow the processor time that the
-solvers really use, at fixed watts per core. The report's power is compared with this truth.
+solvers really use, at fixed watts per core. The report's power is compared with the true power of this simulation.
 
-Prints a line per cell and, last, one JSON line; the pictures are in DIR. Cells that exist there are not measured
-again. Exits 1 if a cell failed, or if fewer than nine in ten intervals of power contain the truth.
+Prints a line for each cell of the sweep and, last, one JSON line; the pictures are in DIR. Cells that already exist
+there are not measured again. Exits 1 if a cell failed, or if fewer than nine in ten intervals of power contain the
+truth.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ def words_of(devices: Sequence[str], given: argparse.Namespace) -> list[str]:
 
 
 def solved(out: Path, given: argparse.Namespace) -> None:
-    """Sweep the solvers of this computer and, where there is an interpreter with it, Lava."""
+    """Sweep the solvers of this computer and, if an interpreter with Lava is found, Lava."""
     for devices, more in ((DEVICES, ()), ((LAVA,), ("--simulate",))):
         words = [*words_of(devices, given), *more, "--meter", "none", "--extend", "--out", str(out)]
         subprocess.run([*RIG, "sweep", *words], check=False)
 
 
 def picture(out: Path, quantity: str, against: str) -> None:
-    """Draw one quantity of a sweep, and store it under its name."""
+    """Draw one quantity of a sweep, and save the picture under the quantity's name."""
     asked = ["--plot", quantity, "--against", against]
     subprocess.run([*RIG, "sweep", str(out), "--table", *asked], check=True, stdout=subprocess.DEVNULL)
     (out / "sweep.svg").replace(out / f"{quantity}.svg")
@@ -68,7 +69,7 @@ def told(table: pd.DataFrame) -> Iterator[str]:
 
 
 def against_truth(out: Path, table: pd.DataFrame, cores: BusyCores) -> dict[str, Any]:
-    """Compare stated active power of each cell with that of the processor time used; print a line for each."""
+    """Compare each cell's stated active power with the power from processor time; print a line for each cell."""
     held, errors = 0, []
     for _, row in table.sort_values(["device", "timeout_s"]).iterrows():
         if pd.isna(row.get("active_power_w")):

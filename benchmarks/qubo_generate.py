@@ -1,12 +1,12 @@
-"""Compare the QUBO graphs with the benchmark's own generator: equal edges, time and memory.
+"""Compare the QUBO graphs with those of the benchmark's own generator: edges, time and memory.
 
     python -m benchmarks.qubo_generate             time and peak memory at 5000 nodes and 25 %
     python -m benchmarks.qubo_generate --all       every official workload, edge for edge, and complete graphs
     python -m benchmarks.qubo_generate --largest   the largest graph of 1 % that 8 GiB of address space hold
 
-The official way (QUBO/mis.py of NeuroBench/system_benchmarks) is ``networkx.gnm_random_graph``, its adjacency matrix
-as a dense array, and from that Q in float64, then int8. Each way runs in its own process. Needs networkx and scipy.
-Prints one JSON line last; exits 1 when a goal is missed.
+The official way (QUBO/mis.py of NeuroBench/system_benchmarks) takes ``networkx.gnm_random_graph`` and its adjacency
+matrix as a dense array. From this it computes Q in float64, then int8. Each way runs in its own process. Needs networkx
+and scipy. Prints one JSON line last. Exits 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def ours(nodes: int, density: float, seed: int) -> Any:
 
 
 def ours_dense(nodes: int, density: float, seed: int) -> Any:
-    """Return Q from the rig's generator, in the official code's form."""
+    """Return Q from the rig's generator, in the same form as in the official code."""
     u, v = gnm_edges(nodes, density, seed).edges.T
     q = np.zeros((nodes, nodes), np.int8)
     q[u, v] = q[v, u] = PAIR_COST
@@ -76,10 +76,10 @@ WAYS: dict[str, Callable[[int, float, int], Any]] = {
 
 
 def child(way: str, nodes: int, density: float, seed: int, times: int) -> Json:
-    """Run one way in this process: seconds of each call, peak memory, and the digest of the edges."""
+    """Run one way in this process; return the seconds of each call, peak memory, and the digest of the edges."""
     seconds, result = [], None
     for needed in ("networkx", "scipy.sparse") if way == "official" else ():
-        import_module(needed)  # beforehand, so that imports are not compared
+        import_module(needed)  # beforehand, so that the time of imports is not compared
     for _ in range(times):
         result = None
         before_s = time.perf_counter()
@@ -97,7 +97,7 @@ def child(way: str, nodes: int, density: float, seed: int, times: int) -> Json:
 
 
 def in_a_process(*arguments: object, limit_bytes: int | None = None) -> Json | None:
-    """Return the result of ``child`` in a separate process; None if the generator refused the size."""
+    """Return the result of ``child`` in a separate process; None if the generator refused this size."""
 
     def limited() -> None:
         if limit_bytes is not None:
@@ -116,7 +116,7 @@ def in_a_process(*arguments: object, limit_bytes: int | None = None) -> Json | N
 
 
 def race(nodes: int, density: float, times: int) -> Json:
-    """Run every way at one size, in turn; the official one once."""
+    """Run every way at one size, in turn; the official way runs only once."""
     found: dict[str, Json] = {}
     print(f"{nodes} nodes, density {density}, seed 0")
     for way in WAYS:
@@ -164,7 +164,7 @@ def compare_all() -> Json:
 
 
 def largest(density: float, limit_bytes: int) -> Json:
-    """Find the largest graph, to within 1000 nodes, under a limit on address space, by trials."""
+    """Find the largest graph, to within 1000 nodes, under a limit on address space, by trial and error."""
     low, best = STEP, None
     high = math.isqrt(int(limit_bytes / (4 * density))) // STEP * STEP + STEP
     probe = high

@@ -1,13 +1,13 @@
-"""How do the published QUBO targets compare with the search that the rig ships, and how many are proven?
+"""How do the published QUBO targets compare with the rig's own search, and how many are proven to be optimal?
 
     python -m benchmarks.qubo_targets --quick          one seed, up to 1000 nodes
     python -m benchmarks.qubo_targets                  all 180 workloads, proofs included; some minutes to an hour
     python -m benchmarks.qubo_targets --tabu [N]       search and D-Wave Tabu as specified, one seed, to N nodes (1000)
     python -m benchmarks.qubo_targets --update S       search S seconds per workload and prove; better rows are kept
 
-Prints a line per workload and, last, one JSON line; exits 1 when a goal is missed. Every target from 50 nodes on must
-be matched within a second of search. In a full run, 86 of those 140 must be beaten within a minute each, and 85 of all
-180 proven. Costs are counted anew from the solutions.
+Prints a line per workload and, last, one JSON line. Exits 1 if a goal is missed. The search must match every target
+from 50 nodes on within a second. In a full run, it must beat 86 of those 140 targets within a minute each, and 85 of
+all 180 must be proven. Costs are recomputed from the solutions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Key = tuple[int, float, int]
 
 @dataclass(frozen=True)
 class Race:
-    """A search against a target: its best cost, and the seconds until the target was matched and beaten."""
+    """A search against a target: its best cost, and the seconds until it matched and beat the target."""
 
     cost: int
     matched_s: float | None
@@ -52,7 +52,7 @@ class Race:
 
 
 def race(graph: Graph, target: int, seconds: float, seed: int = 0) -> Race:
-    """Search until the target is beaten, or time is up."""
+    """Search until the target is beaten, or the time is over."""
     matched_s, cost = None, 0
     for found in search.improvements(search.load(graph), seed, seconds=seconds, slice_moves=2000):
         cost = graph.cost(found.solution)
@@ -64,14 +64,14 @@ def race(graph: Graph, target: int, seconds: float, seed: int = 0) -> Race:
 
 
 def workloads(quick: bool) -> Iterator[Key]:
-    """All published workloads, or one seed of those up to 1000 nodes."""
+    """Return all published workloads, or with ``quick`` one seed of the workloads up to 1000 nodes."""
     for key in product(NODES, DENSITIES, TUNING_SEEDS):
         if not quick or (key[0] <= 1000 and key[2] == 0):
             yield key
 
 
 def against_targets(keys: list[Key], seconds: float) -> dict[str, float]:
-    """Race every published target, and prove what the table says is proven."""
+    """Search against every published target, and prove what the table states as proven."""
     races: list[tuple[Race, int]] = []
     proofs = wrong = 0
     for key in keys:
@@ -117,7 +117,7 @@ def against_tabu(most_nodes: int, seed: int = 0) -> dict[str, float]:
 
 
 def update(keys: list[Key], seconds: float, path: Path) -> None:
-    """Search and try to prove each workload, and keep what is better than the table has."""
+    """Search and try to prove each workload; keep what is better than in the table."""
     table = load_table(path) if path.exists() else {}
     for key in keys:
         known = table.get(key)
@@ -132,7 +132,7 @@ def update(keys: list[Key], seconds: float, path: Path) -> None:
 
 
 def main() -> int:
-    """Race, compare or update, as asked."""
+    """Search, compare or update, as requested."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, up to 1000 nodes, 5 s each")
     parser.add_argument(

@@ -3,9 +3,9 @@
     python -m benchmarks.reaching NETWORKS
 
 Needs torch, snntorch and neurobench 2.3.0 (Python 3.11), which no extra installs, and h5py. ``NETWORKS`` is a folder
-with ``SNN2_indy_20160622_01.npz`` and ``ANN_2D_indy_20160622_01.npz``. Writes a session with drawn spikes in the layout
-of the recorded ones, reads it with both, and runs both networks with both on the first steps of the test part. Prints a
-JSON line of differences for each comparison. Exits 1 for a difference beyond rounding.
+with ``SNN2_indy_20160622_01.npz`` and ``ANN_2D_indy_20160622_01.npz``. Writes a session with random spikes in the file
+layout of the recorded sessions. Reads it with both programs. Runs both networks in both programs on the first steps of
+the test part. Prints a JSON line of differences for each comparison. Exits 1 for a difference beyond rounding.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ NAME = "indy_20160622_01"
 UNITS, RATE_HZ, BEGIN_S, TICK_HZ = 5, 3.0, 1234.5, 24414.0625
 STEPS = 6000
 SAME = 5e-6
-"""Neurobench computes in 32 bits."""
+"""The largest relative difference: neurobench computes in 32 bits."""
 
 
 def main() -> int:
-    """Compare; the exit code is 1 for a difference."""
+    """Compare; return the exit code: 1 for a difference."""
     folder = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as made:
         md5 = _written(Path(made))
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def _written(folder: Path) -> str:
-    """Write a session whose spikes are those of five units in each channel, and return its md5."""
+    """Write a session with the spikes of five units in each channel; return its md5."""
     h5py: Any = importlib.import_module("h5py")
 
     drawn, rng = synthetic(200, 5), np.random.default_rng(5)

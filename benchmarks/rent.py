@@ -1,11 +1,12 @@
-"""What is the use of each special case of the analysis? It is switched off on the plants in which it acts.
+"""Is each special case of the analysis of any use? It is switched off on the plants (simulated benches) where it acts.
 
     python -m benchmarks.rent --plants 8 --seed 1 [--kind gated_late ...] [--case "ends of spans" ...]
 
-A case is a function with an answer that means "not here"; it acts in a plant where it answers otherwise. With the case
-switched off, a plant may be wrong by over two half-widths, refused, no longer held, or of another width. A row per case
-and kind gives the number of changed plants. A case earns something if without it any plant is held no more, wrong,
-stated instead of refused, or wider. A few plants of a kind do not show its rare effects.
+A special case is a function with one answer that means "does not apply"; it *acts* on a plant if it gives another
+answer. Without the case, a figure of the plant may be wrong by over two half-widths, refused, no longer held (its truth
+outside its interval), or of another width. A row per case and kind gives the number of changed plants. A case is useful
+if, without it, any plant is no longer held, is wrong, is wider, or is stated instead of refused. A few plants of a kind
+do not reveal its rare effects.
 """
 
 from __future__ import annotations
@@ -38,30 +39,30 @@ from rig.types import Bools, Floats
 WIDER = 1.1
 """The width of a plant counts as changed if a half-width changes by more than this factor."""
 PAYS = {"held no more", "wrong now", "wider", "stated now"}
-"""What a kind may lose with a case switched off. A newly stated figure is a loss, as it was refused for a reason."""
+"""Losses of a kind without the case. A newly stated figure is a loss, because it was refused for a reason."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A special case: where its function is found, and its answer to any arguments when switched off."""
+    """A special case: the path of its function, and the function that replaces it to switch it off."""
 
     where: str
     off: Callable[..., Any]
 
 
 def always(answer: Any) -> Callable[..., Any]:
-    """Return one answer for all arguments."""
+    """Return a function that gives the same answer for all arguments."""
     return lambda *given, **named: answer
 
 
 def without(rule: Rule) -> Callable[..., Screened]:
-    """Return the screen of readings without one of its rules."""
+    """Return the function that screens readings, without one of its rules."""
     return partial(screened, rules=[other for other in RULES if other is not rule])
 
 
 def unclipped(model: RailModel) -> tuple[Floats, Bools]:
-    """No error of any reading."""
+    """Return that no reading has an error."""
     return np.zeros(len(model.above_w)), np.zeros(len(model.above_w), bool)
 
 
@@ -104,7 +105,7 @@ CASES: Mapping[str, Case] = {
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Return whether two answers are the same: one object, or equal parts."""
+    """Return whether two answers are the same object, or have equal parts."""
     if one is other:
         return True
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
@@ -119,7 +120,7 @@ def alike(one: Any, other: Any) -> bool:
 
 @contextmanager
 def watched(acted: set[str], names: Sequence[str]) -> Iterator[None]:
-    """Record which cases answer differently than when switched off."""
+    """Record which cases give another answer than when they are switched off."""
 
     def noting(name: str, case: Case, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*given: Any, **named: Any) -> Any:
@@ -142,7 +143,7 @@ def watched(acted: set[str], names: Sequence[str]) -> Iterator[None]:
 
 
 def one(task: tuple[str, int, Sequence[str]]) -> dict[str, Row]:
-    """Return a plant judged as it is (under ""), and with each case that acts in it switched off."""
+    """Return the result of a plant with all cases (key ""), and with each case that acts in it switched off."""
     kind, seed, names = task
     lab = plain_lab(seed, kind)
     KINDS[kind](lab)
@@ -159,7 +160,7 @@ def one(task: tuple[str, int, Sequence[str]]) -> dict[str, Row]:
 
 
 def words_of(row: Row) -> tuple[bool, bool, bool]:
-    """Return whether a plant has figures that all hold, has one that is silently wrong, and has no dynamic power."""
+    """Return whether all figures of a plant hold, one is silently wrong, and dynamic power is missing."""
     found = row["figures"].values()
     held = bool(found) and all(abs(f["error"]) <= f["half"] for f in found)
     return held, any(abs(f["error"]) > 2.0 * f["half"] for f in found), FIGURES[0] not in row["figures"]
@@ -189,7 +190,7 @@ def changes(before: Row, after: Row) -> Iterator[str]:
 
 
 def rent(kinds: Sequence[str], names: Sequence[str], plants: int, seed: int, workers: int) -> dict[str, Any]:
-    """Print what each case earns by kind, and return it."""
+    """Print what each case achieves by kind, and return it."""
     began, tasks = time.monotonic(), [(k, seed * 1_000_000 + n, names) for k in kinds for n in range(plants)]
     acts: Counter[str] = Counter()
     earned: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))

@@ -1,15 +1,15 @@
-"""Does a 34465A at 50,000 readings/s lose readings, what does reading it cost, and is the energy right?
+"""Does a 34465A at 50,000 readings/s lose readings, how much CPU time does reading cost, and is the energy right?
 
     python -m benchmarks.scpi_stream --seconds 60
 
-The instrument is the simulator of ``fixtures.instruments.scpi_dmm_sim`` in a separate process: its memory fills in
-real time, and it shows a plant on which a simulated device works, in real time too. Four runs pass through
-engine, disk and estimators. Two have a sound link; the second of them has an instrument without gain and offset
-errors, whose interval is as narrow as its noise. In the other two, the link falls silent for 2 s. The memory then
-holds 2,000,000 readings (MEM), or the 50,000 of one second. The first three runs must lose nothing and contain the
-truth. The last must end in an error that says that readings were lost, with the recording up to there readable.
+The instrument is the simulator of ``fixtures.instruments.scpi_dmm_sim`` in a separate process. Its memory fills in real
+time, and it measures a plant on which a simulated device works, also in real time. Four runs pass through engine, disk
+and estimators. Two have a sound link. In the second of them the instrument has no gain and offset errors, so the
+interval is as narrow as the noise. In the other two, the link falls silent for 2 s. The memory has space for 2,000,000
+readings (MEM), or only for the 50,000 of one second. The first three runs must lose nothing and contain the truth. The
+last must end with the error that readings were lost, and the recording up to this point must be readable.
 
-Prints a table and, last, one JSON line; exits 1 when a goal is missed.
+Prints a table and, last, one JSON line. Exits 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ RATE_HZ, RANGE_A, SUPPLY_V = 50_000.0, 0.1, 1.8
 SPAN_S, IDLE_S = 0.1, 1.0
 GAIN_LIMIT, OFFSET_LIMIT = 5e-4, 1e-4
 WITHIN = {"sound": 1.0, "exact": 1.7, "stall, MEM": 1.0}
-"""The estimate may be off by this many half-widths (95 %). Noise alone exceeds 1.0 in 5 % of runs, 1.7 in 0.1 %."""
+"""The largest allowed error in half-widths (95 %). Noise alone exceeds 1.0 in 5 % of runs, and 1.7 in 0.1 %."""
 STALL_S = 2.0
 FIGURE = FigureKey("dynamic_energy_per_inference_j")
 CPU_GOAL = 0.5
-"""The allowed share of one core for the whole reading process: engine, device, meter and recorder."""
+"""The allowed CPU use of the whole reading process, in cores: engine, device, meter and recorder."""
 
 
 class Instrument:
@@ -69,7 +69,7 @@ class Instrument:
 
 
 class Simulators(BaseManager):
-    """A process of its own for one instrument."""
+    """The manager of a separate process for one instrument."""
 
     instrument: Any
 
@@ -78,7 +78,7 @@ Simulators.register("instrument", Instrument, exposed=("install", "occupy", "cou
 
 
 class FarPlant(SimPlant):
-    """The instrument's plant, with a copy of the truth here."""
+    """The instrument's plant in the other process, with a copy of the truth in this process."""
 
     def __init__(self, instrument: Any) -> None:
         super().__init__(RealClock())
@@ -90,13 +90,13 @@ class FarPlant(SimPlant):
         self._far.install(self.idle_w, self.phase_w)
 
     def occupy(self, phase: str, on_ns: int, off_ns: int) -> None:
-        """Draw a phase's power in this and the other process."""
+        """Simulate a phase's power in this process and the other."""
         super().occupy(phase, on_ns, off_ns)
         self._far.occupy(phase, on_ns, off_ns)
 
 
 def calibration(folder: Path, gain: float) -> Path:
-    """Return the limits that the simulator keeps, as its owner would write them down."""
+    """Write a calibration file with the simulator's true limits of error."""
     today = datetime.now(UTC).date()
     path = folder / "calibration.toml"
     path.write_text(
@@ -109,7 +109,7 @@ def calibration(folder: Path, gain: float) -> Path:
 
 
 def steps(instrument: Any, n: int, stall_s: float) -> Iterator[Step]:
-    """Play a single stream whose link falls silent after half of the samples."""
+    """Yield a single stream of samples whose link falls silent after half of them."""
     for number, sample in enumerate(blank(n).samples):
         if stall_s and number == n // 2:
             instrument.stall(stall_s)
@@ -117,7 +117,7 @@ def steps(instrument: Any, n: int, stall_s: float) -> Iterator[Step]:
 
 
 def run(options: str, seconds: float, stall_s: float, seed: int, gain: float = GAIN_LIMIT) -> dict[str, Any]:
-    """Make one run: what was read and lost, the CPU it took, and the dynamic energy against the truth."""
+    """Make one run; return readings read and lost, the CPU use, and the dynamic energy against the truth."""
     n = max(8, int((seconds - 2.0 * IDLE_S - 0.5) / (SPAN_S + 0.002)))
     row: dict[str, Any] = {"options": options, "stall_s": stall_s, "error": None}
     with tempfile.TemporaryDirectory() as text, Simulators() as manager:
@@ -167,7 +167,7 @@ def verdict(rows: dict[str, dict[str, Any]]) -> dict[str, bool]:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = parser_of(__doc__, seed=1)
     parser.add_argument("--seconds", type=float, default=60.0, help="length of the run with a sound link")
     parser.add_argument("--stalled-seconds", type=float, default=12.0, help="length of the runs with a stall")

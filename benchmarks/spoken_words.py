@@ -1,9 +1,9 @@
-"""Speech-like words in the layout of NeuroBench's subset of the MSWC, because the corpus itself is not available.
+"""Words like speech in the layout of NeuroBench's subset of the MSWC, because the corpus itself is not available.
 
     python -m benchmarks.spoken_words --out words
 
-A word is a few syllables of a pitched voice with two formants each; its samples differ in pitch, speed, loudness, place
-and noise. Accuracies on them say nothing about speech.
+A word is a few syllables of a pitched voice with two formants each. Its samples differ in pitch, speed, loudness, place
+and noise. Accuracies on these words say nothing about speech.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Does a sweep survive being killed? The same grid runs undisturbed, killed on one machine, and killed on a cluster.
+"""Does a sweep survive a kill? The same grid runs undisturbed, killed on one machine, and killed on a cluster.
 
     python -m benchmarks.sweep_kill --cells 200 --kills 3 --seed 1
 
-Every kill is SIGKILL to the whole process group of the sweep at a random moment; on the cluster (Dask, two
-workers of one thread, on this machine) one worker is killed too. Required: the three tables have the same bytes,
-no finished cell is recorded again, and only damaged recordings were set aside.
+Every kill is SIGKILL to the whole process group of the sweep at a random time. On the cluster (Dask, two workers of one
+thread, on this machine) one worker is killed too. Three things are required: the three tables have the same bytes, no
+finished cell is recorded again, and only damaged recordings are set aside.
 
-Prints a table and, last, one JSON line; exits 1 when something required is missed.
+Prints a table and, last, one JSON line. Exits 1 if a requirement is missed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SHARED = ("samples=2", "audio_hz=1000", "idle_s=0.2")
 
 @dataclass(frozen=True)
 class Kill:
-    """Kill a moment after this many cells are done."""
+    """Kill the sweep ``then_s`` after ``done`` cells are done."""
 
     done: int
     then_s: float
@@ -55,7 +55,7 @@ class Kill:
 
 @dataclass
 class Story:
-    """The outcome of one sweep: seconds at work, cells done at each kill, and what was missed."""
+    """The outcome of one sweep: seconds at work, cells done at each kill, and the missed requirements."""
 
     name: str
     work_s: float = 0.0
@@ -75,19 +75,19 @@ def grid(cells: int) -> list[str]:
 
 
 def started(words: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a sweep as its own process group."""
+    """Start a sweep in its own process group."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.Popen([sys.executable, "-c", SWEEP, *words], start_new_session=True, **quiet)  # type: ignore[call-overload,no-any-return]
 
 
 def seals(folder: Path) -> dict[str, str]:
-    """Return the digest of the recording of every cell that is done, and when it was sealed."""
+    """Return for every finished cell its recording's digest, and when it was sealed."""
     files = [path / SEAL for path in sorted((folder / CELLS).glob("*"))]
     return {file.parent.name: f"{file.read_text()} {file.stat().st_mtime_ns}" for file in files}
 
 
 def told(name: str, folder: Path, words: Sequence[str], kills: Sequence[Kill], victims: Sequence[int] = ()) -> Story:
-    """Start the sweep, kill it at each of ``kills``, and continue to the end; ``victims`` die at the first kill."""
+    """Start the sweep, kill it at each of ``kills``, and continue it to the end; ``victims`` die at the first kill."""
     story = Story(name)
     done: dict[str, str] = {}
     for kill in [*kills, None]:
@@ -114,7 +114,7 @@ def told(name: str, folder: Path, words: Sequence[str], kills: Sequence[Kill], v
 
 
 def checked(story: Story, folder: Path, done: dict[str, str]) -> Story:
-    """Check what is required of a completed sweep."""
+    """Check the requirements for a completed sweep."""
     final = seals(folder)
     story.missed += [f"{key} was recorded again" for key in done if final.get(key) != done[key]]
     with (folder / "table.csv").open() as file:
@@ -132,14 +132,14 @@ def checked(story: Story, folder: Path, done: dict[str, str]) -> Story:
 
 
 def moments(rng: random.Random, whole: Story, kills: int) -> list[Kill]:
-    """Return the counts of cells at which to kill: random, each well past the one before."""
+    """Return the numbers of finished cells at which to kill: random, each well after the one before."""
     counts = sorted(rng.sample(range(max(whole.cells - 10, kills)), kills))
     return [Kill(count, rng.uniform(0.0, 0.5)) for count in counts]
 
 
 @contextmanager
 def cluster() -> Iterator[tuple[str, list[int]]]:
-    """A local Dask cluster of two workers: its address, and the process of each."""
+    """Start a local Dask cluster of two workers; yield its address, and the process of each worker."""
     from distributed import LocalCluster
 
     made: Any = LocalCluster
@@ -148,7 +148,7 @@ def cluster() -> Iterator[tuple[str, list[int]]]:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     args = parser_of(__doc__, cells=200, kills=3, seed=1, jobs=2).parse_args()
     rng = random.Random(args.seed)
     words = [*grid(args.cells), "--jobs", str(args.jobs)]

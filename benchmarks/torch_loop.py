@@ -2,9 +2,9 @@
 
     python -m benchmarks.torch_loop [--samples 600] [--rounds 3]
 
-Both run in turn, sample by sample: a scenario of this file executes the module once before each sample that it issues.
-All run on one thread, without and with counting. Prints the median execution times and, last, one JSON line; exits 1
-if a median of the rig differs from the loop's by more than both 2 % and 20 us.
+Both run in turn, sample by sample: a scenario in this file executes the module once before it issues each sample. All
+run on one thread, without and with counting. Prints the median execution times and, last, one JSON line. Exits 1 if a
+median of the rig differs from the loop's by more than both 2 % and 20 us.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def convolutions():
 
 
 def main() -> int:
-    """Measure without and with counting, print the medians, and return whether the goal was missed."""
+    """Measure without and with counting, print the medians, and return whether a goal was missed."""
     args = parser_of(__doc__, samples=600, rounds=3).parse_args()
     each: dict[bool, tuple[list[float], list[float]]] = {False: ([], []), True: ([], [])}
     with tempfile.TemporaryDirectory() as name:
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def both(folder: Path, name: str, samples: int, count: bool) -> tuple[list[float], list[float]]:
-    """Return the execution times of the plain loop, and the spans of the recording beside them."""
+    """Return the execution times of the plain loop, and the recorded spans, measured in turn."""
     times, network = folder / f"{name}.json", f"{folder}/network.py:convolutions"
     options = [f"device.network={network}", f"scenario.network={network}", f"classes={CLASSES}", f"count={count}"]
     options += [f"samples={samples}", f"audio_hz={RATE_HZ}", "threads=1", f"times={times}"]
@@ -76,7 +76,7 @@ def both(folder: Path, name: str, samples: int, count: bool) -> tuple[list[float
 
 
 def interleaved(workload: Workload, *, network: str, times: str) -> Iterator[Step]:
-    """Execute the module of ``network`` by itself before each sample; its times go to the file ``times``."""
+    """Execute the module of ``network`` directly before each sample; write its times to the file ``times``."""
     import torch
 
     module, example = load("network", network)()

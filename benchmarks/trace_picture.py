@@ -1,4 +1,4 @@
-"""Draw a simulated trace, the blocks of its model, idle as the model predicts it, and what is left over.
+"""Draw a simulated trace, the blocks of its model, the idle power that the model predicts, and what is left over.
 
 python -m benchmarks.trace_picture docs/images/trace-model.png [--kind idle_in_a_sine --seed 3]
 """
@@ -41,7 +41,10 @@ def modelled(kind: str, seed: int) -> RailModel:
 
 
 def drawn(model: RailModel) -> Figure:
-    """Return a picture: above, the trace, its blocks and idle; below, blocks minus idle and their state's level."""
+    """Return a picture: above, the trace, its blocks and idle; below, what is left over.
+
+    Blocks minus idle are left over, in each state except idle without their mean.
+    """
     r, blocks = model.readings, model.trace.blocks
     figure = Figure(figsize=(9.0, 5.0), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
@@ -65,7 +68,7 @@ def drawn(model: RailModel) -> Figure:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = parser_of(__doc__, seed=3)
     parser.add_argument("out", type=Path)
     parser.add_argument("--kind", metavar="KIND", default="idle_in_a_sine", choices=list(KINDS))

@@ -1,12 +1,12 @@
-"""In which form should a trace be stored? Compare bytes per reading, speeds, and what a killed writer leaves.
+"""In which form should a trace be stored? Compares bytes per reading, speeds, and the readings left by a killed writer.
 
     python -m benchmarks.trace_storage [--readings 20000000] [--folder /tmp]
 
-Each form stores the same float32 readings of a Joulescope on two rails: a Joulescope's own recording, or codes of its
-converter times a gain, with bursts and noise. They are written in blocks of a quarter of a second, hashed while they
-are written if the form only appends to its file, and read back from the page cache. ``kill`` is what a reader gets of
-a file cut inside its last block. ``random`` is whether one block can be read without those before. Each time is the
-best of three, on one core. Prints a table and, last, one JSON line.
+Each form stores the same float32 readings of a Joulescope on two rails: a real recording of a Joulescope, or codes of
+its converter times a gain, with bursts and noise. They are written in blocks of a quarter of a second. If the form only
+appends to its file, it is hashed while it is written. The blocks are read back from the page cache. ``kill`` is the
+number of readings in a file that is cut inside its last block. ``random`` tells whether one block can be read without
+the blocks before it. Each time is the best of three, on one core. Prints a table and, last, one JSON line.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from rig.types import Floats
 
 RATE_HZ, BLOCK = 2_000_000, 500_000
 ROUNDS = 3
-"""Each time is the best of this many."""
+"""Each time is the best of this many attempts."""
 
 
 class Hashed:
-    """A file whose SHA-256 is made as it is written."""
+    """A file whose SHA-256 is computed while it is written."""
 
     def __init__(self, path: Path) -> None:
         self._file, self._sha256, self.closed = path.open("wb", buffering=0), hashlib.sha256(), False
@@ -60,7 +60,7 @@ class Hashed:
 
 @dataclass(frozen=True)
 class Form:
-    """A way to store a trace. ``read`` gives its blocks in order, up to the first that cannot be read."""
+    """A way to store a trace. ``read`` yields its blocks in order, up to the first that cannot be read."""
 
     write: Callable[[Path, list[Floats]], None]
     read: Callable[[Path], Iterator[Floats]]
@@ -69,7 +69,7 @@ class Form:
 
 
 def readings(n: int, seed: int = 1) -> Floats:
-    """Watts with a burst every 10 ms, from a converter's codes, noise, gain and offset; float32, shape (n,)."""
+    """Return watts with a burst every 10 ms, from converter codes, noise, gain and offset; float32, shape (n,)."""
     rng = np.random.default_rng(seed)
     k = np.arange(n)
     level = np.where(k % 20_000 < 4_000, 12_000.0, 4_000.0) + 200.0 * np.sin(2.0 * np.pi * 100.0 * k / RATE_HZ)
@@ -165,7 +165,7 @@ FORMS = {
 
 
 def measured(name: str, path: Path, blocks: list[Floats]) -> dict[str, Any]:
-    """Measure bytes per reading, megabytes of float32 written and read per second, and what a cut file gives."""
+    """Measure bytes per reading, megabytes of float32 written and read per second, and the readings in a cut file."""
     form, n = FORMS[name], sum(map(len, blocks))
     times: dict[str, float] = {}
     for _ in range(ROUNDS):
@@ -192,7 +192,7 @@ def _blocks_of(form: Form, path: Path) -> Iterator[Floats]:
 
 
 def survived(name: str, path: Path) -> int:
-    """Return how many readings a cut file gives; a reader that ends its process gives none."""
+    """Return the number of readings in a cut file; 0 if reading it ends the process."""
     with ProcessPoolExecutor(1) as pool:
         try:
             return pool.submit(_read_before_the_cut, name, path).result()
@@ -209,7 +209,7 @@ def _read_before_the_cut(name: str, path: Path) -> int:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = parser_of(__doc__, readings=20_000_000, folder=Path(tempfile.gettempdir()))
     parser.add_argument("--trace", type=Path, help="float32, little-endian, instead of simulated readings")
     a = parser.parse_args()

@@ -1,21 +1,20 @@
-"""Do the stated intervals hold the truth as often as they claim? Random plants, measured and compared.
+"""Do the stated intervals contain the truth as often as they claim? Random plants (simulated benches), compared.
 
     python -m benchmarks.truth --plants 1000 --seed 1
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
     python -m benchmarks.truth --pairs 600
 
-Half of the plants are simulated benches that pass all stages: engine, run directory, verified reading, estimators.
-The other half are recordings written directly, of each kind of bench in turn (``benchmarks.kinds.KINDS``).
-``--every-kind`` draws that many recordings of each kind and prints a row for each; ``--pairs`` draws benches of
-two kinds at once (``benchmarks.pairs``). "Noise dominates" means that white noise
-makes up seven tenths of the stated variance.
+Half of the plants are simulated benches that pass all stages: engine, run directory, verified reading, estimators. The
+other half are recordings written directly, of each kind of bench in turn (``benchmarks.kinds.KINDS``). ``--every-kind``
+draws that many recordings of each kind and prints a row for each. ``--pairs`` draws benches of two kinds at once
+(``benchmarks.pairs``). "Noise dominates" means that white noise makes up at least seven tenths of the stated variance.
 
-Sharpness is half-width over |error|. Exact Gaussians give 2.9 (1.96 / 0.6745) if all plants have the same
-width. Our widths span two decades, so median half-width over median |error| (plain ratio) is 2.9 to 5
-even for exact Gaussians. So the gate measures each plant in units of its own half-width, which gives 2.9 for
-all widths. The plain ratio is also printed, with its value for exact Gaussians of these widths.
+Sharpness is half-width divided by |error|. Exact Gaussians give 2.9 (1.96 / 0.6745) if all plants have the same width.
+Our widths span two decades. So even for exact Gaussians, the median half-width divided by the median |error| (the plain
+ratio) is 2.9 to 5. The gate therefore divides each plant's error by its own half-width, which gives 2.9 for all widths.
+The plain ratio is also printed, with its value for exact Gaussians of these widths.
 
-Prints a table and, last, one JSON line; exits 1 when a goal is missed.
+Prints a table and, last, one JSON line. Exits 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ Array = NDArray[np.float64]
 
 
 def one(seed: int) -> dict[str, Any]:
-    """Measure one plant: truth, estimate, half-width, and whether noise dominates, by figure."""
+    """Measure one plant; return truth, estimate, half-width, and whether noise dominates, by figure."""
     d = draw(seed)
     with tempfile.TemporaryDirectory() as folder:
         plant = measured(d, Path(folder) / "run")
@@ -83,7 +82,7 @@ def _compared(q: Quantity, real: float) -> dict[str, Any]:
 
 
 def rows(first: int, count: int, workers: int) -> Iterator[dict[str, Any]]:
-    """Return every plant's row, in any order, over processes."""
+    """Yield every plant's row, in any order, from several processes."""
     with ProcessPoolExecutor(workers) as pool:
         yield from pool.map(one, range(first, first + count), chunksize=4)
 
@@ -109,7 +108,7 @@ def summary(table: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def ratios(error: Array, half: Array) -> dict[str, float | None]:
-    """Return half-width over |error|: of the medians, its value for exact Gaussians, and each by its own width.
+    """Return half-width / |error| in three ways: by medians, for exact Gaussians, and with each error by its own width.
 
     The value for exact Gaussians of these half-widths is the median of 1,000 trials. Without plants, each is None.
     """
@@ -159,7 +158,7 @@ def verdict(table: list[dict[str, Any]], second: list[dict[str, Any]] | None = N
 
 
 def _share(figures: Iterable[dict[str, Any]], halves: float) -> float:
-    """Share of figures that lie within ``halves`` half-widths of the truth; 1 for none."""
+    """Return the share of figures within ``halves`` half-widths of the truth; 1 if there are no figures."""
     held = [abs(f["error"]) <= halves * f["half"] for f in figures]
     return float(np.mean(held)) if held else 1.0
 
@@ -176,7 +175,7 @@ def _cell(value: float | None, form: str) -> str:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = parser_of(__doc__, seed=1, workers=2)
     parser.add_argument("--plants", type=int, default=300, help="plants in all, or of each kind with --every-kind")
     parser.add_argument("--rows", type=Path, help="also write every plant as a JSON line")

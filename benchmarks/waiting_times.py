@@ -12,8 +12,8 @@ arrivals  Poisson arrivals at 2,000/s and 20,000/s, compared with LoadGen: how l
 long      only with --readings: a report of a simulated trace, compared with reading and hashing its bytes
 
 Rows with `CPU` are processor time of whole processes, which other programs on the machine affect less. With
-`--priority`, both sides of `single` and `arrivals` have real-time priority, which Linux limits to 0.95 s per second:
-also give `--seconds 0.6`. Prints a table, less is better, and one JSON line last.
+`--priority`, both sides of `single` and `arrivals` have real-time priority, which Linux limits to 0.95 s per second. So
+also give `--seconds 0.6`. Prints a table (less is better) and, last, one JSON line.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NO_PEER = "LoadGen is not installed: pip install mlcommons-loadgen"
 
 @dataclass(frozen=True)
 class Row:
-    """The values of each turn, ours and the peer's; ``asked`` is the ratio's goal or, without a peer, ours."""
+    """The values of each turn, ours and the peer's; ``asked`` limits the ratio or, without a peer, our value."""
 
     what: str
     unit: str
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Return the median over the turns of ours divided by theirs."""
+        """Return the median, over the turns, of our value divided by the peer's."""
         pairs = zip(self.ours, self.theirs, strict=True) if self.theirs else ()
         return statistics.median([one / other for one, other in pairs]) if self.theirs else None
 
@@ -74,16 +74,16 @@ class Row:
 
 
 class Skipped(Exception):
-    """Why a row cannot be shown here."""
+    """The reason why a row cannot be measured here."""
 
 
 def installed() -> dict[str, str]:
-    """Return the environment in which Python keeps bytecode, as pip leaves it for any package that it installs."""
+    """Return the environment in which Python keeps bytecode, as pip does for any package that it installs."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def cpu_s(argv: list[str]) -> float:
-    """Seconds of processor time of a process. Raises ``Skipped`` with what it says if it fails."""
+    """Return a process's seconds of processor time. Raises ``Skipped`` with its message if it fails."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False, env=installed()
@@ -101,14 +101,14 @@ def in_turn(times: int, commands: Mapping[str, list[str]]) -> dict[str, list[flo
 
 
 def start(a: argparse.Namespace, _: Path) -> Iterator[Row]:
-    """Time what a person waits for before any question."""
+    """Time the commands that a user waits for first: help and list."""
     found = in_turn(a.times, {"pass": NOTHING, "help": [*RIG, "--help"], "list": [*RIG, "list"]})
     yield Row("rig --help / python -c pass", "s CPU", found["help"], found["pass"], 2.0)
     yield Row("rig list / python -c pass", "s CPU", found["list"], found["pass"], 2.5)
 
 
 def report(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """Yield the README's session, which is measured first."""
+    """Time the reports of the README's session, which is measured first."""
     cpu_s([*RIG, *README, str(folder / "session")])
     whole, one = [*RIG, "report", str(folder / "session")], [*RIG, "report", str(folder / "session/power"), "--json"]
     found = in_turn(a.times, {"imports": IMPORTS, "whole": whole, "one": one})
@@ -117,7 +117,7 @@ def report(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 
 def measure(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """Yield the README's measurement, by the wall's clock."""
+    """Time the README's measurement in wall time."""
     turns = [_measured(folder / f"measured-{k}") for k in range(a.times)]
     yield Row("rig measure, until it records", "s", [turn[0] for turn in turns], [], 1.2)
     yield Row("rig measure, last reading to figures", "s", [turn[1] for turn in turns], [], 1.0)
@@ -186,7 +186,7 @@ def arrivals(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 
 def long(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """Report a trace from its file: it needs 4 bytes per reading on the disk, and 2 more as reserve."""
+    """Time a report of a trace from its file, which needs 4 bytes per reading on the disk, plus 2 in reserve."""
     if not a.readings:
         raise Skipped("give --readings 1e8; 1e9 take 4 GB of disk")
     for readings in map(int, a.readings):
@@ -219,7 +219,7 @@ ROWS: dict[str, Callable[[argparse.Namespace, Path], Iterator[Row]]] = {
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.waiting_times",
         description=__doc__,

@@ -1,10 +1,10 @@
-"""Do the Xylo driver's intervals contain the truth? Random simulated boards in real time, measured and compared.
+"""Do the Xylo driver's intervals contain the truth? Random simulated boards are measured in real time, and compared.
 
 python -m benchmarks.xylo_boards --boards 100 --seed 1 [--jobs 4]
 
-Each board has its own chip, rate of its power monitor from 5 to 1280 Hz, noise, converter step and link with latency,
-bunches and lost or late readings. All stages take part: driver, engine, run directory, estimators. Prints a table
-and, last, one JSON line; exits 1 if an interval fails more often than one in ten.
+Each board has its own chip, noise, converter step, and rate of its power monitor from 5 to 1280 Hz. Its link has its
+own latency, bunches, and lost or late readings. All stages take part: driver, engine, run directory, estimators. Prints
+a table and, last, one JSON line. Exits 1 if more than one in ten intervals misses the truth.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j", "execu
 
 @dataclass(frozen=True)
 class Draw:
-    """One random board, its true power by rail, and its measurement."""
+    """One random board: its true power by rail, and the settings of its measurement."""
 
     traits: Traits
     idle_w: dict[str, float]
@@ -78,7 +78,7 @@ def draw(seed: int, spans: int = 6) -> Draw:
 
 
 def steps(d: Draw, workload: BlankWorkload) -> Iterator[Step]:
-    """Yield the spans, with idle after each."""
+    """Yield the spans, with idle time after each span."""
     for sample in workload.samples:
         yield Issue([sample], repeat=d.repeat)
         yield Idle(0.2)
@@ -121,7 +121,7 @@ def one(seed: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Print how often each interval held, its width and its error; return the same."""
+    """Print how often the intervals held the truth, their widths and the errors; return the same."""
     found: dict[str, Any] = {"boards": len(rows), "failed": sum(bool(r["error"]) for r in rows)}
     for name in FIGURES:
         own = [r["figures"][name] for r in rows if name in r["figures"]]

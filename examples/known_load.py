@@ -2,9 +2,9 @@
 
     rig measure --device examples/known_load.py:open_device --workload examples/known_load.py:open_workload --simulate
 
-It uses ``supply_v ** 2 / ohms`` watts while it is on, and none while it is off, so every figure of power is known
-in advance. With ``--simulate`` the load and its meter are SIMULATED. Without it, the line RTS of ``port`` drives a
-MOSFET in the ground lead of the resistor.
+While it is on, the load uses ``supply_v ** 2 / ohms`` watts, and no power while it is off. So every figure of power is
+known in advance. With ``--simulate`` the load and its meter are SIMULATED. Without it, the line RTS of ``port`` drives
+a MOSFET between the resistor and ground.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ RAIL, PHASE = "load", "inference"
 
 
 class Load:
-    """A load that is on for the duration of each sample, and stamps both edges on the host's clock."""
+    """A load that is on for the duration of each sample. The host's clock stamps both edges."""
 
     def __init__(
         self, clock: Clock, info: rig.DeviceInfo, switch: Callable[[bool], None], bench: SimulatedBench | None
@@ -28,7 +28,7 @@ class Load:
         self._on: list[tuple[str, int, int]] = []
 
     def info(self) -> rig.DeviceInfo:
-        """Return the load. Its true power is in the details of the recording."""
+        """Return the load's description. Its true power is in the details of the recording."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
@@ -40,7 +40,7 @@ class Load:
         self._on.append((sample.id, *self._begin(PHASE, sample.duration_s)))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Switch the load off when it is time."""
+        """Switch the load off when its time is over."""
         if not self._on:
             return ()
         sample_id, on_ns, due_ns = self._on[0]
@@ -51,13 +51,13 @@ class Load:
         return [Reply(sample_id, None, (Span(PHASE, on_ns, self._end()),))]
 
     def pulse(self, seconds: float) -> Span:
-        """Be on for a while, so that readings and stamps can be aligned."""
+        """Switch the load on for a while, so that readings and stamps can be aligned."""
         on_ns, due_ns = self._begin(MARK_PHASE, seconds)
         self._clock.sleep_until(due_ns)
         return Span(MARK_PHASE, on_ns, self._end())
 
     def close(self) -> None:
-        """Leave the load off."""
+        """Switch the load off."""
         self._switch(False)
 
     def _begin(self, phase: str, seconds: float) -> tuple[int, int]:

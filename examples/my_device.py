@@ -2,8 +2,8 @@
 
     rig measure --device examples/my_device.py:open_device --meter none
 
-The device is this computer. It names the scene by three thresholds on a spectrum. Replace ``classify`` by the call
-that runs your chip. ``fft_size`` is an option: --option fft_size=4096.
+The device is this computer. It classifies the acoustic scene by three thresholds on a spectrum. Replace ``classify`` by
+the call that runs your chip. ``fft_size`` is an option: --option fft_size=4096.
 """
 
 import numpy as np
@@ -13,11 +13,11 @@ from rig.types import Device, DeviceInfo, Sample
 
 
 def open_device(*, fft_size: int = 1024) -> Device:
-    """Open a device that names scenes by the power in three bands; ``fft_size`` is the length of one spectrum."""
+    """Open a device that classifies scenes by the power in three bands; ``fft_size`` is the length of one spectrum."""
     window = np.hanning(fft_size)
 
     def classify(sample: Sample) -> dict[str, str]:
-        """Block until the answer is there. This call is timed."""
+        """Return the answer once it is ready. This call is timed."""
         audio = sample.payload[: len(sample.payload) // fft_size * fft_size].reshape(-1, fft_size)
         power = np.sum(np.abs(np.fft.rfft(audio * window)) ** 2, axis=0)
         freq_hz = np.fft.rfftfreq(fft_size, 1.0 / (sample.rate_hz or 1.0))

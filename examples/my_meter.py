@@ -37,7 +37,7 @@ class MyMeter:
             resolution=RESOLUTION_A,
             accuracy=Accuracy(of_reading=5e-4, offset=1e-6, source="made up for this example"),
         )
-        # an instrument with its own clock declares that clock's name and rate, and has a method timer()
+        # an instrument with its own clock declares the name and rate of its clock here, and has a method timer()
         clock = ClockInfo("host", 1e9, tolerance=0.0)
         return MeterInfo(
             name="my-meter", mode="simulator", clock=clock, rails=(rail,), omitted=("everything else",),
@@ -74,5 +74,5 @@ class MyMeter:
 
 
 def open_meter(clock: Clock, *, rate_hz: float = 1000.0, ohms: float = 1000.0) -> Meter:
-    """Open an ammeter and a resistor. The rig passes ``clock``: the host's, or that of a simulation."""
+    """Open an ammeter and a resistor. The rig passes ``clock``: the host's, or a simulated clock."""
     return MyMeter(clock, rate_hz, ohms)

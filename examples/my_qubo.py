@@ -3,8 +3,8 @@
     rig measure --device examples/my_solver.py:open_device --scenario optimization \
         --workload examples/my_qubo.py:open_workload --meter none
 
-Each problem splits numbers into two groups of nearly the same sum. Replace ``split`` by your own models, spins or bits.
-A problem that is in a file needs no code: --workload qubo --data FILE. ``count`` is an option: --option count=5.
+Each problem splits numbers into two groups of nearly the same sum. Replace ``split`` by your own models, with spins or
+bits. A problem in a file needs no code: --workload qubo --data FILE. ``count`` is an option: --option count=5.
 """
 
 import dimod

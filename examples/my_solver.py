@@ -16,7 +16,7 @@ import rig
 
 
 def open_device(*, idle_w: float = 5.0, busy_w: float = 12.0) -> rig.Device:
-    """Open the descent; ``idle_w`` and ``busy_w`` are the watts that the simulated meter sees."""
+    """Open the solver; ``idle_w`` and ``busy_w`` are the watts that the simulated meter measures."""
     return rig.solver(descend, power={"cpu": (idle_w, busy_w)})
 
 
@@ -29,6 +29,6 @@ def descend(model: dimod.BinaryQuadraticModel, seed: int) -> Iterator[dimod.Samp
     matrix += matrix.T
     while True:
         bits = draw.integers(0, 2, len(linear)).astype(float)
-        while (change := (1 - 2 * bits) * (linear + matrix @ bits)).min() < 0:  # of the cost, by each bit alone
+        while (change := (1 - 2 * bits) * (linear + matrix @ bits)).min() < 0:  # the change of cost if one bit flips
             bits[change.argmin()] = 1 - bits[change.argmin()]
         yield dimod.SampleSet.from_samples_bqm(bits.astype(int), model)

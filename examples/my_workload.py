@@ -23,7 +23,7 @@ def open_workload(*, count: int = 20, noise: float = 0.1) -> rig.SampleSet:
 
 
 def _tone(number: int, label: str, noise: float) -> rig.Sample:
-    """Return one second of audio, float32 of shape (16000,). A number always gives the same sample."""
+    """Return one second of audio, float32 of shape (16000,). The same number always gives the same sample."""
     time_s = np.arange(int(RATE_HZ)) / RATE_HZ
     draw = np.random.default_rng(number).normal(0.0, noise, len(time_s))
     audio = (np.sin(2 * np.pi * TONES_HZ[label] * time_s) + draw).astype(np.float32)

@@ -1,7 +1,7 @@
 """Write a run directory without the rig: python examples/write_run_by_hand.py OUT, then rig report OUT.
 
-The device is a square wave. It uses 1 mW at idle and 3 mW for 0.1 s in each of 20 inferences, 18 of them right. The
-program prints the true figures as JSON.
+The device's power is a square wave: 1 mW at idle, and 3 mW for 0.1 s in each of 20 inferences. 18 of the inferences
+have the right answer. The program prints the true figures as JSON.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 IDLE_W, BUSY_W, SPAN_S, N, T0_NS = 1e-3, 3e-3, 0.1, 20, 1_000_000_000_000
-METER_HZ, PERIOD = 1_000_040.0, 1000  # the meter claims to tick at 1 MHz, and reads every 1000 ticks
+METER_HZ, PERIOD = 1_000_040.0, 1000  # the meter claims ticks of 1 MHz, and reads every 1000 ticks
 
 
 def write_arrow(path: Path, columns: dict[str, Any], metadata: dict[str, str] | None = None) -> None:
@@ -37,7 +37,7 @@ labels = ["yes" if k % 2 else "no" for k in range(N)]
 outputs = [json.dumps({"label": "no" if k in (3, 7) else label}) for k, label in enumerate(labels)]
 reals, integers = pa.nulls(N, pa.float64()), pa.nulls(N, pa.int64())
 
-# what was issued, and what came back
+# the issued samples, and the answers
 samples = {"id": ids, "payload_sha256": [sha256(i.encode()) for i in ids], "label": labels, "inferences": [1] * N}
 samples |= {"duration_s": [0.0] * N, "target_cost": reals, "rate_hz": reals, "seed": integers}
 write_arrow(out / "samples.arrows", samples)
@@ -46,7 +46,7 @@ replies |= {"warmup": [False] * N, "due_ns": integers, "issued_ns": on_ns, "comp
 replies |= {"on_tick": on_ns, "off_tick": off_ns, "executions": [1] * N}
 write_arrow(out / "replies.arrows", replies)
 
-# what the meter read: means from one edge to the next, the first edge at tick 500 of its own clock
+# the meter's readings: means from one edge to the next, with the first edge at tick 500 of the meter's clock
 edge_tick = 500 + PERIOD * np.arange(int(end_s * 1e6 / PERIOD))
 edge_s = edge_tick / METER_HZ
 energy_j = IDLE_W * edge_s + (BUSY_W - IDLE_W) * np.clip(edge_s[:, None] - on_s, 0.0, SPAN_S).sum(axis=1)
@@ -56,8 +56,8 @@ grid = {"t0_tick": 500, "period_tick": PERIOD, "aperture_tick": PERIOD}
 metadata = {"meter": "bench meter", "clock": "meter", "rail": json.dumps(rail), "grid": json.dumps(grid)}
 write_arrow(out / "traces" / "core.arrows", {"value": np.diff(energy_j) / np.diff(edge_s) + noise_w}, metadata)
 
-# what happened: one JSON object per line, each holding the hash of the line before
-read_ns = [1_000_000, int(1e9 * end_s)]  # when the meter's clock was read; each reading took 0.1 ms
+# the events: one JSON object per line, each with the hash of the line before
+read_ns = [1_000_000, int(1e9 * end_s)]  # times at which the meter's clock was read; reading it took 0.1 ms
 rows = [[T0_NS + ns, int((ns + 50_000) * 1e-9 * METER_HZ), T0_NS + ns + 100_000] for ns in read_ns]
 events: list[dict[str, Any]] = [
     {

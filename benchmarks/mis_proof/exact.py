@@ -1,11 +1,11 @@
-"""A maximum independent set, with a proof that none is larger, for graphs of up to some thousand nodes.
+"""Find a maximum independent set and prove that none is larger, for graphs of up to some thousand nodes.
 
-Sparse graphs are reduced first (``reduce.py``). The rest is searched by branch and bound on bit sets. A cover of the
-candidates by cliques bounds what they can add, since a set takes at most one vertex of a clique. The
-bound is that of maximum clique searches on the complement: greedy colouring in a fixed order (San Segundo,
-Rodriguez-Losada and Jimenez, Comput. Oper. Res. 38, 2011), with vertices moved between classes (Tomita et al.,
-WALCOM 2010) and pairs of classes that no third vertex can complete (San Segundo, Nikolaev and Batsyn, Comput. Oper.
-Res. 64, 2015).
+Sparse graphs are reduced first (``reduce.py``). The rest is searched by branch and bound on bit sets. Cliques that
+cover the candidates bound how many candidates a set can still get, since it contains at most one vertex of a clique.
+The bound comes from maximum clique searches on the complement: greedy colouring in a fixed order (San Segundo,
+Rodriguez-Losada and Jimenez, Comput. Oper. Res. 38, 2011), with vertices moved between classes (Tomita et al., WALCOM
+2010) and pairs of classes that no third vertex can complete (San Segundo, Nikolaev and Batsyn, Comput. Oper. Res. 64,
+2015).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from scenarios.workloads.qubo_mis.target_file import Target
 Bits = NDArray[np.uint64]
 PROOF = "reductions and branch and bound"
 _REDUCE_BELOW = 20.0
-"""Above this mean degree no rule applies, so trying the rules would only cost time."""
+"""Above this mean degree no reduction applies, so trying would only cost time."""
 _FIRST_MOVES = 100_000
-"""Moves of the local search; the proof must beat its set."""
+"""The number of moves of the local search. The proof must find a larger set, or show that none exists."""
 
 
 def maximum_independent_set(graph: Graph, seconds: float = 60.0) -> tuple[Vector, bool]:
-    """The largest independent set found within about ``seconds`` (uint8, shape (nodes,)), and whether it is proven.
+    """Return the largest set found in about ``seconds`` (uint8, shape (nodes,)), and whether it is proven.
 
-    Proven means that the branch and bound ended: no independent set of the graph is larger.
+    Proven means that the branch and bound came to its end: no independent set of the graph is larger.
     """
     deadline = time.perf_counter() + seconds
     out = np.zeros(graph.nodes, np.uint8)
@@ -59,7 +59,7 @@ def _subgraph(adjacency: Adjacency, part: list[int]) -> Graph:
 
 
 def _solved(graph: Graph, deadline: float) -> tuple[list[int], bool]:
-    """Return a maximum independent set of a graph without further reductions, and whether it is proven."""
+    """Return a maximum independent set of a graph without applying reductions, and whether it is proven."""
     first = list(improvements(load(graph), 0, moves=_FIRST_MOVES))[-1].solution
     order = _order(graph)
     compatible = _compatible(graph, order)
@@ -80,7 +80,7 @@ def _solved(graph: Graph, deadline: float) -> tuple[list[int], bool]:
 
 
 def _order(graph: Graph) -> NDArray[np.int64]:
-    """Order vertices by repeated removal of the one with most remaining neighbours; the first removed comes last."""
+    """Order vertices: the vertex with most remaining neighbours is removed repeatedly; the first removed comes last."""
     start, indices = graph.neighbours()
     degree = np.diff(start).astype(np.int64)
     out = np.zeros(graph.nodes, np.int64)
@@ -112,9 +112,9 @@ def _full(n: int, words: int) -> Bits:
 
 
 def proven(target: Target, graph: Graph, seconds: float) -> Target:
-    """Try to prove a row; return it, with a larger set if one was found.
+    """Try to prove a row of the table; return the row, with a larger set if one was found.
 
-    Raises ``DataError`` where the proof contradicts the row.
+    Raises ``DataError`` if the proof contradicts the row.
     """
     began = time.perf_counter()
     solution, closed = maximum_independent_set(graph, seconds=seconds)

@@ -1,8 +1,8 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""The tree of the branch and bound, compiled: see ``exact.py``.
+"""The search tree of the branch and bound, compiled: see ``exact.py``.
 
-A set of vertices is a row of 64-bit words. ``compatible[v]`` are the vertices that are not adjacent to v; from a class,
-at most one vertex can be chosen.
+A set of vertices is a row of 64-bit words. ``compatible[v]`` are the vertices that are not adjacent to v. At most one
+vertex of a class can be chosen.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 from drivers.devices.cpu.mis.search import compiled
 
 DEPTH, BEST, STATE = range(3)
-"""Places in ``state``: the chosen vertices on this path, the largest set so far, and whether the tree found it."""
+"""Places in ``state``: the number of chosen vertices, the size of the largest set, and whether the tree found it."""
 _SLICE = 500
 
 
 @compiled
 def _lowest(word):
-    """The place of the lowest set bit: the count of ones below it."""
+    """Return the place of the lowest set bit, which equals the count of zeros below it."""
     x = (word & (~word + np.uint64(1))) - np.uint64(1)
     x -= (x >> np.uint64(1)) & np.uint64(0x5555555555555555)
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -46,7 +46,7 @@ def _flip(bits, v):
 
 @compiled
 def _absorbed(compatible, classes, locked, enough, v):
-    """Put v into the first ``enough`` classes if their bound stays the same; return whether v fits."""
+    """Put v into one of the first ``enough`` classes if their bound stays the same; return whether v was put."""
     mine = compatible[v]
     for k in range(1, enough + 1):
         if locked[k]:
@@ -74,7 +74,7 @@ def _absorbed(compatible, classes, locked, enough, v):
                 _flip(classes[k], v)
                 _flip(classes[j], w)
                 return True
-            if incomplete:  # v and one vertex each of classes k and j never fit together: these three add at most 2
+            if incomplete:  # v and a vertex each of classes k and j never fit together: they add at most 2
                 locked[k] = locked[j] = 1
                 return True
     return False
@@ -82,7 +82,7 @@ def _absorbed(compatible, classes, locked, enough, v):
 
 @compiled
 def _bound(compatible, candidates, branches, bounds, classes, locked, enough):
-    """Fill ``branches`` with the candidates that ``enough`` classes cannot hold, and their bounds; return how many."""
+    """Put candidates that ``enough`` classes cannot hold into ``branches``, with their bounds; return how many."""
     words = len(candidates)
     uncoloured = candidates.copy()
     rest = np.empty(words, np.uint64)
@@ -118,7 +118,7 @@ def _bound(compatible, candidates, branches, bounds, classes, locked, enough):
 
 @compiled
 def branch(compatible, candidates, branches, bounds, left, path, best, classes, locked, state):
-    """Visit some hundred nodes of the tree; return whether it is finished. ``left[depth]`` of -1: not yet bounded."""
+    """Visit some hundred nodes of the tree; return whether it is finished. ``left[depth]`` -1: no bound yet."""
     words = compatible.shape[1]
     for _ in range(_SLICE):
         depth = state[DEPTH]

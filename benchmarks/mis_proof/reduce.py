@@ -1,7 +1,7 @@
-"""Reductions of a sparse graph without a search: vertices of degree 0, 1 and 2, and dominated ones.
+"""Reduce a sparse graph without a search: vertices of degree 0, 1 and 2, and dominated vertices.
 
-Each rule changes the size of a maximum independent set by a known count, and can be undone on a set of the rest
-(the rules are those of Akiba and Iwata, Theor. Comput. Sci. 609, 2016, section 3).
+Each rule changes the size of a maximum independent set by a known number. It can be undone on an independent set of the
+rest (the rules are those of Akiba and Iwata, Theor. Comput. Sci. 609, 2016, section 3).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Adjacency = dict[int, set[int]]
 class Kernel:
     """The rest of the graph (``adjacency``), and the decisions in order.
 
-    A decision ``(v,)`` puts v into the set. ``(v, a, b)`` is v with its two neighbours folded into it: if v is in the
-    set of the kernel, the original set has a and b, else v.
+    A decision ``(v,)`` puts v into the set. A decision ``(v, a, b)`` folds v and its two neighbours a and b into v: if
+    v is in the set of the kernel, the original set has a and b, else v.
     """
 
     adjacency: Adjacency
@@ -27,7 +27,7 @@ class Kernel:
 
 
 def reduced(graph: Graph) -> Kernel:
-    """Apply the rules until none applies."""
+    """Apply the rules until no rule applies."""
     adjacency: Adjacency = {v: set() for v in range(graph.nodes)}
     for u, v in graph.edges.tolist():
         adjacency[u].add(v)
@@ -42,7 +42,7 @@ def reduced(graph: Graph) -> Kernel:
 
 
 def undone(kernel: Kernel, chosen: Iterable[int]) -> set[int]:
-    """Return the set of the whole graph for an independent set of the kernel."""
+    """Return the set of the original graph that follows from an independent set of the kernel."""
     out = set(chosen)
     for v, *pair in reversed(kernel.decided):
         if pair and v in out:
@@ -68,7 +68,7 @@ def components(adjacency: Adjacency) -> list[list[int]]:
 
 def _decide(adjacency: Adjacency, v: int, work: set[int], decided: list[tuple[int, ...]]) -> None:
     near = adjacency[v]
-    if all(near - {u} <= adjacency[u] for u in near):  # its neighbours are a clique: v is as good as each of them
+    if all(near - {u} <= adjacency[u] for u in near):  # its neighbours are a clique, so v is as good as each of them
         decided.append((v,))
         for u in list(near):
             _remove(adjacency, u, work)

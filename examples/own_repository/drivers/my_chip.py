@@ -10,7 +10,7 @@ WORK_S, IDLE_W, BUSY_W = 0.02, 2e-3, 7e-3
 
 
 def open_device(*, threshold: float = 0.5) -> rig.Device:
-    """Open the chip. Its watts are for the simulated meter, until there is a real one."""
+    """Open the chip. Its watts are for the simulated meter, as long as there is no real meter."""
 
     def classify(sample: rig.Sample) -> dict[str, str]:
         time.sleep(WORK_S)
