@@ -245,7 +245,7 @@ def by_neurobench(kind: str, model: Any, data: Any, times: int = 1) -> dict[str,
     loader = torch.utils.data.DataLoader(rows, batch_size=len(data))
     benchmark = Benchmark(wrapped, loader, [], [], [static, workload])
     found = benchmark.run(quiet=True)
-    del benchmark  # its hooks would remove those of the next one
+    del benchmark  # its hooks would remove the next Benchmark's hooks
     operations = found.pop("SynapticOperations")
     found |= {"Dense": operations["Dense"]}
     found["Effective"] = operations["Effective_ACs"] + operations["Effective_MACs"]

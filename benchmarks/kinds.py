@@ -1,6 +1,6 @@
 """Do stated intervals contain the truth on benches of every kind that occurs in labs?
 
-The kinds are those of the modules in ``DRAWS``, in ``fixtures.worlds``.
+``DRAWS`` lists the modules in ``fixtures.worlds`` that define the kinds.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 

@@ -113,7 +113,7 @@ def by_neurobench(network: Trained, wanted: Floats) -> dict[str, float]:
     metrics = [[Footprint, ConnectionSparsity], [SMAPE, SynapticOperations]]
     benchmark = Benchmark(TorchModel(_module(network)), loader, [], [], metrics)
     found = benchmark.run(quiet=True)
-    del benchmark  # later, its hooks would remove those of the next one
+    del benchmark  # later, its hooks would remove the next Benchmark's hooks
     operations = found["SynapticOperations"]
     return {
         "smape": found["SMAPE"],

@@ -31,7 +31,7 @@ NAME = "indy_20160622_01"
 UNITS, RATE_HZ, BEGIN_S, TICK_HZ = 5, 3.0, 1234.5, 24414.0625
 STEPS = 6000
 SAME = 5e-6
-"""The largest relative difference: neurobench computes in 32 bits."""
+"""The largest allowed difference: neurobench computes in 32 bits."""
 
 
 def main() -> int:
@@ -113,7 +113,7 @@ def _by_neurobench(file: Path, made: Callable[[Any], Any], session: Any) -> dict
     loader = torch.utils.data.DataLoader(test, batch_size=len(test))
     benchmark = Benchmark(model, loader, [], [], [[], [R2, ActivationSparsity, SynapticOperations]])
     found = benchmark.run(quiet=True)
-    del benchmark  # its hooks would take away those of the next one
+    del benchmark  # its hooks would remove the next Benchmark's hooks
     return {**found, **found["SynapticOperations"]}
 
 

@@ -117,7 +117,7 @@ class ThreadedMeter:
         return self._info
 
     def start(self) -> Bracket:
-        """Start the sampling and the thread. The clock shows the bracket's tick at some moment within the bracket."""
+        """Start the sampling and the thread. The meter's clock has the bracket's tick at a time inside the bracket."""
         if self._running is not None:
             raise MeterError("the meter was started twice", field="meter", value=self._info.name, remedy="Stop it")
         bracket = self._source.begin(self._clock)

@@ -66,7 +66,7 @@ class Simulated:
         self._samples = staged(samples, self._description["step_ms"])
 
     def run(self, sample_id: str, budget: Any) -> dict[str, Any]:
-        """Present a sample; if the network learns, the output also holds its weights."""
+        """Present a sample; if the network learns, the output also contains its weights."""
         sample = self._samples[sample_id]
         events = decoded(sample["payload"])
         load_ns = time.monotonic_ns()

@@ -1,4 +1,4 @@
-"""A Nordic PPK2 as a meter: cuts its stream into words, checks by arrival times that none is lost, gives amperes."""
+"""A Nordic PPK2 as a meter: its words become amperes, once arrival times prove that none is missing."""
 
 from __future__ import annotations
 

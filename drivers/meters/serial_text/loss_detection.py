@@ -21,7 +21,7 @@ FREE = 3
 UNSEEN_S = 5e-3
 """On any host, lines are sometimes this late (s): ``Pace`` cannot distinguish such a delay from a loss."""
 WINDOW_S, WINDOW_LINES = 0.5, 8
-"""The least lag (see ``Pace``) is taken over windows of at least this many seconds and lines."""
+"""The lowest lag (see ``Pace``) is searched in windows of at least this many seconds and lines."""
 FIT, KNOWN = 4, 40
 """The drift is fitted to at least ``FIT`` and at most ``KNOWN`` windows."""
 LATE_WINDOWS, EARLY_WINDOWS = 3, 2
