@@ -1,4 +1,4 @@
-"""Samples that are made when they are accessed, so that a large workload does not fill the memory."""
+"""A sequence that makes each sample when it is accessed, so that a large workload does not fill the memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lazy(Sequence[Sample], Generic[T]):
-    """One sample for each item; ``make`` makes it."""
+    """A sequence with one sample for each item; ``make`` returns the sample of an item."""
 
     items: Sequence[T]
     make: Callable[[T], Sample]

@@ -8,7 +8,7 @@ from rig.types import Clock, Issue, Rules, Sample, Step, Workload
 from scenarios.steps import Enough, framed, idle_and_warmup, once
 
 SLACK = 1.1
-"""Factor on the least duration of the rules, because loading the first samples is not part of that duration."""
+"""Factor on the minimum duration of the rules, because this duration does not include loading the first samples."""
 
 
 def offline(
@@ -20,7 +20,10 @@ def offline(
     idle_s: float | None = None,
     warmup: int | None = None,
 ) -> Iterator[Step]:
-    """Yield idle, the whole set at once (as often as the rules require), idle. Devices take it in batches."""
+    """Yield an idle window, the whole set at once (as often as the rules require), and another idle window.
+
+    Devices process the set in batches.
+    """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)

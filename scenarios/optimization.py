@@ -23,12 +23,14 @@ def optimization(
     window_s: float = 0.5,
     idle_s: float | None = None,
 ) -> Iterator[Step]:
-    """Yield idle, each problem ``solves`` times for ``timeout_s`` each, idle. Each solve has a new seed.
+    """Yield an idle window, each problem ``solves`` times for ``timeout_s`` each, and another idle window.
 
-    ``to_gap`` ends a solve at this relative gap (0.05 for 5 %) to the problem's target: the official one, else the
-    specified one, else the best known. ``repeat`` loops a solve inside one span. Without ``repeat``, a run with a meter
-    (``metered``) loops a solve that is shorter than a power window of ``window_s`` until it fills one. A loop keeps the
-    solution and progress of its first solve.
+    Each solve has a new seed.
+
+    ``to_gap`` ends a solve at this relative gap (0.05 for 5 %) to the problem's target. The target is the official one,
+    else the specified one, else the best known. ``repeat`` loops a solve inside one span, which is a time between two
+    stamps of the device. Without ``repeat``, a run with a meter (``metered``) loops a short solve until the span lasts
+    ``window_s``. A loop keeps the solution and progress of its first solve.
 
     Raises ``UsageError`` for a workload without problems, and for ``to_gap`` without a target.
     """

@@ -1,4 +1,4 @@
-"""Real-time: a stream that does not wait, cut into frames, with scenes that change (NeuroBench, ASC)."""
+"""Real-time: a stream with changing scenes, cut into frames that do not wait for the device (NeuroBench, ASC)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def real_time(
     idle_s: float | None = None,
     warmup: int | None = None,
 ) -> Iterator[Step]:
-    """Yield frames of ``window_s`` every ``stride_s`` of a ``stream_s`` stream whose scene changes every ``scene_s``.
+    """Yield frames of ``window_s``, one every ``stride_s``, from a stream of ``stream_s``.
 
-    A frame is due when its last sound was heard, whatever the device does. It is dropped if ``queue`` frames wait.
-    Its answer is due within ``deadline_s`` (default: the stride). ``phase`` issues one phase of the device alone, for a
-    device that runs its other phases by itself.
+    The scene of the stream changes every ``scene_s``. A frame is due at the time of its last sound, even if the device
+    is still busy. It is dropped if ``queue`` frames wait. Its answer is due within ``deadline_s`` (default: the
+    stride). ``phase`` issues only this phase of the device, for a device that runs its other phases by itself.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     within(1, math.inf, queue=queue)
@@ -44,7 +44,7 @@ def real_time(
     frames = workload.stream(window_s, stride_s, scene_s, stream_s, stream_seed)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    # cut before the run: the host's work between two frames would count as latency of the device
+    # frames are cut before the run, because the host's work between two frames would count as the device's latency
     due = enumerate(list(frames))
     work = (Issue((f,), due_ns=round(k * stride_s * 1e9), queue=queue, phase=phase) for k, f in due)
-    return framed(work, workload, max(idle, stride_s), warm)  # no mark comes within the stride of the last frame
+    return framed(work, workload, max(idle, stride_s), warm)  # the last frame needs a stride without a mark after it

@@ -1,7 +1,7 @@
 """Named, versioned sets of rules: what makes a result valid, and whether it may be submitted.
 
-A run records the rules it was played by, so a verdict can be computed again from the recording. A set is never changed
-once it is published; a correction gets a new version.
+A recording includes its rules, so the verdict can be computed again from the recording. A published set is never
+changed; a correction gets a new version.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _VALUES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "server": _NEUROBENCH | _P99 | {"reports": _SERVED},
     },
     "mlperf-6": {
-        # the least queries for which LoadGen's early stopping gives an estimate: 64 at p90, 662 at p99
+        # LoadGen's early stopping needs at least this many queries for an estimate: 64 at p90, 662 at p99
         "single-stream": _MLPERF | {"percentile": 0.9, "min_queries": 64, "early_stopping": True},
         "server": _MLPERF | _P99,
         "offline": _MLPERF | {"min_queries": 24576},
@@ -56,21 +56,21 @@ _VALUES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 }
 _TOLD = tomllib.loads(files("scenarios").joinpath("sources.toml").read_text(encoding="utf-8"))
 SETS = {name: (_TOLD[name]["source"], _TOLD[name]["rules"], values) for name, values in _VALUES.items()}
-"""By the name of each set: its source, the source sentence of each rule, and its rules by scenario."""
+"""For the name of each set: its source, the sentence in the source for each rule, and the rules of each scenario."""
 
 
 def neurobench_1_0(scenario: str) -> Rules:
-    """The NeuroBench system track: the benchmark's own parameters, five trials with power, on hardware."""
+    """Return the rules of the NeuroBench system track: the benchmark's parameters, five trials with power, hardware."""
     return rules("neurobench-1.0", scenario)
 
 
 def mlperf_6(scenario: str) -> Rules:
-    """MLPerf LoadGen 6: 600 s, no warm-up, p90 or p99 with early stopping, minimum counts."""
+    """Return the rules of MLPerf LoadGen 6: 600 s, no warm-up, p90 or p99 with early stopping, minimum counts."""
     return rules("mlperf-6", scenario)
 
 
 def quick(scenario: str) -> Rules:
-    """One short trial for the lab bench. Its results are never submittable."""
+    """Return rules for one short trial at the lab bench. Its results are never submittable."""
     return rules("quick", scenario)
 
 

@@ -12,7 +12,7 @@ from scenarios.steps import LONGEST_S, chosen, framed, idle_and_warmup, once
 
 BLOCK, PART = 1024, 32
 LONG_S = 2e-4
-"""A gap of at least this length (s) leaves time to draw the next block of arrivals."""
+"""A pause of at least this length (s) between arrivals is long enough to draw the next block of arrivals."""
 
 
 def server(
@@ -52,7 +52,7 @@ def _arrivals(samples: list[Sample], rate_hz: float, seconds: float, least: int,
     due_s, last_s, count = 0.0, 0.0, 0
     ahead: tuple[Floats, Indices] | None = drawn()
     while True:
-        # blocks are drawn in a long gap, so that drawing delays no arrival
+        # blocks are drawn in a long pause between arrivals, so that no arrival is delayed
         (gaps_s, which), ahead = ahead or drawn(), None
         for at in range(0, BLOCK, PART):
             part = slice(at, at + PART)

@@ -1,4 +1,4 @@
-"""Single-stream: one sample at a time, the next when the previous is done (NeuroBench, ASC; MLPerf)."""
+"""Single-stream: one sample at a time, each after the answer to the previous one (NeuroBench, ASC; MLPerf)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def single_stream(
     repeat: int = 1,
     apart: bool = False,
 ) -> Iterator[Step]:
-    """Yield idle, the whole set in order as often as the rules require, idle.
+    """Yield an idle window, the whole set in order as often as the rules require, and another idle window.
 
-    ``repeat`` loops each sample inside one span. ``apart`` (``--per-phase``) issues each phase of the device on its
-    own, so that short phases can be looped and powered separately. ``idle_s`` and ``warmup``: as in the rules.
+    ``repeat`` loops each sample inside one span, which is a time between two stamps of the device. ``apart``
+    (``--per-phase``) issues the phases of the device one at a time, so that short phases can be looped and their power
+    measured separately. ``idle_s`` and ``warmup`` replace the values of the rules.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     within(1, MOST_REPEAT, repeat=repeat)
@@ -50,7 +51,7 @@ def _rounds(samples: Sequence[Sample], enough: Enough, repeat: int = 1) -> Itera
     begun = False
     while not enough:
         work = iter(issues or (Issue((sample,), repeat=repeat) for sample in samples))
-        if not begun:  # the duration starts at the first answer: earlier time does not count
+        if not begun:  # the duration of the rules begins at the first answer
             yield next(work)
             enough.start()
             begun = True

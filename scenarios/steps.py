@@ -9,14 +9,14 @@ from rig.bench.option_checks import within
 from rig.types import Clock, Idle, Issue, Mark, Rules, Sample, Step, Workload
 
 LONGEST_IDLE_S, LONGEST_S = 86400.0, 30 * 86400.0
-"""The longest times that are accepted: a repeated recording of others may request any time."""
+"""The longest times that are accepted, because the recording that a run repeats may come from others."""
 
 MOST_WARMUP = 1_000_000
 MOST_REPEAT = 10**9
 
 
 def framed(work: Iterator[Step], workload: Workload, idle_s: float, warmup: int) -> Iterator[Step]:
-    """Yield the work between idle windows: mark, warm-up, idle, work, idle, mark."""
+    """Yield the work with an idle window before and after it: mark, warm-up, idle, work, idle, mark."""
     yield Mark()
     for k in range(warmup):
         yield Issue([workload.samples[k % len(workload.samples)]], warmup=True)
@@ -27,12 +27,12 @@ def framed(work: Iterator[Step], workload: Workload, idle_s: float, warmup: int)
 
 
 def once(samples: Sequence[Sample]) -> Iterator[Step]:
-    """Return every sample once, in order, as an accuracy run plays them."""
+    """Yield every sample once, in order, for an accuracy run."""
     return (Issue([sample]) for sample in samples)
 
 
 class Enough:
-    """True as soon as both the least count and, on the run's clock, the least duration of the rules are reached."""
+    """True if the samples and the time on the run's clock reach both minimums of the rules: count and duration."""
 
     def __init__(self, rules: Rules, clock: Clock | None, purpose: str, slack: float = 1.0) -> None:
         self._least = rules.min_queries if purpose != "accuracy" else 1
@@ -42,11 +42,11 @@ class Enough:
         self._until_ns = 0
 
     def start(self) -> None:
-        """Count time from now on, as the work begins."""
+        """Begin to count time."""
         self._until_ns = self._now_ns() + self._wait_ns
 
     def add(self, samples: int) -> None:
-        """Count ``samples`` more that were issued."""
+        """Add the number of samples just issued."""
         self._count += samples
 
     def __bool__(self) -> bool:
@@ -57,7 +57,10 @@ class Enough:
 
 
 def idle_and_warmup(rules: Rules, idle_s: float | None, warmup: int | None) -> tuple[float, int]:
-    """Return seconds of idle and samples of warm-up: the options, else those of the rules. Raises ``UsageError``."""
+    """Return the seconds of an idle window and the samples of warm-up: the options, or else the values of the rules.
+
+    Raises ``UsageError``.
+    """
     idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
     within(0, LONGEST_IDLE_S, idle_s=idle)
     within(0, math.inf, warmup=warm)

@@ -1,4 +1,4 @@
-"""The cost at which the solve of each problem ends, because it is close enough to a target."""
+"""Compute the cost at which the solve of a problem may end, because it is close enough to the target."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from rig.types import Workload
 
 
 def stop_costs(workload: Workload, to_gap: float) -> dict[str, float]:
-    """Return by sample id the cost whose gap to the target is ``to_gap``.
+    """Return, for each sample id, the cost whose relative gap to the target is ``to_gap``.
 
-    The target is the official one, else that of the specified method, else the best known one, else the first other
-    one in the workload's details. Raises ``UsageError``, which names the first problem without a target.
+    The target is the official one, else the target of the specified method, else the best known one, else the first
+    other target in the workload's details. Raises ``UsageError``, which names the first problem without a target.
     """
     named = workload.details.get("targets") or {}
     costs: dict[str, float] = {}

@@ -21,7 +21,7 @@ CLIPPED_LIMIT = 0.001
 """Largest share of a channel's samples that may be clipped; see ``clipped_share``."""
 
 REFERENCE_ERROR = 1e-6
-"""The largest difference from the samples of the benchmark's own generator on the same audio, of full scale 1."""
+"""Largest difference from the samples of the benchmark's generator for the same audio, relative to full scale."""
 FRONT_END = (
     "mean of the channels, resampled by soxr HQ, cut into whole seconds, not scaled: the samples of the reference "
     f"(NeuroBench/system_benchmarks, f9c0b4f, with librosa 0.11) within {REFERENCE_ERROR:g} of full scale"
@@ -36,7 +36,7 @@ _OGG_TAIL_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a file: frames (one value per channel each), rate, channels and format."""
+    """The header of a file: number of frames (each has one value per channel), rate, channels and format."""
 
     frames: int
     rate_hz: int
@@ -50,7 +50,7 @@ class Header:
 
 
 def versions() -> dict[str, str]:
-    """Return versions of the decoder and the resampler. Raises MissingExtraError when one is absent."""
+    """Return versions of the decoder and the resampler. Raises MissingExtraError if one is not installed."""
     soundfile, soxr = _imported("soundfile"), _imported("soxr")
     return {
         "soundfile": str(soundfile.__version__), "libsndfile": str(soundfile.__libsndfile_version__),
@@ -61,8 +61,8 @@ def versions() -> dict[str, str]:
 def probe(path: Path) -> Header:
     """Return the header of an audio file, without decoding it.
 
-    Raises DataError (field: the path) when the file is missing, unreadable, empty, or holds less
-    than its container promises; MissingExtraError when soundfile is absent.
+    Raises DataError (field: the path) if the file is missing, unreadable, empty, or shorter than its header states.
+    Raises MissingExtraError if soundfile is not installed.
     """
     soundfile = _imported("soundfile")
     try:
@@ -79,9 +79,8 @@ def probe(path: Path) -> Header:
 def read_native(path: Path, *, clipped_limit: float = CLIPPED_LIMIT) -> NDArray[np.float32]:
     """Decode and check one file: mono float32 at the file's own rate, shape (frames,), full scale 1.
 
-    Channels are averaged after each was checked. Raises DataError for what ``probe`` refuses, and
-    for a decoder that stops early, NaN or infinity, and a channel clipped beyond ``clipped_limit``
-    (see ``clipped_share``; 1.0 accepts anything).
+    Each channel is checked, and then all are averaged. Raises DataError as ``probe`` does, if the decoder stops early,
+    for NaN or infinity, and for a channel whose ``clipped_share`` is above ``clipped_limit`` (1.0 accepts anything).
     """
     header, soundfile = probe(path), _imported("soundfile")
     try:
@@ -105,7 +104,7 @@ def read_native(path: Path, *, clipped_limit: float = CLIPPED_LIMIT) -> NDArray[
 def read_audio(path: Path, rate_hz: float, *, clipped_limit: float = CLIPPED_LIMIT) -> NDArray[np.float32]:
     """Return ``read_native`` resampled to ``rate_hz``: mono float32, shape (about duration * rate_hz,).
 
-    The resampler may overshoot full scale by a little where the file comes close to it.
+    If the file is close to full scale, the resampled values may be slightly above it.
     """
     mono = read_native(path, clipped_limit=clipped_limit)
     native_hz = probe(path).rate_hz
@@ -118,8 +117,8 @@ def read_audio(path: Path, rate_hz: float, *, clipped_limit: float = CLIPPED_LIM
 def clipped_share(channel: NDArray[np.floating[Any]], full_scale: float = _FULL_SCALE) -> float:
     """Return the share of samples, 0 to 1, that lie in runs of three or more at or above ``full_scale``.
 
-    ``channel`` has shape (n,). A single full-scale sample is a peak; three in a row are a waveform
-    cut flat, since real sound at audio rates does not rest at the converter's last code.
+    ``channel`` has shape (n,). A single sample at full scale is a peak. Three in a row are clipped, because real sound
+    at audio rates does not stay at the converter's last code.
     """
     if not len(channel):
         return 0.0

@@ -1,4 +1,4 @@
-"""The data that NeuroBench's acoustic scene classification prescribes, and how much of them an opened workload has."""
+"""The data that NeuroBench's acoustic scene classification prescribes, and which part an opened workload has."""
 
 from __future__ import annotations
 

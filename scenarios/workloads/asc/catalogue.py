@@ -28,7 +28,7 @@ _NAME_COLUMNS = ("filename", "file", "clip")
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """One recording: its name in the list, path, class, whole seconds, and the recording that it was cut from."""
+    """One clip: its name in the list, path, class, whole seconds, and the recording from which it was cut."""
 
     name: str
     path: Path
@@ -79,8 +79,8 @@ def read_folder(root: Path) -> Catalogue:
 def part_of(found: Catalogue, fold: str, split: str) -> Catalogue:
     """Return the clips of fold "K/N" for the split "test", and all others for "train".
 
-    Clips of one ``Clip.origin`` stay together. Within each label, the origins are dealt in the order of their names, so
-    that only the list determines the folds. Raises UsageError for a fold that cannot be made.
+    All clips of one ``Clip.origin`` are in the same fold. The origins of each label are assigned to folds in turn, in
+    the order of their names, so the folds depend only on the list. Raises UsageError for a fold that cannot be made.
     """
     match = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", fold)
     if match is None or not int(match[1]) <= int(match[2]) or int(match[2]) < 2:
@@ -105,8 +105,8 @@ def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalo
 
     ``train`` holds the clips in ``fold1_train.csv``, and ``test`` every other clip, whether or not
     ``fold1_evaluate.csv`` lists it. When every listed clip is on disk, the seconds of both splits
-    must equal ``whole_seconds``; otherwise the catalogue says that it is partial. Raises DataError
-    for lists that contradict themselves or each other, and when nothing of the split is there.
+    must equal ``whole_seconds``; otherwise the catalogue is marked as partial. Raises DataError
+    for lists that contradict themselves or each other, and if no clip of the split is on disk.
     """
     labels = _tau_meta(root / "meta.csv")
     setup = root / "evaluation_setup"
@@ -135,7 +135,7 @@ def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalo
 
 
 def _tau_meta(path: Path) -> dict[str, str]:
-    """Return the labels of the used clips by name, as the file names state them."""
+    """Return the label of each used clip by its name; the label is part of the file name."""
     used = []
     for row in read_rows(path, "\t", ("filename", "scene_label")):
         parts = PurePosixPath(row["filename"]).stem.split("-")
@@ -171,7 +171,7 @@ def _headed(found: Iterable[str], wanted: Sequence[str]) -> str:
 
 
 def read_rows(path: Path, delimiter: str, columns: Sequence[str], wanted: Sequence[str] = ()) -> list[dict[str, str]]:
-    """Return rows of a table as stripped text by column; missing cells of a short row are empty."""
+    """Return the rows of a table, each as stripped texts by column; missing cells of a short row are empty."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, delimiter=delimiter, restval="", restkey="")

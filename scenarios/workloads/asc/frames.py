@@ -19,7 +19,7 @@ EDGE_S = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One label, from ``begin_s`` of the stream on, and the slices that are heard one after the other."""
+    """A part of the stream with one label: it begins at ``begin_s`` and plays its slices one after the other."""
 
     label: str
     begin_s: float
@@ -28,7 +28,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """Frame k holds ``window_s`` of sound from ``k * stride_s`` on; payloads are float32, shape (window,)."""
+    """A stream cut into frames: frame k is ``window_s`` of sound from ``k * stride_s`` on, float32, shape (window,)."""
 
     scenes: tuple[Scene, ...]
     window_s: float
@@ -37,7 +37,7 @@ class Stream:
     load: Loader
 
     def frame(self, k: int) -> Sample:
-        """Return frame ``k``, cut now."""
+        """Cut and return frame ``k``."""
         begin = round(k * self.stride_s * self.rate_hz)
         width = round(self.window_s * self.rate_hz)
         end_s = k * self.stride_s + self.window_s
@@ -71,7 +71,7 @@ def frames_of(
     """Cut a stream of ``duration_s`` into frames.
 
     Successive scenes have different labels. Slices are drawn with ``seed``; none repeats before all slices of its label
-    were used. Raises ``UsageError`` for lengths that make no stream, and for a set of fewer than two labels.
+    were used. Raises ``UsageError`` for durations that do not fit each other, and for a set of fewer than two labels.
     """
     lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s}
     for name, value in lengths.items():
@@ -95,6 +95,6 @@ def _scenes(by_label: dict[str, list[Slice]], count: int, scene_s: float, rng: n
         others = [label for label in piles if not scenes or label != scenes[-1].label]
         label = others[int(rng.integers(len(others)))]
         taken = piles[label][:each]
-        piles[label] = piles[label][each:] + taken  # to the back, so that no slice repeats before the others were heard
+        piles[label] = piles[label][each:] + taken  # used slices move to the back, so that none repeats early
         scenes.append(Scene(label, k * scene_s, tuple(taken)))
     return scenes

@@ -1,8 +1,8 @@
-"""Synthetic acoustic scenes: four places, one recipe each, the same samples for the same seed.
+"""Synthetic acoustic scenes of four places, for use without a data set of field recordings.
 
-They replace field recordings if no data set is available. Every scene mixes a background with its own events, and a
-microphone colours and scales the sum at random. So neighbouring scenes overlap in level and in spectrum, and no single
-band distinguishes them.
+The same seed has the same samples. Every scene mixes a background with sound events of its place. A simulated
+microphone then changes spectrum and level at random. Scenes of different places therefore overlap in level and in
+spectrum, and no single frequency band distinguishes them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ _SCENES: dict[str, Callable[[Generator, _Grid], Array]] = {
 
 
 def _microphone(rng: Generator, grid: _Grid, scene: Array) -> Array:
-    """Colour by a random tilt, add self-noise, scale by +-6 dB, and keep the peak in range."""
+    """Tilt the spectrum at random, add the microphone's noise, scale by up to +-6 dB, and limit the peak."""
     octaves = np.log2(np.maximum(grid.freq_hz, 20.0) / 1000.0)
     tilt = 10 ** (rng.uniform(-1.0, 1.0) * octaves / 20)
     coloured = np.fft.irfft(np.fft.rfft(scene) * tilt, len(scene))
@@ -167,7 +167,7 @@ def _chirp(rng: Generator, grid: _Grid) -> Array:
 
 
 def _reverberate(rng: Generator, grid: _Grid, dry: Array) -> Array:
-    """Return ``dry`` with a diffuse decaying tail of the same RMS; the tail wraps round to the begin."""
+    """Return ``dry`` plus a decaying tail of the same RMS; the part of the tail after the end is added at the begin."""
     count = len(dry)
     tail = rng.standard_normal(count) * np.exp(-grid.time_s / rng.uniform(0.1, 0.35))
     echo = np.fft.irfft(np.fft.rfft(dry) * np.fft.rfft(tail), count)

@@ -1,4 +1,4 @@
-"""One-second slices of audio, the samples made of them, and how both are chosen and ordered."""
+"""One-second slices of audio: choose and order them, and make samples of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Unit:
 
 
 def sample_of(unit: Unit, load: Loader, rate_hz: float) -> Sample:
-    """Return a sample, decoded now; its payload is float32, shape (seconds * rate_hz,)."""
+    """Decode and return a sample; its payload is float32, shape (seconds * rate_hz,)."""
     return Sample(
         unit.id, np.concatenate([load(part) for part in unit.slices]), unit.label,
         duration_s=len(unit.slices) * SLICE_S, rate_hz=rate_hz, inferences=len(unit.slices),
@@ -48,8 +48,8 @@ def sample_of(unit: Unit, load: Loader, rate_hz: float) -> Sample:
 def draw(slices: Sequence[Slice], count: int, seed: int) -> list[Slice]:
     """Return ``count`` of the slices in their order, with labels as equal in number as possible.
 
-    Labels take turns, one slice at a time, from slices shuffled by ``seed``. The labels that get one slice
-    more are shuffled too. ``count`` must not exceed ``len(slices)``.
+    Slices are shuffled with ``seed``, and one slice of each label is taken in turn. If the numbers cannot be equal, the
+    labels with one slice more are also random. ``count`` must not exceed ``len(slices)``.
     """
     rng = np.random.default_rng(seed)
     by_label = grouped(slices)
@@ -60,14 +60,15 @@ def draw(slices: Sequence[Slice], count: int, seed: int) -> list[Slice]:
 
 
 def interleave(slices: Sequence[Slice]) -> list[Slice]:
-    """Return the slices with labels taking turns, so that an interrupted run has seen every scene."""
+    """Return the slices in an order in which labels alternate, so that an interrupted run includes every label."""
     return _in_turns([parts for _, parts in sorted(grouped(slices).items())])
 
 
 def join(slices: Sequence[Slice], size: int) -> tuple[Unit, ...]:
-    """Return sequences of ``size`` slices, of one label if possible; sequences of mixed labels have the label None.
+    """Join slices to sequences of ``size`` slices, of one label if possible.
 
-    Leftovers of all labels are joined last; those that fill no sequence are dropped.
+    At the end, the remaining slices of all labels are joined to sequences with the label None. Slices that do not fill
+    a sequence are dropped.
     """
     whole: list[list[Slice]] = []
     rest: list[Slice] = []

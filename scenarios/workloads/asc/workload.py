@@ -50,7 +50,7 @@ _SLICES_KEPT = 16
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class AscWorkload(SampleSet):
-    """The workload: see ``rig.types.Workload``. ``details`` says where the audio came from."""
+    """The workload: see ``rig.types.Workload``. ``details`` includes the source of the audio."""
 
     samples: Lazy[Unit]
     benchmark: Benchmark
@@ -59,7 +59,7 @@ class AscWorkload(SampleSet):
     """Decodes a slice."""
 
     def sequences(self, seconds: float) -> AscWorkload:
-        """Return the same slices joined to sequences of ``seconds``, for power amortised over long streams.
+        """Return the same slices joined to sequences of ``seconds``, for a device that is configured once per sequence.
 
         Each label is cut into whole sequences first. Leftovers are joined across labels (label None), and
         a last incomplete sequence is dropped. Raises UsageError when ``seconds`` is
@@ -176,7 +176,7 @@ def _from_files(
         "clipped_limit": clipped_limit, "decoder": audio.versions(), "front_end": audio.FRONT_END,
     }  # fmt: skip
 
-    # The classes take turns, so one clip of each class stays decoded, up to a limit.
+    # Classes alternate, so at least one clip of each class stays decoded, up to a limit.
     @lru_cache(maxsize=min(2 * len(found.classes), _CLIPS_KEPT))
     def decode(name: str) -> NDArray[np.float32]:
         return audio.read_audio(clips[name].path, rate_hz, clipped_limit=clipped_limit)

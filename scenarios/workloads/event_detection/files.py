@@ -1,7 +1,7 @@
-"""Files of an event camera in a car: time surfaces in HDF5 or raw events, and files of boxes beside them.
+"""Read the files of an event camera in a car: time surfaces in HDF5 or raw events, and boxes in separate files.
 
-The layout is that of Prophesee's 1 Megapixel Automotive Detection Dataset, precomputed as NeuroBench's harness reads
-it, or as recorded.
+The layout is that of Prophesee's 1 Megapixel Automotive Detection Dataset: raw as recorded, or precomputed to time
+surfaces for NeuroBench's harness.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rig.plugins import imported
 from rig.types import Floats
 
 SHAPE = (6, 360, 640)
-"""A time surface: three bins in time of two polarities, rows, columns."""
+"""Shape of a time surface: three time bins for each of two polarities, rows, columns."""
 FRAME_US, BINS = 50_000, 3
 SENSOR = (720, 1280)
 WORDS = {b"evt 2": ("evt2", 4), b"evt2": ("evt2", 4), b"evt 3": ("evt3", 2), b"evt3": ("evt3", 2)}
-"""By a text in the header of a .raw file: its encoding and the number of bytes of a word."""
+"""For a text in the header of a .raw file: the encoding, and the number of bytes of a word."""
 END_S = 1.0
 """Boxes may be stamped at most this long (s) after the last event or surface."""
 
@@ -33,7 +33,7 @@ Frame = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """One file: the number of its frames, and how frame k is read, shape ``SHAPE``."""
+    """One file: the number of its frames, and the function that reads frame k, shape ``SHAPE``."""
 
     path: Path
     frames: int
@@ -49,7 +49,7 @@ def opened(path: Path) -> Recorded:
 
 
 def boxes_of(path: Path, frames: int, width: int) -> list[Floats]:
-    """Return the boxes of each frame: rows of class, x, y, w, h in pixels of a surface, cut at its edges.
+    """Return the boxes of each frame: rows of class, x, y, w, h in pixels of the surface, clipped at its edges.
 
     They are read from ``NAME_bbox.npy`` or ``NAME.npy`` beside the file, in pixels of a picture of ``width`` columns. A
     box belongs to the frame whose 50 ms contain its stamp; of each track, a frame keeps the last box. Raises
@@ -95,8 +95,8 @@ def boxes_of(path: Path, frames: int, width: int) -> list[Floats]:
 def surface(events: NDArray[Any], begin_us: int) -> Frame:
     """Return the time surface of events (t, x, y, p) of one frame, uint8 of shape ``SHAPE``.
 
-    A pixel holds the time of its last event in a bin, from the begin of the bin (NeuroBench, equation 9), scaled to 1
-    to 255; 0 is no event. Each pixel of the surface covers 2 x 2 pixels of the sensor.
+    The value of a pixel is the time of its last event since the begin of the bin (NeuroBench, equation 9), scaled to
+    1 to 255. The value 0 means no event. Each pixel of the surface covers 2 x 2 pixels of the sensor.
     """
     out = np.zeros(SHAPE, np.uint8)
     since = (events["t"].astype(np.int64) - begin_us) * BINS / FRAME_US
@@ -138,7 +138,7 @@ def _surfaces_of(path: Path) -> Recorded:
 
 @lru_cache(maxsize=1)
 def _events(path: Path) -> NDArray[Any]:
-    """Return the events of a file in order of time. Raises ``DataError`` for a file that is cut, or has no events."""
+    """Return the events of a file in order of time. Raises ``DataError`` for a truncated file or one without events."""
     wizard = imported("expelliarmus", "raw events", "detection", field="data", value=str(path)).Wizard
     encoding, body, word = _encoding(path)
     if body % word:
@@ -158,7 +158,7 @@ def _events(path: Path) -> NDArray[Any]:
 
 
 def _encoding(path: Path) -> tuple[str, int, int]:
-    """Return the encoding by expelliarmus's name, the number of bytes after the header, and the bytes of a word."""
+    """Return the encoding's name in expelliarmus, the number of bytes after the header, and the bytes of a word."""
     try:
         with path.open("rb") as file:
             header = b""

@@ -28,7 +28,7 @@ SUFFIXES = (".h5", ".raw", ".dat")
 CLASSES = ("pedestrian", "two wheeler", "car")
 """The evaluated classes: the first three of the seven in the files."""
 SKIPPED_US, LEAST_DIAGONAL = 500_000, 60.0
-"""NeuroBench: labels of the first half second, and boxes with a diagonal below 60 pixels, are left out."""
+"""NeuroBench leaves out labels of the first half second, and boxes with a diagonal below 60 pixels."""
 FRAME_S = FRAME_US / 1e6
 
 
@@ -37,7 +37,7 @@ class Drive(SampleSet):
     """The workload; see ``rig.types.Workload`` and ``rig.types.Streams``."""
 
     def stream(self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int) -> list[Sample]:
-        """Return the frames in order, one every 50 ms, and again from the first after the last; scenes are ignored.
+        """Return the frames in order, one every 50 ms; after the last, the first follows again. Scenes are ignored.
 
         Raises ``UsageError`` for another window or stride.
         """

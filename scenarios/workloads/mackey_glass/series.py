@@ -1,8 +1,8 @@
 """Solve the Mackey-Glass equation: ``dx/dt = beta x(t - tau) / (1 + x(t - tau)**n) - gamma x(t)``.
 
-A step of the fourth-order Runge-Kutta method takes the delayed value from the solution one delay earlier; at half steps
-it interpolates by the cubic through values and derivatives at both ends. So within one delay the equation is linear
-with a known right side, and a step is one line.
+The solver is the fourth-order Runge-Kutta method. The delayed value is known from the solution one delay earlier. At
+half steps, it is interpolated by a cubic through the values and derivatives at both ends of the step. Within one delay,
+the equation is therefore linear in x with a known input, and a step is one line of code.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ PUBLISHED = {
 def sampled(parameters: Parameters, lyapunov_times: float, step: float = STEP) -> Floats:
     """Return ``POINTS`` values in each Lyapunov time from time 0, float64 of shape (n,).
 
-    ``step`` must divide the delay. The series is chaotic: with another solver or step it differs after some Lyapunov
-    times.
+    The delay must be a multiple of ``step``. The series is chaotic, so with another solver or step it differs after
+    some Lyapunov times.
     """
     at = np.arange(round(lyapunov_times * POINTS)) * (parameters.lyapunov_time / POINTS)
     x, slope = _solved(parameters, float(at[-1]) + 2 * step, step)
@@ -73,7 +73,7 @@ def _solved(parameters: Parameters, until: float, step: float) -> tuple[Floats, 
             found.append(value)
         x[here + 1] = found
         slope[here] = drive[:-1] - GAMMA * x[here]
-        # the derivative from the left, which the next block's own first value then replaces
+        # the derivative from the left; the next block replaces it by the derivative from the right
         slope[here[-1] + 1] = drive[-1] - GAMMA * found[-1]
     return x[delay:], slope[delay:]
 
@@ -83,7 +83,7 @@ def _drive(delayed: Floats) -> Floats:
 
 
 def _weights(step: float) -> tuple[float, tuple[float, float], float]:
-    """Return the weights in one step of the value, and of the drive at begin, end and middle, from the method."""
+    """Return the weights in one step: of the value, of the drive at begin and end, and of the drive in the middle."""
 
     def stepped(x: float, begin: float, middle: float, end: float) -> float:
         k1 = begin - GAMMA * x
@@ -96,7 +96,7 @@ def _weights(step: float) -> tuple[float, tuple[float, float], float]:
 
 
 def _between(x: Floats, slope: Floats, index: Indices, share: Floats, step: float) -> Floats:
-    """Return the cubic through values and derivatives, at a share of the step after each index."""
+    """Return values of the cubic interpolation, at a share of the step after each index."""
     rest = 1.0 - share
     left, right = x[index], x[index + 1]
     bend = rest * (slope[index] * step - (right - left)) - share * (slope[index + 1] * step - (right - left))

@@ -1,8 +1,8 @@
 """Forecasts of a chaotic series from its own past (NeuroBench, chaotic function prediction).
 
 A sample is 20 Lyapunov times of one series. A model learns from the first half, and forecasts the second half only from
-its own forecasts. Successive samples start half a Lyapunov time apart. The series are generated here: those of the
-benchmark are a download, and two solvers of a chaotic equation never agree up to the end.
+its own forecasts. Successive samples start half a Lyapunov time apart. The series are generated here, so they differ
+from the series that the benchmark offers as a download: solvers of a chaotic equation agree only for a short time.
 """
 
 from __future__ import annotations

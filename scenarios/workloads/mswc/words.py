@@ -1,7 +1,7 @@
 """The words of the Multilingual Spoken Words Corpus in the layout of NeuroBench's subset: split files, and clips.
 
-``base_train.csv`` and ``base_test.csv`` at the root and ``LANGUAGE/evaluation.csv`` hold lines ``path,word,language``;
-the sound is ``LANGUAGE/clips/path``.
+The split files are ``base_train.csv`` and ``base_test.csv`` at the root, and ``LANGUAGE/evaluation.csv``. Their lines
+are ``path,word,language``; the sound of a line is ``LANGUAGE/clips/path``.
 """
 
 from __future__ import annotations

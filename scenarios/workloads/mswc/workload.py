@@ -1,7 +1,8 @@
 """Keyword few-shot class-incremental learning (NeuroBench): words of new languages are learnt from a few samples.
 
-First the test samples of the base words are sent. In each session, a device then learns words of a new language, and
-is asked all words that it knows. A sample to learn from (``Sample.learn``) holds the shots of the word that labels it.
+First, the device is tested with samples of the base words. In each of the following sessions, it learns words of a new
+language, and is then tested with all words learnt so far. A sample to learn from (``Sample.learn``) contains several
+shots (sounds) of one word, which is its label.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def open_workload(
 
 
 def _asked(session: int, asked: Sequence[tuple[str, str, int, Heard]], rate_hz: float | None) -> Iterator[Sample]:
-    """Yield the samples asked after a session; their ids name the session and whether the word is old or new."""
+    """Yield the test samples after a session; their ids name the session and whether the word is old or new."""
     for kind, word, k, heard in asked:
         yield Sample(f"{session:02d}/{kind}/{word}/{k}", heard, word, duration_s=1.0, rate_hz=rate_hz)
 

@@ -1,4 +1,4 @@
-"""Images as Poisson spike trains, and digits that follow one another, cut by a moving window into frames of spikes."""
+"""Turn images into Poisson spike trains, and cut a stream of successive digits into frames with a moving window."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Events = NDArray[np.int64]
 """Spikes in order of time, shape (n, 2): microseconds (at least 1) since the stream began, and address."""
 EDGE_S = 1e-9
 FRAME = "@"
-"""Separates the id of an image from the number of the last frame that shows it."""
+"""Separates the id of an image from the number of a frame in the id of a sample."""
 
 Show = Callable[[int, float, np.random.Generator], Events]
-"""Returns the spikes of the image at an index, shown for some seconds."""
+"""A function that returns the spikes of the image at an index, shown for some seconds."""
 
 
 def poisson(image: NDArray[np.uint8], rate_hz: float, seconds: float, rng: np.random.Generator) -> Events:
     """Return the spikes of an image of shape (pixels,): ``rate_hz`` is the sum of the rates of all pixels.
 
-    Independent Poisson processes are drawn as one process of the summed rate; each spike is assigned to a pixel with a
-    probability equal to the pixel's share of the intensity. An image without intensity gives no spikes.
+    One Poisson process with the summed rate is drawn. Each spike is then assigned to a pixel, with a probability equal
+    to the pixel's share of the intensity. An image without intensity has no spikes.
     """
     total = float(image.sum(dtype=np.int64))
     count = rng.poisson(rate_hz * seconds) if total else 0

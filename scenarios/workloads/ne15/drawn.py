@@ -27,9 +27,9 @@ STROKES = (
     "70 30 25 55 77 69 29", "60 24 28 59 78 65 25", "20 70 49", "50 31 33 54 77 69 49 37 54 73 71 50",
     "75 35 22 60 72 76 59 29",
 )  # fmt: skip
-"""The corners of each digit's strokes on a 10 x 10 grid, as two decimal figures: column and row."""
+"""The corners of each digit's strokes on a 10 x 10 grid; each corner is two decimal figures, column and row."""
 RETINA_STEP = 0.5
-"""The change of the logarithm of light that sends an event. So a flashed digit sends a few thousand events."""
+"""A pixel sends an event when the logarithm of its light changes by this. A flashed digit sends a few thousand."""
 FLASH_S, RISE_S, MOVE_S, FRAME_S = 1.0, 0.03, 1.6, 0.002
 """Durations of a flashed digit, of its appearance, of a moving digit, and of a frame of the screen.
 
@@ -61,12 +61,12 @@ def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
 
 
 def _label(k: int) -> int:
-    """Return the digit of image k: every ten images hold all ten digits, ordered so that any folds have all."""
+    """Return the digit of image k. Any ten successive images have all digits, in an order that suits any folds."""
     return (k + k // 10) % 10
 
 
 def digit(number: int, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Return an image of shape (784,), 0 to 255."""
+    """Return an image of a digit, shape (784,), values 0 to 255."""
     turn = np.array([[1.0, rng.normal(0.0, 0.15)], [rng.normal(0.0, 0.08), 1.0]]) * rng.normal(1.0, 0.06, (2, 1))
     shift = np.array([13.5, 13.5]) + rng.normal(0.0, 0.7, 2)
     pixels = np.indices((SIDE, SIDE)).reshape(2, -1)[::-1].T
@@ -82,7 +82,7 @@ def digit(number: int, rng: np.random.Generator) -> NDArray[np.uint8]:
 
 
 def retina(frames: Iterator[Floats]) -> Events:
-    """Return the events of frames of light, shape (128, 128), one every ``FRAME_S``; see ``aer.read_aedat``."""
+    """Return the events for frames of light, shape (128, 128), one every ``FRAME_S``; see ``aer.read_aedat``."""
     known, events = np.log(next(frames) + 20.0), []
     for k, frame in enumerate(frames):
         steps = np.trunc((np.log(frame + 20.0) - known) / RETINA_STEP)
@@ -97,7 +97,7 @@ def retina(frames: Iterator[Floats]) -> Events:
 
 
 def _on_screen(image: Floats) -> Floats:
-    """Return an image in the middle of the retina's view, three times as large."""
+    """Return the view of the retina with an image in its middle, three times as large."""
     large = ndimage.zoom(image, 3, order=1)
     return np.pad(large, (aer.SIDE - len(large)) // 2)
 

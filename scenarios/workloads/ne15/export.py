@@ -1,4 +1,4 @@
-"""Streams as files for other programs: AER-DAT2.0 for jAER, and arrays of spike times for PyNN."""
+"""Write streams of spikes for other programs: AER-DAT2.0 for jAER, and arrays of spike times for PyNN."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from scenarios.workloads.ne15.mnist import SIDE
 def export(events: Events, sources: int, out: Path) -> None:
     """Write a stream of 28 x 28 pixels or of a retina as ``.aedat``, or of any sources as ``.npy``.
 
-    The ``.npy`` holds one array of spike times in milliseconds for each source (NumPy reads it with
-    ``allow_pickle=True``), which is PyNN's ``SpikeSourceArray(spike_times=...)``. Raises ``UsageError`` for another
-    suffix and if ``out`` cannot be written, ``DataError`` for values that the format cannot hold.
+    The ``.npy`` has one array of spike times in milliseconds for each source, as in PyNN's
+    ``SpikeSourceArray(spike_times=...)``; NumPy reads it with ``allow_pickle=True``. Raises ``UsageError`` for another
+    suffix and if ``out`` cannot be written. Raises ``DataError`` for values that do not fit into the format.
     """
     if out.suffix == ".aedat":
         write_aedat(out, events, aer.SIDE if sources == 2 * aer.PIXELS else SIDE)

@@ -1,7 +1,7 @@
 """Rank order encoding by FoCal (Sen Bhattacharya and Furber 2010, doi 10.1109/TNN.2010.2048339).
 
-Four layers of ganglion cells see the image through differences of Gaussians. The strongest cell spikes first; then its
-contribution is subtracted from every other cell, by the correlation of their kernels.
+Four layers of ganglion cells filter the image with differences of Gaussians. The strongest cell spikes first. Then its
+value times the correlation of the two kernels is subtracted from every other cell.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ LAYERS = (
     (-1.0, 61, 8.0, 4.8, 5, 3),
     (1.0, 243, 10.4, 4.8, 5, 3),
 )
-"""For each layer: sign of the centre, width, standard deviation of the centre, the surround's standard deviation over
-the centre's, and the columns and rows from one cell to the next (the paper's table, as given by the authors of
-NE15-MNIST)."""
+"""The paper's table, as the authors of NE15-MNIST use it. Each layer has the sign of the centre, the width, the
+standard deviation of the centre, the ratio of the surround's standard deviation to the centre's, and the columns and
+rows from one cell to the next."""
 STEP_US = 1000
-"""Spikes are this far apart: only their order counts."""
+"""Time between two spikes in microseconds. It is constant, because only the order of spikes counts."""
 SHARE = 0.3
-"""The share of spikes, the first ones, that carry the image (same paper)."""
+"""This first share of the spikes is enough to represent the image (same paper)."""
 
 
 def rank_order(image: NDArray[np.uint8], share: float = SHARE) -> tuple[Events, Floats]:
     """Return the spikes of an image of shape (784,), address ``layer * 784 + pixel``, and the value of each spike.
 
-    A cell spikes at most once. ``share`` refers to the cells that the image makes non-zero.
+    A cell spikes at most once. ``share`` is a share of the cells that are not zero for this image.
     """
     cells, kernels, overlap = cell_kernels()
     left = kernels @ (image / 255.0)

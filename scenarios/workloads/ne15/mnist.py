@@ -1,4 +1,4 @@
-"""MNIST from the user's idx files, plain or gzip; ``MD5`` is of the unpacked files by LeCun, Cortes and Burges."""
+"""Read MNIST from the user's idx files, plain or gzip. ``MD5`` has the digests of the unpacked original files."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Bytes = NDArray[np.uint8]
 
 
 def has(folder: Path, split: str) -> bool:
-    """Return whether a folder holds the images of a split."""
+    """Return whether a folder has the images of a split."""
     return any(path.is_file() for path in _candidates(folder, f"{_PREFIX[split]}-images-idx3-ubyte"))
 
 
 def read_digits(folder: Path, split: str, verify: bool = True) -> tuple[Bytes, Bytes]:
     """Return images, shape (n, 784), and labels 0 to 9, shape (n,), of the split ``train`` or ``test``.
 
-    With ``verify``, the md5 is compared. Raises ``DataError`` for a file that is missing, truncated, or altered.
+    With ``verify``, the MD5 digest is checked. Raises ``DataError`` for a file that is missing, truncated or altered.
     """
     prefix = _PREFIX[split]
     images = _read(folder, f"{prefix}-images-idx3-ubyte", (None, SIDE, SIDE), verify)
@@ -66,7 +66,7 @@ def _read(folder: Path, name: str, wanted: tuple[int | None, ...], verify: bool)
 
 
 def idx_file(data: Bytes) -> bytes:
-    """Return the content of the idx file of an array of bytes."""
+    """Return an array of bytes in the idx format."""
     return bytes((0, 0, 8, data.ndim)) + np.array(data.shape, ">u4").tobytes() + data.tobytes()
 
 

@@ -31,7 +31,7 @@ ADDRESSES = {"poisson": mnist.PIXELS, "rank-order": 4 * mnist.PIXELS, "dvs": 2 *
 """Number of sources by encoding: pixels, four layers of ganglion cells, or ON and OFF of a retina's pixels."""
 DIGITS = [str(digit) for digit in range(10)]
 PUBLISHED_HZ = (2000.0, 5000.0)
-"""The summed rates in Q. Liu's chapter: for training and most figures, and for its table of NEST and SpiNNaker."""
+"""Summed rates in Q. Liu's thesis chapter: for training and most figures, and for its table of NEST and SpiNNaker."""
 
 Encode = Callable[[int], Events]
 
@@ -46,7 +46,7 @@ class Image(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Digits(SampleSet):
-    """The workload; see ``rig.types.Workload``. ``show`` encodes an image for any time; None if that is impossible."""
+    """The workload; see ``rig.types.Workload``. ``show`` encodes an image for any duration; None if impossible."""
 
     images: Sequence[Image]
     blank_s: float
@@ -127,7 +127,7 @@ def _coded(
 
 
 def kept_numbers(count: int, fold: int | None, folds: int, tested: bool) -> list[int]:
-    """Return the image numbers of a fold, or without ``tested`` all others. Raises ``UsageError`` for a bad fold."""
+    """Return the image numbers of a fold, or all others if not ``tested``. Raises ``UsageError`` for a bad fold."""
     if fold is None:
         return list(range(count))
     if not 0 <= fold < folds:
@@ -141,7 +141,7 @@ def sample_id(split: str, number: int) -> str:
 
 
 def _recorded(folder: Path, dialect: str, blank_s: float, fold: int | None, folds: int, samples: int | None) -> Digits:
-    """Open recordings of a retina; ``labels.csv`` has columns file and label; OFF events have addresses from 16384."""
+    """Open recordings of a retina: ``labels.csv`` has the columns file and label. OFF addresses begin at 16384."""
     table = read_rows(folder / "labels.csv", ",", ("file", "label"))
     listed = [(row["file"], row["label"]) for row in table]
     rows = [listed[number] for number in first_of(kept_numbers(len(listed), fold, folds, True), samples)]
@@ -158,7 +158,7 @@ def _recorded(folder: Path, dialect: str, blank_s: float, fold: int | None, fold
 def _workload(
     images: Sequence[Image], encode: Encode, duration_s: float, details: Mapping[str, Any], show: Show | None = None
 ) -> Digits:
-    """Return the workload, whose digest covers every stream and their order."""
+    """Return the workload; its digest depends on every stream and on their order."""
 
     def encoded(image: Image) -> Sample:
         return Sample(image.id, encode(image.number), image.label, duration_s=duration_s, seed=image.number)

@@ -1,9 +1,9 @@
-"""Sessions of two primates that reach for targets, recorded or synthetic: spikes of the motor cortex, and the cursor.
+"""Sessions of two monkeys that reach for targets: spikes of the motor cortex, and the velocity of the cursor.
 
 The files are those of "Nonhuman Primate Reaching with Multichannel Sensorimotor Cortex Electrophysiology"
-(doi 10.5281/zenodo.583331), six of which are a task of NeuroBench. They are MATLAB files in HDF5, a download
-of the user. Without them, reaches are smooth, and the rate of a unit follows the direction of the movement; figures of
-such a session say nothing about a cortex.
+(doi 10.5281/zenodo.583331); NeuroBench uses six of them. They are MATLAB files in HDF5, which the user downloads.
+Without files, a session is synthetic: reaches are smooth, and the rate of a unit depends on the direction of the
+movement. Figures of a synthetic session are not comparable with those of a cortex.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ RECIPE = "minimum-jerk reaches to targets drawn from a square, and cosine-tuned 
 _SIDE = 100.0
 _REACH_S, _REST_S = (0.4, 1.0), (0.1, 0.4)
 _BASE_HZ, _DEPTH = (2.0, 20.0), 1.5
-"""The range of rates at rest, and how many times this rate the fastest movement in the preferred direction adds."""
+"""For synthetic units: range of rates at rest, and the factor on it for what the fastest movement can add."""
 TRAIN_SHARE = 0.75
-"""This share of the reaches, from the first on, is for training and validation (NeuroBench)."""
+"""The first reaches, up to this share, are for training and validation (NeuroBench)."""
 MD5S = {
     "indy_20160622_01": "c33d5fff31320d709d23fe445561fb6e",
     "indy_20160630_01": "197413a5339630ea926cbd22b8b43338",
@@ -54,15 +54,15 @@ class Session:
 
     @property
     def test_from(self) -> int:
-        """Return the first step that is not for training."""
+        """Return the first step after the training reaches."""
         return int(self.reaches[math.floor(TRAIN_SHARE * len(self.reaches))])
 
 
 def read_session(folder: Path, name: str, md5s: Mapping[str, str] = MD5S) -> Session:
     """Read ``name.mat`` of a folder.
 
-    Raises ``DataError`` for a missing file, a content other than the published one and a session without spikes, and
-    ``MissingExtraError`` without h5py.
+    Raises ``DataError`` for a missing file, a file that differs from the published one, and a session without spikes.
+    Raises ``MissingExtraError`` without h5py.
     """
     path = folder / f"{name}.mat"
     try:

@@ -57,7 +57,7 @@ def _of(sessions: Sequence[Session], source: Mapping[str, object]) -> SampleSet:
 
 
 def _sample(session: Session) -> Sample:
-    """Return the session as rows of ``spikes``, the channels packed by ``numpy.packbits``, and ``velocity``."""
+    """Return the session as a sample: rows of ``spikes``, packed by ``numpy.packbits``, and of ``velocity``."""
     packed = np.packbits(session.spikes, axis=1)
     fields = np.dtype([("spikes", np.uint8, packed.shape[1:]), ("velocity", "<f4", 2)])
     payload = np.zeros(len(packed), fields)

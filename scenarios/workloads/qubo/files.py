@@ -1,4 +1,4 @@
-"""Read a binary quadratic problem from a file as a model of dimod; errors in a text name its line.
+"""Read a binary quadratic problem from a file as a model of dimod; errors name the line of a text file.
 
 | file | what is read |
 |---|---|
@@ -49,11 +49,11 @@ class Lines:
     rows: Sequence[tuple[int, list[str]]]
 
     def fault(self, line: int, what: str, remedy: str = "Correct the file, or restore it") -> DataError:
-        """Return the error about a line."""
+        """Return the error for a line."""
         return DataError(f"{self.name}:{line}: {what}", field="data", value=f"{self.name}:{line}", remedy=remedy)
 
     def number(self, line: int, text: str) -> float:
-        """Return a finite number of a line."""
+        """Return a text of a line as a finite number."""
         try:
             value = float(text)
         except ValueError:
@@ -129,7 +129,7 @@ def _rows(text: str, commas: bool) -> list[tuple[int, list[str]]]:
 
 
 def _coo(lines: Lines, text: str, dimod: Any) -> Any:
-    """Read COO text; dimod's own reader silently drops lines that it does not know, also those with an exponent."""
+    """Read COO text. Dimod's own reader silently drops lines that it does not know, such as those with an exponent."""
     terms = _terms(lines, lines.rows, MAX_NODES)
     kind = found[1] if (found := _VARTYPE.search(text)) else "BINARY"
     if kind not in ("BINARY", "SPIN"):
@@ -151,7 +151,7 @@ def _dwave(lines: Lines, dimod: Any) -> Any:
 
 
 def _qplib(lines: Lines, dimod: Any) -> Any:
-    """Minimise or maximise x^T Q x / 2 + b x + q over bits, with the lower triangle of Q (Furini et al., QPLIB)."""
+    """Read QPLIB's text: x^T Q x / 2 + b x + q over bits, with the lower triangle of Q (Furini et al., QPLIB)."""
     rows = iter(lines.rows)
 
     def take(columns: int = 1) -> tuple[int, list[str]]:
@@ -214,7 +214,7 @@ def _matrix(lines: Lines, dimod: Any) -> Any:
 
 
 def _of_matrix(matrix: NDArray[Any], dimod: Any, fault: Any) -> Any:
-    """Return the model of x^T Q x of a symmetric matrix, or of one triangle."""
+    """Return the model of x^T Q x for a symmetric matrix Q, or for one triangle of it."""
     lower, upper = np.tril(matrix, -1), np.triu(matrix, 1)
     if lower.any() and upper.any() and (matrix != matrix.T).any():
         raise fault(*(int(k) for k in np.argwhere(matrix != matrix.T)[0]))

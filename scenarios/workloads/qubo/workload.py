@@ -1,6 +1,7 @@
-"""Binary quadratic problems of one's own: each file is a sample, named by the file.
+"""Your own binary quadratic problems: each file is a sample with the name of the file.
 
-A device replies with ``{"cost": c, "solution": digits}``, the bits packed as ``numpy.packbits`` does, in hexadecimal.
+A device replies with ``{"cost": c, "solution": digits}``; the digits are the result of ``numpy.packbits`` in
+hexadecimal.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def open_workload(*, data: str = "", target: float | None = None, targets: str =
 
 
 def _from_file(path: Path, models: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[str, dict[str, float]]:
-    """Return the costs of a file by target name and problem. Raises ``UsageError``, or ``DataError`` with the line."""
+    """Return the costs in a file of targets by target name and problem. Raises ``UsageError``, or ``DataError``."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -78,7 +79,7 @@ def _from_file(path: Path, models: Mapping[str, Any], graphs: Mapping[str, Graph
 
 
 def _computed(path: Path, graphs: Mapping[str, Graph]) -> dict[str, dict[str, float]]:
-    """Return the rows of `rig targets --out` that are of these graphs, each verified."""
+    """Return the costs in a file of `rig targets --out` for these graphs, after each row is verified."""
     found: dict[str, dict[str, float]] = {}
     known = {digest(graph): name for name, graph in graphs.items()}
     for row in read_rows(path):

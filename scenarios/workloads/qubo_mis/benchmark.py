@@ -1,4 +1,4 @@
-"""The problems that NeuroBench's QUBO benchmark prescribes, and how far an opened workload follows it."""
+"""The problems that NeuroBench's QUBO benchmark prescribes, and which of them an opened workload has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scenarios.workloads.qubo_mis.targets import DENSITIES, PROVEN_BELOW, Instan
 SEEDS = 5
 SOLVES = 5
 TIMEOUTS_S = (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2)
-"""The published baselines also have 1000 s, which the specification does not name."""
+"""The timeouts of the specification, in seconds. The published baselines also have 1000 s."""
 PROVEN = "proven"
 BASELINES = {"lava-nc": "0.8.0", "lava-optimization": "0.3.0", "dwave-samplers": "1.1.0"}
 """Versions of the baselines in N by distribution: Lava 0.8.0, Lava Optimization 0.3.0, D-Wave Samplers v1.1.0."""
@@ -25,7 +25,7 @@ _DATA, _TASK = "N, QUBO, Benchmark dataset: ", "N, QUBO, Task and metrics: "
 def benchmark_of(
     instances: Sequence[Instance], kinds: Sequence[str], allowed_kinds: Sequence[str], details: Mapping[str, Any]
 ) -> Benchmark:
-    """Return the benchmark for an opened workload, from its problems, the kinds of their seeds, and its details."""
+    """Return the benchmark of an opened workload, from its problems, the kinds of their seeds, and its details."""
     first = instances[0]
     small = first.nodes < PROVEN_BELOW
     proven = "'fewer than 50 nodes will be solved to global optimality'"
@@ -52,7 +52,7 @@ def benchmark_of(
 
 
 def targets_of(instances: Sequence[Instance], details: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return how the targets of the problems were found: proven, specified (Tabu), official, or none of these."""
+    """Return the kinds of targets that the problems have: proven, specified (Tabu search), official, or none."""
     proven, named = details["targets_proven"], details["targets"].get(SPECIFIED, {})
     kinds = (
         PROVEN if p.id in proven else OFFICIAL if p.target is not None else SPECIFIED if p.id in named else "none"

@@ -21,12 +21,12 @@ Vector = NDArray[np.uint8]
 NODE_COST = -1
 """The cost of a node in the set: the diagonal of Q."""
 PAIR_COST = 4
-"""The entry of Q for two nodes that share an edge; x^T Q x adds it twice, once for each order of the nodes."""
+"""The entry of Q for two nodes joined by an edge; x^T Q x adds it twice, once for each order of the nodes."""
 CONFLICT_COST = 2 * PAIR_COST
 """The cost of one edge inside the set."""
 MAX_NODES = 2**31 - 1
 MAX_EDGES = 2**31 - 1
-"""Nodes and edges are counted in int32 in a payload."""
+"""The largest number of edges, because a payload stores it as int32."""
 
 _HEAD = 2
 _GRAPHS_ALONE = (
@@ -50,19 +50,19 @@ class Graph:
         np.cumsum(np.bincount(u, minlength=self.nodes) + np.bincount(v, minlength=self.nodes), out=start[1:])
         pairs = np.concatenate([v, u]).astype(np.int64) << 32
         pairs |= np.concatenate([u, v])
-        pairs.sort()  # sorting numbers once is several times quicker than sorting rows and columns by index
+        pairs.sort()  # several times faster than sorting rows and columns by index
         return start, (pairs & 0xFFFFFFFF).astype(np.int32)
 
     def cost(self, x: Any) -> int:
-        """Return x^T Q x for a 0/1 vector of shape (nodes,), whose set need not be independent."""
+        """Return x^T Q x for a 0/1 vector of shape (nodes,); its set of nodes may have edges inside."""
         return self._judged(np.asarray(x, bool))[0]
 
     def conflicts(self, x: Any) -> int:
-        """Return how many edges lie inside the set; 0 for an independent set."""
+        """Return the number of edges between chosen nodes; 0 for an independent set."""
         return self._judged(np.asarray(x, bool))[1]
 
     def judge(self, solution: str) -> tuple[int, int]:
-        """Return the cost of a solution that ``to_hex`` wrote, and its conflicts; see ``rig.types.Problem``.
+        """Return the cost and the conflicts of a solution in the form of ``to_hex``; see ``rig.types.Problem``.
 
         Raises ``DataError`` for a text that is not a solution of this graph.
         """
@@ -89,10 +89,10 @@ class Graph:
 
 
 def from_payload(payload: NDArray[Any]) -> Graph:
-    """Return the inverse of ``Graph.to_payload``, without a copy of an int32 payload.
+    """Return the graph of a payload from ``Graph.to_payload``; an int32 payload is not copied.
 
-    The payload of a QUBO is also accepted if it is the independent-set problem of a graph. Raises ``DataError`` for a
-    payload that is not a graph.
+    A QUBO payload is also accepted if its weights are those of the independent-set problem of a graph. Raises
+    ``DataError`` for any other payload.
     """
     flat = np.asarray(payload)
     if flat.dtype == ROWS:
@@ -109,7 +109,7 @@ def from_payload(payload: NDArray[Any]) -> Graph:
 
 
 def _of_rows(problem: Qubo) -> Graph:
-    """Return the graph of a problem with the costs of independent sets. Raises ``DataError`` for any other."""
+    """Return the graph of a QUBO with the costs of independent sets. Raises ``DataError`` for other costs."""
     rows, n = problem.payload, problem.nodes
     alone = rows["u"] == rows["v"]
     apart = np.sort(rows[~alone], order=["u", "v"])
@@ -128,7 +128,7 @@ def to_hex(x: Any) -> str:
 
 
 def _in_order(edges: NDArray[Any], nodes: int) -> bool:
-    """Return whether the rows are sorted, distinct edges of ``nodes`` nodes; checked in pieces to save memory."""
+    """Return whether the rows are sorted, distinct edges of ``nodes`` nodes. The check is in pieces to save memory."""
     for at in range(0, len(edges), _CHUNK):
         part = edges[max(at - 1, 0) : at + _CHUNK].astype(np.int64, copy=False)
         u, v = part[:, 0], part[:, 1]

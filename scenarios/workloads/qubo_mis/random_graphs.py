@@ -1,9 +1,9 @@
-"""Random graphs with a given number of nodes and edges, equal to those of ``networkx.gnm_random_graph``.
+"""Draw random graphs that are equal to those of ``networkx.gnm_random_graph``, but faster.
 
-That function draws two nodes at a time from ``random.Random(seed)``, skips loops and known pairs, and stops at m edges.
-Python's generator is a Mersenne Twister; numpy has the same one and accepts its state. A node below n is the upper bits
-of the next 32-bit word, drawn again while it is n or more. So the same words, drawn in large blocks, give the same
-graph. A pair is one int64. The order of the pairs does not matter if the m-th new pair is the last one used.
+The networkx function draws two nodes at a time from ``random.Random(seed)``, skips loops and known pairs, and stops at
+m edges. Python's generator is a Mersenne Twister; numpy has the same generator and accepts its state. To draw a node
+below n, Python takes the upper bits of the next 32-bit word, and tries again if the number is n or more. This module
+draws the same words in large blocks, so the graph is the same. A pair of nodes is stored as one int64.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from scenarios.workloads.qubo_mis.graph import MAX_EDGES, MAX_NODES, Graph
 
 Keys = NDArray[np.int64]
 MAX_SEED = 2**63 - 1
-"""The largest integer that a recording holds."""
+"""The largest integer that a recording can store."""
 
 _CHUNK = 1 << 18
-"""About this many words are drawn together, so that the work stays in the processor's cache."""
+"""About this many words are drawn together, so that the arrays stay in the processor's cache."""
 _SHIFT = 32
 _LOW = 0xFFFFFFFF
 _BYTES_PER_EDGE = 32
-"""The memory that drawing an edge takes: its pair and its row, and a copy of each."""
+"""Memory in bytes for one edge while it is drawn: its pair and its row, and a copy of each."""
 
 
 def gnm_edges(nodes: int, density: float, seed: int) -> Graph:
     """Return ``networkx.gnm_random_graph(nodes, edge_count(nodes, density), seed)``, edge for edge.
 
-    ``density`` is a share of nodes^2 / 2 (as in the benchmark's generator), in (0, 1]; if every pair is an edge, the
-    graph does not depend on the seed. The edges are read-only.
-    Raises ``UsageError`` for fewer than 2 nodes, a density out of range, a negative seed, and for more edges than
-    memory or a payload holds.
+    ``density`` is a share of nodes^2 / 2 (as in the benchmark's generator), in (0, 1]. If every pair is an edge, the
+    graph does not depend on the seed. The array of edges is read-only.
+    Raises ``UsageError`` for fewer than 2 nodes, a density out of range, a negative seed, and for more edges than fit
+    into memory or into a payload.
     """
     check_graph(nodes, density, seed)
     pairs = nodes * (nodes - 1) // 2
@@ -72,7 +72,7 @@ def check_graph(nodes: int, density: float, seed: int) -> None:
 
 
 class _Pairs:
-    """The pairs that Python's generator would draw for a seed, in order and without loops."""
+    """The pairs of nodes that networkx would draw for a seed, in the same order and without loops."""
 
     def __init__(self, nodes: int, seed: int) -> None:
         bits = nodes.bit_length()
@@ -107,7 +107,7 @@ class _Pairs:
 
 
 def _words(seed: int) -> np.random.RandomState:
-    """Return a source of 32-bit words of ``random.Random(seed)``, by the interface whose stream numpy keeps stable."""
+    """Return a source of the 32-bit words of ``random.Random(seed)``; numpy never changes ``RandomState``."""
     *key, position = random.Random(seed).getstate()[1]
     twister = np.random.MT19937(0)
     twister.state = {"bit_generator": "MT19937", "state": {"key": np.array(key, np.uint32), "pos": position}}
@@ -117,7 +117,7 @@ def _words(seed: int) -> np.random.RandomState:
 def _drawn(source: _Pairs, m: int, pairs: int) -> Keys:
     """Return the first ``m`` distinct pairs drawn, sorted.
 
-    The first ``m`` pairs are all used. Of later ones the order decides, so they are kept as they are drawn.
+    All of the first ``m`` pairs are used. From later pairs, only the first new ones are used, so their order is kept.
     """
     early = np.sort(source.next(m))
     early = early[np.diff(early, prepend=-1) > 0]

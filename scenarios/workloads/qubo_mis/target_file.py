@@ -1,6 +1,6 @@
-"""A file of target costs of QUBO problems: one row for each problem and name, with the set that reaches the cost.
+"""Read and write a file of target costs of QUBO problems: one row for each problem and name.
 
-The certificate of a row is verified against the graph before a gap is computed from it.
+A row has a certificate: the set of nodes that has the cost. It is verified against the graph before the cost is used.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One row. ``certificate`` is ``graph.to_hex`` of the set, ``graph_sha256`` the ``digest`` of its graph.
+    """One row. ``certificate`` is ``graph.to_hex`` of the set, and ``graph_sha256`` is the ``digest`` of the graph.
 
-    The walk of ``search_seed`` reaches the set at move ``moves``, ``found_s`` seconds after it began on the machine
-    that computed the row; the whole search took ``searched_s``. ``proven`` names the method that proved that no set is
-    larger, or is None. ``name`` is the name of the target in results. ``drawn`` is True for a seed that was drawn at
+    The search with ``search_seed`` reaches the set at move ``moves``. On the machine that computed the row, it took
+    ``found_s`` seconds to reach the set, and ``searched_s`` in all. ``proven`` names the method that proved that no set
+    is larger, or is None. ``name`` is the name of the target in results. ``drawn`` is True if the seed was drawn at
     random for this row.
     """
 
@@ -54,16 +54,16 @@ class Target:
 
     @property
     def key(self) -> Key:
-        """Nodes, density and seed, which identify the problem."""
+        """Return nodes, density and seed, which identify the problem."""
         return self.nodes, self.density, self.seed
 
     @property
     def made_by(self) -> str:
-        """Return the method, with its versions where they are known."""
+        """Return the method, with the versions of its programs if they are known."""
         return f"{self.method} ({self.versions})" if self.versions else self.method
 
     def __str__(self) -> str:
-        """Return the row by its name and problem, for messages."""
+        """Return the name of the target and its problem, for messages."""
         return f"{self.name} of n {self.nodes}, density {self.density:g}, seed {self.seed}"
 
 
@@ -73,7 +73,7 @@ class _Table(msgspec.Struct):
 
 
 def read_rows(path: Path) -> list[Target]:
-    """Return all rows of a file. Raises ``DataError``, which names row and field, for a file that is no such table."""
+    """Return all rows of a file. Raises ``DataError`` with row and field for a file that is not such a table."""
     try:
         table = msgspec.json.decode(path.read_bytes(), type=_Table)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -91,7 +91,7 @@ def read_rows(path: Path) -> list[Target]:
 
 
 def write_rows(rows: Iterable[Target], path: Path) -> Path:
-    """Write a table, one sorted row per line, whole or not at all. Raises as ``write_whole``."""
+    """Write a table with one row per line, sorted. The file is written whole or not at all; see ``write_whole``."""
     optional = {f.name: f.default for f in fields(Target)}
     ordered = sorted(rows, key=lambda target: (target.key, target.name))
     plain = [{k: v for k, v in asdict(target).items() if v != optional[k]} for target in ordered]
@@ -105,7 +105,7 @@ def digest(graph: Graph) -> str:
 
 
 def better(known: Target | None, other: Target) -> Target:
-    """Return the better of two rows of one problem: that of lower cost, else the proven one, else ``known``."""
+    """Return the better of two rows of one problem: the row of lower cost, else the proven one, else ``known``."""
     rows = [other] if known is None else [known, other]
     return min(rows, key=lambda row: (row.cost, row.proven is None))
 

@@ -1,10 +1,9 @@
 """Target costs of problems: published, best known, or from a file.
 
-``official.json`` holds the target costs that NeuroBench published and their source. Such a target is minus the size
-of an independent set that somebody found. ``best_known.json`` holds the best costs that this project found, each with
-the set as its certificate. The benchmark's generator builds Q with -1 and 4, the weights
-that the rules state (its helper ``custom_graph`` halves the 4). The weight of an edge does not matter for an
-independent set, so the targets hold either way.
+``official.json`` has the target costs that NeuroBench published, and their source. A target cost is minus the size of
+an independent set that somebody found. ``best_known.json`` has the best costs that this project found, each with the
+set as its certificate. The benchmark's generator builds Q with the weights -1 and 4, as in its rules; the benchmark's
+helper ``custom_graph`` uses 2 instead of 4. An independent set contains no edge, so both have the same target costs.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Instance:
 
 
 def official_target(nodes: int, density: float, seed: int) -> int | None:
-    """Return the published target cost of a problem, or None; 9 sizes, 4 densities and seeds 0 to 4 are published."""
+    """Return the published target cost of a problem, or None. Targets exist for 9 sizes, 4 densities and seeds 0-4."""
     costs = _table()["targets"].get(str(nodes), {}).get(repr(float(density)))
     return int(costs[seed]) if costs and seed in TUNING_SEEDS else None
 
@@ -58,7 +57,7 @@ def source() -> Mapping[str, str]:
 
 
 def best_known(nodes: int, density: float, seed: int, path: Path = BEST_KNOWN_FILE) -> Target | None:
-    """Return the table's row of a problem, or None. At density 1 the graph is complete and any single node is best.
+    """Return the table's row of a problem, or None. A complete graph (density 1) needs no row: any one node is best.
 
     Raises ``DataError`` for a table that cannot be read.
     """
@@ -69,14 +68,14 @@ def best_known(nodes: int, density: float, seed: int, path: Path = BEST_KNOWN_FI
 
 
 def load_table(path: Path = BEST_KNOWN_FILE) -> dict[Key, Target]:
-    """Return all rows by key. Raises ``DataError`` for a file that is not such a table."""
+    """Return all rows by nodes, density and seed. Raises ``DataError`` for a file that is not such a table."""
     return {target.key: target for target in read_rows(path)}
 
 
 def fault_of(target: Target, graph: Graph) -> str | None:
-    """Return the fault of a row, or None; it is checked against its graph by code that no solver uses.
+    """Return what is wrong with a row, or None. The code that checks the row against its graph is not used by solvers.
 
-    A proof is not repeated here; ``benchmarks/qubo_targets.py`` does that.
+    Proofs are not repeated here; ``benchmarks/qubo_targets.py`` repeats them.
     """
     if target.method != COMPLETE and digest(graph) != target.graph_sha256:
         return "the graph drawn is not the one that the target was computed for"
@@ -91,7 +90,7 @@ def fault_of(target: Target, graph: Graph) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TargetFile:
-    """Rows of a file by problem. ``about`` is the file's name and digest, for the recording."""
+    """The rows of a file for each problem. ``about`` is the file's name and digest, for the recording."""
 
     rows: Mapping[Key, Sequence[Target]] = field(default_factory=dict)
     about: Mapping[str, str] = field(default_factory=dict)
@@ -107,13 +106,13 @@ class TargetFile:
         return list(rows)
 
     def drawn(self, nodes: int, density: float) -> list[int]:
-        """Return the seeds of this size and density that were drawn together with their targets."""
+        """Return the seeds of this size and density that `rig targets --draw` drew at random."""
         keys = (key for key, rows in self.rows.items() if any(row.drawn for row in rows))
         return [seed for n, d, seed in keys if (n, d) == (nodes, density)]
 
 
 def open_file(path: Path) -> TargetFile:
-    """Read a file of ``rig targets --out``; its rows are verified when they are used. Raises ``DataError``."""
+    """Read a file from ``rig targets --out``. Its rows are verified when they are used. Raises ``DataError``."""
     rows: dict[Key, list[Target]] = {}
     for target in read_rows(path):
         rows.setdefault(target.key, []).append(target)
@@ -121,11 +120,11 @@ def open_file(path: Path) -> TargetFile:
 
 
 def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target]]) -> dict[str, Any]:
-    """Return the recorded details about targets. ``more`` holds the rows of a file by problem id.
+    """Return the details about targets for the recording. ``more`` has the rows of a file for each problem id.
 
-    ``targets`` holds the cost of each problem id by target name, ``targets_by`` the methods with their versions by
-    target name, and ``targets_proven`` the method that proved a target to be optimal. A proven cost is also the
-    specified target, and outranks the Tabu search's, which is then named ``tabu``.
+    For each target name, ``targets`` has the cost of each problem id, and ``targets_by`` the methods with their
+    versions. ``targets_proven`` has the method that proved a target to be optimal. A proven cost also becomes the
+    specified target. The target of the Tabu search is then named ``tabu``.
     """
     rows: dict[tuple[str, str], Target] = {}
     proofs: dict[str, Target] = {}

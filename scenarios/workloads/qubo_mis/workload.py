@@ -47,7 +47,7 @@ _DRAWN_BELOW = 2**32
 
 
 class Graphs:
-    """The graphs of instances. The last one is kept."""
+    """Draws the graphs of instances, and keeps the last one."""
 
     def __init__(self) -> None:
         self.kept: dict[str, Graph] = {}
@@ -61,7 +61,7 @@ class Graphs:
     def graph(self, instance: Instance) -> Graph:
         """Return the graph of an instance, drawn unless it was the last one."""
         if instance.id not in self.kept:
-            self.kept.clear()  # first, so that two large graphs are never in memory together
+            self.kept.clear()  # before drawing, so that two large graphs are never in memory together
             self.kept[instance.id] = gnm_edges(instance.nodes, instance.density, instance.seed)
         return self.kept[instance.id]
 
@@ -175,7 +175,7 @@ def drawn_seeds(count: int) -> tuple[int, ...]:
 
 
 def _drawn(count: int, known: Sequence[int], nodes: int, density: float) -> tuple[int, ...]:
-    """Return seeds that were drawn with their targets, or else new ones."""
+    """Return drawn seeds that already have targets, or else new ones."""
     if known and count > len(known):
         remedy = f"Use draw={len(known)}, or `rig targets {nodes} {density:g} --draw {count} --out NEW_FILE`"
         raise refused("draw", count, remedy, f"the file of targets has {len(known)} drawn seeds of this size")
