@@ -1,4 +1,7 @@
-"""Find factories by entry point or as ``path.py:name``. Only a named plugin is imported."""
+"""Find the factories of drivers, workloads and scenarios, by entry point or as ``path.py:name``.
+
+A factory is the function that opens one of these. Only the plugin that a user names is imported.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def registered(group: str) -> Sequence[EntryPoint]:
 
 @functools.cache
 def _installed(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return all registered plugins by group. The result is kept, because each package in ``path`` must be opened."""
+    """Return all registered plugins by group. The result is kept, because every package in ``path`` must be opened."""
     found = entry_points()
     return {group: tuple(sorted(found.select(group=f"rig.{group}"), key=lambda e: e.name)) for group in GROUPS}
 
@@ -47,7 +50,7 @@ def names(group: str) -> dict[str, EntryPoint]:
 
 
 def problem_factory(name: str, task: str) -> Factory | None:
-    """Return what makes a problem from a stored payload, by its workload's name or task; None if both are unknown."""
+    """Return the function that makes a problem from a stored payload, by workload or task; None if both are unknown."""
     found = next((key for key in (name, task) if key in names("problems")), None)
     return None if found is None else load("problems", found)
 
@@ -64,16 +67,16 @@ def _name_of(package: Distribution) -> str:
 
 
 def load(group: str, name: str) -> Factory:
-    """Find a factory by its registered name, as ``path.py:name``, or as ``NAME:REST`` if NAME makes factories.
+    """Find a factory by its registered name, as ``path.py:name``, or as ``NAME:REST``.
 
-    The module of such a NAME has a function ``named(rest)``, which returns the factory. Raises ``UnknownNameError`` for
-    an unknown name, ``MissingExtraError`` if its stack is not installed, ``SetupError`` if two packages registered it
-    or its package cannot be loaded.
+    For ``NAME:REST``, the module of NAME must have a function ``named(rest)``, which returns the factory. Raises
+    ``UnknownNameError`` for an unknown name, and ``MissingExtraError`` if packages that it needs are not installed.
+    Raises ``SetupError`` if two packages registered the name or its package cannot be loaded.
     """
     if ".py:" in name:
         return _from_file(group, name)
     name, colon, rest = name.partition(":")
-    if colon:  # a factory that makes factories, such as dimod:PACKAGE.Sampler
+    if colon:  # for example dimod:PACKAGE.Sampler
         maker = getattr(sys.modules.get(load(group, name).__module__), "named", None)
         if maker is None:
             remedy = f"Write {name} alone, or path/to/file.py:function"
@@ -123,7 +126,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
 
 
 def check_ours(package: str) -> None:
-    """Raise ``SetupError`` if another distribution replaced our package by its own of the same name."""
+    """Raise ``SetupError`` if another distribution installed a package of the same name over this one."""
     others = [name for name in packages_distributions().get(package, ()) if name != DISTRIBUTION]
     if others:
         what = f"the package {package} of {DISTRIBUTION} was overwritten by {others[0]}"
@@ -155,9 +158,10 @@ def digests_of(code: Iterable[str]) -> dict[str, str]:
 
 
 def code_of_others(code: Sequence[str], source: Path, folder: Path) -> dict[str, str]:
-    """Return the entries of ``code`` (see ``code_in``, named in ``source``) that others may have written, and why.
+    """Return the entries of ``code`` that other users may have written, each with the reason.
 
-    If others may have written ``source``, these are all entries. Paths are relative to ``folder``.
+    ``code`` is from ``code_in``, and ``source`` is the file that names it. If others may have written ``source``, all
+    entries are returned. Paths are relative to ``folder``.
     """
     if why := written_by_others(source):
         return dict.fromkeys(code, f"{source}, which names it, {why}")
@@ -167,10 +171,10 @@ def code_of_others(code: Sequence[str], source: Path, folder: Path) -> dict[str,
 
 
 def written_by_others(path: Path) -> str:
-    """Return why others can change a file or files beside it; empty if they cannot. Links are followed.
+    """Return why other users can change a file or files beside it; empty if they cannot. Links are followed.
 
-    They can if a user other than this one and root owns the file or its folder, or if everyone may write one of them.
-    A folder may still be shared with a group of this user, or be sticky, as ``/tmp`` is.
+    Others can change it if another user (except root) owns the file or its folder, or if everyone may write one of
+    these. A folder that a group of this user shares is accepted, and so is a sticky folder such as ``/tmp``.
     """
     if not hasattr(os, "getuid"):  # only POSIX has owners and modes
         return ""
@@ -192,9 +196,9 @@ def home_of(path: Path) -> Path:
 
 
 def check_trusted(code: Mapping[str, str], source: Path, trust: bool) -> None:
-    """Refuse ``code`` of the file ``source`` unless ``trust`` is set; each entry says why others may have written it.
+    """Raise ``UsageError`` for ``code`` that is named in the file ``source``, unless ``trust`` is set.
 
-    Raises ``UsageError``.
+    Each entry of ``code`` includes the reason why others may have written it.
     """
     for name, why in () if trust else code.items():
         what = f"{source} names the code {name}, which would run here: {why}"
@@ -216,7 +220,7 @@ def _from_file(group: str, name: str) -> Factory:
 
 
 class _SourceLoader(SourceFileLoader):
-    """Compiles a file each time, because others may have written the bytecode beside it."""
+    """Compiles the source each time, because others may have written the bytecode file beside it."""
 
     def get_code(self, fullname: str) -> types.CodeType:
         path = self.get_filename(fullname)
@@ -224,7 +228,7 @@ class _SourceLoader(SourceFileLoader):
 
 
 def _module(group: str, name: str, path: Path) -> types.ModuleType:
-    """Return the file as a module. It runs once unless it changes, so its device and its meter share one module."""
+    """Return the file as a module. It runs once unless it changes, so a device and a meter in it share one module."""
     key = f"{path.stem}@{abs(hash((path.resolve(), path.stat().st_mtime_ns))):x}"
     if key in sys.modules:
         return sys.modules[key]

@@ -27,7 +27,7 @@ def _homes() -> re.Pattern[str]:
 
 
 def without_homes(text: str) -> str:
-    """Return a text with every home directory, of this and other users, as ``~``.
+    """Return a text in which ``~`` replaces every home directory, of this and other users.
 
     This also works in JSON, where a backslash is doubled.
     """
@@ -40,7 +40,7 @@ def without_identity(line: str) -> str:
 
 
 def without_place(value: Any) -> Any:
-    """Return a text with an absolute path as ``~/...`` if it is below a home, else with only its last part.
+    """Shorten an absolute path in a text: to ``~/...`` if it is below a home directory, else to its last part.
 
     The value after ``host=`` is removed. Values that are not text are unchanged.
     """
@@ -50,6 +50,6 @@ def without_place(value: Any) -> Any:
 
 
 def without_places(argv: Iterable[str]) -> list[str]:
-    """Return a command line with ``without_place`` applied to each word, and its command as a bare name."""
+    """Return a command line with ``without_place`` applied to each word, and the command without its path."""
     words = [without_place(word) for word in argv]
     return [PurePath(words[0]).name, *words[1:]] if words else []

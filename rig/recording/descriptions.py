@@ -18,7 +18,7 @@ _REMEDY = "Restore the original recording; no figure is computed from one with t
 
 
 def described(info: MeterInfo, rail: Rail, trigger_tick: int, keep_identity: bool) -> dict[str, str]:
-    """Return the description of a trace. Raises the reader's error if a reader would refuse the description."""
+    """Return the description of a trace. If the reader would refuse it, raises the error of the reader."""
     period = info.clock.tick_hz / rail.rate_hz if rail.rate_hz > 0 else 0.0
     aperture = period if rail.aperture_s is None else rail.aperture_s * info.clock.tick_hz
     told = json.dumps(asdict(rail))
@@ -30,10 +30,10 @@ def described(info: MeterInfo, rail: Rail, trigger_tick: int, keep_identity: boo
 
 
 def check_descriptions(start: Start, rails: Mapping[str, Rail]) -> None:
-    """Refuse a rail or a clock with two different descriptions. Raises ``DataError``.
+    """Raise ``DataError`` for a rail or a clock with two different descriptions.
 
-    ``rails`` are those of the traces. A rail that its meter does not list in the start line is described by its trace
-    alone.
+    ``rails`` are the rails as the traces describe them. If the start line does not list a rail, only its trace
+    describes it.
     """
     listed_hz = {clock.name: clock.tick_hz for clock in start.clocks}
     for user, clock in (("device", start.device.clock), *((f"meter {m.name}", m.clock) for m in start.meters)):
@@ -51,6 +51,6 @@ def check_descriptions(start: Start, rails: Mapping[str, Rail]) -> None:
 
 
 def _told(rail: Rail, field: str) -> object:
-    """Return the value of a rail's field, without the source of its limits, which may hold a path."""
+    """Return the value of a rail's field. The source of its limits is left out, because it may contain a path."""
     told = getattr(rail, field)
     return replace(told, source="") if isinstance(told, Accuracy) else told

@@ -33,7 +33,7 @@ def _safe(name: str) -> str:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """Return names for folders beside each other; a name that is taken gets a number."""
+    """Return different names for folders in one place; a name that occurs again gets a number."""
     found: list[str] = []
     for name in names:
         numbered = (f"{name}-{k}" for k in count(2))
@@ -44,8 +44,7 @@ def distinct(names: Iterable[str]) -> list[str]:
 def is_recorded(path: Path, name: str) -> bool:
     """Return whether there is a file ``name`` in a recording.
 
-    Raises ``StoreError`` for a link, a pipe, a device or a directory in its place, or a link in the place of a
-    directory that holds it.
+    Raises ``StoreError`` if it is a link, a pipe, a device or a directory, or if a directory in its path is a link.
     """
     try:
         return Folder.at(path).has(name)
@@ -70,7 +69,7 @@ def run_folder(path: Path | Folder) -> Folder:
 def read_files(folder: Folder, tables: Iterable[str]) -> list[str]:
     """Return the tables, traces and payloads of a run directory.
 
-    Raises ``StoreError`` for a link, a pipe, a device or a directory in the place of one of them.
+    Raises ``StoreError`` if one of them is a link, a pipe, a device or a directory.
     """
     found = [f"{table}.arrows" for table in tables]
     for place, end in ((TRACES, ".arrows"), (PAYLOADS, ".npy")):

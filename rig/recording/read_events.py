@@ -1,4 +1,7 @@
-"""Read ``events.jsonl``: verify chain and seal, decode each line once, and check the listed files."""
+"""Read ``events.jsonl``: verify its hashes, decode each line once, and check the listed files.
+
+Each line has the hash of the line before (the chain), and a separate file has the hash of all lines (the seal).
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ class _First(msgspec.Struct):
 
 
 def first_line(path: Path, events: bytes) -> tuple[str, SessionLink | None]:
-    """Return the purpose and the place in its session that the run at ``path`` states.
+    """Return the purpose of the run at ``path``, and its place in its session.
 
     Raises ``StoreError`` if the first line of its ``events`` cannot be read.
     """
@@ -120,7 +123,7 @@ def check_networks(log: Log, sample_ids: pa.ChunkedArray) -> None:
 
 
 def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
-    """Verify the chain; return the head of each whole line, and the lines without one that a crash cut off."""
+    """Verify the chain; return the head of each complete line, and these lines. A crash may cut off the last line."""
     lines = data.split(b"\n")
     heads: list[_Head] = []
     prev = GENESIS
@@ -157,8 +160,8 @@ def _seal(folder: Folder, digest: str) -> bool:
 def verified(folder: Folder, stop: Stop | None, present: Sequence[str] = ()) -> dict[str, Opened]:
     """Verify the hash of every file that the stop line lists, and return the Arrow files among ``present``.
 
-    These are later read through the descriptor with which they were hashed. Raises ``IntegrityError``, also for a file
-    that is present but not listed.
+    The Arrow files are later read through the same file descriptor, so that nobody can exchange them. Raises
+    ``IntegrityError``, also for a file that is present but not listed.
     """
     listed = {} if stop is None else stop.files
     for name in listed:

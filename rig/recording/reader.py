@@ -1,4 +1,4 @@
-"""Read a run directory: verify the hashes, then give a read-only view. Nothing is computed."""
+"""Read a run directory: verify the hashes, and return a read-only view. No figure is computed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Run(Log):
     left_out: tuple[str, ...]
     """Spans and readings that were left out, each with its fault."""
     folder: Folder
-    """The open directory; files below it are written through it."""
+    """The open directory, through which files below it are written."""
     trace_files: tuple[Batches, ...]
     """The files of the traces, each opened once."""
 
@@ -61,7 +61,7 @@ class Run(Log):
 
     @property
     def complete(self) -> bool:
-        """Return whether the run was played to its end."""
+        """Return whether the run ended as planned."""
         return self.stop is not None and self.stop.error is None
 
     def of_type(self, type_: type[L]) -> list[L]:
@@ -77,7 +77,7 @@ class Run(Log):
         return [Bracket(*row) for e in self.of_type(Brackets) if e.clock == clock for row in e.rows]
 
     def networks(self) -> dict[str, NetworkInfo]:
-        """Return by sample id the networks of samples that have their own."""
+        """Return the network of each sample that has its own network, by sample id."""
         return {e.sample_id: e.network for e in self.of_type(SampleNetwork)}
 
     def marks(self) -> NDArray[np.int64]:
@@ -85,7 +85,7 @@ class Run(Log):
         return np.array([row for e in self.of_type(MarkPulses) for row in e.spans], dtype=np.int64).reshape(-1, 2)
 
     def arrivals(self, rail: str) -> NDArray[np.int64]:
-        """Return for each arrival the number of readings so far and the host time (ns), shape (k, 2)."""
+        """Return, for each arrival of readings, their total number so far and the host time (ns), shape (k, 2)."""
         rows = [(e.readings, e.arrived_ns) for e in self.of_type(ChunkArrived) if e.rail == rail]
         table = np.array(rows, dtype=np.int64).reshape(-1, 2)
         table[:, 0] = np.cumsum(table[:, 0])

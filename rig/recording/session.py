@@ -1,6 +1,7 @@
-"""Sessions: runs that belong together, bound by their hashes in ``session.json`` and by a chain in their start lines.
+"""Sessions: runs that belong together. ``session.json`` lists their hashes in order.
 
-The digest of a session is the SHA-256 of ``session.json``. It covers every run, its purpose and the order.
+In addition, the start line of each run has the hash of the run before (the chain). The digest of a session is the
+SHA-256 of ``session.json``. It depends on every run, its purpose and the order.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ BrokenOff = Annotated[str, Meta(pattern=r"\Abroken/(?!\.)[^/\\\x00-\x1f\x7f]{1,2
 
 @dataclass(frozen=True)
 class SizeProbe:
-    """One size that a search tried: whether it was solved, and what was found or went wrong."""
+    """One size that a search tried: whether the device solved it, and the result or the error."""
 
     nodes: int
     held: bool
@@ -147,7 +148,7 @@ def open_session(path: Path) -> Session:
 
 
 def runs_in(path: Path) -> list[tuple[Path, str]]:
-    """Return the run directories in ``path``, each with its purpose: itself, or the runs that its session binds.
+    """Return the run directories in ``path``, each with its purpose: ``path`` itself, or the runs of its session.
 
     Raises what ``open_session`` raises.
     """

@@ -24,7 +24,7 @@ FILE = "submission.json"
 MANIFEST = "MANIFEST.sha256"
 SIGNATURE = "MANIFEST.sha256.sig"
 NAMESPACE = "neurorig-submission"
-"""The purpose of a signature; one made for another purpose is not accepted."""
+"""The purpose of a signature; a signature for another purpose is not accepted."""
 SESSIONS = "sessions"
 PAGE = "report.html"
 LINE = re.compile(r"([0-9a-f]{64})  ((?!/)(?!(?:[^\0]*/)?\.\.?(?:/|$))[^\0-\x1f\x7f\\\ud800-\udfff]+)")
@@ -141,7 +141,7 @@ def manifest_of(hashes: Mapping[str, str]) -> bytes:
 
 
 def is_submission(path: Path) -> bool:
-    """Return whether a directory holds a submission. Raises ``StoreError`` as ``is_recorded`` does."""
+    """Return whether a directory is a submission. Raises ``StoreError`` as ``is_recorded`` does."""
     return is_recorded(path, FILE)
 
 

@@ -1,7 +1,7 @@
-"""Checks of samples, replies, spans and clock reads, whose errors name what does not fit.
+"""Check samples, replies, spans and clock reads; each error names the value that does not fit.
 
-The engine and the recorder apply them before a value is written, and the reader before it is used. The checks raise
-``ValueError`` or ``TypeError``; the caller turns these into the error of the driver or of the file.
+The engine and the recorder check a value before it is written, and the reader before it is used. The checks raise
+``ValueError`` or ``TypeError``; the caller converts these to an error about the driver or the file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "inferences": (1, 2**31 - 1), "duration_s": (0.0, _FLOAT), "rate_hz": (0.0, _FLOAT), "label_age_s": (0.0, _FLOAT),
     "seed": (-(2**63), 2**63 - 1),
 }  # fmt: skip
-"""The least and the largest value by column. Other integers are inside +-2^62; spans have separate rules."""
+"""The smallest and the largest value of each column. Other integers are within +-2^62; spans have separate rules."""
 SPAN = ("on_tick", "off_tick", "executions")
 
 
@@ -64,7 +64,7 @@ def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
 
 
 def _may_grow(type_: pa.DataType) -> bool:
-    """Return whether a cast may enlarge a column. Texts that a file stores once for many rows do not count."""
+    """Return whether a cast may make a column larger in memory, except for texts that a file stores once."""
     coded = pa.types.is_dictionary(type_) and not has_text(type_.value_type)
     return coded or pa.types.is_run_end_encoded(type_) or "view" in str(type_)
 
@@ -124,8 +124,8 @@ def bad_spans(
 ) -> list[tuple[int, str]]:
     """Return the row and the reason of each span that does not fit, from columns of shape (n,).
 
-    ``before_ns`` are the host stamps of the answers, for spans on the host's clock. Absent values are NaN, with which
-    no comparison finds a bad span.
+    ``before_ns`` are the host stamps of the answers, for spans on the host's clock. Absent values are NaN; comparisons
+    with NaN are false, so they are not bad.
     """
     rules = [
         ((on <= -LIMIT) | (on >= LIMIT) | (off <= -LIMIT) | (off >= LIMIT), "has a tick outside +-2^62"),
@@ -137,7 +137,7 @@ def bad_spans(
     return [(int(k), why) for bad, why in rules if bad.any() for k in np.flatnonzero(bad)]
 
 
-# ---- what drivers and workloads give ------------------------------------------------------
+# ---- values from drivers and workloads ----------------------------------------------------
 
 
 def tick_of(value: object) -> int:
@@ -152,7 +152,7 @@ def tick_of(value: object) -> int:
 
 
 def check_text(text: str, name: str) -> None:
-    """Refuse a text that a column cannot hold. Raises ``ValueError`` with its name."""
+    """Raise ``ValueError`` with ``name`` for a text that cannot be stored in a column."""
     if len(text) > TEXT_CHARACTERS:
         raise ValueError(f"{name} has {len(text)} characters, of {TEXT_CHARACTERS} at most")
     text.encode()

@@ -1,1 +1,1 @@
-"""Columns of tables and traces, in Arrow files and in buffers that wait to be written."""
+"""Columns of tables and traces, in Arrow files and in buffers in memory."""

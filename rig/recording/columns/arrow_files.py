@@ -1,4 +1,4 @@
-"""The Arrow streams of a run directory: whole batches are appended, and files are hashed while they are written."""
+"""Append whole batches to the Arrow streams of a run directory, and hash the files while they are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHECK_DRIVER = "Check what the driver delivers. What came before is kept"
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Work that is done in short steps, each between two samples."""
+"""Work in short steps; the caller does each step between two samples, so that it delays no sample."""
 
 
 def to_the_end(steps: Steps[T]) -> T:
@@ -72,7 +72,7 @@ class ArrowFiles:
         return None
 
     def check_there(self) -> None:
-        """Raise ``StoreError`` for a file that another program removed while it was written."""
+        """Raise ``StoreError`` if another program removed a file while it was written."""
         gone = [name for name in self._streams if self._folder.stat(name) is None]
         if gone:
             remedy = "Measure again, and leave the directory alone meanwhile"
@@ -84,7 +84,7 @@ class ArrowFiles:
         A file whose length differs from the number of hashed bytes is left out. Raises ``OSError``.
         """
         for name, (file, writer) in self._streams.items():
-            with suppress(OSError):  # without its end, a stream is read up to its last whole batch
+            with suppress(OSError):  # the reader accepts a stream without an end mark
                 writer.close()
                 file.put()
             os.fsync(file.fileno())
@@ -93,7 +93,7 @@ class ArrowFiles:
         return self._digests
 
     def close(self) -> None:
-        """Close the files without ends, as after a crash."""
+        """Close the files without end marks, as after a crash."""
         for file, _ in self._streams.values():
             with suppress(OSError):  # a driver may have closed it, and the first error is more useful
                 file.close()
@@ -107,7 +107,7 @@ class ArrowFiles:
         return self._streams[name]
 
     def _end(self, name: str, before: tuple[int, Any] | None) -> None:
-        """End a file with its last whole batch; later batches would need parts of the failed one."""
+        """End a file after its last whole batch; later batches would need parts of the failed one."""
         self.full.add(name)
         file, _ = self._streams.pop(name, (None, None))
         with suppress(OSError):

@@ -1,7 +1,7 @@
-"""Find the parts of an Arrow stream and their sizes in memory from its messages, before anything is decoded.
+"""Find the parts of an Arrow stream, and their sizes in memory, before any data are decoded.
 
-The layout is that of Arrow's ``Message.fbs`` and ``Schema.fbs`` as FlatBuffers. A table begins with the distance back
-to its vtable, which holds the place of each field. A compressed stream is refused.
+The messages of a stream are FlatBuffers, as in Arrow's ``Message.fbs`` and ``Schema.fbs``. A FlatBuffers table begins
+with the distance to its vtable, which has the offset of each field. A compressed stream is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rig.errors import StoreError
 from rig.recording.disk.files import Opened
 
 SMALL, RATIO_MOST = 20 << 20, 8
-"""A file may take ``SMALL`` bytes in memory, or ``RATIO_MOST`` for each byte on disk if that is more."""
+"""A file may take ``SMALL`` bytes in memory, or ``RATIO_MOST`` bytes for each byte on disk if this is more."""
 MOST_EMPTY = 10_000
 MARK, WINDOW = 0xFFFFFFFF, 1 << 16
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
@@ -27,13 +27,13 @@ _TYPE, _BODY = 1, 3
 
 
 class Damaged(ValueError):
-    """A stream that is damaged from here on."""
+    """The error for a stream whose next message is damaged."""
 
 
 class Message(NamedTuple):
     """A record batch or a dictionary: rows, the number of absent values of each column, and the buffers in order.
 
-    A buffer is its begin in the file and its size in bytes.
+    A buffer is a pair: its offset in the file, and its size in bytes.
     """
 
     kind: int
@@ -63,9 +63,9 @@ class _Bytes:
 
 
 def messages(file: Opened, schema: list[pa.Schema]) -> Iterator[Message]:
-    """Yield every record batch and dictionary of a stream, and put its schema into the list first.
+    """Append the schema of a stream to ``schema``, and then yield every record batch and dictionary.
 
-    Raises ``Damaged`` if the stream is cut off or is no stream, ``StoreError`` if it is compressed or has too many
+    Raises ``Damaged`` if the file is not a complete stream. Raises ``StoreError`` if it is compressed or has too many
     batches without rows.
     """
     held, at, empty = _Bytes(file), 0, 0
@@ -132,7 +132,7 @@ def check_becomes(name: str, becomes: int, size: int, ratio_most: int = RATIO_MO
 
 
 def buffers_of(type_: pa.DataType) -> int:
-    """Return how many buffers a column has in a message. Raises ``Damaged`` for nested types and types of views."""
+    """Return how many buffers a column has in a message. Raises ``Damaged`` for nested types and view types."""
     if pa.types.is_null(type_):
         return 0
     if has_text(type_):
@@ -143,7 +143,7 @@ def buffers_of(type_: pa.DataType) -> int:
 
 
 def has_text(type_: pa.DataType) -> bool:
-    """Return whether the values of a column are texts or bytes, whose ends are in a buffer of offsets."""
+    """Return whether a column has texts or bytes, which have an additional buffer of offsets."""
     return any(is_(type_) for is_ in _TEXTS)
 
 

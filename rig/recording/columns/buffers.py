@@ -30,7 +30,7 @@ def columns_of(chunk: Chunk) -> dict[str, Any]:
 
 
 def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    """Return a column of one of the recording's types; None becomes null.
+    """Return values as a column of type ``type_``; None becomes null.
 
     Raises ``TypeError``, ``ValueError`` or ``OverflowError`` for a value that does not fit the type.
     """
@@ -148,7 +148,7 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def _ends(parts: Sequence[Any], null: Bools) -> list[pa.Buffer | None]:
-    """Return the first two buffers of a column of parts of any length: which parts exist, and where each one ends."""
+    """Return the first two buffers of a column of texts: which texts exist, and where each text ends."""
     offsets = np.fromiter(accumulate(map(len, parts), initial=0), np.int64, len(parts) + 1)
     if offsets[-1] >= 2**31:
         raise OverflowError("a batch holds 2 GiB of text or more")

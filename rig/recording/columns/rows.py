@@ -1,7 +1,7 @@
 """Rows of ``replies.arrows`` that wait to be written, packed into one buffer; each text is stored as a number.
 
-This code runs between two queries of a device that may answer immediately. So the buffer is allocated in advance, a row
-allocates only what it needs, and a flush is a few copies.
+This code runs between two queries, and a device may answer immediately, so it must be fast. The buffer is allocated in
+advance, a row allocates little memory, and a flush is a few copies.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NULLABLE = ("due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick")
 Kind = tuple[str, str | None, str | None, bool]
 """Sample id, phase, output as JSON, and whether it is warm-up: values that many rows share."""
 _Split = tuple[list[columns.Texts], NDArray[np.bool_]]
-"""Many kinds as columns: one column of texts for each part, and the warm-up flags."""
+"""Many kinds as columns: one column of texts for each of id, phase and output, and the warm-up flags."""
 
 
 class ReplyRows:
@@ -74,7 +74,7 @@ class ReplyRows:
 
         Work remains if the buffer is now full, or if no row was added because the reply has several
         spans, no span, or a progress record. Raises ``DeviceError`` for a tick that is not an integer of 64 bits
-        or an output that JSON cannot hold, and ``TypeError`` for a value that is not a span.
+        or an output that JSON cannot represent, and ``TypeError`` for a value that is not a span.
         """
         spans = reply.spans
         if len(spans) != 1 or reply.progress:
@@ -98,10 +98,7 @@ class ReplyRows:
     def put_row(
         self, issue: int, kind: Kind, times_ns: tuple[int | None, int | None, int | None], span: Span | None
     ) -> None:
-        """Add one row of any reply.
-
-        ``times_ns`` are due, issued and completed.
-        """
+        """Add one row of any reply; ``times_ns`` are the times due, issued and completed."""
         number = self._number(kind, span is not None)
         ticks = (NULL, NULL, NO_COUNT) if span is None else (span.on_tick, span.off_tick, span.executions)
         due, issued, completed = (NULL if t is None else t for t in times_ns)
@@ -114,8 +111,8 @@ class ReplyRows:
     def take(self, most: int = ROWS) -> Steps[pa.RecordBatch]:
         """Return the oldest rows, ``most`` of them, as one batch; texts are dictionary-encoded.
 
-        Each step takes a fraction of a millisecond; rows may be added between steps. A span that does not fit is left
-        out of its row, and ``refused`` then says why.
+        Each step takes a fraction of a millisecond; rows may be added between steps. A bad span is left out of its row,
+        and the reason is then in ``refused``.
         """
         n = min(len(self), most)
         width = len(_COLUMNS)
@@ -169,8 +166,8 @@ class ReplyRows:
     ) -> Steps[tuple[NDArray[np.int32], list[columns.Texts], NDArray[np.bool_]]]:
         """Return the number of each row's kind, and the texts and warm-up flags by that number.
 
-        Known texts become columns once, and Arrow writes them once. While new texts come, a
-        batch holds only its own; with all known texts, the file would grow with the square of their number.
+        If no text is new, all batches share one set of text columns, which Arrow writes once. If texts are new, the
+        batch has only its own texts; otherwise the file would grow with the square of their number.
         """
         count = len(self._texts)
         if count == self._count:
@@ -219,11 +216,11 @@ def _split(kinds: list[Kind]) -> Steps[_Split]:
 def json_of(output: Any) -> str:
     """Return an output in its recorded form.
 
-    Raises ``DeviceError`` for a value that JSON cannot hold, or that readers would refuse.
+    Raises ``DeviceError`` for a value that JSON cannot represent, or that readers would refuse.
     """
     try:
         text = _json(output)
-        if len(text) > 2 * DEPTH:  # a shorter text is within all bounds
+        if len(text) > 2 * DEPTH:  # a shorter text is within all limits
             check_json(text.encode(), "it")
     except (TypeError, ValueError, RecursionError, StoreError) as error:
         what = f"the output is not JSON: {error.message if isinstance(error, StoreError) else error}"

@@ -1,7 +1,7 @@
 """Columns of a trace that stay in their file and are read when they are sliced, so that their length has no limit.
 
-A ``Trace`` holds them instead of arrays. They support what the analysis of long traces needs:
-``len``, slices, arrays of indices, and ``np.asarray``, which reads the whole column.
+A ``Trace`` of many readings has such columns instead of arrays. They support ``len``, slices, arrays of indices, and
+``np.asarray``, which reads the whole column.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_COLUMNS = 1000
 
 
 class Sliced:
-    """A column that becomes an array by the slice of all its rows."""
+    """Base of columns that are read when they are sliced; as an array, it is the slice of all rows."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype=dtype)  # type: ignore[index]
@@ -38,7 +38,7 @@ class Sliced:
 
 @dataclass(frozen=True)
 class GridTicks(Sliced):
-    """Ticks of a uniform grid: ``first + period * k``, plus ``within``."""
+    """Ticks of readings at a fixed period: ``first + period * k``, plus ``within``."""
 
     first: int | float
     period: int | float
@@ -55,7 +55,10 @@ class GridTicks(Sliced):
 
 
 class Column(NamedTuple):
-    """One column of one batch: how many numbers are absent, and where the buffers of the marks and numbers begin."""
+    """One column of one batch: how many numbers are absent, and where in the file its two buffers begin.
+
+    ``valid`` is the buffer of bits that mark the numbers that are not absent.
+    """
 
     absent: int
     valid: int
@@ -70,7 +73,7 @@ class Batches:
     schema: pa.Schema
     row: Indices
     columns: Mapping[str, Indices]
-    """By the name of a column of numbers: an array with a row for each batch, which holds the values of ``Column``."""
+    """For the name of each column of numbers: an array with one row per batch, the values of ``Column``."""
 
     def part(self, number: int, name: str, first: int, last: int) -> NDArray[Any]:
         """Return the rows ``first`` to ``last`` of a column of one batch, with null as NaN."""
@@ -97,7 +100,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class Stored(Sliced):
-    """A column of numbers of a file, in its recorded type; with ``marks``, whether each number is not zero."""
+    """A column of numbers in a file, in its recorded type; with ``marks``, a column of whether each is not zero."""
 
     batches: Batches
     name: str
@@ -175,7 +178,7 @@ def check_columns(name: str, schema: pa.Schema) -> None:
     ``name`` is the file's name.
     """
     try:
-        names = schema.names  # decoded only now
+        names = schema.names  # Arrow decodes the names only here
     except UnicodeDecodeError as error:
         raise malformed(name, f"has a column name that is not UTF-8: {error}", name, "columns") from error
     if len({*names}) < len(names) or len(names) > MOST_COLUMNS:

@@ -1,4 +1,4 @@
-"""Read a table of a recording into memory; its size there is first computed from its messages."""
+"""Read a table of a recording into memory, after its size in memory is computed from its messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rig.recording.disk.files import Opened
 from rig.recording.validation import fitted_table
 
 TOGETHER = 1000
-"""This many batches are converted together, which makes small ones cheap."""
+"""This many batches are converted together, because small batches would be slow one by one."""
 
 TEXTS_MOST = 32
 """Texts stored once for many rows may take at most this many bytes for each byte of their file."""
@@ -42,7 +42,7 @@ def read_table(file: Opened | None, name: str, truncated: list[str]) -> pa.Table
 
 
 def _spelt(batch: pa.RecordBatch) -> int:
-    """Return the bytes of a batch's texts if each row had its own copy."""
+    """Return the bytes that the texts of a batch would take if each row had its own copy."""
     coded = [c for c in batch.columns if pa.types.is_dictionary(c.type) and has_text(c.type.value_type)]
     lengths = (pc.take(pc.binary_length(column.dictionary), column.indices) for column in coded)
     return sum(pc.sum(each).as_py() or 0 for each in lengths)

@@ -1,1 +1,1 @@
-"""Bytes on a disk: bounded reads, whole writes, a disk that is full, and text decoded into records."""
+"""Read files with a size limit, write whole files, reserve disk space, and decode text into records."""

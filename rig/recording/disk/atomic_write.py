@@ -29,13 +29,13 @@ def not_stored(path: Path, what: str, remedy: str = "") -> StoreError:
 
 
 def unwritten(error: Exception) -> str:
-    """Return the reason of a file system error, as text to put after the path."""
+    """Return the reason of a file system error, as text to follow the path in a message."""
     return f"cannot be written ({reason(error)})"
 
 
 @contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Raise ``StoreError`` for an error of the file system in the block, which writes ``path``."""
+    """Inside the block, which writes ``path``, convert an error of the file system to ``StoreError``."""
     try:
         yield
     except OSError as error:
@@ -78,8 +78,8 @@ def inside(root: Path, path: Path) -> Path:
 def replacing(path: Path, *, sync: bool = False, refuse: Refuse = bad_out) -> Iterator[IO[bytes]]:
     """Yield a file that replaces ``path`` when the block ends, and is removed if the block raises.
 
-    With ``sync`` the contents are on disk before the file replaces ``path``, and its name is on disk afterwards. Raises
-    ``refuse``'s error for a path that is no regular file or cannot be written.
+    With ``sync``, the content is synced to disk before the file replaces ``path``, and its name afterwards. Raises the
+    error of ``refuse`` for a path that is not a regular file or cannot be written.
     """
     place = regular(path, refuse)
     try:
@@ -113,9 +113,9 @@ def folder_inside(root: Path, path: Path) -> Path:
 
 
 def set_aside(folder: Path, path: Path, key: str) -> Path:
-    """Move a file or recording that is not valid to ``broken``, under the first free number; return its new path.
+    """Move a file or recording that is not valid to ``broken``, with the first free number; return its new path.
 
-    Raises ``StoreError``, also where ``broken`` or the directory of ``path`` is a link.
+    Raises ``StoreError``, also if ``broken`` or the directory of ``path`` is a link.
     """
     with storing(path):
         root = Folder.at(folder)

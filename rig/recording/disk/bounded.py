@@ -30,7 +30,7 @@ TEXT_CHARACTERS = 100_000
 DEPTH = 64
 """The deepest nesting of lists and objects in a line."""
 SPARSE_BYTES, DENSITY = 64 << 20, 1e-3
-"""A file above ``SPARSE_BYTES`` is refused if less than ``DENSITY`` of it is on disk: it is sparse, no recording."""
+"""A file above ``SPARSE_BYTES`` is refused if less than ``DENSITY`` of it is on disk; recordings are not sparse."""
 TABLE_BYTES, CELLS_BYTES = 1 << 40, 1 << 20
 """The largest table of text, and its longest line."""
 DIGITS = 400
@@ -42,8 +42,8 @@ _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 def open_bounded(path: Path, most_bytes: int) -> BinaryIO:
     """Open a regular file to read it.
 
-    Raises ``OSError``, also for a pipe, a device or a directory, whose reading might never end, and for more than
-    ``most_bytes``.
+    Raises ``OSError``, also for more than ``most_bytes``, and for a pipe, a device or a directory, because reading it
+    might never end.
     """
     # without O_NONBLOCK, opening a pipe without a writer waits for ever
     file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
@@ -73,7 +73,7 @@ def content_of(file: BinaryIO, path: Path, most_bytes: int) -> bytes:
 
 
 def check_lines(path: Path) -> None:
-    """Refuse a table of text with a line that is too long for memory. Raises ``OSError``, as ``open_bounded`` does."""
+    """Raise ``OSError`` for a table of text with a line that is too long for memory, and as ``open_bounded`` does."""
     with open_bounded(path, TABLE_BYTES) as file:
         while len(piece := file.read(CELLS_BYTES)) == CELLS_BYTES:
             if b"\n" not in piece and b"\r" not in piece:

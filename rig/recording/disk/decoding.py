@@ -73,9 +73,9 @@ def start_of(document: Mapping[str, Any]) -> events.Start:
 
 
 def declared_start(document: Mapping[str, Any]) -> events.Start:
-    """Return a start line, dated now, from what drivers, workload and rules declare.
+    """Return a start line with the present time, from the declarations of drivers, workload and rules.
 
-    Raises ``StoreError`` for a value that a line cannot hold.
+    Raises ``StoreError`` for a value that cannot be stored in a line.
     """
     for kind in ("device", "meters", "workload"):
         given = document.get(kind)
@@ -90,7 +90,7 @@ def declared_start(document: Mapping[str, Any]) -> events.Start:
 
 
 def _check_declared(kind: str, part: Any) -> None:
-    """Refuse a declaration that readers would refuse. Raises ``StoreError`` with the name of the driver or workload."""
+    """Raise ``StoreError``, with the name of the driver or workload, for a declaration that readers would refuse."""
     name = part.get("name") if isinstance(part, Mapping) else getattr(part, "name", None)
     where = f"what the {kind} {str(name)[:80]!r} declares"
     try:
@@ -103,7 +103,7 @@ def _check_declared(kind: str, part: Any) -> None:
 
 
 def reference_windows(given: Mapping[str, Any]) -> events.ReferenceWindows:
-    """Check and return what an importer declares for the recording program's figures.
+    """Check and return the windows from which the program that made an import computes its figures.
 
     Raises ``DataError``.
     """
@@ -129,7 +129,7 @@ def declared(details: object, record: type[DeviceRecord | WorkloadRecord]) -> di
             try:
                 found[f.name] = msgspec.to_builtins(msgspec.convert(given[f.name], f.type))
             except msgspec.ValidationError:
-                continue  # a name that this driver or workload uses for something else
+                continue  # this driver or workload uses the name for something else
     return found
 
 

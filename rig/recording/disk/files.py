@@ -1,8 +1,8 @@
-"""Files below a directory that is opened once: they are opened through its descriptor, and no link is followed.
+"""Open files below a directory through the directory's descriptor, without following links.
 
-So neither the directory nor a file can be exchanged between its check and its use. Without such
-descriptors (on Windows), names are checked for links. With any umask, new files have at most the mode 0644, and new
-directories 0755.
+The directory is opened once. Nobody can therefore exchange it, or a file in it, between the check and the use. Windows
+has no such descriptors; there, names are checked for links. New files have at most the mode 0644, and new directories
+0755, whatever the umask is.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ IN_MEMORY = 32 << 20
 """A file of at most this many bytes is read once, and the same bytes are hashed and used."""
 PIECE = 1 << 20
 TICK_NS = 20_000_000
-"""An older kernel may give the same time stamp to two changes within this time."""
+"""With an older kernel, two changes of a file within this time may have the same time stamp."""
 
 
 class Folder:
@@ -51,7 +51,7 @@ class Folder:
 
     @staticmethod
     def at(path: Path | Folder, *, make: bool = False) -> Folder:
-        """Open the directory that a user names, following links; with ``make``, make it first. Raises ``OSError``."""
+        """Open a directory that a user names, and follow links; with ``make``, make it first. Raises ``OSError``."""
         if isinstance(path, Folder):
             return path
         if make:
@@ -206,9 +206,9 @@ class Folder:
 
 
 class Opened:
-    """A file that is opened once. A small one is held in memory; a larger one is read through its descriptor.
+    """A file that is opened once. A small file is kept in memory; a larger file is read through its descriptor.
 
-    A read refuses a file that was changed after it was opened.
+    A read fails if the file was changed after it was opened.
     """
 
     def __init__(self, folder: Folder, name: str, in_memory: int = IN_MEMORY) -> None:
@@ -292,7 +292,7 @@ def made(path: Path) -> Path:
     return path
 
 
-# ---- a disk that is full while a run is recorded: each file ends with its last whole piece ---
+# ---- if the disk is full while a run is recorded, each file ends with its last whole piece ---
 
 
 def unwritable(what: str, error: Exception, remedy: str) -> StoreError:
@@ -303,7 +303,7 @@ def unwritable(what: str, error: Exception, remedy: str) -> StoreError:
 
 
 class Whole(io.FileIO):
-    """A file in which each write is complete or raises; Arrow ignores how many bytes were written."""
+    """A file in which each write is complete or raises, because Arrow ignores how many bytes were written."""
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
@@ -329,7 +329,7 @@ class Hashed(Whole):
         return len(view)
 
     def put(self) -> None:
-        """Write the waiting data in one piece; no data wait afterwards, even if this raises ``OSError``."""
+        """Write the waiting data in one piece. If this raises ``OSError``, the data are dropped."""
         data, self._waiting = self._waiting, bytearray()
         if data:
             super().write(data)

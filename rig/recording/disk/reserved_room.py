@@ -1,4 +1,4 @@
-"""Keep disk space for the end of a recording, so that one that fills its disk still ends with its last line."""
+"""Reserve disk space for the end of a recording, so that it has its last line even if the disk is full."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ SUPPLIES_V = (1e-6, 1e6)
 def to_watts(raw: Floats, conversion: Conversion, volts: Floats | None = None) -> Floats:
     """Return the power at the device: ``i * v - i**2 * r`` for a current through a shunt; watts are unchanged.
 
-    ``volts``, in the shape of ``raw``, are those of the rail in ``supply_rail``. Raises ``DataError`` for a
-    current whose voltage was neither declared nor measured, and for a voltage, which is not power.
+    ``volts``, in the shape of ``raw``, are the voltage of the rail in ``supply_rail``. Raises ``DataError`` for a
+    current whose voltage was neither declared nor measured. Raises it for a voltage too, because it is not power.
     """
     if conversion.unit in ("W", "J"):
         return raw

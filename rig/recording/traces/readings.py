@@ -1,4 +1,4 @@
-"""Readings on their way to the trace files: checked, joined, hashed and written, optionally in a separate thread."""
+"""Check readings, join them, and write them to the trace files, optionally in a separate thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Check = Callable[[Chunk, Chunk | None], None]
 
 
 _Arrived = tuple[Chunk, int, float | None]
-"""A chunk, its arrival (host ns), and the readings of its rail that waited then, in seconds."""
+"""A chunk, its arrival (host ns), and how many seconds of readings of its rail waited at that time."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class _Waiting:
     chunks: deque[_Arrived] = field(default_factory=deque)
     written: deque[ChunkArrived] = field(default_factory=deque)
     came: int = 0
-    """Number of readings that were handed over. Only the thread of the run changes it."""
+    """Number of readings put so far. Only the thread of the run changes it."""
     gone: int = 0
     """Number of readings that no longer wait. Only the thread that writes changes it."""
     last: Chunk | None = None
@@ -78,9 +78,10 @@ class Readings:
         self._rails[rail.name] = _Waiting(rail, meta, check)
 
     def put(self, chunk: Chunk, arrived_ns: int) -> None:
-        """Hand over readings of a declared rail. A value that is not an array is no reading.
+        """Add readings of a declared rail. A value that is not an array has no reading.
 
-        Raises ``DiskTooSlowError`` once if more than ``HOLDS_BYTES`` wait for the thread. These are written too.
+        Raises ``DiskTooSlowError`` once if more than ``HOLDS_BYTES`` wait for the thread. The readings are still
+        written.
         """
         own = self._rails[chunk.rail]
         rate_hz, waiting = own.rail.rate_hz, self._came - self._gone
@@ -121,7 +122,7 @@ class Readings:
             self._thread.join()
 
     def written(self) -> Iterator[ChunkArrived]:
-        """Yield lines for readings written since the last call; chunks of a rail that came together share a line."""
+        """Yield lines about readings written since the last call; chunks of a rail that came together share a line."""
         for own in self._rails.values():
             lines = [own.written.popleft() for _ in range(len(own.written))]
             for _, together in groupby(lines, key=lambda line: line.arrived_ns):

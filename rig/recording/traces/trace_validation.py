@@ -1,6 +1,6 @@
-"""Checks of rails and of their readings; an error names what does not fit.
+"""Check rails and their readings; each error names the value that does not fit.
 
-The engine applies them before readings are written, and the reader before they are used.
+The engine checks readings before they are written, and the reader before they are used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rig.recording.traces.conversion import PLAUSIBLE
 from rig.types import Accuracy, Bools, Chunk, Conversion, Floats, Rail
 
 DENSEST, SPARSEST = 0.5, 20.0
-"""The least and the largest spacing of readings, in periods; up to the largest, lost readings may explain it."""
+"""Limits of the spacing of readings, in periods; lost readings may explain a spacing below the upper limit."""
 BAD_READINGS, MOST_BAD = 0.01, 20
 """At most this share of a trace's readings, and this many, may be left out for bad values or ticks."""
 
@@ -89,7 +89,7 @@ def integers(column: Stored) -> NDArray[np.int64]:
 
 
 def check_numbers(column: Stored) -> None:
-    """Refuse a column ``value`` without numbers, and any other without integers. Raises ``StoreError``."""
+    """Raise ``StoreError`` if a column ``value`` does not have numbers, or another column does not have integers."""
     file, name, whole = column.batches.file.name, column.name, pa.types.is_integer(column.type)
     if name == "value" and not (whole or pa.types.is_floating(column.type)):
         raise malformed(file, f"has a column {name} of {column.type}", name)
@@ -100,8 +100,9 @@ def check_numbers(column: Stored) -> None:
 def good_readings(rail: Rail, start: NDArray[Any], end: NDArray[Any], value: Floats) -> Bools | None:
     """Return which readings of a trace to keep, shape (n,), or None for all.
 
-    A reading that is out of bounds, ends before it begins or is out of order is left out. If this would exceed the
-    share ``BAD_READINGS`` or ``MOST_BAD`` readings, all are kept, and the checks of the trace refuse it.
+    A reading is left out if it is out of bounds, ends before it begins, or is out of order. If the share of bad
+    readings is above ``BAD_READINGS``, or more than ``MOST_BAD`` are bad, all are kept. The checks of the trace then
+    refuse the trace.
     """
     if not len(value):
         return None
@@ -119,17 +120,17 @@ def good_readings(rail: Rail, start: NDArray[Any], end: NDArray[Any], value: Flo
         back = np.flatnonzero(left[1:] <= left[:-1])
         if not len(back):
             break
-        k = int(back[0])  # the earlier of the two is bad if it is not before the third one either
+        k = int(back[0])  # the earlier of the two is bad if it is also not before the third
         spike = k + 2 < len(left) and left[k] >= left[k + 2]
         keep[np.flatnonzero(keep)[k if spike else k + 1]] = False
     return keep if len(keep) - int(keep.sum()) <= most else None
 
 
 def check_ticks(rail: Rail, start: NDArray[Any], end: NDArray[Any], tick_hz: float | None) -> None:
-    """Refuse readings that end before they begin, or whose spacing contradicts the declared rate.
+    """Raise ``DataError`` for readings that end before they begin, or whose spacing contradicts the declared rate.
 
-    The spacing shows, for example, a rate in kHz instead of Hz. It is not checked if ``tick_hz`` is None. Raises
-    ``DataError``.
+    The spacing is wrong if, for example, the rate was declared in kHz instead of Hz. It is not checked if ``tick_hz``
+    is None.
     """
     backward = end < start
     if np.any(backward):
@@ -184,10 +185,10 @@ def rail_from_json(data: Mapping[str, Any]) -> Rail:
 
 
 def described_rail(meta: Mapping[str, str], name: str) -> Rail:
-    """Return the rail that the description of a trace states.
+    """Return the rail in the description of a trace.
 
-    Raises ``StoreError`` for one that is too long, ``KeyError``, ``ValueError`` or ``TypeError`` for one that does not
-    fit.
+    Raises ``StoreError`` for a description that is too long, and ``KeyError``, ``ValueError`` or ``TypeError`` for one
+    with a wrong value.
     """
     check_texts(meta, name)
     return rail_from_json(strict(meta["rail"]))

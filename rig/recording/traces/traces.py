@@ -21,15 +21,15 @@ COLUMNS = ("start_tick", "end_tick", "value", "overload")
 AT_ONCE = 1 << 20
 """A trace of at most this many readings is read into memory; a longer one stays in its file."""
 LOOKED_AT = 1 << 16
-"""When a long trace is opened, the spacing of this many readings is compared with its rate."""
+"""When a long trace is opened, the spacing of this many readings is compared with the declared rate."""
 
 
 @dataclass(frozen=True)
 class Trace:
     """Raw readings of one rail, shapes (n,).
 
-    Ticks are on ``clock``. Counters are raw. ``overload`` is True where the instrument flagged a reading.
-    The columns of a long trace are not arrays but those of ``columns.stored``, which are read when they are sliced.
+    Ticks are on ``clock``. Counter values are as read. ``overload`` is True where the instrument flagged a reading.
+    The columns of a long trace are not arrays but columns of ``columns.stored``, which are read when they are sliced.
     """
 
     rail: Rail
