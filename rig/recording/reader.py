@@ -120,9 +120,9 @@ def open_run(path: Path | str | Folder, *, at_once: int = AT_ONCE) -> Run:
 
     A trace of more than ``at_once`` readings stays in its file, and its columns are read when they are sliced.
 
-    Raises ``StoreError`` if it is not a run directory or if a file unpacks to far more than its size,
-    ``IntegrityError`` if a byte was changed after recording, and ``DataError`` if an interval ends before it begins, or
-    if a rail or a clock has two different descriptions.
+    Raises ``StoreError`` if it is not a run directory, or if a file would be far larger in memory than on disk. Raises
+    ``IntegrityError`` if a byte was changed after recording. Raises ``DataError`` if an interval ends before it begins,
+    or if a rail or a clock has two different descriptions.
 
     Example::
 

@@ -19,7 +19,7 @@ from rig.errors import RigError
 from rig.recording.reader import Run
 
 LONG = 200_000
-"""A run with this many readings takes several times as long to evaluate as a second process to start and deliver."""
+"""Evaluating a run of this many readings takes several times as long as starting a second process."""
 
 
 Evaluate = Callable[[Run], Result]
@@ -28,8 +28,8 @@ Evaluate = Callable[[Run], Result]
 def results_of(runs: Sequence[Run], evaluate: Evaluate, long: int = LONG) -> Iterator[Result]:
     """Yield the result of each run, in order, as ``evaluate`` computes it.
 
-    If at least two runs have ``long`` readings, a second process takes its share. Runs that it does not
-    deliver are evaluated here, so the error of the first run that has one is raised, as ``evaluate`` raises it.
+    If at least two runs have ``long`` readings, a second process evaluates its share. If it fails at a run, this
+    process evaluates the run again, so that the error of ``evaluate`` is raised here.
     """
     others = _half([sum(len(t.value) for t in run.traces.values()) for run in runs], long)
     found = dict[int, Result]()
@@ -54,9 +54,9 @@ def results_of(runs: Sequence[Run], evaluate: Evaluate, long: int = LONG) -> Ite
 
 
 def _half(readings: Sequence[int], long: int) -> frozenset[int]:
-    """Return which runs a second process takes, none if it does not pay or cannot be started safely."""
+    """Return which runs a second process evaluates; none if that is not faster or not safe."""
     by_length = sorted((k for k in range(len(readings)) if readings[k] >= long), key=lambda k: -readings[k])
-    # a thread of Python may hold a lock, which the copy of the process would wait for; elsewhere libraries do not fork
+    # with another Python thread, the copy may wait for its lock for ever; outside Linux, libraries fail after a fork
     safe = sys.platform == "linux" and threading.active_count() == 1
     if not safe or len(by_length) < 2 or len(os.sched_getaffinity(0)) < 2:
         return frozenset()
@@ -71,9 +71,9 @@ def _half(readings: Sequence[int], long: int) -> frozenset[int]:
 
 
 def _begun(runs: dict[int, Run], evaluate: Evaluate, file: BinaryIO) -> int:
-    """Start a copy of this process that writes numbers and results of runs to ``file``; return its id."""
+    """Start a copy of this process that writes the numbers and results of runs to ``file``; return its process id."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python counts the thread of Arrow that frees memory
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of Arrow's thread that frees memory
         process = os.fork()
     if process:
         return process

@@ -1,4 +1,4 @@
-"""How many samples a run will play, for the display of progress."""
+"""Compute how many samples a run will issue, for the display of progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BY_TIME = ("duration_s", "stream_s")
 
 
 def known_total(samples: int, purpose: str, options: Mapping[str, Any], least_s: float) -> int:
-    """Return how many samples a run plays, by its scenario's options and its rules' least duration; 0 if unknown."""
+    """Return how many samples a run issues, or 0 if unknown; ``least_s`` is the minimum duration of its rules."""
     if purpose != "accuracy" and (least_s > 0 or any(name in options for name in BY_TIME)):
         return 0
     return samples * int(options.get("solves") or 1)

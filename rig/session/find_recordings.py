@@ -28,9 +28,9 @@ def unfinished_in(folder: Path) -> list[Path]:
 
 
 def meant(path: Path) -> Path:
-    """Return the recording at a path, or else the only one below ``runs/`` whose name is or contains it.
+    """Return the recording at a path, or else the only one below ``runs/`` whose name equals or contains ``path``.
 
-    If several match, prints them and raises ``UsageError``.
+    If several names match, prints them and raises ``UsageError``.
     """
     if path.exists() or path.is_absolute():
         return path
@@ -51,7 +51,7 @@ def one_of(path: Path) -> Path:
 
 
 def several(found: list[Path], given: str, what: str) -> UsageError:
-    """Print the possible recordings, newest first; return the error that asks the user for one of them."""
+    """Print the possible recordings, newest first; return the error that asks the user to name one."""
     say(*(f"  {path}, {ago(path)}" for path in found[:MOST]), error=True)
     say(*([f"  and {len(found) - MOST} older ones"] if len(found) > MOST else []), error=True)
     return refused("path", given, f"Name one of them, such as {found[0]}", what)

@@ -1,4 +1,4 @@
-"""What a repetition takes from others' recording: the task and its options, but nothing of their bench."""
+"""Repeat a recording of others: take the task and its options, but nothing of their bench."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Like:
 
 
 def like(path: Path, workload: str | None = None) -> Like:
-    """Return what a repetition of a run, a session or a submission measures; ``workload`` replaces the recorded one.
+    """Return the task and options to repeat a run, a session or a submission; ``workload`` replaces the recorded one.
 
     The result names no device, meter, path or code. Raises ``UsageError`` for a submission of several
-    configurations, ``UnknownNameError`` for a scenario, workload or rules that the rig does not have, and what
-    ``rig.report`` raises for a recording.
+    configurations. Raises ``UnknownNameError`` for a scenario, workload or rules that the rig does not have. Other
+    errors are those of ``rig.report``.
     """
     path = _only_session(path)
     runs = [(read_log(run).start, purpose) for run, purpose in runs_in(path)]
@@ -90,7 +90,7 @@ def like(path: Path, workload: str | None = None) -> Like:
 
 
 def check_own(options: list[str], taken: Like) -> None:
-    """Refuse an option on the command line that the recording has already given. Raises ``UsageError``."""
+    """Raise ``UsageError`` for an option on the command line that is already taken from the recording."""
     given = {text.partition("=")[0] for text in taken.options}
     for text in options:
         key = text.partition("=")[0]
@@ -118,7 +118,7 @@ def _known(group: str, name: str) -> str:
 
 
 def _drawn_again(start: Start) -> Mapping[str, Any]:
-    """Return the options of the workload; seeds that were drawn at random are named one by one."""
+    """Return the options of the workload; seeds that were drawn at random are listed explicitly."""
     options, seeds = dict(start.workload.options), start.workload.details.get("seeds")
     if options.get("draw") and isinstance(seeds, list):
         options |= {"draw": 0, "seeds": ",".join(map(str, seeds))}

@@ -1,4 +1,4 @@
-"""Locks between processes; each ends with its process. A caller waits, with a message, or is refused."""
+"""Locks between processes. A lock ends with its process. A caller either waits for it, with a message, or fails."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def runtime_dir() -> Path:
 
 
 def own_dir(folder: Path, variable: str) -> Path:
-    """Make a directory that only this user may enter, and return it. Setting ``variable`` chooses another directory.
+    """Make a directory that only this user may enter, and return it. Messages name the environment ``variable`` for it.
 
     Raises ``OSError``, and ``SetupError`` for a link and for a directory that another user owns or others can write.
     """
@@ -61,7 +61,7 @@ def own_dir(folder: Path, variable: str) -> Path:
 
 @contextmanager
 def device_lock(device: str, wait: bool = True, say: Say | None = None, which: str = "") -> Iterator[None]:
-    """Inside the block, let no other process of this user measure ``device`` (a name, or path.py:function).
+    """Lock ``device`` (a name, or path.py:function) inside the block, against all other processes of this user.
 
     ``which`` distinguishes devices of one driver, for example by port; see ``rig.session.setup.which_of``.
 
@@ -80,7 +80,7 @@ def device_lock(device: str, wait: bool = True, say: Say | None = None, which: s
 def locked(
     path: Path, what: str, wait: bool = True, say: Say | None = None, remedy: str = "Wait until it ends"
 ) -> Iterator[None]:
-    """Hold the lock file ``path`` for ``what``. If it must wait, ``say`` gets one message that names the holder.
+    """Lock the file ``path`` for ``what``. If this must wait, ``say`` gets one message that names the other process.
 
     The lock file and a second file, which names its last holder, are not removed. Raises ``SetupError`` if another
     process holds the lock and ``wait`` is off, ``StoreError`` on a file system without locks.
@@ -103,7 +103,7 @@ def locked(
 
 
 def _sign(holder: Path) -> None:
-    """Write this process's number, without following a link that another user may have put there."""
+    """Write this process's id, without following a link that another user may have put there."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
     try:
         with os.fdopen(os.open(holder, flags, 0o600), "w") as file:
@@ -113,7 +113,7 @@ def _sign(holder: Path) -> None:
 
 
 def holder_of(path: Path) -> Path:
-    """Return the file beside a lock file that names its last holder."""
+    """Return the file beside a lock file that names the last process with the lock."""
     return path.with_name(f"{path.name}.holder")
 
 
@@ -131,7 +131,7 @@ def claimed(folder: Path, what: str, say: Say | None = None) -> Iterator[Path]:
     wait = False
     while not lock.is_locked:
         folder.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):  # its last holder has just removed the folder
+        with suppress(FileNotFoundError):  # the last process has just removed the folder
             if not _acquired(lock, path, wait) and say is not None:
                 say(f"waiting for {what}, which another process is recording")
             wait = True

@@ -1,4 +1,7 @@
-"""``measure`` plans and records the runs of a session. It evaluates only probes."""
+"""``measure`` plans and records the runs of a session.
+
+It evaluates only probes: the runs with which a search finds the highest rate or the largest problem.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +43,7 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
     """Record a session, or a single run in the other modes; return its directory.
 
     With ``resume``, continue the interrupted session in ``request.out`` and keep its good runs. Raises a ``RigError``,
-    and after Ctrl-C ``Interrupted``, which is not a ``RigError``. Runs recorded before an error are kept and bound into
-    a session.
+    and after Ctrl-C ``Interrupted``, which is not a ``RigError``. Runs recorded before an error are kept as a session.
 
     Example::
 
@@ -69,7 +71,7 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
 
 
 def _measure(request: Request, folder: Path, path: Path, quiet: bool, resume: bool) -> None:
-    """Record into ``path``, the absolute form of ``folder``, which messages name."""
+    """Record into ``path``, the absolute form of ``folder``; messages name ``folder``."""
     with set_up_bench(request) as setup, exclusive(request, setup), on_signals(interrupt, *ENDING):
         check_declared(setup.bench, setup.workload)
         if not (quiet or sys.stderr.isatty()):
@@ -85,7 +87,7 @@ def _measure(request: Request, folder: Path, path: Path, quiet: bool, resume: bo
 
 
 def _tell_of_simulators(setup: BenchSetup) -> None:
-    """Say before anything is recorded that rules for hardware will find a simulator."""
+    """Tell the user, before anything is recorded, that the rules ask for hardware but a part is simulated."""
     infos: list[DeviceInfo | MeterInfo] = [setup.bench.device.info(), *(meter.info() for meter in setup.bench.meters)]
     if simulators := sorted({info.name for info in infos if info.mode != "hardware"}):
         what = f"rules {setup.rules.name} allow only hardware, and here are simulators ({', '.join(simulators)})"
@@ -143,7 +145,7 @@ def _record(
     request: Request, setup: BenchSetup, planned: PlannedRun, path: Path, quiet: bool, link: Link | None = None
 ) -> Path:
     options = {**setup.scenario_options, **planned.options}
-    # if a device marks its spans on a pin, only a meter sees them
+    # if a device marks its spans on a pin, only a meter records them
     metered = planned.metered or setup.bench.device.info().spans_on_pin
     bench = setup.bench if metered else Bench(setup.bench.device, (), setup.bench.clock)
     steps = steps_of(setup, planned, bench, options)
@@ -170,7 +172,7 @@ def steps_of(setup: BenchSetup, planned: PlannedRun, bench: Bench, options: Mapp
 
 
 def _for_power(request: Request, setup: BenchSetup) -> Workload:
-    """Return the workload of a power run: with ``amortise_s``, longer sequences that share the cost of configuring."""
+    """Return the workload of a power run; with ``amortise_s``, its samples are sequences of this length."""
     if request.amortise_s is None:
         return setup.workload
     if not isinstance(setup.workload, Sequenced):
@@ -181,7 +183,7 @@ def _for_power(request: Request, setup: BenchSetup) -> Workload:
 
 def _repeated_sample(workload: Workload) -> Workload:
     """Return one sample of a workload, repeated."""
-    first = workload.samples[len(workload.samples) // 2]  # not a sample of the warm-up, which is played just before
+    first = workload.samples[len(workload.samples) // 2]  # the first samples are used for warm-up just before
     times = max(REPEATS_LEAST, min(len(workload.samples), 1024))
     details = {**workload.details, "repeated": first.id}
     benchmark = getattr(workload, "benchmark", None)

@@ -1,7 +1,7 @@
-"""Notes of requests of this user on this computer: a resumed session or sweep with a noted request is the user's own.
+"""Note the requests of this user on this computer, to trust the code that they name when they are resumed.
 
-A note is an empty file in the user's cache, named by the digest of a request's path and content. No one else can write
-a note, and a request that was changed, moved or copied has none.
+A note is an empty file in the user's cache. Its name is the digest of the path and content of a request file. Other
+users cannot write a note. A request file that was changed, moved or copied has no note.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def cache_dir(name: str) -> Path:
 
 
 def note(file: Path, said: bytes) -> None:
-    """Note that this user asked for the content of ``file``. If no note can be written, ``--trust`` is needed later."""
+    """Note that this user wrote the request in ``file``. If this fails, resuming later needs ``--trust``."""
     with suppress(RigError, OSError):
         _place(file, said).touch()
 
 
 def code_of_continued(code: Sequence[str], file: Path, said: bytes) -> dict[str, str]:
-    """Return the code named in ``file`` that others may have written or named, and why."""
+    """Return the code named in the request ``file`` that others may have written or named, and why."""
     with suppress(RigError, OSError):
         if _place(file, said).is_file():
             return code_of_others(code, file, Path())
@@ -50,7 +50,7 @@ def code_of_continued(code: Sequence[str], file: Path, said: bytes) -> dict[str,
 
 
 def check_continued(code: Sequence[str], file: Path, said: bytes, trust: bool) -> None:
-    """Refuse code named in ``file`` that may come from others, unless ``trust`` is set. Raises ``UsageError``."""
+    """Raise ``UsageError`` if code named in the request ``file`` may come from others, unless ``trust`` is set."""
     check_trusted(code_of_continued(code, file, said), file, trust)
 
 

@@ -1,4 +1,4 @@
-"""Read a run directory or session from disk, verify, evaluate and render it."""
+"""Read a run directory or session, verify and evaluate it, and write its report."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ GO_ON = "Go on with `rig measure --resume`"
 
 @dataclass(frozen=True)
 class Report:
-    """The figures of a run, or of a session with its runs, and the files that show them.
+    """The figures of a run, or of a session with its runs, and the files of the report.
 
-    ``result`` is None for a session whose runs give no common figures; then only the runs have files.
+    ``result`` is None for a session whose runs have no common figures; then only the runs have files.
     """
 
     path: Path
@@ -43,7 +43,7 @@ class Report:
 
     @property
     def power_refused(self) -> bool:
-        """Return whether a meter watched a run, but its readings support no active power."""
+        """Return whether a run has readings of a meter but no active power."""
         if self.runs is not None:
             return any(run.power_refused for run in self.runs)
         return self.result is not None and self.result.power_refused
@@ -80,10 +80,10 @@ def report(
     """Compute the figures of a run directory or session, and write them as JSON, pages and pictures.
 
     Files are written to ``out``, by default the folder ``derived`` of the recording. Each run of a session gets its own
-    report without pictures; to get its pictures, report this run alone. ``beside`` is a table for the page of the
-    whole. ``tell`` is called with the figures before any file is written. Without ``pages`` only the JSON is written,
-    and the other files of an earlier report stay. Raises a ``RigError`` for a recording that cannot be read or does not
-    match its hashes, and ``StoreError`` if the files cannot be written.
+    report without pictures; for its pictures, report this run alone. ``beside`` is a table for the page of the session.
+    ``tell`` is called with the figures before any file is written. Without ``pages``, only the JSON is written, and
+    other files of an earlier report stay. Raises a ``RigError`` for a recording that cannot be read or does not match
+    its hashes, and ``StoreError`` if the files cannot be written.
 
     Example::
 
@@ -110,14 +110,14 @@ def report(
 
 
 def _read(path: Path) -> tuple[Session | None, tuple[Part, ...], Result | None]:
-    """Return the session, or None for a lone run, its runs, and the result of the whole."""
+    """Return the session, its runs, and its result; for a single run, the session is None."""
     session = open_session(path) if is_session(path) else None
     parts = tuple(parts_of(path, session))
     return session, parts, parts[0].result if session is None else session_result(session, parts)
 
 
 def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
-    """Read and verify the runs of a session, or a lone run, and then evaluate them.
+    """Read and verify the runs of a session, or a single run, and then evaluate them.
 
     Raises a ``RigError`` for a recording that cannot be read or does not match its hashes.
     """
@@ -136,7 +136,7 @@ def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A session or a lone run that is verified and evaluated, without files."""
+    """A session or a single run that is verified and evaluated, without files."""
 
     path: Path
     session: Session | None
@@ -150,10 +150,10 @@ class Evaluated:
 
 
 def evaluated(path: Path | str) -> Evaluated:
-    """Verify and evaluate a session or a lone run.
+    """Verify and evaluate a session or a single run.
 
     Raises a ``RigError`` for a recording that cannot be read or does not match its hashes, and ``DataError`` for a
-    session whose runs give no common figures.
+    session whose runs have no common figures.
 
     Example::
 
@@ -173,7 +173,7 @@ def evaluated(path: Path | str) -> Evaluated:
 
 
 def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
-    """Return the result of a session, or None if its runs give none; notes name interrupted runs.
+    """Return the result of a session, or None if its runs have no common figures; notes name interrupted runs.
 
     Raises ``StoreError`` for a session without runs.
     """
@@ -199,7 +199,7 @@ def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
 
 
 def _to_go_on(findings: Iterable[Finding], parts: Sequence[Part]) -> Iterator[Finding]:
-    """Yield the findings of an interrupted session; findings that follow from its end have the remedy to go on."""
+    """Yield the findings of an interrupted session; if the interruption causes a finding, its remedy is to go on."""
     ended = [part for part in parts if part.result.complete]
     kept = {refused for part in ended for refused in part.result.refusals}
     names = tuple(f"{part.name}: " for part in ended)

@@ -1,6 +1,6 @@
-"""A session while it is recorded: each run is bound when it ends, so that a killed session can be resumed.
+"""A session while it is recorded. Each run is added to ``session.json`` (bound) when it ends.
 
-``request.json`` beside ``session.json`` holds the request until the session is complete, and is then removed.
+A killed session can therefore be resumed. Until the session is complete, its request is in ``request.json``.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ LOCK = ".lock"
 
 
 LEAST_ROOM = 1 << 16
-"""No run fits in fewer bytes."""
+"""The least free disk space in bytes for a run."""
 
 
 @dataclass
 class Book:
-    """The runs of a session so far, as name and purpose, and how many there will be (None during a search)."""
+    """The runs of a session so far, each with name and purpose. ``of`` is their final number, None during a search."""
 
     folder: Path
     id: str
@@ -53,10 +53,10 @@ class Book:
     begin: Callable[[], None] = lambda: None
     """Makes the directory before the first run is recorded."""
     given: int = 0
-    """The number of the place that was last assigned in the session."""
+    """The number of the run that last got a place in the session."""
 
     def link(self) -> SessionLink:
-        """Return the place of the next run; it chains the run to the one before."""
+        """Return the place of the next run in the session, with the hash of the run before."""
         self.begin()
         self.given = len(self.runs) + 1
         before = sha256_of(self.folder / self.runs[-1][0] / EVENTS) if self.runs else GENESIS
@@ -65,8 +65,8 @@ class Book:
     def known(self, planned: PlannedRun, local_code: Mapping[str, str]) -> Path | None:
         """Return the directory of a run that was recorded before the session was resumed.
 
-        Tells if it was recorded with other ``local_code``. For a probe whose recording ended with an error, raises that
-        ``RigError`` again.
+        Tells the user if it was recorded with other ``local_code``. For a probe whose recording ended with an error,
+        raises this ``RigError`` again.
         """
         if (planned.name, planned.purpose) not in self.runs[: self.kept]:
             return None
@@ -81,11 +81,11 @@ class Book:
         return path
 
     def add(self, planned: PlannedRun) -> None:
-        """Bind a run that has a place, has begun and has ended, even with an error."""
+        """Bind a run that has ended, even with an error, unless it ended before its first line was written."""
         begun = self.given > len(self.runs) and Folder.at(self.folder).stat(f"{planned.name}/{EVENTS}")
         if begun and begun.st_size:
             self.runs.append((planned.name, planned.purpose))
-            with suppress(StoreError):  # it is tried again at the end
+            with suppress(StoreError):  # the end of the session tries it again
                 self.bind(seal=False)
 
     def bind(self, *, seal: bool) -> None:
@@ -95,9 +95,9 @@ class Book:
 
 @contextmanager
 def opened(folder: Path, request: Request, resume: bool) -> Iterator[Book]:
-    """Yield the book of a new session in ``folder``, or of one that is resumed; seal the session at the end.
+    """Yield the book of a new or a resumed session in ``folder``; seal the session at the end.
 
-    Nothing is written before ``begin``. Raises ``SetupError`` where another process is recording the session.
+    Nothing is written before ``begin``. Raises ``SetupError`` if another process is recording the session.
     """
     with ExitStack() as held:
         if resume:
@@ -130,7 +130,7 @@ def _begin(held: ExitStack, book: Book, request: Request) -> None:
 
 
 def unused(folder: Path) -> None:
-    """Raise ``StoreError`` for a directory in a session, and for one with anything except the lock of a session."""
+    """Raise ``StoreError`` for a directory inside a session, or one that has any file except the lock of a session."""
     lock, inside = folder / LOCK, is_session(folder.absolute().parent)
     if inside or (folder.exists() and (not folder.is_dir() or {*folder.iterdir()} - {lock, holder_of(lock)})):
         what = f"{folder} {'lies in a session' if inside else 'is not empty'}"
@@ -169,8 +169,8 @@ def go_on(folder: Path) -> str:
 def request_in(folder: Path, trust: bool) -> Request:
     """Return the request of an interrupted session.
 
-    Raises ``UsageError`` for a complete session and for code that is not trusted, ``StoreError`` for a directory
-    that holds no session or a request that cannot be read.
+    Raises ``UsageError`` for a complete session and for code that is not trusted. Raises ``StoreError`` for a directory
+    without a session, and for a request that cannot be read.
     """
     if not is_session(folder):
         what, remedy = f"{folder} is not a session", "Name the directory that `rig measure --out` wrote"
@@ -198,9 +198,10 @@ def _stored(folder: Path) -> tuple[Request, bytes]:
 
 
 def _reopened(folder: Path) -> Book:
-    """Return the book of an interrupted session with its runs before the first bad one; set the other runs aside.
+    """Return the book of an interrupted session with its runs before the first bad run; set the other runs aside.
 
-    A run is unbound before it is set aside, so that a session can still be resumed if this process is killed here.
+    A run is first removed from ``session.json`` and then set aside. If this process is killed between these steps, the
+    session can still be resumed.
     """
     found = open_session(folder)
     runs = [(path.name, purpose) for path, purpose in found.runs]

@@ -1,4 +1,7 @@
-"""Search for the highest rate served in time and for the largest problem, and record a run for every probe."""
+"""Search for the highest rate of requests or for the largest problem that a device can handle.
+
+Every value that a search tries is a probe, and each probe is recorded as a run.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ CLOSE, CLOSE_SIZE = 1.02, 1.05
 """A search ends when the lowest failed rate or size is at most this many times the highest good one."""
 MOST_PROBES, MOST_NODES = 40, 2**24
 LOWEST = 1.0 / 1024.0
-"""The search gives up below this fraction of the first rate: if rare samples miss the bound, no rate helps."""
+"""The search gives up below this fraction of the first rate, because a lower rate would not help either."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ Play = Callable[[PlannedRun], Path]
 def find_peak(holds: Callable[[float], bool], start_hz: float) -> float:
     """Find the highest good rate: double or halve until one rate is good and one fails, then bisect geometrically.
 
-    Raises ``MeasurementRefusedError`` if none holds.
+    Raises ``MeasurementRefusedError`` if no rate is good.
     """
     low, high, rate_hz = 0.0, math.inf, start_hz
     for _ in range(MOST_PROBES):

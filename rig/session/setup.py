@@ -1,4 +1,4 @@
-"""Bench set-up: names and options become an opened device with its meters, a workload, a scenario and its rules."""
+"""Set up a bench: open the device, meters and workload that a request names, and find its scenario and rules."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPENING_S = "start_s"
 """The option for how long a driver may take to open (s), if it takes longer than usual."""
 YEAR_S = 365.25 * 86400
 Takers = dict[str, Factory]
-"""The parts that take options, by the name that an option uses for them."""
+"""The factories that take options; the key is the name before the dot in ``name.key=value``."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Request:
     """How long (s) the device boots after a meter has switched its power on; None means ``rig.bench.read.BOOT_S``."""
 
     def __post_init__(self) -> None:
-        """Take also the text of a path, and options as a mapping, as a caller in Python may give them."""
+        """Also accept a path as text and options as a mapping, for callers in Python."""
         given: Any = self.options
         if isinstance(given, Mapping):
             object.__setattr__(self, "options", tuple(f"{key}={value}" for key, value in given.items()))
@@ -134,13 +134,13 @@ def which_of(device: str, texts: Iterable[str]) -> str:
 
 
 def plant_factory_of(device_factory: Factory, simulate: bool) -> Factory | None:
-    """Return the factory of the simulated bench that a device needs; None for a device that needs none."""
+    """Return the factory of the simulated bench that a device needs, or None."""
     simulated = needs(device_factory, "bench") or (simulate and takes(device_factory, "bench"))
     return load("plants", PLANT) if simulated else None
 
 
 def bench_of(device: Device) -> SimulatedBench | None:
-    """Return the simulated real-time bench for a device that states its power; None for any other device."""
+    """Return the simulated real-time bench for a device that states its own power; None for any other device."""
     if not getattr(device, "power", None) or not hasattr(device, "draw_from"):
         return None
     bench: SimulatedBench = build(load("plants", PLANT), {"clock": HostClock()}, {})
@@ -150,7 +150,7 @@ def bench_of(device: Device) -> SimulatedBench | None:
 
 @contextmanager
 def set_up_bench(request: Request) -> Iterator[BenchSetup]:
-    """Open device, meters and workload, and a simulated bench if they need one; close them at the end.
+    """Open device, meters and workload, and a simulated bench if one is needed; close all at the end.
 
     Raises a ``RigError`` for a name, an option or a driver that cannot be used.
     """
@@ -212,7 +212,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
 
 
 def feeds(factory: Factory, said: bool | None) -> bool:
-    """Return whether a device gets its power through a meter: ``said``, else ``FEEDS`` in the driver's module."""
+    """Return whether a device gets its power through a meter: ``said``, or else ``FEEDS`` in the driver's module."""
     own = getattr(sys.modules.get(getattr(factory, "__module__", "")), "FEEDS", False)
     return bool(own) if said is None else said
 
@@ -252,9 +252,9 @@ def _meter(
 
 
 def _check_wiring(info: MeterInfo, name: str, slot: str, request: Request) -> None:
-    """Raise ``SetupError`` if a meter lacks a rail that the bench file names, or reports an unknown one.
+    """Raise ``SetupError`` if a meter lacks a rail that the bench file names, or has an unknown rail.
 
-    An unknown one is a rail of power that is not among the rails of the device, if the file names these.
+    A rail of power is unknown if the file names the rails of the device and this rail is not among them.
     """
     known, there = [rail.name for rail in info.rails], request.rails.get("device", ())
     powered = [rail.name for rail in info.rails if rail.kind != "edges" and rail.conversion.unit != "V"]
@@ -270,7 +270,7 @@ def _check_wiring(info: MeterInfo, name: str, slot: str, request: Request) -> No
 
 
 def opened(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str], kind: str, name: str) -> Any:
-    """Open a driver, with more time than its option ``OPENING_S``, so that its own timeout error comes first.
+    """Open a driver. The time limit is above the driver's option ``OPENING_S``, so that its own timeout comes first.
 
     Raises a ``RigError`` if it fails, calls ``sys.exit``, or does not return.
     """
@@ -282,7 +282,7 @@ def opened(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str
 def close_quietly(driver: Device | Meter, timeout_s: float = 0.0) -> None:
     """Close a device or meter, ignore its errors, and do not wait forever.
 
-    ``timeout_s`` is what the device declares.
+    ``timeout_s`` is the timeout that the device declares.
     """
     close = lambda: driver.close()  # noqa: E731, PLW0108 - the driver may have no close()
     let_go(close, f"close() of {type(driver).__name__}", patience_of("close", timeout_s))

@@ -1,7 +1,7 @@
-"""One cell, from open to done: a process claims it, records it in a working place, and moves the whole to its place.
+"""Record one cell of a sweep: lock it, record it in ``pending/``, and move the complete recording to ``cells/``.
 
-If a process dies before the move, the cell stays open, with its partial recording in the working place, where the next
-process finds it. Two processes never record the same cell, or use the same exclusive device, at the same time.
+If a process dies before the move, the cell stays open. The next process finds the partial recording in ``pending/``.
+Two processes never record the same cell, or use the same exclusive device, at the same time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def perform(task: Task, say: Say | None = None) -> Outcome:
-    """Do one task. Raises ``KeyboardInterrupt`` if no cell was begun, and nothing else."""
+    """Do one task. The only exception is ``KeyboardInterrupt``, if the cell was not begun."""
     folder, cell = Path(task.folder), task.cell
     try:
         if task.what == "row":
@@ -61,7 +61,7 @@ def perform(task: Task, say: Say | None = None) -> Outcome:
 
 
 def give_up(folder: Path, cell: Cell, error: RigError) -> Outcome:
-    """Note that a cell failed because its worker died, and set its torn recording aside."""
+    """Note that a cell failed because its worker died, and set its incomplete recording aside."""
     with claimed(desk_of(folder, cell), f"cell {cell.key}") as desk:
         return _failed(folder, cell, desk / cell.key, error.to_json())
 
@@ -69,7 +69,7 @@ def give_up(folder: Path, cell: Cell, error: RigError) -> Outcome:
 def _cell(task: Task, folder: Path, desk: Path, say: Say | None) -> Outcome:
     cell, work = task.cell, desk / task.cell.key
     known = state_of(folder, cell)
-    if known != "open":  # another process did it meanwhile
+    if known != "open":  # another process recorded it meanwhile
         return Outcome(cell.key, known, error=error_of(folder, cell) if known == "failed" else None)
     # the runs of a session may be complete although the session is not
     if work.exists() and (cell.mode == "session" or torn(work, cell)):
@@ -130,7 +130,7 @@ def _row(folder: Path, cell: Cell, mend: bool, say: Say | None) -> Outcome:
 
 
 def _writable(folder: Path) -> bool:
-    """Return whether the disk accepts a file: a full disk is not the cell's fault."""
+    """Return whether a file can be written; if the disk is full, the cell itself has not failed."""
     probe = folder / PENDING / ".probe"
     try:
         keep(folder, probe, b"\0" * 65536)

@@ -24,9 +24,9 @@ from rig.types import Workload
 
 
 def grids_for(folder: Path, spec: GridSpec, extend: bool, wait: bool, say: Say) -> Sequence[Frozen]:
-    """Return the grids to record in ``folder``: those frozen there, and ``spec``, which is added if it is new.
+    """Return the grids to record in ``folder``: the grids stored there, and ``spec``, which is added if it is new.
 
-    Raises ``UsageError`` for a new grid beside others without ``extend``, ``StoreError`` if other files are there.
+    Raises ``UsageError`` for an additional grid without ``extend``, and ``StoreError`` if the folder has other files.
     """
     grids = frozen(folder) if is_sweep(folder) else ()
     if any(entry.grid.asked == spec for entry in grids):
@@ -86,9 +86,9 @@ def _own_takers(spec: GridSpec, device: str) -> Takers:
 
 
 def _facts_of(spec: GridSpec, device: str, simulated: bool, wait: bool, say: Say | None) -> Facts:
-    """Return the facts of a device's bench from its first cell that opens; cells before it fail later.
+    """Return the facts of a device's bench, from the first cell that can be opened; cells before it fail later.
 
-    Raises the first cell's error if no value of a varied key can be used, and every error with another cause.
+    Raises the error of the first cell if no value of a varied key can be used. Raises any error with another cause.
     """
     vary, first = dict(spec.vary), None
     while True:
@@ -127,7 +127,7 @@ def _facts_of_first_cell(
 
 
 def _check_same(one: Workload, open_it: Callable[[Mapping[str, str]], Workload], changed: Mapping[str, str]) -> None:
-    """Check that a workload opened again, as for every cell, is the same. Raises ``UsageError``."""
+    """Raise ``UsageError`` if a workload differs when it is opened again, because every cell opens it again."""
     other = open_it(changed)
     if one.digest_sha256 != other.digest_sha256:
         seeds = one.details.get("seeds")
@@ -149,7 +149,10 @@ def _owners(spec: GridSpec, own: Takers, meters: Takers) -> dict[tuple[str, str]
 
 
 def _places(key: str, value: str, own: Takers, meters: Takers) -> list[tuple[str, str]]:
-    """Return the takers of a key; meters only if nothing else takes it. Raises ``UnknownNameError``."""
+    """Return the takers of a key and the option's name; meters only if no other part takes it.
+
+    Raises ``UnknownNameError``.
+    """
     split = split_options([f"{key}={value}"], own | meters)
     places = [(who, name) for who, given in split.items() for name in given]
     return [p for p in places if p[0] in own] or places

@@ -1,4 +1,4 @@
-"""Spread cells over a Dask cluster: workers write to the folder that all share, and return outcomes."""
+"""Distribute cells over a Dask cluster: workers write to a shared folder, and return outcomes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from rig.sweep.rows import figures_by
 from rig.sweep.store import PENDING
 
 AHEAD = 2
-"""This many tasks per thread of the cluster are given out."""
+"""The scheduler gets this many tasks per thread of the cluster at a time."""
 
 TIMEOUT_S = 10.0
 """The longest wait for the scheduler, and for its first worker (s)."""
 
 
 def over_cluster(tasks: Sequence[Task], address: str, brake: Brake, say: Say) -> Outcomes:
-    """Yield the outcome of each task as it comes, and None now and then.
+    """Yield the outcome of each task when it is known, and None from time to time.
 
-    When the brake is on, workers finish the cells in progress. Raises ``MissingExtraError`` without `distributed`.
-    Raises ``SetupError`` if the scheduler does not answer in ``TIMEOUT_S``, goes away or has no workers, and if
-    workers do not see the folder or run another version.
+    After the first Ctrl-C (see ``Brake``), workers only finish the cells in progress. Raises ``MissingExtraError``
+    without `distributed`. Raises ``SetupError`` if the scheduler does not answer in ``TIMEOUT_S``, disconnects or has
+    no workers. Raises it too if workers cannot read the folder or have another version.
     """
     if not tasks:
         return
@@ -47,9 +47,9 @@ def over_cluster(tasks: Sequence[Task], address: str, brake: Brake, say: Say) ->
 
 
 def check_address(address: str, trust: bool) -> None:
-    """Refuse a scheduler on another host without TLS: anyone on the network path could run code here.
+    """Raise ``UsageError`` for a scheduler on another host without TLS, unless ``trust`` is set.
 
-    Raises ``UsageError``, unless ``trust`` is set.
+    Without TLS, anyone on the network path could run code here.
     """
     scheme, _, rest = address.rpartition("://")
     host = rest.rpartition(":")[0].strip("[]")
@@ -70,7 +70,7 @@ def _client(address: str) -> Any:
 
 
 def _greeted(client: Any, address: str, folder: Path) -> int:
-    """Return how many threads the workers have; each must see the folder and run this version."""
+    """Return how many threads the workers have; each worker must be able to read the folder and have this version."""
     try:
         client.wait_for_workers(1, timeout=TIMEOUT_S)
     except (OSError, TimeoutError) as error:
@@ -105,7 +105,7 @@ def _unfit(worker: str, what: str, remedy: str) -> SetupError:
 
 
 def _recall(out: dict[Future[Outcome], Task], level: int) -> None:
-    """Cancel the tasks that no worker has claimed, at level 2 all tasks; one that is being claimed still ends."""
+    """Cancel the tasks that no worker has begun; at level 2, cancel all tasks."""
     for future, task in out.items():
         if level > 1 or not (Path(task.folder) / PENDING / task.cell.key).exists():
             future.cancel()

@@ -21,11 +21,11 @@ from rig.session.setup import Request, workload_for
 Value = str | int | float | bool
 MOST_CELLS = 1_000_000
 AUTO = "auto"
-"""Repetitions vary every seed that device, simulated bench and meters declare."""
+"""With this value, repetitions vary every seed that device, simulated bench and meters declare."""
 NONE = "none"
 _KEY_LENGTH = 96
 _PASSED_ON = ("scenario", "workload", "rules", "mode", "simulate", "meters")
-"""The fields that a cell takes unchanged from its grid, and a request from its cell."""
+"""The fields that a cell copies from its grid, and a request from its cell."""
 _IDENTITY = ("device", "scenario", "workload", "rules", "mode", "simulate", "meters", "options", "repetition")
 """The fields of a cell's digest. They must never change, because they identify the cells of existing sweeps."""
 
@@ -53,16 +53,16 @@ class GridSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What is known of a device's bench before the sweep: its meters, and whether cells must use it one at a time."""
+    """The properties of a device's bench: its meters, and whether cells must use it one at a time."""
 
     exclusive: bool
     meters: tuple[str, ...]
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """A checked grid: every value in the form of the option's type.
+    """A checked grid; every value is written in the form of the option's type.
 
-    ``seeds`` holds, by device, the options that repetition k sets to a base value plus k, and their base values.
+    ``seeds`` has, for each device, options with a base value; repetition k sets such an option to the base plus k.
     """
 
     asked: GridSpec
@@ -92,7 +92,7 @@ class Cell(msgspec.Struct, frozen=True):
     exclusive: bool
 
     def command(self) -> list[str]:
-        """Return the command that measures this cell alone; its recording holds it as ``argv``."""
+        """Return the command that measures this cell alone; it is recorded as ``argv``."""
         words = ["rig", "measure", "--device", self.device, "--scenario", self.scenario, "--workload", self.workload]
         words += ["--rules", self.rules, "--mode", self.mode, *(["--simulate"] if self.simulate else [])]
         words += [word for name in self.meters for word in ("--meter", name)]
@@ -137,7 +137,7 @@ def texts(options: Mapping[str, str]) -> list[str]:
 
 
 def digest(content: Any) -> str:
-    """Return the SHA-256 of a structure's canonical JSON."""
+    """Return the SHA-256 of the canonical JSON of ``content``."""
     return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
 
 

@@ -31,7 +31,7 @@ def available_cores() -> int:
 
 @dataclass(frozen=True)
 class Means:
-    """How to carry out a sweep. ``jobs`` None: the number of cores if cells may overlap, else 1."""
+    """How to carry out a sweep. If ``jobs`` is None, it is the number of cores if cells may overlap, else 1."""
 
     jobs: int | None = None
     scheduler: str | None = None
@@ -100,12 +100,12 @@ def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, s
 
 
 def in_order(cells: Sequence[Cell]) -> list[Cell]:
-    """Return cells by repetition, each in the order of the digests, so that drift does not align with a varied key."""
+    """Return cells by repetition, and within each by digest, so that no varied key is confounded with a slow drift."""
     return sorted(cells, key=lambda cell: (cell.repetition, cell.key[-12:]))
 
 
 def _sort_out(folder: Path, cells: Sequence[Cell], retry: bool) -> None:
-    """Set aside torn recordings and, with ``retry``, failures."""
+    """Set incomplete recordings aside, and with ``retry`` also failures."""
     for cell in cells:
         place = place_of(folder, cell)
         if place.exists() and (why := torn(place, cell)):
@@ -145,7 +145,7 @@ def _record(folder: Path, cells: Sequence[Cell], means: Means, brake: Brake, pro
 
 
 def _stop_if_halted(outcome: Outcome) -> None:
-    """Raise the error that a worker sent, in its original form."""
+    """Raise the error of an outcome that ends the sweep, with its original type."""
     if outcome.state == "halted":
         sent = outcome.error or {}
         error: RigError = RigError.__new__(getattr(errors, str(sent.get("error")), SetupError))
@@ -156,7 +156,10 @@ def _stop_if_halted(outcome: Outcome) -> None:
 
 @contextmanager
 def _braking(here: bool) -> Iterator[Brake]:
-    """On Ctrl-C, end a sweep after the cells in progress; on a second one or SIGTERM, at once. ``here``: no workers."""
+    """End the sweep after the cells in progress on Ctrl-C, and at once on a second Ctrl-C or SIGTERM.
+
+    ``here`` is true if this process records the cells itself.
+    """
     brake = Brake()
 
     def slower(number: int, _: object) -> None:

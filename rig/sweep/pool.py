@@ -30,17 +30,17 @@ Outcomes = Generator[Outcome | None, None, None]
 
 @dataclass
 class Brake:
-    """How to end a sweep early: 1 after the cells in progress, 2 at once."""
+    """Whether to end a sweep early: level 1 is after the cells in progress, level 2 is at once."""
 
     level: int = 0
 
 
 def spread(tasks: Sequence[Task], jobs: int, brake: Brake, say: Say, quiet_cores: bool) -> Outcomes:
-    """Yield the outcome of each task as it comes, and None now and then. Tasks of one exclusive device never overlap.
+    """Yield the outcome of each task when it is known, and None from time to time.
 
-    With 0 ``jobs``, this process does them. ``quiet_cores`` gives each worker's linear algebra one thread. If a worker
-    dies, all end: their cells are tried again one by one, and a cell that kills its second worker fails. Raises
-    ``SetupError`` if workers cannot start.
+    Tasks of one exclusive device never overlap. With 0 ``jobs``, this process does all tasks. With ``quiet_cores``, the
+    linear algebra of each worker has one thread. If a worker dies, all workers end, and their cells are tried again one
+    by one. A cell that kills its second worker fails. Raises ``SetupError`` if workers cannot start.
     """
     if jobs == 0:
         for task in tasks:
@@ -66,8 +66,8 @@ def through(
 ) -> Generator[Outcome | None, None, list[Task]]:  # fmt: skip
     """Yield the outcomes of the tasks in ``waiting``; return the tasks whose worker died.
 
-    ``recall`` withdraws the tasks given out; it is called repeatedly with the brake's level while the brake is on.
-    ``given_up`` makes the outcome of a task that raised.
+    While the brake's level is not 0, ``recall`` is called repeatedly with this level; it cancels or interrupts tasks.
+    ``given_up`` makes the outcome of a task that raised an exception.
     """
     out: dict[Future[Outcome], Task] = {}
     lost: list[Task] = []
@@ -110,7 +110,7 @@ def _exclusive(task: Task) -> bool:
 
 @contextmanager
 def _local(jobs: int, quiet_cores: bool) -> Iterator[Executor]:
-    """Yield worker processes that import nothing from the working directory; finally interrupt busy ones."""
+    """Yield worker processes that import nothing from the working directory; at the end, interrupt busy workers."""
     environment = {**(THREADS if quiet_cores else {})}
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), begin, (environment,))
     before = os.environ.get("PYTHONSAFEPATH")

@@ -1,4 +1,4 @@
-"""Show the progress of a sweep and the time left, as a live line on a terminal, otherwise as a line now and then."""
+"""Show the progress of a sweep and the time left, as a live line on a terminal, otherwise as occasional lines."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rig.terminal import say
 
 
 class Progress:
-    """Counts outcomes, and expects open cells to take as long as the cells that have ended.
+    """Counts outcomes, and estimates the time left from the time of the cells that have ended.
 
-    Of ``total`` cells, ``left`` names the open ones, and ``failed`` is how many failed before.
+    ``left`` names the open cells of ``total``, and ``failed`` is the number of cells that failed before.
     """
 
     def __init__(self, total: int, left: Sequence[str], failed: int) -> None:

@@ -1,8 +1,8 @@
 """The row of a cell: its figures, computed from its recording alone and kept in the user's cache.
 
-A row is kept under a digest of the recording's seal and of the estimators. It is never kept in the sweep, which others
-may have written. The last bits of a figure depend on the number of threads of linear algebra. So processes with one
-thread compute the rows (``one_thread``), and the same recordings give the same bytes.
+The file name of a row is a digest of the recording's seal and of the estimators. A row is never read from the sweep's
+directory, because others may have written it. The last bits of a figure depend on the number of threads of linear
+algebra. Rows are therefore computed with one thread (``one_thread``), so that the same recordings have the same rows.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """The table's entries for one done cell. ``runs`` holds the digest of each run by its directory."""
+    """The table's entries for one done cell. ``runs`` has the digest of each run by its directory."""
 
     runs: dict[str, str]
     content_sha256: str
@@ -72,7 +72,7 @@ def row_path(path: Path, cell: Cell) -> Path:
 
 
 def kept_row(folder: Path, cell: Cell) -> Row | None:
-    """Return the kept row of a cell by the seal of its recording, or None. No file is verified."""
+    """Return the kept row of a cell, or None. It is found by the seal of the recording; no file is verified."""
     try:
         return msgspec.json.decode(read_bounded(row_path(place_of(folder, cell), cell)), type=Row)
     except (OSError, msgspec.DecodeError):
@@ -141,7 +141,7 @@ def _figure(key: FigureKey, q: Quantity) -> Figure:
 
 
 def content_digest(runs: list[Run]) -> str:
-    """Return the SHA-256 of what was measured: all events and file hashes, without time, place and command.
+    """Return the SHA-256 of what was measured: all events and file hashes, except time, machine and command.
 
     It is the same for two recordings of one simulated cell; their run digests differ.
     """
@@ -155,7 +155,7 @@ def content_digest(runs: list[Run]) -> str:
 
 @cache
 def figures_by() -> str:
-    """Return the SHA-256 of what affects a figure besides the recording: the estimators' source, numpy and scipy."""
+    """Return the SHA-256 of all that affects a figure besides the recording: source files, numpy and scipy."""
     total, root = hashlib.sha256(), Path(__file__).parents[1]
     for path in estimator_sources():
         total.update(path.relative_to(root).as_posix().encode() + path.read_bytes())

@@ -130,7 +130,7 @@ def state_of(folder: Path, cell: Cell) -> State:
 
 
 def note_failure(folder: Path, cell: Cell, error: Mapping[str, Any], recording: Path | None) -> None:
-    """Keep a cell's error, and the place of its torn recording."""
+    """Store a cell's error, and the place of its incomplete recording."""
     place, now = recording and recording.relative_to(folder).as_posix(), datetime.now(UTC).isoformat(timespec="seconds")
     document = {"key": cell.key, "error": dict(error), "recording": place, "created_utc": now}
     keep(folder, failure_of(folder, cell), json.dumps(document, indent=1, default=str).encode() + b"\n")
@@ -152,7 +152,7 @@ def outcome_of(folder: Path, cells: Iterable[Cell]) -> tuple[dict[str, int], dic
 
 
 def exit_code_of(errors: Mapping[str, Mapping[str, Any]]) -> int:
-    """Return the exit code of the first of these errors; 0 without one."""
+    """Return the exit code of the first error, or 0 if there is none."""
     return next((int(error.get("exit_code") or SetupError.exit_code) for error in errors.values()), 0)
 
 
@@ -162,7 +162,7 @@ def seal_of(path: Path) -> Path:
 
 
 def torn(path: Path, cell: Cell) -> str:
-    """Return why a recording is not valid; empty if it is this cell's, sealed, without error and unaltered."""
+    """Return why a recording is not valid, or "" if it is this cell's, sealed, without error and unaltered."""
     try:
         runs = [run for run, _ in session.runs_in(path)]
         if not seal_of(path).is_file():
@@ -205,6 +205,6 @@ def put(folder: Path, work: Path, target: Path) -> bool:
 
 
 def keep(folder: Path, path: Path, content: bytes) -> None:
-    """Write a whole file inside the directory ``folder``, onto disk. Raises ``StoreError``."""
+    """Write a whole file inside the directory ``folder``, and sync it to disk. Raises ``StoreError``."""
     inside(folder, folder_inside(folder, path.parent) / path.name)
     write_whole(path, content, sync=True, refuse=not_stored)

@@ -21,9 +21,9 @@ Plain = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Table:
-    """``rows`` maps columns to values or None; ``varied`` are the columns that span the grid.
+    """The table in memory: each row maps columns to values or None; ``varied`` are the columns of varied keys.
 
-    Rows also hold both ends of each interval, which is no column of the file.
+    Rows also have both ends of each interval, which the file does not have.
     """
 
     columns: tuple[str, ...]
@@ -36,7 +36,7 @@ class Table:
 
 
 def table_of(folder: Path, cells: Sequence[Cell], grids: Sequence[Grid], all_columns: bool = False) -> Table:
-    """Return the table of a sweep: done cells with figures, failed ones with their error, open ones with neither."""
+    """Return the table of a sweep: done cells have figures, failed cells have an error, open cells have neither."""
     keys = list(dict.fromkeys(key for grid in grids for key in grid.vary))
     parse = {key: _parser([cell.options[key] for cell in cells if key in cell.options]) for key in keys}
     figures: dict[str, FigureKey] = {}
@@ -87,7 +87,7 @@ def _parser(texts: Sequence[str]) -> Any:
 def write(folder: Path, table: Table) -> list[Path]:
     """Write ``table.csv`` and ``runs.csv``, each whole or not at all, and return their paths.
 
-    ``runs.csv`` links each row to its recording: for two recordings of the same cell, only this file differs.
+    ``runs.csv`` links each row to its recording. If a simulated cell is recorded again, only this file differs.
     """
     rows = [[row.get(column) for column in table.columns] for row in table.rows]
     files = {TABLE: _csv(table.columns, rows), RUNS: _csv(("cell", "run", "created_utc", "events_sha256"), table.ties)}

@@ -1,6 +1,7 @@
-"""Run each network through two tracks, on every device, with one workload; one sweep has a grid per device.
+"""Measure each network on every device with one workload, in a sweep with one grid per device.
 
-For the same samples, the algorithm track has the network's accuracy and operations, the system track the device's cost.
+For the same samples, the table has two tracks of figures. The algorithm track is the network's accuracy and operations,
+and the system track is the device's cost.
 """
 
 from __future__ import annotations
