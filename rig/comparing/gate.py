@@ -82,7 +82,7 @@ def judged(c: Comparison, limit: Limit) -> Judged:
     a, b = c.first.result.quantities[key], c.second.result.quantities[key]
     one = abs(a.value) if limit.relative else 1.0
     (d,) = (d for d in c.differences if d.key == key)
-    if d.low is not None and d.high is not None and (d.paired or a.limits or b.limits):
+    if d.low is not None and d.high is not None and (a.limits or b.limits):
         beyond = limit.change * one
         over = Quantity(d.value - beyond, a.unit, limits=(d.low - beyond, d.high - beyond), n=max(a.n, b.n))
     else:
