@@ -101,7 +101,10 @@ def one(seed: int) -> dict[str, Any]:
 
 
 def every_pair(count: int, seed: int, workers: int, kept: Path | None) -> dict[str, Any]:
-    """Print the outcomes of ``count`` pairs, each silent miss, and the number of silent misses of each kind."""
+    """Print the outcomes of ``count`` pairs, each silent miss, and the number of silent misses of each kind.
+
+    A silent miss is a stated figure whose error is more than two half-widths of its interval.
+    """
     table: list[dict[str, Any]] = []
     with ProcessPoolExecutor(workers) as pool, (kept or Path(os.devnull)).open("w") as file:
         for row in pool.map(one, range(seed * 1_000_000, seed * 1_000_000 + count), chunksize=4):

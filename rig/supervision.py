@@ -56,7 +56,7 @@ def leave(code: int) -> None:
 
 
 def _beside(work: Callable[[], int], printed: BinaryIO, shown: _Shown) -> int:
-    """Run ``work`` in a child process, and return in both processes."""
+    """Fork: the child runs ``work`` and returns its exit code; the parent waits, and returns the same code."""
     global _told  # noqa: PLW0603  the whole process is the child
     passed = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*passed, signal.SIGCHLD})
@@ -81,7 +81,7 @@ def _beside(work: Callable[[], int], printed: BinaryIO, shown: _Shown) -> int:
     heard = False
     while not (ended := os.waitpid(child, os.WNOHANG))[0]:
         came = signal.sigtimedwait({*passed, signal.SIGCHLD}, LOOK_S)
-        # the child also gets what the system itself sends, as for Ctrl-C on a terminal
+        # Ctrl-C on a terminal reaches the child by itself, so only signals that a process sent are passed on
         if came is not None and came.si_signo in passed and came.si_code <= 0:
             os.kill(child, came.si_signo)
         heard = heard or (came is not None and came.si_signo in passed)
@@ -97,7 +97,7 @@ def _beside(work: Callable[[], int], printed: BinaryIO, shown: _Shown) -> int:
     if heard and code == Interrupted.exit_code:
         return code
     how = f"by the signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    what = f"the process ended {how} and without the rig: a driver left it, or it was killed"
+    what = f"the process ended {how}, and the rig did not end it: code of a driver exited, or something killed it"
     remedy = "Correct the driver. What was recorded until then is kept; `rig report` reads it"
     raise DriverLeftError(what, field="process", value=code, remedy=remedy)
 

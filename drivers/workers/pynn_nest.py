@@ -41,8 +41,8 @@ class Simulated:
     def __init__(self, sim: Any, options: dict[str, Any]) -> None:
         began_s = time.monotonic()
         self._sim, self._description = sim, options["description"]
-        # spikes on the grid of steps, as in the chapter's PyNN 0.7; by default, today's PyNN lets neurons fire between
-        # steps
+        # spikes on the grid of steps, as in PyNN 0.7, which the NE15-MNIST chapter used; by default, today's PyNN lets
+        # neurons fire between steps
         setup = {"spike_precision": "on_grid", "threads": 1, "max_delay": self._description["delay_ms"]}
         self._network = Network(sim, self._description, options["arrays"], **setup)
         # NEST would shrink its spike buffer in quiet steps, grow it again afterwards, and log each such change. PyNN

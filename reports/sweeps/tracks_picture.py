@@ -78,7 +78,7 @@ def _hollow(shown: Sequence[Track]) -> Key:
 
 
 def short(name: str) -> str:
-    """Return the short name of a device or network, without its folder and its file's function."""
+    """Return the short name of a device or network: without its folder."""
     return name.rpartition("/")[2]
 
 

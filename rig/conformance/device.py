@@ -190,7 +190,7 @@ def _repeated(run: _DeviceRun, reply: Reply, phases: list[str]) -> None:
     c, once = run.c, run.lengths
     own, counts = [s.phase for s in reply.spans], [s.executions for s in reply.spans]
     each = phases * TIMES
-    asked = f"one span each of {phases}, or {TIMES} times so"
+    asked = f"one span for each of {phases}, or {TIMES} such sets of spans"
     c.rule("repeat.spans", own in (phases, each), f"spans of {own}", asked)
     times = 1 if own == each else TIMES
     c.rule("repeat.executions", set(counts) <= {times}, f"executions {counts}", f"{TIMES}, as requested, or 1 in each")

@@ -128,7 +128,7 @@ class BlockingDevice:
         return ready
 
     def close(self) -> None:
-        """End the worker after its current call; a worker that hangs is abandoned."""
+        """End the worker after the calls that are queued; a worker that hangs is abandoned."""
         self._todo.put(None)
         if self._end is not None:
             end, self._end = self._end, None

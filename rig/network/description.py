@@ -50,9 +50,9 @@ class Layer:
     """A population of neurons, each with one activation in an execution; activation sparsity counts only these.
 
     Activations are "the outputs of ReLU functions and spikes from spiking neurons" (NeuroBench, "Activation sparsity").
-    Its harness hooks ReLU, sigmoid and spiking neurons, also those whose membrane is read, and takes their outputs
-    before pooling or normalisation. The tanh units of a reservoir are a layer, too: Table 5 has a sparsity of 0 for
-    them. The state of an LSTM and the output of a membrane are not a layer.
+    NeuroBench's harness counts the outputs of ReLU, sigmoid and spiking neurons before pooling or normalisation, also
+    of spiking neurons whose membrane potential is the readout. The tanh units of a reservoir are a layer, too: Table 5
+    has a sparsity of 0 for them. The state of an LSTM and the membrane potential itself are not outputs of a layer.
     """
 
     name: Name
@@ -125,7 +125,8 @@ def activity_rows(activity: Activity) -> list[tuple[str, str, list[int]]]:
         for name, counts in counters.items():
             array = np.asarray(counts)
             if array.ndim != 1 or array.dtype.kind not in "iu" or not _within(array, MOST):
-                raise ValueError(f"{name} of {part} is {array.dtype} of shape {array.shape}, with values up to {MOST}")
+                found = f"{array.dtype} of shape {array.shape}"
+                raise ValueError(f"{name} of {part} is {found}; give one row of integers from 0 to {MOST}")
             rows.append((str(part), str(name), array.tolist()))
     return rows
 

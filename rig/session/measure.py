@@ -71,7 +71,7 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
 
 
 def _measure(request: Request, folder: Path, path: Path, quiet: bool, resume: bool) -> None:
-    """Record into ``path``, the absolute form of ``folder``; messages name ``folder``."""
+    """Record into ``path``, the absolute form of ``folder``; the line printed at the start names ``folder``."""
     with set_up_bench(request) as setup, exclusive(request, setup), on_signals(interrupt, *ENDING):
         check_declared(setup.bench, setup.workload)
         if not (quiet or sys.stderr.isatty()):

@@ -83,7 +83,7 @@ def from_bqm(model: Any, name: str = "problem") -> tuple[Qubo, list[Any]]:
     """
     dimod = imported("dimod", "a binary quadratic model", "qubo", field="extra")
     if not isinstance(model, dimod.BinaryQuadraticModel) or not model.num_variables:
-        found = f"a {type(model).__name__}" if model is None or not hasattr(model, "num_variables") else "empty"
+        found = "empty" if isinstance(model, dimod.BinaryQuadraticModel) else f"a {type(model).__name__}"
         what = f"{name} is {found}, not a dimod.BinaryQuadraticModel with variables"
         raise DataError(what, field="data", value=name, remedy="Give the model that the solver is to minimise")
     bits = model.change_vartype(dimod.BINARY, inplace=False)
@@ -151,7 +151,7 @@ def checked_target(key: str, cost: Any, problems: Mapping[str, Any]) -> float:
 
 
 def problem_in(payload: NDArray[Any]) -> Any:
-    """Return the problem of a payload, of any workload whose problems can be models. Raises ``DataError``."""
+    """Return the problem of a payload, of the first kind that reads it and has a ``to_bqm``. Raises ``DataError``."""
     first: DataError | None = None
     for name in (TASK, *(key for key in names("problems") if key != TASK)):
         try:

@@ -60,7 +60,7 @@ def test_a_driver_that_ends_the_process_is_told_of_by_the_exit_code(
 
     assert ended.returncode == json.loads(ended.stdout)["exit_code"] == DriverLeftError.exit_code
     *_, last = ended.stderr.splitlines()
-    assert last.startswith(f"rig: the process ended {says} and without the rig")
+    assert last.startswith(f"rig: the process ended {says}, and the rig did not end it")
     assert last.endswith(f"{then} {tmp_path / 'run'}")
     assert open_run(tmp_path / "run" / ("accuracy" if mode == "session" else "")).stop is None
 

@@ -27,7 +27,7 @@ def boxes(frames: int, class_id: int = 2) -> np.ndarray:
 
 
 def surfaces(frames: int) -> np.ndarray:
-    """Fill the car's area with late events, in a surface of half the sensor's size."""
+    """Fill the car's area with recent events (200 of 255), in a time surface of half the sensor's size."""
     out = np.zeros((frames, 6, 360, 640), np.uint8)
     for k in range(frames):
         x, y = (v // 2 for v in place(50_000 * k + 25_000))

@@ -29,7 +29,7 @@ def trace(rate_hz: float = RATE_HZ, seed: int = 0) -> tuple[np.ndarray, np.ndarr
 
 
 T_S, WATTS, BUSY = trace()
-"""The same of the usual rate."""
+"""``trace()`` at the usual rate."""
 for _column in (T_S, WATTS, BUSY):
     _column.setflags(write=False)
 
@@ -44,7 +44,7 @@ def table(path: Path, header: str, *columns: Any, end: str = "\n", separator: st
 def plain(
     folder: Path, *columns: Any, header: str = "t,p", text: str | None = None, zero_s: float = 0.0, **options: Any
 ) -> ImportedRun:
-    """Import columns, those of ``trace`` by default, below a header, or a text; ``options`` go before its own."""
+    """Import a file of columns (else ``trace``) below ``header``, or of ``text``; ``options`` replace the defaults."""
     path = folder / "a.csv"
     if text is None:
         table(path, header, *(columns or trace()[:2]))
@@ -68,7 +68,7 @@ def recorded(run: ImportedRun, out: Path) -> tuple[Run, Result]:
 
 
 def check(run: ImportedRun, out: Path, inferences: int = 20) -> Result:
-    """Check that the true power and energy are within a thousandth."""
+    """Check active power and energy to a thousandth of the truth, and idle power to two thousandths."""
     _, result = recorded(run, out)
     q = result.quantities
     assert not result.refusals

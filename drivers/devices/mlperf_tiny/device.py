@@ -62,7 +62,9 @@ class Model:
         """Return little-endian bytes. Raises ``DataError`` for values that the input cannot hold."""
         payload, dtype = np.asarray(sample.payload), KINDS[self.input_type]
         if payload.dtype.kind not in "biuf" or not payload.size or not np.all(np.isfinite(payload)):
-            raise _unfit(sample, f"{payload.dtype} of shape {payload.shape}, or not finite", "Give finite numbers")
+            found = f"it is {payload.dtype} of shape {payload.shape}"
+            values = ", with values that are not finite" if payload.dtype.kind in "biuf" and payload.size else ""
+            raise _unfit(sample, found + values, "Give finite numbers")
         if dtype.kind == "f":
             if float(np.max(np.abs(payload))) > float(np.finfo(np.float32).max):
                 raise _unfit(sample, f"values up to {np.max(np.abs(payload))}", "Give numbers that float32 can hold")

@@ -1,4 +1,4 @@
-"""Simulate other draws of random arrivals at a device that serves one sample at a time, for the recorded times."""
+"""Simulate other random arrivals at a device that serves one sample at a time, with the recorded service times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def service_times_s(due_s: Floats, done_s: Floats) -> Floats:
 
 
 def drawn_s(rng: np.random.Generator, service_s: Floats, count: int) -> Floats:
-    """Return service times drawn from recorded times, shape (count,), in stretches as long as times are alike."""
+    """Return service times, shape (count,), drawn in blocks of successive recorded ones.
+
+    A block is about as long as successive times are correlated.
+    """
     n = len(service_s)
     length = round(n / independent(service_s))
     first = rng.integers(n, size=-(-count // length))

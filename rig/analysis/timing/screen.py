@@ -23,10 +23,15 @@ from rig.types import Bools, Floats
 MOST, STRETCHES = AT_ONCE, 16
 """At most this many readings of a trace are looked at, in this many stretches evenly over it."""
 LOST, SLOWER = 0.2, 1.05
-"""Power is refused above the share ``LOST`` of repeated readings. From ``SLOWER`` polls per conversion, one is kept."""
+"""Power is refused above the share ``LOST`` of repeated readings.
+
+If there are ``SLOWER`` or more polls for each conversion, the first poll of each conversion is kept.
+"""
 STEADY = 0.25
-"""A reading with a new value may be off a steady pace by one poll plus this part of a poll: a line by least squares
-through a sawtooth of one poll leaves up to 1.23 polls."""
+"""New values may scatter about a steady pace by 1 + ``STEADY`` polls.
+
+Polling causes a sawtooth of 1 poll; about a line fitted by least squares, it may reach 1.23 polls.
+"""
 UNSURE = 0.25
 """Readings whose noise is cut off are moved. How far depends on its shape: this part of the move is stated as bias."""
 
@@ -237,7 +242,8 @@ def _drifting(look: Look) -> Found | None:
     # the last reading of a batch may have any age up to a batch, unless each reading arrives as soon as it was taken
     period_s = float(np.ptp(ended_s)) / max(len(look.trace.value), 1)
     ages_s = batch_s if np.quantile(behind_s, 0.9) > STEADY * batch_s else 0.0
-    off_s = abs(np.median(behind_s))  # on a busy host, a few late stretches lift the line above most arrivals
+    # on a busy host, stretches without an early arrival lift the fitted line, so most arrivals lie below it
+    off_s = abs(np.median(behind_s))
     of_line_s = float(np.std(behind_s)) * RECTANGLE / math.sqrt(len(at_s))
     allowed_s = 2.0 * (ages_s + period_s + off_s) + CERTAIN * math.hypot(look.clock.rate_sigma * run_s, of_line_s)
     words = {"change": change_s, "run": run_s, "allowed": allowed_s}
@@ -262,8 +268,8 @@ RULES = (
     ),
     Rule(
         _chosen,
-        "values come back within a few readings and never later, as behind a running median, which removes short "
-        "changes. Switch that filter off, or let the meter average",
+        "values come back within a few readings and hardly ever later, as behind a running median, which removes "
+        "short changes. Switch that filter off, or let the meter average",
         ("readings of rail {rail} that a filter chose from their neighbours", "{share:.1%}", "none"),
     ),
     Rule(

@@ -108,7 +108,7 @@ def _message(name: str, meta: bytes, root: int, kind: int, body: int, size: int)
     nodes, places = ([*_pairs(meta, batch, place)] for place in (_NODES, _BUFFERS))
     rows = _number(meta, batch, 0, "<q")
     if rows < 0 or any(length < 0 or nulls < 0 for length, nulls in nodes):
-        raise Damaged(f"a message holds {rows} rows")
+        raise Damaged(f"a message of {rows} rows states a negative number of rows or absent values")
     if any(not 0 <= offset <= offset + length <= size for offset, length in places):
         raise Damaged("a message has a buffer outside of it")
     buffers = tuple((body + offset, length) for offset, length in places)

@@ -34,7 +34,7 @@ def told(result: Result) -> str:
 
 
 def test_an_inrush_that_the_range_cut_off_is_refused_and_never_stated(tmp_path: Path) -> None:
-    """The trace cannot bound this error: without the clipping, dynamic power is 15 % higher."""
+    """The trace cannot bound this error: the clipping lowers dynamic power by 15 %."""
     result = measured(tmp_path, {"clip": 1.2, "noise": 0.01}, burst=4.0, burst_share=0.05).result
     assert ACTIVE not in result.quantities
     assert "noise does not explain" in told(result)
@@ -124,7 +124,7 @@ RATE_HZ, SPAN_S = 3.0, 20.0
 
 
 def uneven(loop_s: float, plant: SimPlant, device: MockDevice) -> MockDevice:
-    """Let each execution of a loop use 1.5 times the power in the last quarter of its length."""
+    """Let each period ``loop_s`` of a loop use 1.5 times the dynamic power in its last quarter."""
     whole, rail = plant.occupy, next(iter(plant.idle_w))
     added_w = plant.phase_w["inference"][rail] - plant.idle_w[rail]
     plant.phase_w["more"] = {rail: plant.idle_w[rail] + 0.5 * added_w}
@@ -142,7 +142,7 @@ def uneven(loop_s: float, plant: SimPlant, device: MockDevice) -> MockDevice:
 def looped(
     path: Path, loop_s: float, aperture: float = 0.6, rate_hz: float = RATE_HZ, inferences: int = 1
 ) -> tuple[float, Result]:
-    """Return true dynamic power of such a loop, run once for each of its inferences, and the result."""
+    """Return the true dynamic power of such a loop, and the result; an execution has ``inferences`` periods."""
     work = BlankWorkload((replace(blank(1).samples[0], inferences=inferences),))
     loop = Issue(list(work.samples), repeat=round(SPAN_S / loop_s / inferences))
     found = on_plant(
@@ -175,7 +175,7 @@ def test_a_meter_that_misses_nothing_is_quick_or_sees_many_loops_at_once_states_
 
 @pytest.mark.parametrize("readings", [4, 6, 7.998, 8, 12, 20])
 def test_what_is_missed_of_a_loop_in_step_falls_with_readings_per_execution(tmp_path: Path, readings: float) -> None:
-    """A loop lasts nearly or exactly whole readings; no number of readings makes the meter reliable."""
+    """An execution lasts (nearly) a whole number of readings; more readings lessen the error, and never remove it."""
     true_w, result = looped(tmp_path, readings / RATE_HZ)
     assert held(result.quantities[POWER], true_w)
     assert 0.2 / readings < result.quantities[POWER].half_width() / true_w < 1.2 / readings

@@ -178,7 +178,7 @@ def test_flattened_network_costs_what_was_published(tmp_path: Path, channels: in
     network = read_decoder(stored(tmp_path, flattened(channels, 32, 48)), channels).network()
     figures = static_figures(network)
     assert 7 * figures["dense_operations_per_execution"].value == dense
-    assert figures["footprint_at_start_bytes"].value == published - 36  # each neuron's two flags in snnTorch
+    assert figures["footprint_at_start_bytes"].value == published - 36  # snnTorch: 12 in each neuron layer
 
 
 @pytest.mark.torch

@@ -1,4 +1,4 @@
-"""SpiNNaker: the worker's calls of sPyNNaker, in time and without a board, and the virtual board."""
+"""SpiNNaker: the worker's calls of sPyNNaker and their times, without a board; then sPyNNaker's own virtual board."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_a_range_of_another_model_is_refused_with_those_it_may_have(it: StandIn,
 
 
 def edges_of(meter: Meter, plant: LivePlant, seconds: float = 0.2) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return recorded ticks and levels while the plant's pin is high from 20 to 50 ms, and the time of tick 0."""
+    """Return ticks and levels while the plant's pin is high from 20 to 50 ms, and the moment (ns) of 0 ms."""
     with closing(meter):
         assert meter.start().tick == 0
         now_s = (plant.clock.now_ns() - ORIGIN_NS) * 1e-9

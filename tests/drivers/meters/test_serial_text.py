@@ -178,7 +178,7 @@ def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
         heard.append(data)
         wire.send(b"boot\r\n# time, mW, n\r\n" + "".join(f"{line}\r\n" for line in lines[:3]).encode())
         if len(heard) > 1:
-            for part in (lines[3:4], lines[4:]):  # a line that is later than any latency begins it
+            for part in (lines[3:4], lines[4:]):  # the series begins with a line later than any latency
                 time.sleep(0.06)
                 wire.send("".join(f"{line}\r\n" for line in part).encode())
 

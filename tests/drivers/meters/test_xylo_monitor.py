@@ -35,7 +35,7 @@ def _opened() -> Iterator[Opened]:
 
 
 def measured(meter: Meter, seconds: float) -> dict[str, Any]:
-    """Return the readings of each rail meanwhile."""
+    """Return the readings of each rail in this many seconds; close the meter."""
     with closing(meter):
         chunks = taken(meter, seconds)
     names = ("value", "start_tick", "end_tick")

@@ -261,7 +261,7 @@ def through(at_s: Floats, late_s: Floats, doubt_s: float, rate_sigma: float) -> 
     return Line(mean_s, slope, ref_s, sigma_s, slope_sigma)
 
 
-# ---- a path beside it -----------------------------------------------------------------------
+# ---- a path instead of a line ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)

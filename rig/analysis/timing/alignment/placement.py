@@ -62,9 +62,9 @@ class AlignedRail:
     path: Wander | None = None
     """How the readings were moved along the run to where the spans are, if they were."""
     turn: float = 0.0
-    """The difference of rates between the spans in the trace and the two clocks."""
+    """How much faster or slower the spans run in the trace than the clocks say (a relative rate, never negative)."""
     single: Readings | None = None
-    """For a long trace: some single readings, on the same time; ``readings`` are means of all. Else None."""
+    """For a long trace, whose ``readings`` are means: some single readings, on the same time scale. Else None."""
     seen: Shown | None = None
     """The sums of ``readings`` over the spans, kept only during alignment."""
 
@@ -121,7 +121,7 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
             seen = along(part, at.at(part.cells.on_s), best.rate_sigma) if len(part.cells) > 2 else None
             if seen is not None and abs(seen.line.late_s) <= reach_s:
                 at = seen.line
-                # a group of spans is fitted by one level for all phases
+                # groups are fitted by one level for all phases; this may shift the fit: the shift is uncertainty
                 if seen.edges is None and len(activity.phases) > 1:
                     at = replace(at, sigma_s=math.hypot(at.sigma_s, at.late_s))
                 found[method] = min(found.get(method, at), at, key=lambda x: x.sigma_s)
@@ -151,7 +151,7 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
     return replace(best, considered=considered), notes
 
 
-# ---- a path beside it -------------------------------------------------------------------------
+# ---- readings moved along a path --------------------------------------------------------------
 
 
 def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> AlignedRail:
@@ -166,8 +166,8 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
     if tau_s is not None:
         told = note(
             f"Rail {r.rail.name}: begins and ends of spans are smooth alike, as behind a filter of {tau_s:.3g} s that "
-            "is not declared (filter_tau_s). The device may be so by itself: the figure is the middle of both. Declare "
-            "a filter that is there"
+            "is not declared (filter_tau_s). The device itself may also be slow: the figure is halfway between the two "
+            "cases. Declare a filter that is there"
         )
         r = replace(r, tau_s=tau_s)
         smooth = replace(rail.found(told), readings=r, sigma_s=max(rail.sigma_s, r.period_s), seen=shown(r, windows_s))
@@ -249,7 +249,10 @@ def _followed(rail: AlignedRail, s: Shown, seen: Seen, tolerance: float) -> Alig
 
 
 SMOOTHER, UNLIKE = 1.5, 0.05
-"""Least ratio of misfits without and with a filter, and largest difference of begins and ends with it, in steps."""
+"""A filter is found if the misfit without it is at least ``SMOOTHER`` times the misfit with it.
+
+Begins and ends, compared with the fitted curve, may differ by the share ``UNLIKE`` of the step's height, and noise.
+"""
 OF_MEDIAN = 1.8582
 """Standard uncertainty of a median, times the root of the number of values, over the median distance from it."""
 NEIGHBOURS = 12
@@ -280,7 +283,8 @@ def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
         if best == 0 or misfit[0] < SMOOTHER * misfit[best]:
             return None
         taus.append(float(tried_s[best]))
-    # a filter delays both edges equally; the curve removes the differing distances of readings from the edges
+    # A filter delays both edges equally, so both are moved by their mean lag. Readings lie at other times after begins
+    # than after ends, so begins and ends are compared by their distances from the fitted curve.
     tau_s, both_s = float(np.mean(taus)), 0.5 * (edges.begin_s + edges.end_s)
     curves = [_curve(r, (stamp + both_s)[np.isfinite(both_s)], count) for stamp in (c.on_s, c.off_s)]
     if not all(len(y) for _, y in curves):
