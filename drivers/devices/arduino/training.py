@@ -157,7 +157,7 @@ def _image(features: NDArray[np.int8]) -> Floats:
 
 
 def _untrained(shape: tuple[int, ...], classes: int, seed: int) -> tuple[dict[str, Floats], list[tuple[Floats, ...]]]:
-    """Return random weights (convolutions: He's), and the first running moments (mean, variance) of the normalisations."""
+    """Return random weights (He's for convolutions), and the first running moments (mean, variance) of each layer."""
     rng = np.random.default_rng(seed)
     weights: dict[str, Floats] = {}
     inputs, height, width = 1, *shape
