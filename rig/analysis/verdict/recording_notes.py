@@ -15,13 +15,15 @@ from rig.recording.traces.traces import Trace
 from rig.types import MARK_PHASE
 
 BLOCK = 1 << 16
+UNTOLD: tuple[object, ...] = (None, {}, "not stated")
+"""Records of a training that name no data."""
 OFFERED = 0.05
 """A rate of arrivals that differs from the requested rate by more than this share gets a note."""
 
 
 def remarks_of(run: Run) -> Iterator[str]:
     """Yield every note on a recording."""
-    for remarks in (_bench, _files, _phases, _traces, _warmup, _offered, _loops):
+    for remarks in (_bench, _training, _files, _phases, _traces, _warmup, _offered, _loops):
         yield from remarks(run)
 
 
@@ -38,6 +40,15 @@ def _bench(run: Run) -> Iterator[str]:
         yield f"The samples are synthetic, not recorded: {made}"
     if isinstance(of := (device := run.start.device).details.get("times_of"), str):
         yield f"Times and energies are those of {of}, and say nothing of those of {device.name}"
+
+
+def _training(run: Run) -> Iterator[str]:
+    device, labels = run.start.device, run.samples["label"]
+    if device.network is not None and labels.null_count < len(labels) and device.algorithm.training in UNTOLD:
+        yield (
+            "Nothing says on which data the network was trained, so no rule finds a test on the same data. Declare it: "
+            'algorithm={"training": ...} in DeviceInfo'
+        )
 
 
 def _files(run: Run) -> Iterator[str]:

@@ -46,7 +46,8 @@ OTHER = {name: {counter: [0, 0, 0] for counter in counters} for name, counters i
 
 def evaluated(
     path: Path, answers: Sequence[tuple[str, Mapping[str, Any]]], network: NetworkInfo = NETWORK, warm: int = 0,
-    executions: Sequence[int] = (), inferences: int = 1, own: Mapping[str, NetworkInfo] | None = None, **samples: float,
+    executions: Sequence[int] = (), inferences: int = 1, own: Mapping[str, NetworkInfo] | None = None,
+    label: str | None = None, **samples: float,
 ) -> Result:  # fmt: skip
     """Return the result of a hand-made recording with one issue per answer, the first ``warm`` of them warm-up."""
     counted = [
@@ -62,7 +63,8 @@ def evaluated(
          "executions": (executions or [1] * len(answers))[k], "warmup": k < warm}
         for k, (name, _) in enumerate(answers)
     ]  # fmt: skip
-    asked = [{"id": name, "inferences": inferences, "duration_s": samples.get(name)} for name in dict(answers)]
+    same = {"inferences": inferences, "label": label}
+    asked = [{"id": name, "duration_s": samples.get(name), **same} for name in dict(answers)]
     line = start_line()
     line["device"] |= {"network": dataclasses.asdict(network), "clock": None}
     tables = {"samples.arrows": table(SAMPLES, asked), "replies.arrows": table(REPLIES, rows)}
@@ -314,3 +316,11 @@ def test_a_point_is_what_one_execution_asks_for_and_takes() -> None:
     assert point is not None and point.operations == 400.0
     assert (point.dynamic.value, point.dynamic.u, point.idle_j) == pytest.approx((1.2e-6, 4e-9, 8e-7))
     assert point_of(Figures({FigureKey("effective_acs_per_execution"): Quantity(1.0, "1")})) is None
+
+
+@pytest.mark.parametrize(("label", "told"), [("x", True), (None, False)])
+def test_a_network_whose_training_nothing_tells_is_noted_if_answers_are_judged(
+    label: str | None, told: bool, tmp_path: Path
+) -> None:
+    notes = evaluated(tmp_path, [("a", ONE)], label=label).notes
+    assert any("on which data the network was trained" in note for note in notes) is told
