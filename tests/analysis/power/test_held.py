@@ -386,7 +386,7 @@ WORLDS = [
     World("moving_mean_as_long_as_a_span", (31000004,), narrow=0.1),  # taken as a low pass, it would mean little
     World("filter_declared", (1, 2, 3), off=1.0, figures=(POWER, CORE)),  # trimming leaves out what the filter smears
     World("filter_undeclared", (1000053,), says="filter.*filter_tau_s"),  # eight readings, over spans of nine
-    World("boards_start_one_after_another", (8000000, 8000006), says="smooth alike.*middle of both"),
+    World("boards_start_one_after_another", (8000000, 8000006), says="smooth alike.*halfway between"),
     World("plain", (3,), partial(few_short_spans, 1), refused="."),
     World("plain", (3,), partial(few_short_spans, 3), refused="."),
     # a capacitor and a device that tails off make the same readings, so both are what power may be
