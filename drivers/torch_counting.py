@@ -144,22 +144,28 @@ class TorchCounter:
 
     def _hook(self, name: str, module: Any) -> Hook | None:
         """Return the function that counts a module; None for a module without operations. Raises ``DataError``."""
-        kinds = [kind.__name__ for kind in type(module).__mro__]
+        kinds = {kind.__name__: kind for kind in type(module).__mro__}
         known: dict[str, Hook] = {
             "Linear": self._linear, "Conv1d": self._convolution, "Conv2d": self._convolution,
             "Conv3d": self._convolution, "RNNCell": self._cell, "GRUCell": self._cell, "LSTMCell": self._cell,
             "RNN": self._sequence, "GRU": self._sequence, "LSTM": self._sequence,
         }  # fmt: skip
         known |= dict.fromkeys(("ReLU", "Sigmoid", *self._neurons), self._activation) | {"SpikingNeuron": self._spiking}
-        found = None if name in self._uncounted else next((known[kind] for kind in kinds if kind in known), None)
+        first = None if name in self._uncounted else next((kind for kind in kinds if kind in known), None)
+        found = known[first] if first else None
         harmless = name in self._uncounted or any(kind in _WITHOUT for kind in kinds)
         own = type(module).__module__.startswith("snntorch.") or [*module.parameters(recurse=False)]
-        if found in (self._linear, self._convolution, self._cell, self._sequence) and not _is_that_of(module, known):
+        neurons = found in (self._activation, self._spiking)  # their outputs count, whatever computes them
+        if (
+            first
+            and not neurons
+            and getattr(type(module), "forward", None) is not getattr(kinds[first], "forward", None)
+        ):
             found = None
         if found is None and own and not harmless:
             remedy = "Put layers that are counted in its place; if its outputs are activations, name its class in "
             remedy += "neurons=; or leave it out by its name in uncounted="
-            raise _refused(name, f"is a {kinds[0]}, whose operations are not counted", remedy)
+            raise _refused(name, f"is a {type(module).__name__}, whose operations are not counted", remedy)
         return found
 
     def _linear(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
@@ -247,12 +253,6 @@ class TorchCounter:
 
     def _part(self, name: str) -> _Part:
         return self._parts.setdefault(name, _Part())
-
-
-def _is_that_of(module: Any, known: Collection[str]) -> bool:
-    """Return whether the forward pass of a module is that of its first class that is ``known`` by name."""
-    kind = next(kind for kind in type(module).__mro__ if kind.__name__ in known)
-    return getattr(type(module), "forward", None) is getattr(kind, "forward", None)
 
 
 def _refused(name: str, what: str, remedy: str) -> DataError:

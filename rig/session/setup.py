@@ -196,9 +196,8 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         chosen = _meter_names(request, device)
         local_code |= digests_of(chosen)
         slots = _slots(chosen)
-        if not slots:
-            split_options(list(request.options), takers)  # no meter takes the others
-        meters |= {s: _meter(s, request, chosen, given, takers, handles) for s in slots if s not in meters}
+        of_meters = _of_meters(request, chosen, takers)
+        meters |= {s: _meter(s, request, slots, given, of_meters, handles) for s in slots if s not in meters}
         ordered = tuple(meters[slot] for slot in slots)
         _check_scenario(device, scenario, options["scenario"])
         check_wiring(device.info(), [meter.info() for meter in ordered])
@@ -226,9 +225,11 @@ def _feeding(request: Request, given: Mapping[str, Any], takers: Takers, handles
     """Open the named meters that feed the device, and let it boot; return them by slot."""
     named = _slots(request.meters)
     slots = [slot for slot, name in named.items() if feeds(load("meters", name), request.feeds.get(slot))]
-    meters = {slot: _meter(slot, request, request.meters, given, takers, handles) for slot in slots}
-    if meters:
-        boot(given["clock"], request.boot_s)
+    if not slots:
+        return {}
+    options = _of_meters(request, request.meters, takers)
+    meters = {slot: _meter(slot, request, named, given, options, handles) for slot in slots}
+    boot(given["clock"], request.boot_s)
     return meters
 
 
@@ -237,15 +238,19 @@ def _slots(meters: Sequence[str]) -> dict[str, str]:
     return {meter_slot(k): name for k, name in enumerate(name for name in meters if name != "none")}
 
 
+def _of_meters(request: Request, chosen: Sequence[str], takers: Takers) -> dict[str, dict[str, str]]:
+    """Return the options of each chosen meter by slot. Raises ``UsageError`` for an option that nobody declares."""
+    factories = {slot: load("meters", name) for slot, name in _slots(chosen).items()}
+    return split_options(list(request.options), {**takers, **factories})
+
+
 def _meter(
-    slot: str, request: Request, chosen: Sequence[str], given: Mapping[str, Any], takers: Takers, handles: ExitStack
-) -> Meter:
-    """Split the options among ``takers`` and all chosen meters, and open the meter of a slot with its own."""
-    slots = _slots(chosen)
-    factories = {other: load("meters", name) for other, name in slots.items()}
-    options = split_options(list(request.options), {**takers, **factories})
+    slot: str, request: Request, slots: Mapping[str, str], given: Mapping[str, Any],
+    options: Mapping[str, Mapping[str, str]], handles: ExitStack,
+) -> Meter:  # fmt: skip
+    """Open the meter of a slot with its own options."""
     with located(request.places.get(slot, {})):
-        meter: Meter = opened(factories[slot], given, options.get(slot, {}), "meter", slots[slot])
+        meter: Meter = opened(load("meters", slots[slot]), given, options[slot], "meter", slots[slot])
     handles.callback(close_quietly, meter)
     _check_wiring(_described(meter, "meter", slots[slot]), slots[slot], slot, request)
     return meter

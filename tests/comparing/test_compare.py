@@ -403,6 +403,8 @@ def test_what_is_not_decided_says_how_many_samples_more_of_each_would_decide() -
     more = 1.0 + found.samples_more / 100
     again = [energy(value, 0.02 / math.sqrt(more)) for value in (1.0, 1.08)]
     assert gate(again[0], again[1], "energy_per_inference_j > +5%").outcome == "worse"
+    few = [energy(value, 0.02 / math.sqrt(0.4 * more)) for value in (1.0, 1.08)]
+    assert gate(few[0], few[1], "energy_per_inference_j > +5%").outcome == "not decided"
 
 
 @pytest.mark.parametrize(("gain", "bias"), [(0.02, 0.0), (0.0, 0.02)])

@@ -121,7 +121,8 @@ def test_a_convolution_counts_each_call_by_the_size_of_its_input(lengths: tuple[
         model(np.ones((1, 1, length)).view(Tensor))
     (row,) = counter.activity()
     assert row["it"]["acs"].tolist() == [2 * 3 * (length - 2) for length in lengths]
-    assert counter.network().dense * 2 == 2 * 3 * (2 + 7)
+    network = counter.network()
+    assert (network.dense, network.connections[0].fan_out_max) == (3 * (2 + 7), 2 * 3)
 
 
 def test_a_layer_with_a_forward_pass_of_its_own_is_refused() -> None:

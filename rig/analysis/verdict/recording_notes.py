@@ -15,8 +15,6 @@ from rig.recording.traces.traces import Trace
 from rig.types import MARK_PHASE
 
 BLOCK = 1 << 16
-UNTOLD: tuple[object, ...] = (None, {}, "not stated")
-"""Records of a training that name no data."""
 OFFERED = 0.05
 """A rate of arrivals that differs from the requested rate by more than this share gets a note."""
 
@@ -44,10 +42,12 @@ def _bench(run: Run) -> Iterator[str]:
 
 def _training(run: Run) -> Iterator[str]:
     device, labels = run.start.device, run.samples["label"]
-    if device.network is not None and labels.null_count < len(labels) and device.algorithm.training in UNTOLD:
+    told = device.algorithm.training
+    told = told.get("data") if isinstance(told, dict) else told
+    if device.network is not None and labels.null_count < len(labels) and told in (None, "not stated"):
         yield (
-            "Nothing says on which data the network was trained, so no rule finds a test on the same data. Declare it: "
-            'algorithm={"training": ...} in DeviceInfo'
+            "Nothing says on which data the network was trained, so no rule finds a test on the same data. A driver "
+            'declares it by algorithm={"training": {"data": ...}}'
         )
 
 
