@@ -6,7 +6,7 @@ import csv
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +16,10 @@ from drivers.importers.csv_columns import Columns, unit_of_time
 from drivers.importers.csv_layout import Layout, encoding_of
 from drivers.importers.files import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, single_trace
-from drivers.importers.time_axis import axis_of, placed
+from drivers.importers.time_axis import axis_of
 from drivers.units import named_unit, unit_of
 from rig.errors import reason
-from rig.types import Conversion, Indices, Rail
+from rig.types import Conversion, Floats, Indices, Rail
 
 TIME = re.compile(r"(?:.*\s)?time(?:stamp)?", re.I)
 RULE = re.compile(r"[-=\s,]+")
@@ -144,7 +144,7 @@ def stamps_of(table: Table, time_unit: str | None) -> Indices:
 
 
 def rail_of(table: Table, name: str, stamps: Indices, energy: str | None, stamp: str | None) -> Readings:
-    """Return a rail with its readings: power unchanged, energy as means over its intervals or as a counter."""
+    """Return a rail with its readings: power unchanged, energy as a counter."""
     column = next(k for k in table.where("WJ") if table.columns[k][0] == name)
     unit, factor = unit_of(table.columns[column][1]) or ("W", 1.0)
     values = factor * table.column(column).numbers(name)
@@ -155,9 +155,22 @@ def rail_of(table: Table, name: str, stamps: Indices, energy: str | None, stamp:
         raise unstated("energy", what, "energy=interval or energy=cumulative", energy)
     if energy == "cumulative":
         return Readings(Rail(name, "cumulative", Conversion("J")), axis_of([stamps], "end"), [(stamps, values)])
-    axis = axis_of([stamps], stamp)
-    if not axis.typical_ns:
-        return Readings(Rail(name, "mean", Conversion("W")), axis, [(None, values * axis.rate_hz)])
-    ((start, end, _),) = placed([(stamps, values)], axis)
-    length_s = np.maximum(end - start, 1) * 1e-9
-    return Readings(Rail(name, "mean", Conversion("W")), axis, [(stamps, values / length_s)])
+    at, sums = summed(stamps, values, stamp)
+    axis = axis_of([at], "end")
+    # if it is unknown which part of an interval is stamped, times are uncertain by half an interval
+    axis = replace(axis, uncertainty_s=axis_of([stamps], stamp).uncertainty_s)
+    return Readings(Rail(name, "cumulative", Conversion("J")), axis, [(at, sums)])
+
+
+def summed(stamps: Indices, joules: Floats, stamp: str | None) -> tuple[Indices, Floats]:
+    """Return moments and the energy until then in J, from the energy of each interval, shapes (n,) or (n - 1,).
+
+    A row that comes late holds the energy since the row before. So the energy counts, and not the typical interval. A
+    row without energy leaves a missing value.
+    """
+    sums = np.cumsum(np.nan_to_num(joules)) + 0.0 * joules
+    if stamp == "end":
+        return stamps, sums
+    if stamp == "start":
+        return stamps, sums - joules
+    return stamps[:-1] + np.diff(stamps) // 2, sums[:-1]

@@ -240,9 +240,9 @@ def _extreme(key: FigureKey, values: Sequence[Quantity]) -> Quantity | None:
 
 
 def _mean(values: Sequence[Quantity]) -> Quantity:
-    """Return the mean of trials; scatter beyond rounding and the stated uncertainty becomes a component.
+    """Return the mean of trials; scatter beyond what trials state apart from each other becomes a component.
 
-    Trials repeat the same samples, so the uncertainty of a finite sample does not shrink with their number. A share
+    Errors that trials share, as that of a calibration, cannot scatter them. Trials repeat the same samples, so the uncertainty of a finite sample does not shrink with their number. A share
     of counts gets the mean of the trials' limits. A percentile with too few times to bound it has no uncertainty.
     """
     n, each = len(values), [q.value for q in values]
@@ -257,7 +257,8 @@ def _mean(values: Sequence[Quantity]) -> Quantity:
         return replace(mean, limits=(low, high))
     dust = np.ptp(each) <= ROUNDING * max(map(abs, each))
     scatter = 0.0 if dust else float(np.std(each, ddof=1)) / math.sqrt(n)
-    more = math.sqrt(max(scatter**2 - mean.u**2, 0.0))
+    apart = replace(mean, components=tuple(c for c in mean.components if c.shared is None))
+    more = math.sqrt(max(scatter**2 - apart.u**2, 0.0))
     if more == 0.0:
         return mean
     return replace(mean, components=(*mean.components, Component("scatter of trials", more, n - 1)))

@@ -17,7 +17,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.order_statistics import percentile
 from rig.analysis.result.proportion import proportion
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import Component, Quantity, linear
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve
 from rig.analysis.sessions.part import Part
@@ -154,6 +154,15 @@ def test_a_mean_lies_within_its_trials_and_states_no_less_than_their_scatter_or_
     shared = abs(sum(c.u for q in values for c in q.components if c.shared)) / len(values)
     assert mean.u >= max(scatter, shared) * (1.0 - 1e-9)
     assert mean.u <= np.hypot(scatter, max(q.u for q in values)) * (1.0 + 1e-9) + 1e-12
+
+
+def test_what_trials_share_does_not_hide_their_scatter() -> None:
+    """Two sessions on one instrument: the gain cancels in their difference, and the scatter of trials must stay."""
+    gain, noise = Component("gain", 5e-3, shared="gain:core"), Component("noise", 1e-4)
+    mean = _mean([Quantity(value, "W", (gain, noise)) for value in (0.998, 1.0, 1.002)])
+    difference = linear([(1.0, mean), (-1.0, mean)], "W", "")
+    assert mean.u == pytest.approx(np.hypot(5e-3, 2e-3 / np.sqrt(3.0)))
+    assert difference.u == pytest.approx(np.sqrt(2.0) * 2e-3 / np.sqrt(3.0))
 
 
 def test_trials_that_differ_by_the_rounding_of_a_float_do_not_scatter() -> None:

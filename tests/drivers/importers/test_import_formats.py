@@ -261,6 +261,25 @@ def test_socwatch_asks_what_energy_means(tmp_path: Path) -> None:
     check(socwatch.open_import(total, energy="cumulative", **options), tmp_path / "b")
 
 
+@pytest.mark.parametrize("stamp", ["start", "end", None])
+def test_socwatch_keeps_the_energy_of_rows_that_come_late(tmp_path: Path, stamp: str | None) -> None:
+    """A logger skips a turn now and then, and the next row holds the energy of both intervals."""
+    t, watts, _ = trace()
+    kept = np.append(np.arange(len(t)) % 7 != 3, True)
+    edges = np.append(t, t[-1] + 1 / RATE_HZ)[kept]
+    joules = np.diff(np.append(0.0, np.cumsum(watts) / RATE_HZ)[kept])
+    at = {"start": edges[:-1], "end": edges[1:], None: 0.5 * (edges[1:] + edges[:-1])}[stamp]
+    source = watch(tmp_path / "a.csv", "Time (s),Package (J)", at, joules)
+    check(socwatch.open_import(source, energy="interval", stamp=stamp, windows=windows(tmp_path)), tmp_path / "run")
+
+
+def test_socwatch_leaves_out_only_the_intervals_beside_a_row_without_energy() -> None:
+    stamps, joules = np.array([10, 20, 30, 45, 50]), np.array([1.0, 2.0, np.nan, 4.0, 5.0])
+    assert np.diff(socwatch.summed(stamps, joules, "end")[1]) == pytest.approx([2.0, np.nan, np.nan, 5.0], nan_ok=True)
+    assert np.diff(socwatch.summed(stamps, joules, "start")[1])[[0, 3]] == pytest.approx([1.0, 4.0])
+    assert socwatch.summed(stamps, joules, None)[0].tolist() == [15, 25, 37, 47]
+
+
 def test_socwatch_totals_alone_are_no_trace(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("Summary\nComponent,Average Rate (mW),Total (mJ)\nPackage,1,2\n")
