@@ -15,7 +15,7 @@ from rig.analysis.complexity.workload import complexity_of, energies_of
 from rig.analysis.power.energy import LEARNING, average_figures, energy_figures, with_learning
 from rig.analysis.power.figures import power_figures
 from rig.analysis.power.findings import no_power, sign_checks
-from rig.analysis.power.model.rail_model import RailModel, rail_model
+from rig.analysis.power.model.rail_model import RailModel, rail_model, sum_of
 from rig.analysis.power.preprocessing import front_end_figures, preprocessing_checks
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.result.figure_key import Figures
@@ -105,7 +105,8 @@ class _Recorded:
     """A recording whose spans and readings are all in run seconds by the device's clock.
 
     A span is the time from begin to end of what the device ran for a sample. ``models`` holds the power model of each
-    rail whose readings allow one. ``against`` holds, by rail, the failed checks that refuse its power.
+    rail whose readings allow one, and ``together`` is the model of the sum of all rails. ``against`` holds, by rail,
+    the failed checks that refuse its power.
     """
 
     run: Run
@@ -118,6 +119,7 @@ class _Recorded:
     solves: list[Solve]
     rails: list[AlignedRail]
     models: dict[str, RailModel]
+    together: RailModel | None
     against: dict[str, tuple[Finding, ...]]
 
 
@@ -130,6 +132,7 @@ def _recorded(run: Run, at_once: int) -> _Recorded:
     turn = max((r.turn for r in rails), default=0.0)  # the device's clock or the meter's may be the cause
     against = {r.readings.rail.name: (*r.contradictions, *restless(r, activity)) for r in rails}
     sound = [r for r in rails if not against[r.readings.rail.name]]
+    whole = sum_of(rails) if len(sound) == len(rails) else None
     return _Recorded(
         run=run,
         device=replace(clock, rate_sigma=math.hypot(clock.rate_sigma, turn / math.sqrt(3.0))),
@@ -141,6 +144,7 @@ def _recorded(run: Run, at_once: int) -> _Recorded:
         solves=solves_of(run, answers, clock),
         rails=rails,
         models={r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None},
+        together=None if whole is None else rail_model(whole, activity),
         against=against,
     )
 
@@ -153,7 +157,7 @@ def _figures(told: _Recorded) -> tuple[Figures, list[Finding]]:
         own = stamps_u_s(run, replace(activity, phases=activity.spans), told.device)
     busy = busy_times(activity, stamps)
     times = time_figures(activity, told.device, busy, own)
-    power = power_figures(readings, told.models, activity, busy, told.against)
+    power = power_figures(readings, told.models, activity, busy, told.against, told.together)
     figures = accuracy_figures(run, told.answers) | times | power.figures
     rails = [r.rail.name for r in readings]
     figures |= energy_figures(times, power.figures, rails, list(activity.phases), activity.per_phase)

@@ -235,7 +235,12 @@ def compared(first: Subject, second: Subject) -> Comparison:
     shared = frozenset(k for k, said in first.instruments.items() if said == second.instruments.get(k))
     alike = [key for key in a if key in b and a[key].unit == b[key].unit]
     one, other = (subject.result.start.scenario.options.get(SEED) for subject in (first, second))
-    of_draw = {key for key in alike if key == PEAK and one != other and not (a[key].components and b[key].components)}
+    of_draw = {
+        key
+        for key in alike
+        if one != other
+        and (entry_of(key).family == "average" or (key == PEAK and not (a[key].components and b[key].components)))
+    }
     found = (_paired(_difference(key, first, second, shared, judged, key in of_draw), first, second) for key in alike)
     alone = tuple(key for key in dict.fromkeys((*a, *b)) if (key in a) != (key in b))
     unlike = list(_unlike(first.result, second.result))

@@ -79,8 +79,18 @@ def test_nothing_cancels_where_no_instrument_is_named() -> None:
     assert not difference(power(3e-3), power(3.01e-3)).cancelled
 
 
-def test_peak_rates_of_two_draws_of_arrivals_are_not_judged_by_the_steps_of_their_searches() -> None:
-    a, b = (subject({PEAK: Quantity(hz, "Hz", (), 0.2)}) for hz in (16.0, 13.0))
+@pytest.mark.parametrize(
+    ("key", "first", "second"),
+    [
+        (PEAK, Quantity(16.0, "Hz", (), 0.2), Quantity(13.0, "Hz", (), 0.2)),
+        (FigureKey("average_power_w"), power(3.0e-3), power(3.1e-3)),
+    ],
+)
+def test_two_draws_of_arrivals_are_not_judged_by_errors_of_the_measurement(
+    key: FigureKey, first: Quantity, second: Quantity
+) -> None:
+    """The step of a search, or the error of a meter, does not say what another draw would give."""
+    a, b = (subject({key: q}) for q in (first, second))
     assert compared(a, b).differences[0].said == "worse"
     b.result.start.scenario.options[SEED] = 2
     assert compared(a, b).differences[0].said == "no interval stated"

@@ -37,7 +37,7 @@ from rig.analysis.power.scope import Scope, scopes_of
 from rig.analysis.power.spans_and_gaps import gaps_above_w, settles_w, swings
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal
-from rig.analysis.result.quantity import Quantity, linear
+from rig.analysis.result.quantity import Component, Quantity, linear
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.alignment.breaks import REMEDY
 from rig.analysis.timing.counted_spans import Activity
@@ -45,6 +45,7 @@ from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.readings import Readings
 
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
+ALIKE = "noise that rails have in common"
 NOTED = 1e-3
 """A margin above this part of dynamic power gets a note."""
 
@@ -63,8 +64,9 @@ def power_figures(
     activity: Activity,
     busy: Mapping[str, BusyTime],
     contradictions: Mapping[str, tuple[Finding, ...]] | None = None,
+    together: RailModel | None = None,
 ) -> PowerFigures:
-    """Return the power of every rail, and then of their sum.
+    """Return the power of every rail, and then of their sum. ``together`` is the model of the sum of their readings.
 
     If a rail has no model in ``models``, its power is refused. It is also refused if its readings contradict the
     recording; ``contradictions`` are the failed checks of each rail.
@@ -79,7 +81,11 @@ def power_figures(
     figures = Figures()
     for one in found:
         figures |= one.figures
-    sums, missing = totals(figures, [r.rail.name for r in readings], list(activity.phases))
+    whole = Figures()
+    if together is not None and activity.phases:
+        for scope in scopes_of(activity, busy):
+            whole |= _scope_figures(together, scope).figures
+    sums, missing = totals(figures, [r.rail.name for r in readings], list(activity.phases), whole)
     return PowerFigures(figures | sums, (*(f for one in found for f in one.findings), *missing))
 
 
@@ -189,8 +195,13 @@ def _stated(
     return PowerFigures(Figures(figures), tuple(notes))
 
 
-def totals(figures: Figures, rails: Sequence[str], phases: Sequence[str]) -> tuple[Figures, list[Finding]]:
-    """Return sums over rails, and a refusal of each sum for which a rail lacks the figure."""
+def totals(
+    figures: Figures, rails: Sequence[str], phases: Sequence[str], whole: Figures
+) -> tuple[Figures, list[Finding]]:
+    """Return sums over rails, and a refusal of each sum for which a rail lacks the figure.
+
+    ``whole`` are figures of the summed readings. If they are less certain, rails have errors in common.
+    """
     out: dict[FigureKey, Quantity] = {}
     refusals: list[Finding] = []
     for method in ("", TRIMMED, LITERAL):
@@ -200,10 +211,22 @@ def totals(figures: Figures, rails: Sequence[str], phases: Sequence[str]) -> tup
                 known = {rail: q for rail in rails if (q := figures.get(replace(key, rail=rail))) is not None}
                 if known and len(known) == len(rails):
                     terms = [(1.0, _labelled(q, rail) if len(rails) > 1 else q) for rail, q in known.items()]
-                    out[key] = linear(terms, "W", terms[0][1].method)
+                    out[key] = _at_least(linear(terms, "W", terms[0][1].method), whole.get(key))
                 elif known and not method:
                     refusals.append(refusal(key, "not every rail has this figure", "See the refusals by rail"))
     return Figures(out), refusals
+
+
+def _at_least(total: Quantity, whole: Quantity | None) -> Quantity:
+    """Return a sum over rails that is no more certain than the same figure of the summed readings ``whole``.
+
+    Compared are the errors that no instrument or clock gives to several rails.
+    """
+    if whole is None:
+        return total
+    own, other = (sum(c.u**2 for c in q.components if (c.shared or "1/f:").startswith("1/f:")) for q in (total, whole))
+    more = (Component(ALIKE, math.sqrt(other - own)),) if other > own else ()
+    return replace(total, components=(*total.components, *more))
 
 
 def _labelled(q: Quantity, rail: str) -> Quantity:

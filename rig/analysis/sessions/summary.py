@@ -240,10 +240,11 @@ def _extreme(key: FigureKey, values: Sequence[Quantity]) -> Quantity | None:
 
 
 def _mean(values: Sequence[Quantity]) -> Quantity:
-    """Return the mean of trials; scatter beyond what trials state apart from each other becomes a component.
+    """Return the mean of trials; scatter beyond rounding, and beyond what errors of single trials explain, is added.
 
-    Errors that trials share, as that of a calibration, cannot scatter them. Trials repeat the same samples, so the uncertainty of a finite sample does not shrink with their number. A share
-    of counts gets the mean of the trials' limits. A percentile with too few times to bound it has no uncertainty.
+    Errors that trials share, such as that of a calibration, cause no scatter. Trials repeat the same samples, so the
+    uncertainty of a finite sample does not shrink with their number. A share of counts gets the mean of the trials'
+    limits. A percentile with too few times to bound it has no uncertainty.
     """
     n, each = len(values), [q.value for q in values]
     unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)

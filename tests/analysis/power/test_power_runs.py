@@ -161,6 +161,24 @@ def test_rails_of_one_device_add_up_to_the_truth(tmp_path: Path) -> None:
     assert shared == {f"gain:mock:rail{k}" for k in range(3)}
 
 
+def test_a_rail_split_into_equal_parts_is_no_more_certain(tmp_path: Path) -> None:
+    """The parts have all their noise in common, which does not average out over rails."""
+    run = on_plant(tmp_path / "run", device={"inference_s": 0.05}, meter={"noise": 0.05}).run
+    ((name, trace),) = run.traces.items()
+    rails = [dataclasses.replace(trace.rail, name=f"part{k}", accuracy=None, resolution=None) for k in range(4)]
+    parts = {rail.name: dataclasses.replace(trace, rail=rail, value=trace.value / 4.0) for rail in rails}
+    one = {name: dataclasses.replace(trace, rail=dataclasses.replace(rails[0], name=name))}
+    whole, split = (evaluate(dataclasses.replace(run, traces=traces)).quantities for traces in (one, parts))
+    for key in (POWER, ENERGY):
+        assert split[key].value == pytest.approx(whole[key].value, rel=1e-6)
+        assert split[key].half_width() == pytest.approx(whole[key].half_width(), rel=0.02)
+    # rails with readings at different times have no sum of readings
+    fewer = {name: getattr(trace, name)[:-1] for name in ("start_tick", "end_tick", "value", "overload")}
+    parts["part0"] = dataclasses.replace(parts["part0"], **fewer | {"value": fewer["value"] / 4.0})
+    apart = evaluate(dataclasses.replace(run, traces=parts)).quantities
+    assert apart[POWER].half_width() < 0.7 * whole[POWER].half_width()
+
+
 def right_without(found: OnPlant, warmup: int) -> bool:
     """Return whether the warm-up enters no figure."""
     q, real = found.result.quantities, found.real()

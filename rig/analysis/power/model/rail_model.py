@@ -6,7 +6,7 @@ A span is a time in which the device works, by its stamps, and a gap is the time
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.long_traces import span_sigma_s
 from rig.analysis.timing.readings import Readings, gap_of, idle_window_of
-from rig.types import Bools, Floats, Indices, Rail
+from rig.types import Bools, Conversion, Floats, Indices, Rail
 
 T = TypeVar("T")
 ROUNDED = 1e-9
@@ -141,6 +141,37 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
         ),
         at_looks=looks,
     )  # fmt: skip
+
+
+def sum_of(rails: Sequence[AlignedRail]) -> AlignedRail | None:
+    """Return several rails as one rail of their sum, without a name; None unless their readings have the same times.
+
+    The limits of the instruments are left out: they are not those of a sum.
+    """
+    singles = [r.single for r in rails if r.single is not None]
+    if len(rails) < 2 or len(singles) not in (0, len(rails)):
+        return None
+    whole, single = _sum_of([r.readings for r in rails]), _sum_of(singles)
+    if whole is None or (singles and single is None):
+        return None
+    return replace(rails[0], readings=whole, single=single)
+
+
+def _sum_of(every: Sequence[Readings]) -> Readings | None:
+    if not every or any(r.counter or not _same_times(every[0], r) for r in every):
+        return None
+    first = every[0]
+    watts = np.sum([r.watts for r in every], axis=0)
+    ok, over = np.all([r.ok for r in every], axis=0), np.any([r.overload for r in every], axis=0)
+    rail = replace(first.rail, name="", conversion=Conversion("W"), accuracy=None, resolution=None)
+    return replace(
+        first, rail=rail, watts=watts, raw=watts, ok=ok, overload=over, burden_per_w=0.0, supply=None, idle_bias_w=0.0
+    )
+
+
+def _same_times(a: Readings, b: Readings) -> bool:
+    pairs = ((a.start_s, b.start_s), (a.end_s, b.end_s), (a.many, b.many))
+    return a.tau_s == b.tau_s and all(np.array_equal(x, y) for x, y in pairs)
 
 
 def _white(blocks: Blocks, r: Readings, noise: Noise, looks: Floats | None) -> Floats:
