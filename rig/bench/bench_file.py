@@ -26,7 +26,7 @@ VARIABLE = "RIG_BENCH"
 
 @dataclass(frozen=True)
 class Chosen:
-    """Names of a bench file as drivers and options of a ``rig.session.setup.Request``, and the files to keep."""
+    """The fields of a ``rig.session.setup.Request`` that a bench file gives; ``artifacts`` are the files to keep."""
 
     device: str
     meters: tuple[str, ...]
@@ -74,8 +74,8 @@ def request_of(
 
     A name that is not in the file is the name of a driver. Without ``meters``, a device of the file is measured by the
     meters that see it. ``options`` override those of the file; ``NAME.key=value`` is for the device or meter of that
-    name. Only the drivers and calibrations in use are checked. Without ``trust``, a file that others can write may not
-    name code by its path.
+    name. Of drivers and calibrations, only those in use are checked. Without ``trust``, a file that others can write
+    may not name code by its path.
 
     Raises ``DataError`` with file and line for a problem, ``UsageError`` for a meter that sees another device.
     """

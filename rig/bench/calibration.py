@@ -66,7 +66,7 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load(path: Path) -> Calibration:
     """Read a calibration file, TOML or (``.json``) JSON.
 
-    Raises ``UsageError`` if it does not exist, and ``DataError`` that names the bad line or field.
+    Raises ``UsageError`` if it cannot be read, and ``DataError`` that names the bad line or field.
     """
     try:
         text = read_bounded(path).decode("utf-8-sig")
@@ -101,7 +101,7 @@ def accuracy(
 
     ``range_max`` chooses the range by its full scale; it may be None if only one range has this unit. Without
     ``temperature_c``, the temperature is that of the calibration. Without ``on``, the validity is not checked. Without
-    ``aperture_s``, the largest aperture term is used. The source text of the limits states these assumptions. Raises
+    ``aperture_s``, the largest aperture term is used. ``Accuracy.source`` states these assumptions. Raises
     ``UsageError`` for a condition that is missing or impossible, ``DataError`` outside validity.
     """
     check_temperature(temperature_c)

@@ -58,7 +58,7 @@ class Found:
 
 
 def find(addresses: Sequence[str]) -> Iterator[Found]:
-    """Ask every installed driver that can search, in the order of their names.
+    """Ask the drivers of devices, then those of meters, what is connected; yield each that finds or reports anything.
 
     ``addresses`` name instruments that no search finds, such as those on the network.
     """

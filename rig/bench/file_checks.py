@@ -46,9 +46,9 @@ def _wrong_number(option: Option, value: float) -> str:
 def clashes(
     entries: Mapping[str, DeviceEntry | MeterEntry], declared: Mapping[str, Mapping[str, Option]]
 ) -> list[tuple[str, str, str, str]]:
-    """Return pairs of entries with one instrument, of which a meter is one: (first, second, option of second, place).
+    """Return pairs of entries that name one instrument, as (first, second, option of second, place).
 
-    Two devices may be one board with different options.
+    Each pair has a meter: two devices may be one board with different options.
     """
     found, seen = [], list[tuple[str, str, str, dict[str, Value]]]()
     for name, entry in entries.items():

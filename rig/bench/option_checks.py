@@ -1,4 +1,4 @@
-"""Checks of options. Each raises ``UsageError`` with the option, its value and the remedy."""
+"""Checks of options. A failed check raises ``UsageError`` with the option, its value and the remedy."""
 
 from __future__ import annotations
 

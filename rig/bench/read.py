@@ -216,7 +216,7 @@ def _checked(table: Mapping[str, Any], kind: type[msgspec.Struct], home: Path) -
 
 
 def _noted(notes: Notes, table: Mapping[str, Any], kind: type[msgspec.Struct], *where: str) -> dict[str, Any]:
-    """Return the good values of the table at the path ``where``; note the others."""
+    """Return the good values of the table at the path ``where``; note the bad ones."""
     good, wrong = _checked(table, kind, home_of(notes.path))
     for name, what, value, remedy in wrong:
         notes.add((*where, name), what, value, remedy)
@@ -224,13 +224,13 @@ def _noted(notes: Notes, table: Mapping[str, Any], kind: type[msgspec.Struct], *
 
 
 def _several(names: Any) -> Any:
-    """Return one name, or several, as a list, which is empty if a name is repeated."""
+    """Return one name or a list of names as a list, which is empty if a name is repeated; other values as they are."""
     found = [names] if isinstance(names, str) else names
     return [] if isinstance(found, list) and any(found.count(name) > 1 for name in found) else found
 
 
 def _entries(notes: Notes, data: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
-    """Return the tables of all devices or meters with a valid name."""
+    """Return the tables of all devices or meters with a valid name; note the others."""
     tables = data.get(kind, {})
     found: dict[str, Mapping[str, Any]] = {}
     for name, table in tables.items() if isinstance(tables, dict) else ():
@@ -244,7 +244,7 @@ def _entries(notes: Notes, data: Mapping[str, Any], kind: str) -> dict[str, Mapp
 
 
 def _entry(notes: Notes, table: Mapping[str, Any], kind: type[E], *where: str) -> E | None:
-    """Return the entry of one table, and note its problems; None for a table without a driver."""
+    """Return the entry of one table, and note its problems; None without a valid driver."""
     good = _noted(notes, table, kind, *where)
     return kind(name=where[-1], **good) if "driver" in good else None
 

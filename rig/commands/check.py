@@ -2,7 +2,8 @@
 
     rig check --device NAME [--meter NAME] [--workload NAME] [--option KEY=VALUE]
 
-It takes the bench like ``rig measure``, and needs a few seconds. The exit code is 0, or that of ``ConformanceError``.
+It names the bench as ``rig measure`` does, and needs a few seconds. If a rule is broken, the exit code is that of
+``ConformanceError``.
 """
 
 from __future__ import annotations

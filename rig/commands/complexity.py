@@ -53,7 +53,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def network_of(name: str, options: list[str], workload: str | None = None) -> NetworkInfo:
-    """Return the network that a device declares, with a workload if needed. Raises what opening the two raises."""
+    """Return the network that a device declares; ``workload`` is opened for the device if it is named.
+
+    Raises ``SetupError`` for a device without a network, and what opening the device or the workload raises.
+    """
     factory = load("devices", name)
     takers = {"device": factory} | ({} if workload is None else {"workload": load("workloads", workload)})
     given = split_options(options, takers)

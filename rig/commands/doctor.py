@@ -1,4 +1,4 @@
-"""``rig doctor``: open what the bench file names, one by one, and name each fault with its remedy.
+"""``rig doctor``: open each device and meter of the bench file, and name each fault with its remedy.
 
     rig doctor [NAME...] [--bench FILE] [--seconds S]
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("name", nargs="*", help="a device or meter of the bench file, or a driver; default: all of the bench file")
     add("--bench", type=Path, metavar="FILE", help="bench file; default: $RIG_BENCH, or ./bench.toml")
     add("--seconds", type=float, default=1.0, metavar="S", help="length of each measurement; default: 1")
-    add("--timeout", type=float, metavar="S", help=f"longest time for each item; {longest}")
+    add("--timeout", type=float, metavar="S", help=f"longest time for each item, besides its measurements; {longest}")
     add("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of a driver that is named here")
     add("--simulate", action="store_true", help="open the simulators of devices that have one")
     add("--trust", action="store_true", help="run code that a bench file of others names by its path")

@@ -1,4 +1,4 @@
-"""``rig import``: a trace that others recorded becomes a run directory like any other."""
+"""``rig import``: make a run directory from a trace that another program recorded."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Search, write the file, and print what was found. Raises ``StoreError`` if the file exists already."""
+    """Search, write the file, and print what was found. Raises ``StoreError`` if it exists or cannot be written."""
     if args.out.exists():
         remedy = "Name another with --out, or move it away; a bench file is never overwritten"
         raise StoreError(f"{args.out} is there already", field="out", value=str(args.out), remedy=remedy)

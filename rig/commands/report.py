@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _beside(other: Path, path: Path) -> Mapping[str, Any]:
-    """Return a table of two recordings. Raises a ``RigError`` for one that cannot be read or compared."""
+    """Return a table of two recordings. Raises a ``RigError`` if they cannot be read or compared."""
     from rig.comparing.compare import compare
     from rig.plugins import load
 

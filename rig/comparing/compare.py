@@ -39,7 +39,7 @@ OF_EXECUTIONS = re.compile(
     "execution_time_s|execution_time_single_s|learning_.*|real_time_factor|synaptic_operations_per_j|"
     "(dynamic_)?energy_per_(inference|inference_integrated|effective_operation|spike|synaptic_operation)_j"
 )
-"""Figures in proportion to the mean time of the executions that ran, or its inverse."""
+"""Figures in proportion to the mean time of the executions that ran, or to its inverse."""
 _CALIBRATION = ("gain:", "offset:")
 """Beginnings of origins of uncertainty that belong to an instrument; most others belong to one run, such as clocks."""
 _ACCURACY = FigureKey("accuracy")
@@ -79,7 +79,7 @@ class Difference:
     cancelled: bool
     """Whether errors of a shared calibration have cancelled."""
     kept: bool | None
-    """Whether the second is at most 5 % worse, as the rules demand; None if the rules do not judge the figure."""
+    """Whether the second is at most 5 % worse, as the rules demand; None if they judge neither results nor figure."""
     paired: tuple[int, int] | None = None
     """For accuracy on the same samples: how many only the first answered rightly, and how many only the second."""
 
@@ -123,7 +123,7 @@ class Comparison:
     differences: tuple[Difference, ...]
     alone: tuple[FigureKey, ...]
     unlike: tuple[str, ...]
-    """Why the second does not repeat the first: another scenario, rules, workload or data, or the same recording."""
+    """Why the second does not repeat the first: each declaration that differs, and recordings that both have."""
 
     @property
     def differs(self) -> dict[str, tuple[Any, Any]]:
@@ -262,7 +262,7 @@ def _paired(d: Difference, first: Subject, second: Subject) -> Difference:
 def _difference(
     key: FigureKey, first: Subject, second: Subject, shared: frozenset[str], judged: bool, of_draw: bool
 ) -> Difference:
-    """Return the difference of a figure, without interval if ``of_draw``: then the draws of random arrivals differ."""
+    """Return the difference of a figure; without an interval if ``of_draw``: the random arrivals of the two differ."""
     a, b = first.result.quantities[key], second.result.quantities[key]
     value = b.value - a.value
     kept = _kept(key, a.value, b.value) if judged else None
@@ -283,8 +283,8 @@ def _difference(
 def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str], factor: float = 1.0) -> Quantity:
     """Return a figure of the second minus ``factor`` times that of the first.
 
-    Errors of ``shared`` instruments stay correlated. To times, energies and average powers, the scatter between the
-    executions of the same samples in both is added.
+    Errors of ``shared`` instruments stay correlated. For times, energies and average powers, the scatter between the
+    executions of the same samples in the two is added to the uncertainty.
     """
     a, b = first.result.quantities[key], second.result.quantities[key]
     found = linear([(-factor, _owned(a, "first", shared)), (1.0, _owned(b, "second", shared))], a.unit, "difference")
@@ -320,9 +320,9 @@ def of_instrument(origin: str | None) -> bool:
 
 
 def _owned(q: Quantity, owner: str, shared: frozenset[str]) -> Quantity:
-    """Return the quantity with its owner in the name of every origin that the two do not share.
+    """Return the quantity with ``owner`` in the name of every origin of uncertainty that the two subjects do not share.
 
-    So only the errors of a shared calibration and of one draw of arrivals cancel.
+    So only the errors of a shared calibration and of the same random arrivals cancel.
     """
 
     def part(c: Component) -> Component:

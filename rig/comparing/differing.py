@@ -9,7 +9,7 @@ from typing import Any
 from rig.recording.events import Start
 
 _STATED = ("workload", "scenario", "device")
-"""Parts whose options are recorded with their defaults; among devices, only the user's own."""
+"""Parts whose options are recorded with their defaults; for a device, only if it is the user's own."""
 _HOST = ("python", "platform", "processor", "cpus")
 _VERSION = ("packages", "commit", "dirty", "local_code")
 _BENCH = ("configuration", "lab", "operator", "ambient_temperature_c", "imported")

@@ -1,4 +1,4 @@
-"""Judge by a gate: do two results show that the second is worse than the first by more than a limit?"""
+"""Judge two results by a limit: is a figure of the second worse than that of the first by more than the limit?"""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Judged:
-    """A limit and what was found: the change with its 95 % interval, in the unit of the limit, 1 for relative."""
+    """A limit and the change that was found, with its 95 % interval; in the figure's unit, or relative (1 is 100 %)."""
 
     limit: Limit
     outcome: Outcome
@@ -49,9 +49,12 @@ class Judged:
     low: float
     high: float
     samples_more: int | None
-    """How many more samples of each result would probably decide; None if they decide already, or no number would."""
+    """How many more samples of each result would probably decide.
+
+    None if the outcome is decided, or if more than ``MOST_TIMES`` as many samples would be needed.
+    """
     of_counts: bool = False
-    """Whether the figure is a share of counts, so that more trials of the same samples show nothing new."""
+    """Whether the figure is a share of counts; then more trials of the same samples add no evidence."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the limit and what was found as a JSON object."""

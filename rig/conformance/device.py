@@ -3,7 +3,7 @@
     check_device(open_device(), samples)
     check_meter(open_meter(), clock=bench.clock)
 
-Both raise ``ConformanceError`` with every failure, and return the names of the rules they checked:
+Both raise ``ConformanceError`` with the first failure of each broken rule, or return the names of all checked rules:
 rules of an optional protocol (``Clocked``, ``Marks``, ``Repeats``) only if the driver implements it, and rules of a
 network only if the driver declares one.
 """
@@ -46,7 +46,7 @@ def check_device(
     labels: Iterable[str] = (),
     judge: Judge | None = None,
 ) -> tuple[str, ...]:
-    """Call every method of an opened device, and close it. The device must be able to complete ``samples``.
+    """Call the methods of an opened device, and close it. The device must be able to complete ``samples``.
 
     ``clock`` is the host's unless the device is part of a simulated bench. ``prompt_s`` is the longest duration of a
     call that must not wait. ``labels`` are the possible right answers, if they are known. ``judge`` is for a solver: it
@@ -88,7 +88,7 @@ class _DeviceRun:
     last_on: int | None = None
     lengths: dict[str, int] = field(default_factory=dict)
     silent: bool = False
-    """Whether it left a sample unanswered; then no more samples are issued."""
+    """Whether the device left a sample unanswered; then no more samples are issued."""
     answers: list[object] = field(default_factory=list)
 
     def stamp(self) -> Bracket | None:
@@ -177,7 +177,7 @@ def _repeats(run: _DeviceRun, device: Repeats, sample: Sample) -> None:
         except UsageError as refusal:
             if phase is None or len(once) == 1 or refusal.field != "phase":
                 raise
-            break  # it declares that it runs its phases only together
+            break  # the device runs its phases only together
         for reply in replies:
             _repeated(run, reply, phases)
     error = raised(lambda: _unknown_phase(run, device, sample))
@@ -252,7 +252,7 @@ def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None]
 
 
 def check_declared(bench: Bench, workload: Workload) -> None:
-    """Check the samples in memory, or only the first if made on demand, and the infos of the device and the meters.
+    """Check the infos of the device and the meters, and the samples: all in memory, or the first if made on demand.
 
     Nothing is staged, issued or started. Raises ``ConformanceError`` for the first part that fails rules.
     """
@@ -265,7 +265,7 @@ def check_declared(bench: Bench, workload: Workload) -> None:
 def answers_of(bench: Bench) -> Sequence[str]:
     """Return the answers that the device declares in its details as ``classes`` or ``labels``; none if unknown.
 
-    The rules of devices report a bad info, not this function.
+    This function reports no bad info; ``device_info_rules`` does.
     """
     c = Checks(bench.clock, prompt_s=0.1, kind="device")
     with c.calling("info()"):

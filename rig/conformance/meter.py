@@ -19,8 +19,8 @@ def check_meter(
 ) -> tuple[str, ...]:
     """Start, read, stop, start again and close an opened meter.
 
-    It samples for ``seconds`` (default: half a second, or 20 readings of the slowest rail) of
-    ``clock``, the host's unless given. Raises ``ConformanceError``.
+    The meter samples for ``seconds`` of ``clock``, the host's unless given. By default this is half a second, or longer
+    for 20 readings of the slowest rail. Raises ``ConformanceError``.
 
     Example, of the meter in ``examples/my_meter.py``::
 
@@ -113,7 +113,7 @@ def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
 
 
 def _lateness(info: MeterInfo, read: Sequence[Chunk], elapsed_s: float) -> dict[str, float]:
-    """Return by rail how many seconds before the first read its last reading ended; as much may be lost at the stop."""
+    """Return by rail how long (s) before a first ``read`` its last reading ended; ``stop`` may lose as much."""
     counts = {rail: sum(len(chunk.value) for chunk in read if chunk.rail == rail.name) for rail in info.rails}
     known = {rail.name: elapsed_s - n / rail.rate_hz for rail, n in counts.items() if n and rail.rate_hz > 0}
     return {name: seconds for name, seconds in known.items() if seconds > 0}
@@ -159,7 +159,7 @@ def _edges(c: Checks, chunks: Sequence[Chunk]) -> None:
 
 
 def _count(c: Checks, rail: Rail, chunks: Sequence[Chunk], shortest_s: float, longest_s: float) -> None:
-    """Check that ticks grow. Without ticks, check that the number of readings fits the rate within 2 % and three."""
+    """Check that ticks grow. Without ticks, check that the number of readings is that of the rate, within 2 % and 3."""
     n = sum(len(chunk.value) for chunk in chunks)
     c.rule("read.some", n > 0, f"no reading of {rail.name} in {shortest_s:.3g} s", "readings of every declared rail")
     if not n:

@@ -11,13 +11,13 @@ from rig.recording.columns.rows import as_list
 from rig.types import UNSTAMPED, Bracket, DeviceInfo, Reply, Span
 
 _COUNTERS = ("spikes", "synaptic_operations", "synaptic_operations_ne15")
-"""Counters in a simulator's output if each sample has its own network; each is a number, or a number by class."""
+"""Counters that a reply's output may have; each is a number, or a list with a number for each class."""
 
 
 def reply_rules(
     c: Checks, info: DeviceInfo, reply: Reply, last_on: int | None, before: Bracket | None, after: Bracket | None
 ) -> None:
-    """Check a reply between two readings of the device's clock; ``last_on`` is the begin of the previous span."""
+    """Check a reply between two readings of the device's clock; ``last_on`` is the latest begin of earlier spans."""
     spans = reply.spans
     error = raised(lambda: json.dumps(reply.output, default=as_list, allow_nan=False))
     c.rule("reply.json", error is None, f"an output that raises {error}", "an output that JSON can hold, no NaN")
@@ -60,7 +60,7 @@ def _activity_faults(network: NetworkInfo | None, activity: Activity) -> list[st
 
 
 def inside(c: Checks, rule: str, span: Span, before: Bracket | None, after: Bracket | None) -> None:
-    """Check that a span lies between two readings of its clock."""
+    """Check that a span is between two readings of its clock; nothing is checked without readings or stamps."""
     if before is None or after is None or span.on_tick == UNSTAMPED:
         return
     slack = _slack(span)

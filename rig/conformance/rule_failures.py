@@ -18,7 +18,7 @@ from rig.types import Bracket, Clock, Clocked, ClockInfo, Device, DeviceInfo, Me
 
 _T = TypeVar("_T")
 HANGS_S = 10.0
-"""A call that must not wait counts as hanging if it takes longer than this (s)."""
+"""A call outside ``PATIENCE_S`` counts as hanging if it takes longer than this (s of the host's clock)."""
 
 
 class Checks:
@@ -68,7 +68,7 @@ class Checks:
 
     @contextmanager
     def calling(self, what: str) -> Iterator[None]:
-        """Note a failure for an exception in the block, which uses the driver as the protocols allow."""
+        """Note a failure if the block raises. It calls the driver only as the protocols allow."""
         try:
             yield
         except Exception as error:

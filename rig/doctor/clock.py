@@ -16,13 +16,13 @@ from rig.types import Bracket, Clock, ClockInfo
 BURST, BURSTS = 8, 9
 UNEVEN_NS = 10_007
 COARSE, STEPS_LEAST = 10, 8
-"""A counter is coarser than declared if over ``STEPS_LEAST`` - 1 steps have a common divisor of ``COARSE`` or more."""
+"""A counter is coarser than declared if ``STEPS_LEAST`` or more steps have a common divisor of at least ``COARSE``."""
 SLOW_S = 20e-3
 """If the round trip is longer than this (s), most traces place span edges better than the clock."""
 
 
 def bracketed(timer: Callable[[], int], clock: Clock, seconds: float) -> list[Bracket]:
-    """Read a clock in bursts over ``seconds``, or as often as its round trips allow.
+    """Read a clock in bursts over ``seconds``; if its round trips are long, less often and for up to twice as long.
 
     The bursts are slightly uneven. Otherwise a simulated clock, whose read takes no time, would seem to move in steps.
     """
@@ -42,7 +42,7 @@ def bracketed(timer: Callable[[], int], clock: Clock, seconds: float) -> list[Br
 def clock_findings(
     item: str, info: ClockInfo, brackets: Sequence[Bracket], now_ns: int, error: type[RigError] = DeviceError
 ) -> Iterator[Finding]:
-    """Yield findings of round trip, tick order, rate, offset and step. +- is two standard uncertainties."""
+    """Yield findings of round trip, tick order, rate, offset and step; ``+-`` in them is two standard uncertainties."""
     yield _round_trip(item, brackets)
     ticks = np.array([b.tick for b in brackets], dtype=np.int64)
     steps = np.diff(ticks)
@@ -75,7 +75,7 @@ def _rate(item: str, info: ClockInfo, brackets: Sequence[Bracket], now_ns: int, 
     base = fit_brackets(free, brackets, now_ns)
     off, twice_u = 1.0 / base.rate - 1.0, 2.0 * base.rate_sigma / base.rate**2
     offset_s = base.ref_tick / info.tick_hz - (now_ns * 1e-9 + base.ref_s)
-    ppm, u_ppm = rounded(round(off * 1e6, 4) + 0.0), rounded(twice_u * 1e6, 2)  # so that 1e-10 ppm is 0
+    ppm, u_ppm = rounded(round(off * 1e6, 4) + 0.0), rounded(twice_u * 1e6, 2)  # 1e-10 ppm becomes 0
     text = f"{info.name} at {si(info.tick_hz, 'Hz', 6)} runs {ppm} +- {u_ppm} ppm against the host (declared: within "
     text += f"{info.tolerance * 1e6:g}), offset {offset_s:.6f} s +- {si(2.0 * base.sigma_s, 's', 2)}"
     values = {"off": off, "off_doubt": twice_u, "offset_s": offset_s, "offset_doubt_s": 2.0 * base.sigma_s}

@@ -13,15 +13,15 @@ from rig.doctor.items import Steps, failed
 from rig.errors import SetupError
 
 LEAVE_S = 2.0
-"""An interrupted examination may take this long to close what it opened."""
+"""An interrupted examination may take this long (s) to close what it opened."""
 
 
 def with_deadline(item: str, steps: Steps, patience_s: float, tell: Callable[[str, str], None]) -> Iterator[Finding]:
     """Run an examination in a separate thread, and yield its findings as they come.
 
     An examination that takes longer than ``patience_s`` becomes a broken finding and is abandoned. Its thread cannot be
-    ended, but closes what it opened as soon as the driver returns. ``tell`` gets item and step. An error of an
-    examination becomes a finding.
+    ended, but closes what it opened as soon as the driver returns. ``tell`` is called with the item and each step. An
+    error of an examination becomes a finding.
     """
     out: queue.SimpleQueue[Finding | str | BaseException | None] = queue.SimpleQueue()
     left = threading.Event()

@@ -24,7 +24,7 @@ from rig.session.setup import bench_of, boot, close_quietly, plant_factory_of, w
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an examination. ``timeout_s`` replaces every entry's patience. ``tell`` gets item and step."""
+    """Settings of an examination. ``timeout_s`` replaces every entry's ``patience_s``; ``tell`` gets item and step."""
 
     seconds: float = 1.0
     timeout_s: float | None = None
@@ -43,7 +43,7 @@ def diagnose(wanted: Sequence[str], path: Path | None, settings: Settings) -> Ge
     """Yield every finding: of the host, of the bench file, then of each device with its meters.
 
     ``wanted`` are names of the bench file or of drivers; without names, the whole bench file is examined. Raises
-    ``UnknownNameError`` for another name.
+    ``UnknownNameError`` for any other name; with names, also the error of a bench file that cannot be read.
     """
     bench, problems, failure = _read(path, settings.trust)
     if failure is not None and wanted:
@@ -79,7 +79,7 @@ def _of_file(bench: BenchFile, problems: Sequence[Problem]) -> Iterator[Finding]
 
 
 def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
-    """Examine the meters that feed the device, the device, then its other meters while it is open; then close it."""
+    """Examine the meters that feed the device, the device, and its other meters while it is open; then close all."""
     fed: list[Any] = []
     held: list[Any] = []
     given: dict[str, Any] = {"bench": None, "clock": HostClock(), "simulate": s.simulate, "workload": None}
@@ -129,7 +129,7 @@ def _alone(device: Item) -> AbstractContextManager[None]:
 
 
 def _examined(item: Item, steps: Steps, s: Settings) -> Iterator[Finding]:
-    """Yield what a driver needs of the host; if nothing of this is broken, also the findings of its examination."""
+    """Yield the packages and permissions that a driver needs; unless one is missing, also examine the item."""
     needed = list(extra_findings(item.name, item.group, item.driver))
     needed += permission_findings(item.name, item.driver, item.paths)
     yield from needed

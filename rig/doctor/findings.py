@@ -18,9 +18,10 @@ PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0), ("m", 1e-3), ("u", 1e
 
 @dataclass(frozen=True)
 class Finding:
-    """One result about ``topic`` of ``item``. ``values`` are in SI units, with the unit in the name.
+    """One result about ``topic`` of ``item``. ``values`` are in SI units.
 
-    ``exit_code`` is that of the error behind a broken finding, else 0.
+    The unit is in the name of a value, or in the value ``unit``. ``exit_code`` is that of the error behind a broken
+    finding, else 0.
     """
 
     item: str
@@ -88,5 +89,5 @@ def si(value: float, unit: str, digits: int = 3) -> str:
 
 
 def rounded(value: float, digits: int = 3) -> str:
-    """Return a number with ``digits`` significant digits; ``rounded(345.6, 2)`` is ``350``. Below 1e6, no exponent."""
+    """Return a number with ``digits`` significant digits; ``rounded(345.6, 2)`` is ``350``, not 3.5e+02."""
     return f"{float(f'{value:.{digits}g}'):.{max(digits, 6)}g}"

@@ -28,8 +28,8 @@ def groups_of(
 ) -> list[BenchGroup]:
     """Return the groups of the wanted names; without names, those of the whole bench file.
 
-    Entries with a problem are left out, because the problem is already a finding. ``options`` are for drivers among the
-    names. Raises ``UnknownNameError``.
+    Entries with a problem are left out, because the problem is already a finding. ``options`` are for names of drivers,
+    not of entries. Raises ``UnknownNameError``.
     """
     known = {p.entry for p in problems} | (set() if bench is None else {*bench.devices, *bench.meters})
     entries = [name for name in wanted if name in known]
@@ -75,7 +75,7 @@ def _raising(error: RigError) -> Factory:
 
 
 def _of_driver(name: str, options: list[str], bench: BenchFile | None, known: Sequence[str]) -> BenchGroup:
-    """Return a driver by its name, with the options of the command line; a meter of the same name joins the device."""
+    """Return the group of a driver with the options of the command line; a meter of its name joins a device."""
     kinds = [g for g in ("devices", "meters") if name in names(g)] or (["devices"] if ".py:" in name else [])
     if not kinds:
         error = UnknownNameError("name", name, [*known, *names("devices"), *names("meters"), "./file.py:function"])

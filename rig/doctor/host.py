@@ -1,4 +1,4 @@
-"""Findings about the host: interpreter, clock, load, disk, packages, permissions and scheduling delay."""
+"""Findings about the host: interpreter, clock, CPU, load, disk, packages, permissions and scheduling delay."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _load() -> Finding:
 
 
 def _wakes(seconds: float) -> Finding:
-    """Find how late a sleep of a millisecond ends, and how late a wait of the rig ends, which spins at the end."""
+    """Find how late a sleep of a millisecond ends, and how late a wait of the rig, which reads the clock at its end."""
     clock = HostClock()
     slept: list[int] = []
     late: list[int] = []

@@ -1,7 +1,7 @@
 """Examine one device or meter: open it, and read its info, its clock and its rails.
 
-An examination is a generator of findings. Between findings it yields texts that name the next step, so that its caller
-knows where a driver hangs. When the generator is closed, it closes what it opened.
+An examination is a generator of findings. Between findings it yields texts that name the next step, by which its caller
+can tell where a driver hangs. When the generator is closed, it closes what it opened.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Steps = Iterator[Finding | str]
 class Item:
     """One device or meter to examine, from an entry of a bench file or by the name of its driver.
 
-    ``rails`` are the wired ones, ``paths`` are option values that may be files to open. ``feeds``: the device gets its
-    power through this meter. ``boot_s`` is how long the device then boots.
+    ``rails`` are those in the bench file; ``paths`` are values of options, which may be files to open. ``feeds`` states
+    whether the device gets its power through this meter. ``boot_s`` is how long the device then boots.
     """
 
     name: str
@@ -61,7 +61,7 @@ def examine_device(device_item: Item, given: Mapping[str, Any], seconds: float, 
 
 
 def examine_meter(meter_item: Item, given: Mapping[str, Any], seconds: float, held: list[Any] | None = None) -> Steps:
-    """Yield the findings of a meter, and close it, or leave it open in ``held``."""
+    """Yield the findings of a meter. It is closed at the end, or with ``held`` stays open in this list."""
     item = meter_item.name
     with ExitStack() as opened:
         meter, info = yield from _opened(meter_item, given, opened, MeterInfo, MeterError)

@@ -16,7 +16,7 @@ from rig.types import Bracket, Chunk, Clock, Floats, Meter, MeterInfo, Rail
 
 EVERY_S = 0.02
 READINGS = 20
-"""Take at least this many readings of the slowest rail, if the deadline allows it."""
+"""Take at least this many readings of the slowest rail, if that takes 5 s at most."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Taken:
     arrived: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     def add(self, chunks: Sequence[Chunk], now_ns: int, ended: bool = False) -> None:
-        """Add chunks. The rate ignores the last ones (``ended``), because they arrive early."""
+        """Add chunks. ``rate_finding`` ignores those of ``stop()`` (``ended``), because they arrive early."""
         for chunk in chunks:
             if not len(chunk.value):
                 continue
@@ -39,7 +39,7 @@ class Taken:
 
 
 def take(meter: Meter, info: MeterInfo, clock: Clock, seconds: float) -> Taken:
-    """Start a meter, read it for ``seconds`` or until its slowest rail has some readings, and stop it."""
+    """Start a meter, read it for ``seconds``, or longer if its slowest rail needs it for ``READINGS``, and stop it."""
     slowest_hz = min((r.rate_hz for r in info.rails if r.rate_hz > 0 and r.kind != "edges"), default=0.0)
     wanted_s = max(seconds, min(READINGS / slowest_hz if slowest_hz else 0.0, 5.0))
     taken = Taken(meter.start())
@@ -84,9 +84,9 @@ def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[s
 
 
 def rate_finding(item: str, rail: Rail, arrived: Sequence[tuple[int, int]], stamped_hz: float = 0.0) -> Finding:
-    """Find readings per second, by a straight line through their arrivals; +- is two standard errors.
+    """Find readings per second, by a straight line through their arrivals; ``+-`` is two standard errors.
 
-    ``stamped_hz`` is the rate by the stamps of the readings; 0 where they have none.
+    ``stamped_hz`` is the rate by the stamps of the readings; 0 if they have none.
     """
     rows = np.array(arrived, dtype=float).reshape(-1, 2)
     if len(rows) < 4 or np.ptp(rows[:, 0]) <= 0:
@@ -133,7 +133,7 @@ def _level(item: str, info: MeterInfo, rail: Rail, chunks: Sequence[Chunk]) -> I
 
 
 def _powers(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], raw: Floats) -> tuple[Floats, Floats, str]:
-    """Return values, the time (s) at which each began, and their unit: W, or raw V or A without a supply.
+    """Return values, the time (s) of each, and their unit: W; or V or A as read, if the supply is on another rail.
 
     A counter of joules gives the mean power between two readings.
     """

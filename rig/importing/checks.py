@@ -18,7 +18,7 @@ MAX_COUNT = 2**31 - 1
 DATES_NS = 10**17
 """Times above this are dates, counted from 1970: no recording lasts for three years."""
 GAP_PERIODS = 1.5
-"""If two successive readings are more than this many periods apart, readings are missing."""
+"""If two successive readings are more than this many periods apart, there is a gap."""
 Extents = Mapping[str, tuple[int, int]]
 """By rail: begin and end of its readings in host ns."""
 
@@ -41,7 +41,7 @@ def check_windows(run: ImportedRun) -> None:
 
 
 def undescribed(run: ImportedRun) -> Iterator[str]:
-    """Yield a sentence if the device, and one if a meter, lacks the description that a submission's audit requires."""
+    """Yield a sentence for a device, and one for meters, without the description that a submission's audit requires."""
     for what, parts in (("device", (run.device,)), ("meter", run.meters)):
         if not all(part.description for part in parts):
             option = f"--option {what}_description=TEXT"
@@ -79,9 +79,9 @@ def _check_idle(run: ImportedRun) -> None:
 
 
 def idle_within(run: ImportedRun, extents: Extents) -> tuple[list[tuple[int, int]], list[str]]:
-    """Return the idle windows, cut to the extents of the traces, in host ns, and a note for each cut window.
+    """Return the idle windows in host ns, cut to the time of the traces, and notes.
 
-    Raises ``DataError`` for a window that lies outside.
+    A window that loses more than a thousandth has a note. Raises ``DataError`` for a window outside the traces.
     """
     if not extents:
         return list(run.idle_ns), []
@@ -99,7 +99,7 @@ def idle_within(run: ImportedRun, extents: Extents) -> tuple[list[tuple[int, int
 
 
 def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
-    """Refuse windows if all are outside a trace, and return a note if some are. Raises ``DataError``."""
+    """Return a note for each trace with some windows outside. Raises ``DataError`` for a trace with all outside."""
     notes = []
     host_ns = run.placing(run.span_clock)
     spans = [(host_ns(s.on_tick), host_ns(s.off_tick)) for s in run.spans]
@@ -117,10 +117,10 @@ def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
 
 
 def checked(trace: ImportedTrace, rail: Rail) -> Iterator[Chunk]:
-    """Yield the chunks that are not empty. An infinite reading is flagged as overload.
+    """Yield the chunks that are not empty, with each infinite reading flagged as an overload.
 
-    The largest magnitude before an overload replaces it, as a lower bound. Raises ``DataError`` for readings and
-    stamps that a run cannot hold.
+    The largest magnitude before an infinite reading replaces it, as a lower bound. Raises ``DataError`` for readings
+    and stamps that a run cannot hold.
     """
     last: Chunk | None = None
     largest = 0.0
@@ -146,9 +146,9 @@ def checked(trace: ImportedTrace, rail: Rail) -> Iterator[Chunk]:
 
 @dataclass
 class Gaps:
-    """Counts the readings of a trace while they are written, and the gaps, in ticks of the meter's clock.
+    """Counts the readings and the gaps of a trace while it is written; lengths are in ticks of the meter's clock.
 
-    For a counter it keeps the range of values, and the largest fall with the number and tick of its reading.
+    Of a counter it keeps the range of values, and the largest fall with the number and tick of the reading after it.
     """
 
     rail: Rail

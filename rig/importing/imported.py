@@ -27,9 +27,9 @@ class ImportedTrace:
 
 @dataclass(frozen=True)
 class ImportedSpan:
-    """One window of activity, in ticks of the device's clock (host ns without one).
+    """One window of activity, in ticks of the device's clock, or in host ns if the device has no clock.
 
-    It covers ``executions`` runs of a sample of ``inferences`` inferences. A ``warmup`` window is in no figure.
+    It covers ``executions`` runs of a sample of ``inferences`` inferences. No figure includes a ``warmup`` window.
     """
 
     phase: str
@@ -43,9 +43,9 @@ class ImportedSpan:
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """One recording. Host time is the common time axis of its files, in ns; ``t0_ns`` is the run's zero on it.
+    """One recording. Host time is the common time axis of its files, in ns; the run begins at host time ``t0_ns``.
 
-    ``brackets`` relate every other clock to host time, by the name of the clock; their width is the uncertainty of that
+    ``brackets`` relate every other clock to host time, by the name of the clock. Their width is the uncertainty of the
     relation. ``idle_ns`` are the declared idle windows in host time. ``peers`` are the ``peer`` lines, from which
     ``rig.analysis.scores.reference_methods`` computes the recorder's own figures. ``originals`` are the files, by their
     names in the run. ``notes`` are sentences about missing data in the files; the run keeps them.

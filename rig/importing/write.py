@@ -46,9 +46,9 @@ def run_import(
     """Import the recordings at ``source``: one run directory at ``out``, or a session there that binds several.
 
     ``format_`` is a name in the group ``rig.importers`` or ``path.py:function``; ``options`` are ``key=value``. ``say``
-    gets each run's notes on missing data, and then what a submission would lack. Home directories and absolute paths
+    gets each run's notes on its data, and then what a submission would lack. Home directories and absolute paths
     of the command line are left out unless ``keep_identity`` is set. Returns the run directories. Raises ``UsageError``
-    for a missing option, ``DataError`` for files that are not of the format.
+    for a missing option or source, ``DataError`` for files that are not of the format, ``StoreError`` as ``write``.
     """
     from rig.engine.record import environment_with
     from rig.factories import build, split_options, values_of

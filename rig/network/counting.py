@@ -1,8 +1,8 @@
 """Counts effective synaptic operations in integers, from the inputs of each connection alone.
 
-An operation is effective if neither the weight nor the input is zero. So a connection is fully described by the fan-out
-of each input, the number of weights that it meets, and the count of an execution is a sum of fan-outs. No network is
-copied and no second forward pass is made.
+An operation is effective if neither the weight nor the input is zero. So the fan-out of each input, the number of
+non-zero weights that it meets, describes a connection fully. The count of an execution is the sum of the fan-outs of
+its non-zero inputs. No network is copied and no second forward pass is made.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Synapses:
         if delay := min(self.connection.delay, len(here)):
             here = np.concatenate((np.zeros_like(here[:delay]), here[:-delay]))
         active = here != 0
-        # in doubles, whose sums of integers are exact up to 2**53, which no count exceeds
+        # computed in doubles: sums of integers are exact up to 2**53, and no count is larger
         operations = (active @ self.fan_out.ravel().astype(np.float64)).astype(np.int64)
         macs = operations * (np.abs(here) != active).any(axis=1)
         return {"acs": operations - macs, "macs": macs}
@@ -64,7 +64,7 @@ def convolution(
 
     ``weights`` has shape (outputs, channels / groups, ...). Stride, padding and dilation may differ along the axes.
     Padding is no input: it performs no operation, not even a dense one. Sum pooling is a convolution with one group per
-    channel.
+    channel. Raises ``ValueError`` for weights that do not fit the input.
     """
     if weights.ndim != len(shape) + 1 or weights.shape[1] * groups != shape[0] or weights.shape[0] % groups:
         raise ValueError(f"weights of shape {weights.shape} in {groups} groups do not fit an input of {tuple(shape)}")
@@ -92,8 +92,8 @@ def active(values: NDArray[Any]) -> Counts:
 def count(synapses: Sequence[Synapses], values: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, Counts]]:
     """Return the activity of one sample, for ``Reply.activity``.
 
-    ``values`` holds by name the outputs of each layer, shape (executions, ...), and the inputs from each other source
-    of connections.
+    ``values`` has, by name, the outputs of each layer and of each other source of connections, each of shape
+    (executions, ...).
     """
     sources = {part.connection.source for part in synapses}
     layers = {part.connection.target for part in synapses}

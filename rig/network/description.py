@@ -1,6 +1,6 @@
-"""The description of a deployed network: its layers, its connections and what memory it takes.
+"""The description of a deployed network: its layers, its connections and the memory that it takes.
 
-Everything is an integer or a name, so that a recording holds it exactly. The definitions are those of NeuroBench
+All counts are integers, so that a recording holds them exactly. The definitions are those of NeuroBench
 ("Specifications of the Algorithm Track Metrics").
 """
 
@@ -84,8 +84,8 @@ class Connection:
 class NetworkInfo:
     """A deployed network.
 
-    ``execution_s`` is the stride of the input in one execution, None if the input has no time.
-    ``convention`` states what the memory holds, where that is a choice.
+    ``execution_s`` is the time (s) by which the input advances in one execution; None if the input has no time.
+    ``convention`` states how memory was counted, where there is a choice.
     """
 
     layers: Annotated[tuple[Layer, ...], msgspec.Meta(max_length=MOST_PARTS)]
@@ -110,7 +110,7 @@ class NetworkInfo:
         return sum(m.elements for m in self.memory if m.kind in ("weights", "parameters"))
 
     def footprint_bits(self, kind: MemoryKind | None = None, at_start: bool = False) -> int:
-        """Return the memory of one kind or of all, before the first execution if ``at_start``."""
+        """Return the bits of memory of one kind, or of all; with ``at_start``, those before the first execution."""
         return sum(
             m.bits * (m.elements if not at_start or m.elements_at_start is None else m.elements_at_start)
             for m in self.memory
@@ -119,7 +119,7 @@ class NetworkInfo:
 
 
 def activity_rows(activity: Activity) -> list[tuple[str, str, list[int]]]:
-    """Return layer, counter and counts of each counter. Raises ``ValueError`` for counts that are no integers."""
+    """Return (layer or connection, counter, counts) of each counter. Raises ``ValueError`` for other than integers."""
     rows = []
     for part, counters in activity.items():
         for name, counts in counters.items():
@@ -145,7 +145,7 @@ def network_faults(network: NetworkInfo) -> Iterator[str]:
         if c.zeros > c.weights:
             yield f"connection {c.name} has {c.zeros} zeros among {c.weights} weights"
         if c.dense < c.weights - c.zeros and c.fan_out_max:
-            yield f"connection {c.name} has fewer dense operations than weights"
+            yield f"connection {c.name} has fewer dense operations than weights that are not zero"
     for m in network.memory:
         if m.elements_at_start is not None and m.elements_at_start > m.elements:
             yield f"memory {m.name} has more elements at the start than later"
@@ -175,7 +175,7 @@ def activity_faults(network: NetworkInfo, activity: Activity) -> Iterator[str]:
 
 
 def _against_source(c: Connection, operations: Counts, active: Counts | None) -> Iterator[str]:
-    """Check that an active input has at most the operations of its fan-out, and inactive inputs have none."""
+    """Yield a sentence if an execution has more operations than its active inputs times the largest fan-out."""
     if active is None:
         return
     late = min(c.delay, len(active))

@@ -34,13 +34,13 @@ _REMEMBERED_S = 3.0
 _LOOK_S = 0.5
 """Interval (s) at which a solve that may hang is checked."""
 _MOST_RESERVED = 0.2
-"""At most this share of a budget is reserved for a delay: one long delay must not spoil all later solves."""
+"""At most this share of a budget is reserved for a delay, so that one long delay does not spoil all later solves."""
 
 
 class Pace:
-    """The worst delay of a solver's last steps, relative to their expected duration.
+    """Keeps the worst delay of a solver's last steps, relative to their expected duration.
 
-    It is kept after a solve, because a busy host stays busy.
+    The delay is kept from one solve to the next, because a busy host stays busy.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Tally:
 
     It starts with the empty set, which costs ``empty_cost``; without ``from_empty``, the empty set is the answer only
     if the solver offers nothing in time. ``seed`` is the solver's seed for this solve. The solver writes its parameters
-    into ``tuning``, which is recorded with the answer. ``pace`` is known from earlier solves.
+    into ``tuning``, which is recorded with the answer. ``pace`` is that of earlier solves.
     """
 
     def __init__(
@@ -94,13 +94,13 @@ class Tally:
         return -math.inf if self._budget.stop_at_cost is None else self._budget.stop_at_cost
 
     def left_s(self) -> float:
-        """Seconds left; minus infinity once the cost to stop at is reached or the device closes."""
+        """Return the seconds left; minus infinity once the cost to stop at is reached or the device closes."""
         if self._cost <= self.stop_at_cost or self._closing.is_set():
             return NOTHING_LEFT
         return (self._deadline_ns - time.monotonic_ns()) * 1e-9
 
     def past_s(self) -> float:
-        """Seconds since the deadline; below zero before it."""
+        """Return the seconds since the deadline; below zero before it."""
         return (time.monotonic_ns() - self._deadline_ns) * 1e-9
 
     def spare_s(self) -> float:
@@ -126,7 +126,7 @@ class Tally:
     def offer(self, cost: float, solution: NDArray[Any], stated_cost: float | None = None) -> None:
         """Keep a solution (0/1, shape (nodes,)) with its cost if it is the best so far and in time.
 
-        ``stated_cost`` is what the solver gives as the cost, if that is another one; it is recorded with the answer.
+        ``stated_cost`` is the cost that the solver states, if it differs from ``cost``; it is recorded with the answer.
         """
         if cost >= self._cost:
             return

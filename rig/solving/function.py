@@ -18,9 +18,9 @@ from rig.solving.model import Qubo, from_bqm, problem_in
 from rig.types import DeviceInfo
 
 PATIENCE_S = 10.0
-"""How long (s) after its time a generator may take to yield or return before the run continues without it."""
+"""A generator may yield or return this long (s) after its time is up. Then its solve ends, and no other begins."""
 ROUNDED = 1e-6
-"""Energies of samplers differ by this much from the cost, as a share or as a number, where they are rounded."""
+"""A sampler's energy that differs from the cost by at most this, relative or absolute, is the cost, rounded."""
 GIVES = ("timeout_s", "stop_at_cost", "seed")
 """Parameters that a solver gets if it has them."""
 Solve = Callable[..., Any]
@@ -69,7 +69,7 @@ def solver(
 
 
 def _given(solve: Solve) -> list[str]:
-    """Return the parameters that a solver gets besides the model. Raises ``UsageError`` for no such function."""
+    """Return the parameters that a solver gets besides the model. Raises ``UsageError`` for an unsuitable function."""
     if not callable(solve):
         raise unfit("solve", type(solve).__name__, "is no function", "Give a function of a dimod.BinaryQuadraticModel")
     parameters = inspect.signature(solve).parameters

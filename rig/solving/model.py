@@ -20,7 +20,7 @@ from rig.plugins import imported, load, names
 from rig.types import Sample, SampleSet
 
 TASK = "qubo"
-"""The task of any workload whose payloads are such tables."""
+"""The task of any workload whose payloads are tables of ``ROWS``."""
 GIVEN = "given"
 """The name of a target cost that a user gives."""
 ROWS = np.dtype([("u", "<i4"), ("v", "<i4"), ("weight", "<f8")])
@@ -30,7 +30,7 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Qubo:
-    """A problem as its ``payload``, of type ``ROWS`` and shape (1 + terms,)."""
+    """A problem; its ``payload`` has the type ``ROWS`` and the shape (1 + terms,)."""
 
     payload: NDArray[Any]
 
@@ -46,11 +46,14 @@ class Qubo:
         return float(self.payload["weight"][0] + terms["weight"][both].sum())
 
     def judge(self, solution: str) -> tuple[float, None]:
-        """Return the cost of a solution in hexadecimal digits, and None for constraints. Raises ``DataError``."""
+        """Return the cost of a solution, given in hexadecimal digits, and None: there are no constraints to check.
+
+        Raises ``DataError`` for a text that is no solution.
+        """
         return self.cost(from_hex(solution, self.nodes)), None
 
     def to_bqm(self) -> Any:
-        """A ``dimod.BinaryQuadraticModel`` of bits 0 to nodes - 1. Raises ``MissingExtraError`` without dimod."""
+        """Return a ``dimod.BinaryQuadraticModel`` of bits 0 to n - 1. Raises ``MissingExtraError`` without dimod."""
         dimod = imported("dimod", "a binary quadratic model", "qubo", field="extra")
         terms = self.payload[1:]
         alone = terms["u"] == terms["v"]
@@ -112,8 +115,9 @@ def qubo(
 ) -> SampleSet:
     """Return a workload of binary quadratic models of dimod, by their names.
 
-    ``targets`` are the costs to which gaps are computed, by the same names; a problem without a target has only cost
-    and time. Raises ``DataError`` as ``from_bqm`` does, ``UsageError`` for a target that is not a finite number.
+    ``targets`` are the costs from which gaps are computed, by the same names; a problem without a target has only cost
+    and time. Raises ``DataError`` as ``from_bqm`` does, ``UsageError`` for a target that is not a finite number or has
+    the name of no problem.
 
     Example::
 
@@ -151,7 +155,10 @@ def checked_target(key: str, cost: Any, problems: Mapping[str, Any]) -> float:
 
 
 def problem_in(payload: NDArray[Any]) -> Any:
-    """Return the problem of a payload, of the first kind that reads it and has a ``to_bqm``. Raises ``DataError``."""
+    """Return the problem in a payload, by the first registered kind that can read it and has a method ``to_bqm``.
+
+    Raises ``DataError`` if no kind can read it.
+    """
     first: DataError | None = None
     for name in (TASK, *(key for key in names("problems") if key != TASK)):
         try:

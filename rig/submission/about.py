@@ -1,4 +1,4 @@
-"""``submission.toml``: what only the submitter knows; read with bounds, and written with what recordings know."""
+"""Read ``submission.toml``, which states what only the submitter knows, and write it with what recordings state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_CHARACTERS = 2_000
 
 
 class Field(NamedTuple):
-    """A field of the template: what it asks for, its content, and what recordings know about it."""
+    """A field of the template: what it asks, the content that a recording gives, and what a comment beside it says."""
 
     asks: str
     known: Callable[[Start], Any] = lambda start: None

@@ -42,7 +42,7 @@ _PICTURE = re.compile(r"<svg |</svg>")
 
 @dataclass(frozen=True)
 class Again:
-    """Differences between a submission and its remake, and the versions that differed."""
+    """Differences between a submission and its remake; ``others`` are the versions that differ."""
 
     documents: tuple[str, ...]
     """Differences of the description, the table, and the list of files."""
@@ -56,8 +56,8 @@ class Again:
 def made_again(folder: Path) -> Again:
     """Make a submission again from its sessions and its ``submission.toml``, by the code of ``rig submit``.
 
-    Each difference names the file, the line, its text there, and the new text. Raises what ``rig.submit``
-    raises for a recording, and ``StoreError`` for a folder that is no submission.
+    A difference names the file, the line, its text in the submission, and the new text. Raises what ``made_of`` and
+    ``read_about`` raise, and ``StoreError`` for a folder that is no submission.
     """
     found = open_submission(folder).document
     names = [name.removeprefix(f"{SESSIONS}/") for row in found.configurations for name in row.sessions]
@@ -87,7 +87,7 @@ def made_again(folder: Path) -> Again:
 
 
 def _beyond(found: Submission, made: Submission) -> Iterator[str]:
-    """Yield what no version of the code would write in the description for the same recordings."""
+    """Yield each part of the description that no version of the code would write for the same recordings."""
     if len(found.configurations) != len(made.configurations) or found.about != made.about:
         yield f"{FILE} has other rows, or its text differs from {about_file.FILE}"
         return
@@ -100,7 +100,11 @@ def _beyond(found: Submission, made: Submission) -> Iterator[str]:
 
 
 def _claim_beyond(claim: Claim, made: Claim | None) -> Iterator[str]:
-    """Yield why a claim differs from recordings: a value outside the interval, or an end off by 1/4 of its width."""
+    """Yield how a claim differs from the recordings, beyond what another version of the code may change.
+
+    The value may differ by half of the new interval, an end by a quarter, and each of n trials by half of it times the
+    root of n.
+    """
     if made is None or (claim.unit, claim.runs, len(claim.trials)) != (made.unit, made.runs, len(made.trials)):
         yield "no figure of this name, unit and number of runs is made of the sessions"
         return
@@ -113,7 +117,10 @@ def _claim_beyond(claim: Claim, made: Claim | None) -> Iterator[str]:
 
 
 def _printed_beyond(found: bytes, made: bytes) -> Iterator[str]:
-    """Yield figures with an interval that differ from the remade page, compared in order if as many are there."""
+    """Yield each figure with an interval that the remade page does not have.
+
+    If both pages have as many figures, each is compared with the one in the same place.
+    """
     pages = (html.unescape(re.sub(r"<[^<>]*>", "\n", page.decode("utf-8", "replace"))) for page in (found, made))
     there, here = ([(float(v), float(half), unit) for v, half, unit in _PRINTED.findall(text)] for text in pages)
     if here and not there:
@@ -125,7 +132,7 @@ def _printed_beyond(found: bytes, made: bytes) -> Iterator[str]:
 
 
 def margin(value: float, low: float | None, high: float | None) -> float:
-    """Return by how much a figure, or an end of its interval, may differ and still be the same figure."""
+    """Return the largest difference of a figure, or of an end of its interval, that counts as rounding."""
     wide = high - low if low is not None and high is not None else 0.0
     return OF_HALF_WIDTH * wide / 2 if wide else RELATIVE * abs(value)
 
@@ -154,7 +161,7 @@ def differences(found: bytes, made: bytes, margins: Mapping[float, float] = Mapp
     there, here = (content.decode("utf-8", "replace").split("\n") for content in (found, made))
     if len(there) == len(here):
         return list(_differences(there, here, margins))
-    # a comma after a part of an object depends on the next part
+    # whether a comma follows a part of a JSON object depends on the next part
     there, here = ([line.rstrip(",") for line in text] for text in (there, here))
     return list(itertools.islice(_differences(there, here, margins), 1))
 

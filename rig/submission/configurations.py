@@ -18,7 +18,7 @@ from rig.session.report import Evaluated
 from rig.terminal import clean
 
 MOST_CHARACTERS = 40
-"""The longest value (characters) that is used in the name of a configuration."""
+"""The most characters of a value, and of its key, in the name of a configuration."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _claim(key: FigureKey, q: Quantity, sessions: Sequence[tuple[str, Evaluated]
 
 
 def _runs_behind(key: FigureKey, q: Quantity, parts: Sequence[Part]) -> int:
-    """Return how many runs of a session have the figure, among runs of the purpose that provides it."""
+    """Return how many runs of a session state the figure, of the runs with the purpose (as power) of such figures."""
     powered = q.unit in ("W", "J")
     by = {p: [part for part in parts if part.purpose == p and key in part.result.quantities] for p in _GIVERS}
     if key.quantity in ("accuracy", "balanced_accuracy") and by["accuracy"]:
@@ -109,7 +109,7 @@ def _facts(result: Result) -> dict[str, str]:
 
 
 def _scalars(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that fit in a name, including lists of one value."""
+    """Return the values that are short enough for a name; a list of one value counts as this value."""
     single = {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in values.items()}
     plain = (str, int, float, bool)
     return {k: v for k, v in single.items() if isinstance(v, plain) and len(str(v)) <= MOST_CHARACTERS >= len(k)}

@@ -1,4 +1,4 @@
-"""A submission folder is written beside its place and renamed at the end; its archive has the same bytes each time."""
+"""Write a submission folder beside its place, and rename it at the end; write its archive, always of the same bytes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Submitted:
 def submit(
     sessions: Sequence[Path], about: Path, out: Path, archive: Path | None = None, key: Path | None = None
 ) -> Submitted:
-    """Make a submission folder of sessions and lone runs, and its archive; sign it with ``key`` if there is one.
+    """Make a submission folder of sessions and of runs without a session; with ``key``, sign it; write its archive.
 
     The pages are made from the copies of the sessions, as ``made_again`` makes them. If a copy does not match its
     hashes, nothing is left. Raises ``UsageError`` for unusable paths, ``DataError`` for an unusable
@@ -126,7 +126,7 @@ def _names(sessions: Sequence[Path]) -> list[str]:
 
 
 def files_of(sessions: Mapping[str, Path]) -> dict[str, Path]:
-    """Return every file that a submission takes from sessions and lone runs, by its path in the submission.
+    """Return every file that a submission takes from sessions and runs, by its path in the submission.
 
     These are the files that a hash covers, and interrupted recordings. Raises ``StoreError`` for links and devices, and
     for incomplete recordings.
@@ -164,7 +164,7 @@ def _plain(root: Path, names: Iterator[str] | Sequence[str]) -> Iterator[tuple[s
 
 
 def _left_out(session: Path, name: str, taken: set[str]) -> Iterator[str]:
-    """Return files in a session that were not recorded, which otherwise would be left out silently."""
+    """Yield the files of a session that the submission does not take, except derived ones."""
     for file in sorted(session.rglob("*")):
         inner = file.relative_to(session)
         beside = DERIVED not in inner.parts and not file.is_dir()
@@ -194,7 +194,7 @@ def _beside(out: Path) -> Iterator[Path]:
 
 
 def _refused(error: OSError, folder: Path | None, out: Path) -> StoreError:
-    """Return the error, with the file's name, for a file that cannot be written, or read in a session."""
+    """Return the error, with the file's name, for a file that cannot be written or a session's that cannot be read."""
     place = Path(str(error.filename or out))
     if folder is not None and place.is_relative_to(folder):
         return not_stored(out / place.relative_to(folder), unwritten(error))

@@ -64,7 +64,7 @@ def made_of(folder: Path, names: Sequence[str], head: Submission, about: bytes) 
 
 
 def _crate(document: Submission, files: Iterable[str]) -> bytes:
-    """Return what a submission holds, in the words of RO-Crate 1.1, for archives; ``files`` are those at its root."""
+    """Return the metadata of a submission as RO-Crate 1.1, for archives; ``files`` are those at its root."""
     about = document.about
     folders = [folder for row in document.configurations for folder in row.sessions]
     rig = {"@id": "#neurorig", "@type": "SoftwareApplication", "name": "neurorig", "version": document.rig_version}

@@ -62,13 +62,13 @@ DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep",
 COMPLETED = "_ARGCOMPLETE"
 """The variable that a shell sets when it asks how to complete a command line."""
 BESIDE = ("measure", "check", "doctor", "init", "complexity")
-"""Commands of ``DRIVEN`` that run in a child process; the parent reports it if such code ends the child."""
+"""Commands of ``DRIVEN`` that run in a child process; if a driver ends the child, the parent reports that."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return 0, or the exit code of an ``Ended`` or of ``MeasurementRefusedError``.
+    """Run one command; return its exit code: 0, or a code of ``rig.errors``.
 
-    Without ``argv``, the arguments are those of the process; the process may then fork.
+    Without ``argv``, the arguments are those of the process. Only then may a command run in a child process.
     """
     if COMPLETED in os.environ:
         from rig.commands.shell.completion import complete
