@@ -19,7 +19,7 @@ from rig.doctor.findings import Finding, Number, broken, checked, ok, si
 from rig.engine.clock import SPIN_NS, HostClock
 from rig.errors import MissingExtraError, StoreError
 
-TESTED = ((3, 11), (3, 12))
+TESTED = ((3, 11), (3, 12), (3, 13))
 """Python versions with which the project is tested."""
 PERCENTILES = (("median", 50.0), ("p99", 99.0), ("worst", 100.0))
 SLEEP_S = 1e-3
@@ -42,7 +42,7 @@ def host_findings(seconds: float, root: Path = Path("/"), runs: Path = Path("run
 
 def _python() -> Finding:
     text = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
-    known = " and ".join(f"{a}.{b}" for a, b in TESTED)
+    known = ", ".join(f"{a}.{b}" for a, b in TESTED)
     remedy = "" if sys.version_info[:2] in TESTED else f"The rig is tested with {known}"
     return checked(ITEM, "python", text, remedy)
 

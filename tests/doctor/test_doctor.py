@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -26,7 +27,7 @@ from rig.commands import doctor
 from rig.doctor.clock import clock_findings
 from rig.doctor.examination import Settings, diagnose
 from rig.doctor.findings import Finding, exit_code, summary
-from rig.doctor.host import host_findings, permission_findings
+from rig.doctor.host import TESTED, host_findings, permission_findings
 from rig.doctor.meter import Taken, noise_finding, rate_finding, reading_findings
 from rig.errors import DeviceError, MeterError, RigError, SetupError, UsageError
 from rig.session.locks import device_lock
@@ -373,6 +374,8 @@ def test_the_host_is_described(tmp_path: Path) -> None:
     found = host(tmp_path)
 
     assert list(found) == ["python", "clock", "cpu", "load", "schedule", "disk"]
+    stated = {f"Programming Language :: Python :: {major}.{minor}" for major, minor in TESTED}
+    assert stated == set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"])
     assert number(found["clock"], "resolution_s") < 1e-6
     assert number(found["schedule"], "sleep_p99_s") >= number(found["schedule"], "sleep_median_s") > 0
     assert number(found["disk"], "free_bytes") > 0
