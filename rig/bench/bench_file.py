@@ -81,10 +81,7 @@ def request_of(
     """
     if path is None:
         for kind, name in (("device", device), *(("meter", meter) for meter in meters)):
-            if name != "none" and ".py" not in name and name.partition(":")[0] not in names(f"{kind}s"):
-                error = unknown(kind, name, names(f"{kind}s"))
-                error.remedy += f". There is no bench file here; `rig init` writes {FILE}"
-                raise error
+            _check_known(None, kind, name)
         return Chosen(device, tuple(meters), tuple(options))
     bench, problems = read(path, trust)
     problems += _shadows(bench)
@@ -143,20 +140,21 @@ def _artifacts(bench: BenchFile, used: Sequence[Entry]) -> dict[str, bytes]:
     return kept
 
 
-def _check_known(bench: BenchFile, kind: str, name: str) -> None:
+def _check_known(bench: BenchFile | None, kind: str, name: str) -> None:
     """Check that a name is in the file, or names a driver. Raises ``UnknownNameError``, which lists names of both."""
-    own = bench.devices if kind == "device" else bench.meters
+    own = [] if bench is None else [*(bench.devices if kind == "device" else bench.meters)]
     drivers = names(f"{kind}s")
-    if name not in own and name.partition(":")[0] not in drivers and ".py:" not in name:
+    if name not in (*own, "none") and name.partition(":")[0] not in drivers and ".py" not in name:
         error = unknown(kind, name, dict.fromkeys([*own, *drivers]))
         there = f"has {', '.join(own)}" if own else f"has no {kind} yet: complete a [{kind}s.NAME] in it"
-        error.remedy += f". {bench.path} {there}"
+        without = f"There is no bench file here; `rig init` writes {FILE}"
+        error.remedy += f". {without if bench is None else f'{bench.path} {there}'}"
         raise error
 
 
 def _check_wiring(bench: BenchFile, device: str, meters: Sequence[str]) -> None:
     _check_known(bench, "device", device)
-    for name in (n for n in meters if n != "none"):
+    for name in meters:
         _check_known(bench, "meter", name)
         if meters.count(name) > 1 and name in bench.meters:
             raise UsageError(f"meter {name} is named twice", field="meter", value=name, remedy="Name it once")

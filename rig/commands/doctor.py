@@ -37,12 +37,11 @@ def run(args: argparse.Namespace) -> int:
     for name, value in (("seconds", args.seconds), ("timeout", args.timeout)):
         if value is not None and not 0.0 < value < 3600.0:
             raise refused(name, value, "Give seconds above 0 and below 3600", f"--{name} is {value}")
-    quiet = args.json
-    live = StatusLine(quiet)
+    live = StatusLine(args.json)
 
     def show(text: str) -> None:
         live.clear()
-        if not quiet:
+        if not args.json:
             say(text)
 
     settings = Settings(

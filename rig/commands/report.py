@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rig.errors import InvalidResultError, MeasurementRefusedError
 from rig.terminal import answer, say
@@ -29,23 +29,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report and print. Raises a ``RigError`` if the recording cannot be read."""
+    """Report and print. Raises a ``RigError`` if a recording cannot be read or compared."""
     from rig.session.find_recordings import meant, one_of
     from rig.session.report import report
 
     args.path = one_of(meant(args.path))
-    beside = _beside(args.beside, args.path) if args.beside else None
+    beside = None
+    if args.beside:
+        from rig.comparing.compare import compare
+        from rig.plugins import load
+
+        beside = load("reports", "beside")(compare([args.beside, args.path])[0])
     found = report(args.path, args.out, beside, teller(args.json, args.verbose), pages=not args.json)
     return show(found, args.json, args.allow_invalid)
-
-
-def _beside(other: Path, path: Path) -> Mapping[str, Any]:
-    """Return a table of two recordings. Raises a ``RigError`` if they cannot be read or compared."""
-    from rig.comparing.compare import compare
-    from rig.plugins import load
-
-    table: Mapping[str, Any] = load("reports", "beside")(compare([other, path])[0])
-    return table
 
 
 def teller(as_json: bool, verbose: bool) -> Callable[[Result], None] | None:

@@ -22,7 +22,7 @@ MOST_TIMES = 1000.0
 """A required number of samples is named only up to this many times the present one."""
 MAY_DIFFER = ("device:", "rules:")
 """Declarations in which two compared results may differ."""
-_CHANGE = r"(?P<change>[+-]?[\d.]+(?:[eE][+-]?\d+)?)"
+_CHANGE = r"(?P<change>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
 _FORM = re.compile(rf"\s*(?P<figure>[^\s<>=]+)\s*(?P<sign>[<>])\s*{_CHANGE}\s*(?P<of>%?)\s*")
 Outcome = Literal["not worse", "not decided", "worse"]
 
@@ -64,10 +64,7 @@ class Judged:
 def limit_of(text: str) -> Limit:
     """Read a limit. Raises ``UsageError`` for a text that is no limit."""
     found = _FORM.fullmatch(text)
-    try:
-        change = float(found["change"]) if found else math.nan
-    except ValueError:
-        change = math.nan
+    change = float(found["change"]) if found else math.nan
     if found is None or not math.isfinite(change):
         remedy = f"Write a figure, > or <, and a change, such as '{EXAMPLE}'"
         raise refused("fail-if", text, remedy, f"{text!r} is no limit")

@@ -96,11 +96,8 @@ def _sample(c: Checks, sample: Sample) -> None:
     payload, name = np.asarray(sample.payload), f"sample {sample.id}"
     c.rule("sample.id", isinstance(sample.id, str) and bool(sample.id), repr(sample.id), "a text")
     fields = [payload[field] for field in payload.dtype.names or ()] or [payload]
-    numeric = (
-        isinstance(sample.payload, np.ndarray)
-        and payload.size > 0
-        and all(field.dtype.kind in "biufc" for field in fields)
-    )
+    numbers = all(field.dtype.kind in "biufc" for field in fields)
+    numeric = isinstance(sample.payload, np.ndarray) and payload.size > 0 and numbers
     asked = "an array of numbers, or of fields of numbers"
     found = f"{name}: {type(sample.payload).__name__} of {payload.dtype} and shape {payload.shape}"
     c.rule("sample.payload", numeric, found, asked)
@@ -109,15 +106,9 @@ def _sample(c: Checks, sample: Sample) -> None:
     goal = sample.target_cost is None or math.isfinite(sample.target_cost)
     asked = "a finite number, or None where no best cost is known"
     c.rule("sample.target", goal, f"{name}: target_cost {sample.target_cost}", asked)
-    label = sample.label is None or (
-        isinstance(sample.label, str) and 0 < len(sample.label) == len(sample.label.strip())
-    )
-    c.rule(
-        "sample.label",
-        label,
-        f"{name}: {sample.label!r}",
-        "a text without blanks around it, or None if there is no right answer",
-    )
+    text = isinstance(sample.label, str) and 0 < len(sample.label) == len(sample.label.strip())
+    asked = "a text without blanks around it, or None if there is no right answer"
+    c.rule("sample.label", sample.label is None or text, f"{name}: {sample.label!r}", asked)
     timed = sample.duration_s >= 0 and (sample.rate_hz is None or sample.rate_hz > 0)
     timed = timed and isinstance(sample.inferences, int) and sample.inferences >= 1
     found = f"{name}: duration_s {sample.duration_s}, rate_hz {sample.rate_hz}, inferences {sample.inferences}"
