@@ -89,7 +89,7 @@ $(RUNTIME): pyproject.toml constraints.txt
 
 EXTRAS := audio,completion,xylo,nir,qubo,visa,serial,joulescope,nvml,dask,loihi2,docs,dev
 $(STAMP): $(RUNTIME)
-	@echo "Adding every extra and the tools of development to $(VENV): 117 packages and 1.1 GB in all, 1 to 3 minutes"
+	@echo "Adding most extras and the tools of development to $(VENV): 117 packages and 1.1 GB in all, 1 to 3 minutes"
 	@$(call install_extras,$(EXTRAS))
 	@$(BIN)/python -W ignore -m compileall -qq -j 0 $(SITE) || true  # a template of somebody's is no Python
 	@touch $@

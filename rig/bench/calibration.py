@@ -154,8 +154,7 @@ def stated(
     elif rail.rate_hz > 0:
         aperture_s = 1.0 / rail.rate_hz
     found, unit, most = load(Path(path)), rail.conversion.unit, rail.range_max
-    conditions = {"range_max": range_max, "temperature_c": temperature_c, "aperture_s": aperture_s}
-    limits = accuracy(found, unit, **conditions, on=on)
+    limits = accuracy(found, unit, range_max=range_max, temperature_c=temperature_c, aperture_s=aperture_s, on=on)
     if rail.kind != "cumulative":
         most = min(most or math.inf, OVER_RANGE * _chosen(found, unit, range_max).full_scale)
     return replace(rail, accuracy=limits, range_max=most)

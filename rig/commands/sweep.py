@@ -23,11 +23,8 @@ from rig.sweep.store import FILE, Frozen, exit_code_of, failure_of, frozen, keep
 from rig.sweep.table import Table, table_of, write
 from rig.terminal import answer, command, say, tell
 
-GRID = (
-    "device", "scenario", "workload", "rules", "mode", "simulate", "meter", "data", "option", "vary", "repetitions",
-    "repetition_seed",
-)  # fmt: skip
-"""Arguments that define a grid."""
+GRID = ("device", "scenario", "workload", "rules", "mode", "simulate", "meter", "data", "option", "vary")
+REPEATED = ("repetitions", "repetition_seed")
 FIGURE = "sweep.svg"
 
 
@@ -111,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
     """Return the sweep's directory and the given grid, or None to continue with the grids of the sweep."""
-    given = [f"--{n.replace('_', '-')}" for n in GRID if getattr(args, n) is not None]
+    given = [f"--{n.replace('_', '-')}" for n in (*GRID, *REPEATED) if getattr(args, n) is not None]
     path: Path | None = args.path
     if path is None:
         if args.out is None:
