@@ -188,7 +188,7 @@ def run(args: argparse.Namespace) -> int:
 def compute_on_one_thread() -> None:
     """Have the library below numpy compute on one thread, as in `rig report`. The device may have used more until now.
 
-    More threads add in another order, which changes the last digits. They also take over twice the time of a report.
+    More threads add in another order, which changes the last digits. They also more than double the time of a report.
     """
     import ctypes
 

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         from rig.comparing.compare import compare
         from rig.plugins import load
 
-        beside = load("reports", "beside")(compare([args.beside, args.path])[0])
+        beside = load("reports", "beside")(compare([meant(args.beside), args.path])[0])
     found = report(args.path, args.out, beside, teller(args.json, args.verbose), pages=not args.json)
     return show(found, args.json, args.allow_invalid)
 

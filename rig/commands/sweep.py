@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
-    """Return the sweep's directory and the given grid, or None to continue with the grids of the sweep."""
+    """Return the sweep's directory and the given grid; None in its place continues the grids of the sweep."""
     given = [f"--{n.replace('_', '-')}" for n in (*GRID, *REPEATED) if getattr(args, n) is not None]
     path: Path | None = args.path
     if path is None:

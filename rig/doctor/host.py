@@ -79,7 +79,7 @@ def _load() -> Finding:
 
 
 def _wakes(seconds: float) -> Finding:
-    """Find how late a sleep of a millisecond ends, and how late a wait of the rig, which reads the clock at its end."""
+    """Find how late a sleep of 1 ms ends, and how late a wait of the rig ends, which polls the clock near its end."""
     clock = HostClock()
     slept: list[int] = []
     late: list[int] = []

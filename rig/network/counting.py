@@ -29,7 +29,7 @@ class Synapses:
 
         Operations are multiply-accumulates in an execution whose inputs have a value other than -1, 0 and 1, and
         accumulates otherwise (NeuroBench, "Synaptic operations"). Inputs arrive ``connection.delay`` executions after
-        they were sent; nothing arrives before the first one.
+        they were sent, so in the first executions nothing arrives.
         """
         here = np.asarray(values).reshape(len(values), -1)
         if delay := min(self.connection.delay, len(here)):
@@ -112,7 +112,7 @@ def _synapses(
 def _spread(
     used: NDArray[Any], shape: Sequence[int], groups: int, strides: list[int], paddings: list[int], dilations: list[int]
 ) -> Counts:
-    """Return the sum of ``used`` over all windows that contain each input, shape ``shape``."""
+    """Return for each input how many of the ``used`` weights it meets in all windows together, shape ``shape``."""
     grouped = used.reshape(groups, -1, *used.shape[1:]).sum(axis=1, dtype=np.int64)
     found = grouped.reshape(shape[0], *used.shape[2:])
     axes = zip(shape[1:], used.shape[2:], strides, paddings, dilations, strict=True)

@@ -1,4 +1,4 @@
-"""A QUBO solver on this computer as a device: a worker thread that keeps budgets and tracks costs.
+"""A QUBO solver on this computer as a device: a worker thread that keeps to budgets and tracks costs.
 
 The span runs from the loaded problem to the end of the solver, so it includes the evaluation of costs. A solution
 found after the deadline is not valid; its cost and the overrun are reported separately. The processor time of the

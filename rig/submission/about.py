@@ -111,7 +111,7 @@ def _text(values: Sequence[Any]) -> str:
 
 
 def _words(value: Any, inner: bool = False) -> str:
-    """Return a value of a recording as words: lists by commas, and names of parts before them."""
+    """Return a value of a recording as words: items of a list with commas between, parts of an object after names."""
     if isinstance(value, Mapping):
         found = "; ".join(f"{str(key).replace('_', ' ')} {_words(part, True)}" for key, part in value.items())
         return f"({found})" if inner else found

@@ -74,7 +74,7 @@ def _claim(key: FigureKey, q: Quantity, sessions: Sequence[tuple[str, Evaluated]
 
 
 def _runs_behind(key: FigureKey, q: Quantity, parts: Sequence[Part]) -> int:
-    """Return how many runs of a session state the figure, of the runs with the purpose (as power) of such figures."""
+    """Return how many runs of a session state the figure, among its accuracy, performance or power runs."""
     powered = q.unit in ("W", "J")
     by = {p: [part for part in parts if part.purpose == p and key in part.result.quantities] for p in _GIVERS}
     if key.quantity in ("accuracy", "balanced_accuracy") and by["accuracy"]:

@@ -45,7 +45,8 @@ def made_of(folder: Path, names: Sequence[str], head: Submission, about: bytes) 
     """Verify and evaluate the sessions ``names`` in a submission's folder, and make all files about them.
 
     ``head`` is the description, whose rows are ignored, and ``about`` the content of ``submission.toml``. The files
-    depend only on these and on the recordings. Raises what ``rig.report`` raises for a recording.
+    depend only on these and on the recordings. Raises ``DataError`` for sessions that share a recording, and what
+    ``rig.report`` raises for a recording.
     """
     read = [(name, evaluated(folder / SESSIONS / name)) for name in names]
     runs = ((f"{found.path}/{part.name}", part.run) for _, found in read for part in found.parts)
