@@ -1,4 +1,4 @@
-"""The rig's requirements for a driver, checked by calling it. For the tests of driver authors:
+"""``check_device`` checks a device by calling it, as ``check_meter`` does a meter. For the tests of driver authors:
 
     check_device(open_device(), samples)
     check_meter(open_meter(), clock=bench.clock)

@@ -1,4 +1,4 @@
-"""``check_meter``: see ``rig.conformance.device``."""
+"""``check_meter`` checks a meter by calling it; ``rig.conformance.device`` says how such checks report."""
 
 from __future__ import annotations
 

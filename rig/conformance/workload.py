@@ -1,4 +1,4 @@
-"""``check_workload``: see ``rig.conformance.device``."""
+"""``check_workload`` checks a workload and its samples; ``rig.conformance.device`` says how such checks report."""
 
 from __future__ import annotations
 

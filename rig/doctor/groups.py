@@ -39,7 +39,7 @@ def groups_of(
 
 
 def _of_bench(bench: BenchFile, entries: Sequence[str], problems: Sequence[Problem]) -> list[BenchGroup]:
-    """Return every device with the meters that see it, then the meters that see none."""
+    """Return the groups of ``entries``, or of all: each device with the meters that see it, then the other meters."""
     faulty = {p.entry for p in problems}
     usable = [n for n in (entries or [*bench.devices, *bench.meters]) if n not in faulty]
     seen = {n: m.sees if m.sees in bench.devices else None for n, m in bench.meters.items()}

@@ -84,7 +84,7 @@ def failed(item: str, step: str, error: BaseException) -> Finding:
     if isinstance(error, RigError):
         return of_error(item, "open" if step == "opening it" else "use", error)
     text = f"its driver failed while {step}: {said(error)}"
-    return broken(item, "driver", text, "Correct its driver; try rig.conformance.device on it", DeviceError)
+    return broken(item, "driver", text, "Correct its driver; `rig check` names each rule that it breaks", DeviceError)
 
 
 def _opened(
