@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--device", required=True, metavar="NAME", help="the device that holds the network")
     add("--network", metavar="FILE", help="the network file; short for --option network=FILE")
-    add("--workload", metavar="NAME", help="a workload, where the network depends on it")
+    add("--workload", metavar="NAME", help="a workload, if the network depends on it")
     add("--data", metavar="DIR", help="folder with the data set of the workload")
-    add("--option", action="append", default=[], metavar="KEY=VALUE", help="of the device or workload; may be repeated")
+    add("--option", action="append", default=[], metavar="KEY=VALUE", help="option of device or workload; repeatable")
 
 
 def run(args: argparse.Namespace) -> int:

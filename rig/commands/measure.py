@@ -95,10 +95,10 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
     add("--bench", type=Path, metavar="FILE", help="bench file of this lab; default: $RIG_BENCH, or ./bench.toml")
     add(
         "--meter", action="append",
-        help="a meter of `rig list` or of the bench file, or `none`; may be repeated; default: the device's own meter",
+        help="a meter of `rig list` or of the bench file, or `none`; may be repeated; default: those of the device",
     )  # fmt: skip
     add("--scenario", help="a scenario of `rig list`; default: single-stream, or optimization for qubo and qubo-mis")
-    add("--workload", help="a workload of `rig list`; default: asc, or for optimization qubo-mis, with --data qubo")
+    add("--workload", help="a workload of `rig list`; default: asc; for optimization qubo-mis, or qubo with --data")
     add("--simulate", action="store_true", help="use the device's simulator; results say SIMULATED")
     add("--data", metavar="PATH", help="the data of the workload: a folder, or a file; default: synthetic samples")
     of = "set an option that `rig list NAME` shows; may be repeated"

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--about", type=Path, default=about, metavar="FILE", help="what only you know; default: %(default)s")
     add("--init", action="store_true", help="write --about with what the recordings state, for you to complete")
     add("--out", type=Path, metavar="DIR", help="the new folder of the submission")
-    add("--archive", type=Path, metavar="FILE", help="also write the folder as FILE.tar.gz")
+    add("--archive", type=Path, metavar="FILE", help="also pack the folder into this file, named *.tar.gz")
     add("--sign", type=Path, metavar="KEY", help="sign with this Ed25519 key of OpenSSH")
 
 
