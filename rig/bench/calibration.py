@@ -104,7 +104,10 @@ def accuracy(
     ``aperture_s``, the largest aperture term is used. ``Accuracy.source`` states these assumptions. Raises
     ``UsageError`` for a condition that is missing or impossible, ``DataError`` outside validity.
     """
-    check_temperature(temperature_c)
+    low, high = PLAUSIBLE_C
+    if temperature_c is not None and not low <= temperature_c <= high:
+        what = f"temperature_c is {temperature_c:g}"
+        raise refused("temperature_c", temperature_c, f"Give degrees Celsius, {low:g} to {high:g}", what)
     chosen = _chosen(calibration, unit, range_max)
     said = [f"{calibration.instrument} {calibration.serial}".strip(), calibration.reference]
     if on is None:
@@ -166,14 +169,6 @@ def certificate(path: str | None) -> Certificate | None:
         return None
     found = load(Path(path))
     return Certificate(found.reference, found.valid_from.isoformat())
-
-
-def check_temperature(temperature_c: float | None) -> None:
-    """Check that a temperature is plausible. Raises ``UsageError``."""
-    low, high = PLAUSIBLE_C
-    if temperature_c is not None and not low <= temperature_c <= high:
-        what = f"temperature_c is {temperature_c:g}"
-        raise refused("temperature_c", temperature_c, f"Give degrees Celsius, {low:g} to {high:g}", what)
 
 
 def _chosen(calibration: Calibration, unit: str, range_max: float | None) -> Range:
