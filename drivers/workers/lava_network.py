@@ -23,14 +23,14 @@ from drivers.workers.lava_counting import Counters
 MARGIN = 1.1
 """A call may take up to this many times its measured time."""
 SHARE = 0.25
-"""One slice may take at most this share of the time left; a *slice* is one call of ``run``."""
+"""A *slice* is one call of ``run``. It may take this share of the time left."""
 LONGEST_SLICE_S = 0.1
 _NO_TARGET = -(2**30)
 """No set has a cost this low, so Lava's target never ends a solve; only the deadline does."""
 _MEASURED_S = 0.15
 _SETTLE_S = 0.2
 _FEW_STEPS = 4
-"""A slice has at least this many steps, unless the time left is too short for them."""
+"""A slice has at least this many steps. If ``SHARE`` of the time left is too short for them, it may take all of it."""
 _HEAD = struct.Struct("=qqqI")
 _PR_SET_PDEATHSIG = 1
 
@@ -114,7 +114,7 @@ class Rate:
     def steps(self, left_s: float, first: bool) -> int:
         """Return the number of steps for the next slice, so that it ends in time."""
         spare_s = left_s / MARGIN - self.call_s - first * self.first_s
-        steps = int(min(SHARE * spare_s, LONGEST_SLICE_S) / self.step_s)
+        steps = int(min(SHARE * spare_s, max(LONGEST_SLICE_S, _FEW_STEPS * self.step_s)) / self.step_s)
         return steps if steps >= _FEW_STEPS else max(0, int(spare_s / self.step_s))
 
     def saw(self, steps: int, took_s: float) -> None:
@@ -194,7 +194,7 @@ def _wire_nebm(run_config: Any) -> None:
 
 
 def use_board(partition: str, board: str, address: str, loihi_gen: str) -> None:
-    """Point Lava at a board of this host's SLURM, or at one by its network address (a Kapoho Point).
+    """Point Lava at a board of this host's SLURM, or at the board (a Kapoho Point) with a network ``address``.
 
     Lava sets LOIHI_GEN to N3B3 by default, so the environment's LOIHI_GEN is passed on. Raises a ``Refusal`` that names
     what is missing.
@@ -212,7 +212,8 @@ def use_board(partition: str, board: str, address: str, loihi_gen: str) -> None:
             loihi.use_slurm_host(partition=partition or None, board=board or None, loihi_gen=made)
     except (ImportError, ValueError, OSError) as error:
         what = f"no Loihi 2 board at {address}" if address else "no Loihi 2 board through SLURM"
-        raise Refusal("SetupError", f"{what}: {error}", remedy, "address" if address else "board", board) from error
+        field, value = ("address", address) if address else ("board", board)
+        raise Refusal("SetupError", f"{what}: {error}", remedy, field, value) from error
 
 
 def die_with_parent() -> None:

@@ -1,7 +1,8 @@
 """Lava's QUBO solver as a worker of ``drivers/workers/serve.py``. It is shipped as source, for Python 3.10.
 
 A span begins when the graph is loaded and compiled. A budget in seconds is spent in slices of Lava's time steps. Their
-length follows from the step rate of a separate network, measured when the graph was loaded.
+length follows from the time of a step, which is measured on a separate network when the graph is staged, and then on
+each slice.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Solver:
         return self._ready[2]
 
     def _seed(self) -> int:
-        """Return the seed of this solve, drawn from the device's seed and the number of the solve."""
+        """Return the seed of the next solve, drawn from the device's seed and the number of the solve."""
         return int(np.random.SeedSequence([self._options["seed"], self._solves]).generate_state(1)[0]) >> 1
 
     def _network(self, problem: Problem, seed: int) -> net.Network:
@@ -153,7 +154,7 @@ class Solver:
             "neuron_model": options["neuron_model"],
             "hyperparameters": dict(options["hyperparameters"]),
             "refract": "max(3, mean degree / 12)" if options["refract"] is None else options["refract"],
-            "slices": f"{net.SHARE} of the time left, {net.LONGEST_SLICE_S} s at most",
+            "slices": f"{net.SHARE} of the time left, {net.LONGEST_SLICE_S} s or 4 steps at most",
             "processor": platform.processor() or platform.machine(),
             **{key: options[key] for key in PLACE},
         }
@@ -184,7 +185,7 @@ class Solve:
         self._deadline_ns = self._on_ns + round(self._budget_s * 1e9)
 
     def spend(self, network: net.Network, rate: net.Rate) -> None:
-        """Run slices until the deadline, or until the cost reaches the budget's target."""
+        """Run slices until the deadline, or until the best cost is at most the budget's cost to stop at."""
         best = 0
         while best > self._stop and (steps := rate.steps(self._left_s(), first=not self._steps)) > 0:
             began_s = time.monotonic()
@@ -202,7 +203,10 @@ class Solve:
         return (self._deadline_ns - time.monotonic_ns()) * 1e-9
 
     def answer(self) -> dict[str, Any]:
-        """Return the reply, in builtins, with costs recomputed from the solutions; ``late_cost``: of late ones."""
+        """Return the reply in builtins, with costs computed again from the solutions.
+
+        ``late_cost`` is the least cost of better solutions that came after the deadline, None without any.
+        """
         empty = np.packbits(np.zeros(self._problem.nodes, np.uint8)).tobytes()
         progress: list[list[Any]] = [[self._on_ns, 0.0, empty]]
         late_cost, miscounted, best_step = None, 0, -1

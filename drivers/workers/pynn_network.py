@@ -24,7 +24,8 @@ def on_grid(events: Any, sources: int, step_ms: float, sample_id: str) -> tuple[
     """Return addresses of events, and the times of the events on the grid of steps (ms).
 
     Events have shape (n, 2): microseconds and address. An event takes effect at the end of its step. Raises a
-    ``Refusal`` for an address without a source, and for an event at time 0 or earlier, which is in no step.
+    ``Refusal`` for another array, for an address without a source, and for an event at time 0 or earlier, which is in
+    no step.
     """
     if events.ndim != 2 or events.shape[1] != 2 or events.dtype.kind not in "iu":
         what = f"sample {sample_id} is {events.dtype} of shape {events.shape}, not whole numbers of shape (n, 2)"
@@ -56,10 +57,11 @@ def answer(description: dict[str, Any], events: Any, spikes: dict[str, Spikes]) 
     """Return the results of a presentation. Times are milliseconds since the presentation began.
 
     ``label`` is the label of the output neuron that fired most, the first of several, or null if none fired. ``tied``
-    is how many neurons of other labels fired equally often. ``fired`` is the number of spikes of each population, and
-    ``events`` the number of the sources' events.
+    is how many neurons of other labels fired equally often, and ``most`` is how often. ``fired`` is the number of
+    spikes of each population that is no source, and ``events`` the number of the sources' events. The first input is
+    given at the end of its step.
     """
-    (neurons, times), labels = spikes[description["output"]], description["labels"]
+    (neurons, times), labels, step_ms = spikes[description["output"]], description["labels"], description["step_ms"]
     counts = np.bincount(neurons, minlength=len(labels))
     most = int(counts.max())
     winners = [labels[n] for n in np.flatnonzero(counts == most)] if most else []
@@ -68,7 +70,7 @@ def answer(description: dict[str, Any], events: Any, spikes: dict[str, Spikes]) 
         "label": winners[0] if winners else None,
         "tied": sum(label != winners[0] for label in winners),
         "most": most,
-        "first_input_ms": math.ceil(int(events[:, 0].min()) / 1000.0) if len(events) else None,
+        "first_input_ms": math.ceil(int(events[:, 0].min()) / (1e3 * step_ms)) * step_ms if len(events) else None,
         "first_output_ms": round(float(times.min()), 3) if len(times) else None,
         "events": len(events),
         "fired": fired,
@@ -150,7 +152,7 @@ class Network:
         return {p["name"]: trains[firsts[k] : firsts[k + 1]] for k, p in enumerate(self._sources)}
 
     def spikes(self) -> dict[str, Spikes]:
-        """Return the spikes of the last presentation, for each population that is not a source."""
+        """Return the spikes of the last presentation, by population, without the sources."""
         found = {}
         for name in self._recorded:
             trains = self._made[name].get_data("spikes", clear=True).segments[-1].spiketrains

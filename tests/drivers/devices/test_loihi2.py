@@ -193,6 +193,10 @@ def test_no_slice_is_planned_if_none_fits_and_one_if_a_step_does(left_s: float, 
     assert (steps > 0) == (fits >= 1)
 
 
+def test_a_slice_of_slow_steps_leaves_most_of_the_time() -> None:
+    assert Rate(0.001, 0.05, 0.0).steps(10.0, False) == 4
+
+
 @given(graphs(), st.integers(0, 2**32))
 def test_costs_are_those_of_the_benchmarks_matrix(graph: Graph, seed: int) -> None:
     x = np.random.default_rng(seed).integers(0, 2, graph.nodes)
@@ -293,4 +297,4 @@ def test_the_generation_in_the_environment_is_not_overwritten(
 @pytest.mark.usefixtures("asked")
 def test_a_board_that_does_not_answer_is_named_by_its_address() -> None:
     caught = raised(Refusal, use_board, "", "", "192.0.2.99", "", says=r"no Loihi 2 board at 192\.0\.2\.99")
-    assert caught.rig["field"] == "address"
+    assert (caught.rig["field"], caught.rig["value"]) == ("address", "192.0.2.99")

@@ -144,6 +144,8 @@ def test_operations_are_counted_by_both_conventions_and_silence_is_no_answer() -
     assert (found["first_input_ms"], found["first_output_ms"]) == (1, 8.0)
     assert found["synaptic_operations"] == 3 + 2 * 2 * 20
     assert found["synaptic_operations_ne15"] == 3 * 2 * 20 + 4
+    fine = pynn_network.answer({**description, "step_ms": 0.1}, events, spikes)
+    assert fine["first_input_ms"] == pytest.approx(0.9)
 
     silence = dict.fromkeys(spikes, (np.zeros(0, int), np.zeros(0)))
     found = pynn_network.answer(description, events, silence)
