@@ -38,7 +38,7 @@ Check = Callable[[Sample], None]
 
 
 def described(link: WorkerLink) -> DeviceInfo:
-    """Return the device in the ``about`` of a worker's hello. Raises ``DeviceError`` if it describes none."""
+    """Return the device that ``about`` in a worker's hello describes. Raises ``DeviceError`` if it describes none."""
     about, worker = dict(link.hello["about"]), link.worker
     clock = ClockInfo(f"{worker.name}-host", TICK_HZ) if worker.host else None
     link_details = {"host": worker.host, "python": link.hello.get("python"), "protocol": link.hello["protocol"]}
@@ -55,11 +55,11 @@ def described(link: WorkerLink) -> DeviceInfo:
 
 
 class RemoteDevice:
-    """A device whose work a worker does, one sample at a time in the order of submission.
+    """A device whose samples a worker processes, one at a time in the order of submission.
 
     The worker's hello describes the device. ``keep`` returns the budget that the device keeps, or raises
-    ``UsageError``. ``check`` raises for a sample that the worker cannot take. Each ``stage`` may take ``load_s``, and a
-    run may exceed its budget by ``load_s``. ``network`` describes the network that the device claims to run.
+    ``UsageError``. ``check`` raises for a sample that the worker cannot take. Each ``stage`` may take ``load_s``. A run
+    may exceed 1.1 times its budget by ``load_s``. ``network`` describes the network that the device claims to run.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class RemoteDevice:
         """Ids of samples that wait for an answer, each with the longest time until its answer (s)."""
         self._ready: deque[Reply | RigError] = deque()
         self._since_s = 0.0
-        """The monotonic time from which the oldest waiting sample counts: its submission or the last answer (s)."""
+        """The monotonic time (s) when the worker could begin the oldest sample: its submission, or the last answer."""
 
     def info(self) -> DeviceInfo:
         """Return the device that the hello describes; ``details["worker"]`` says where the worker runs."""
@@ -94,7 +94,7 @@ class RemoteDevice:
         for sample in samples:
             self._check(sample)
         self._link.send({"do": "stage", "samples": [_encoded(sample) for sample in samples]})
-        self._drained("stage")
+        self._drained()
         self._link.expect("staged", self._load_s, "loading samples")
         self._staged = frozenset(sample.id for sample in samples)
 
@@ -138,16 +138,16 @@ class RemoteDevice:
 
     def timer(self) -> int:
         """Return the worker's monotonic clock in nanoseconds, read between spans."""
-        self._drained("read the clock")
+        self._drained()
         self._link.send({"do": "timer"})
         return _as(Count, self._link.expect("tick", _TIMER_S, "reading its clock").get("tick"), self._info.name)
 
     def close(self) -> None:
-        """End the worker: at once if it is at work, else after it has closed itself. May be called twice."""
+        """End the worker: at once during work, else when it has closed itself or 2 s later. May be called twice."""
         self._link.close(0.0 if self._pending else 2.0)
 
     def _receive(self, timeout_s: float) -> bool:
-        """Return whether an answer, or an error in its place, is now ready for ``poll``."""
+        """Wait up to ``timeout_s``; return whether an answer, or an error in its place, is then ready for ``poll``."""
         if not self._pending:
             return False
         sample_id, allowed_s = self._pending[0]
@@ -166,10 +166,10 @@ class RemoteDevice:
         self._ready.append(answer)
         return True
 
-    def _drained(self, why: str) -> None:
-        """Receive all answers that are still due, without returning them."""
+    def _drained(self) -> None:
+        """Wait for all answers that are still due, and keep them for ``poll``."""
         while self._pending:
-            self._receive(math.inf if self._pending[0][1] == math.inf else self._pending[0][1] + 1.0)
+            self._receive(self._pending[0][1] + 1.0)
 
 
 def _encoded(sample: Sample) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def _reply(message: Mapping[str, Any], sample_id: str, info: DeviceInfo) -> Repl
 
 
 def _counted(activity: dict[str, dict[str, bytes]] | None, info: DeviceInfo) -> Activity | None:
-    """Return the counts of an answer, which are sent as bytes of little-endian 64-bit integers."""
+    """Return the counts of an answer, whose bytes are little-endian 64-bit integers."""
     if activity is None:
         return None
     found: dict[str, dict[str, Counts]] = {}

@@ -59,7 +59,8 @@ class WorkerLink:
     def next(self, timeout_s: float) -> Mapping[str, Any] | None:
         """Return the next answer, or None if there is none within ``timeout_s``.
 
-        Raises what the worker raised, as an error of the rig, and ``DeviceError`` when it is gone.
+        Raises what the worker raised, as an error of the rig, and ``DeviceError`` for a message of another protocol.
+        If the worker is gone, raises ``SetupError`` before its hello and ``DeviceError`` after it.
         """
         try:
             message = self._inbox.get(timeout=max(timeout_s, 0.0))
@@ -75,7 +76,7 @@ class WorkerLink:
         return message
 
     def expect(self, say: str, within_s: float, doing: str) -> Mapping[str, Any]:
-        """Return the next answer, which must be ``say``. Raises as ``next``, and ``DeviceTimeoutError`` if late."""
+        """Return the next answer, which must be a ``say``. Raises as ``next``, and ``DeviceTimeoutError`` if late."""
         message = self.next(within_s)
         if message is None:
             raise self.given_up(within_s, doing)
@@ -116,7 +117,7 @@ class WorkerLink:
         self.send({"do": "open", "sources": sources, "options": dict(self.worker.options)})
         hello = self.expect("hello", within_s, "starting")
         if hello.get("protocol") != PROTOCOL or not isinstance(hello.get("about"), dict):
-            raise self._not_understood(f"speaks protocol {hello.get('protocol')!r}, not {PROTOCOL}")
+            raise self._not_understood(f"uses protocol {hello.get('protocol')!r}, not {PROTOCOL}")
         return hello
 
     def _told(self, message: Mapping[str, Any]) -> RigError:
@@ -163,7 +164,7 @@ class WorkerLink:
         return self._tail()
 
     def _tail(self) -> str:
-        """Return the worker's last output on stderr, without Python's messages about processes already gone."""
+        """Return the last lines of the worker's stderr, without those of Python's ``resource_tracker``."""
         with suppress(OSError):
             size = os.fstat(self._log).st_size
             text = os.pread(self._log, _LOG_TAIL, max(0, size - _LOG_TAIL)).decode("utf-8", errors="replace")

@@ -59,8 +59,8 @@ def shipped(module: str) -> tuple[str, str]:
 def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, Any]:
     """Start the worker's process; return it with its execnet gateway. The process writes its stderr to ``log``.
 
-    Raises ``MissingExtraError`` without execnet. Raises ``SetupError`` if the interpreter is missing, is older than
-    Python 3.8, or does not answer in time.
+    Raises ``MissingExtraError`` without execnet, and ``UsageError`` for a host that is no name. Raises ``SetupError``
+    if the interpreter is missing, is older than Python 3.8, or does not answer in time.
     """
     try:
         import execnet

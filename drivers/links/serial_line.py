@@ -18,7 +18,7 @@ from rig.errors import DeviceError, DeviceTimeoutError, MeterError, MeterSilentE
 from rig.plugins import imported
 
 SLICE_S = 0.05
-"""One wait inside pyserial lasts this long (s), so a deadline is exceeded by at most this."""
+"""One wait inside pyserial lasts at most this long (s). Nearer to a deadline, the line is checked each millisecond."""
 LINE_MOST = 1 << 16
 """A longer line (bytes) is refused: the baud rate is wrong, or the bytes are not text."""
 TAKE_MOST = 1 << 20
@@ -42,7 +42,8 @@ METER = Kinds("meter", MeterError, MeterSilentError)
 class SerialLine:
     """One open port, for one user at a time.
 
-    After an error every further call fails at once, because late bytes may still arrive.
+    After an error, reading and writing fail until ``quiet``, because late bytes may still arrive. Only complete lines
+    that came before the error are still returned.
     """
 
     def __init__(self, handle: Any, port: str, baud: int, kinds: Kinds) -> None:
@@ -79,7 +80,10 @@ class SerialLine:
             self._pull(until_s)
 
     def waiting(self) -> bytes:
-        """Return all bytes that have arrived, without waiting. The kernel returns about 4 KiB at a time."""
+        """Return the bytes that have arrived, about ``TAKE_MOST`` at most, without waiting.
+
+        The kernel returns about 4 KiB at a time.
+        """
         self._usable()
         with raising(self._gone, Exception):
             while len(self._buffer) < TAKE_MOST and (count := self._handle.in_waiting):

@@ -30,7 +30,7 @@ def decoded(array: dict[str, Any]) -> Any:
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
-    """Return the versions of installed packages."""
+    """Return the version of each package, or "not installed"."""
     found = {}
     for name in packages:
         try:

@@ -52,7 +52,7 @@ def open_worker(options: dict[str, Any]) -> Machine:
 
 
 class Machine:
-    """The worker, on a board or on the virtual board. The virtual board maps a network but simulates nothing."""
+    """The worker, on a board or on sPyNNaker's virtual board, for which networks are mapped but not simulated."""
 
     def __init__(self, sim: Any, options: dict[str, Any], home: Any = None) -> None:
         self._sim, self._options, self._description = sim, options, options["description"]

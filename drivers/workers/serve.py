@@ -13,8 +13,8 @@ can be imported by this name. The last source has ``open_worker(options)``, whic
   ``"activity"``, ``{layer or connection: {counter: bytes}}``: little-endian 64-bit integers, one for each execution;
 - ``close()``.
 
-Its exceptions are sent back. An exception with a dictionary ``rig`` (kind, message, field, value, remedy) becomes this
-error of the rig.
+Its exceptions are sent back. An exception with a dictionary ``rig`` (kind, message, field, value, remedy) becomes the
+error of the rig that is named by ``kind``.
 """
 
 from __future__ import annotations
@@ -85,8 +85,12 @@ class _Served:
         return self._opened(message)
 
     def _opened(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Make this process the leader of a group, then load the worker's sources."""
-        _own_group()
+        """Load the worker's sources and open it.
+
+        First this process becomes the leader of a group, so that it can be ended with its child processes.
+        """
+        if os.getpgid(0) != os.getpid():  # over ssh it leads no group yet
+            os.setpgid(0, 0)
         for name, source in message["sources"]:
             module = _shipped(name, source)
         self._worker = module.open_worker(message["options"])
@@ -109,12 +113,6 @@ def _shipped(name: str, source: str) -> types.ModuleType:
     sys.modules[name] = module
     exec(compile(source, f"<shipped {name}>", "exec"), module.__dict__)
     return module
-
-
-def _own_group() -> None:
-    """Make this process lead a group, so that it can be ended with its child processes. Over ssh it leads none yet."""
-    if os.getpgid(0) != os.getpid():
-        os.setpgid(0, 0)
 
 
 def _end_group() -> None:
