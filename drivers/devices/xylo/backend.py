@@ -32,7 +32,7 @@ TICK_NS = 80
 
 Raster = NDArray[np.int64]
 WEIGHT, THRESHOLD = 127, 16_000
-"""The largest weight of 8 bits, and the largest threshold: half the range of a membrane of 16 bits."""
+"""The largest weight of 8 bits, and the largest threshold: about half the largest value of a membrane of 16 bits."""
 CURRENT_SHIFT, MEMBRANE_SHIFT = 1, 15
 """Shifts of the readout's neurons: the current decays in a few steps, and the membrane integrates it."""
 
@@ -41,7 +41,7 @@ CURRENT_SHIFT, MEMBRANE_SHIFT = 1, 15
 class Job:
     """One sample to process. Each of ``phases`` runs ``times`` times. The front end hears it for ``listening_s``.
 
-    The ``raster`` of a sample to learn from has one more axis, for its shots.
+    The ``raster`` of a sample to learn from has one more axis, the first, for its shots.
     """
 
     sample_id: str
@@ -66,7 +66,10 @@ class Done:
 
 
 class Backend(Protocol):
-    """Runs a network on jobs, one after another. The network is at rest when a sample begins."""
+    """Runs a network on jobs, one after another.
+
+    The network is at rest when a sample begins, except on a chip that listens to its microphone.
+    """
 
     def begin(self, job: Job) -> None: ...
     def finished(self, timeout_s: float) -> Sequence[Done]: ...
@@ -144,11 +147,11 @@ class SimulatedChip:
 
 
 def _cycles_config(spec: Mapping[str, Any]) -> SimpleNamespace:
-    """Return the few fields of a chip configuration that the cycle model reads.
+    """Return the fields of a chip configuration that the cycle model reads.
 
     Rockpool's own ``config_from_specification`` needs samna; a simulation must not.
     """
-    neurons = [SimpleNamespace(alias_target=None)] * len(spec["threshold"])
+    neurons = [SimpleNamespace(alias_target=next(iter(row), None)) for row in spec["aliases"]]
     return SimpleNamespace(
         input=SimpleNamespace(weights=spec["weights_in"][:, :, 0]),
         reservoir=SimpleNamespace(weights=spec["weights_rec"][:, :, 0], neurons=neurons),
@@ -188,7 +191,7 @@ class Learner:
         return self._chip.backend
 
     def info(self) -> NetworkInfo:
-        """Return the description of the network with a weight for each word, learnt or not."""
+        """Return the description of the network as if all words were learnt and no weight of the readout were zero."""
         spec = dict(self.network.specification)
         spec["weights_out"] = np.ones_like(spec["weights_out"])
         return inspection_of(replace(self.network, specification=spec)).info

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
@@ -99,6 +100,14 @@ def test_cycles_by_hand(core_clock_hz: float) -> None:
     cycles_per_bin = 16 + 189 * (3 + 19) + 4 * 12
     assert result.output.sum() == 0
     assert result.seconds == pytest.approx(100 * cycles_per_bin / core_clock_hz)
+
+
+@pytest.mark.skipif(not HAS_ROCKPOOL, reason="needs neurorig[xylo]")
+def test_aliases_cost_cycles_without_spikes() -> None:
+    network = load_network()
+    aliased = {**network.specification, "aliases": [[(k + 1) % 189] for k in range(189)]}
+    opened = SimBackend.open(replace(network, specification=aliased), 1e6)
+    assert opened.infer(np.zeros((100, 16), np.int64)).seconds == pytest.approx(1e-4 * (16 + 189 * (3 + 25) + 4 * 12))
 
 
 def test_one_phase_alone_gives_a_label_only_if_it_infers(device: Any) -> None:

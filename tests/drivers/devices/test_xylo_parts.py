@@ -149,6 +149,7 @@ def test_a_compiled_samna_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> No
     (lambda d: d["specification"].update(aliases=[[1, 2], *([] for _ in range(188))]), "at most one alias"),
     (lambda d: d["specification"].update(aliases=[[189], *([] for _ in range(188))]), "is a hidden neuron too"),
     (lambda d: d["specification"].update(aliases=[]), "alias"),
+    (lambda d: d["specification"]["weights_in"]["blocks"][0]["values"][0].__setitem__(0, 128), "not fit in 8 bits"),
     (lambda d: [weights.pop() for weights in d["float_weights"]], "float_weights of the connection"),
 ])  # fmt: skip
 def test_numbers_that_are_missing_or_do_not_fit_the_chip_are_refused_by_name(

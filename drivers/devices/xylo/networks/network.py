@@ -1,11 +1,11 @@
-"""The network file: an integer Xylo Audio 2 specification with its encoder, classes and digest."""
+"""The network file: an integer specification for Xylo Audio 2, its encoder, its classes, and a digest of all of it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,9 @@ class Network:
     """One loaded network. ``specification`` holds the arguments of ``XyloSim.from_specification``.
 
     ``layers`` are the sizes from input to output; the hidden layers follow one another among the hidden neurons.
-    ``digest_sha256`` covers everything in the file. ``links`` are its connections. ``deployment`` states how a graph of
-    another format was made to fit the chip. ``floats`` is the network before this fit, if known.
+    ``digest_sha256`` covers everything in the file; for a NIR graph it covers nodes and edges. ``links`` are its
+    connections. ``deployment`` states how a NIR graph was fitted to the chip. ``floats`` is the network before it was
+    fitted, if known.
     """
 
     classes: tuple[str, ...]
@@ -77,7 +78,7 @@ def place_of(link: Link, layers: Sequence[int]) -> tuple[str, tuple[Link, Link]]
 def load_network(path: str | Path | None = None) -> Network:
     """Read and verify a network file (None: the shipped one).
 
-    Raises DataError if it is missing, is not a network file, or does not match its digest.
+    Raises DataError if it is missing, is not a network file, does not match its digest, or does not fit the chip.
     """
     where = Path(path) if path is not None else SHIPPED
     try:
@@ -129,11 +130,10 @@ def to_document(network: Network) -> dict[str, Any]:
     content |= {name: np.asarray(spec[name]).astype(int).tolist() for name in _VECTORS}
     content |= {name: int(spec[name]) for name in _SHIFTS}
     content |= {"aliases": [list(map(int, row)) for row in spec["aliases"]], "dt": float(spec["dt"])}
-    encoder = {name: getattr(network.encoder, name) for name in EncoderParams.__slots__}
     return {
         "format": FORMAT,
         "classes": list(network.classes),
-        "encoder": encoder,
+        "encoder": asdict(network.encoder),
         "layers": list(network.layers),
         **({} if network.links == chain(network.layers) else {"links": [list(link) for link in network.links]}),
         "specification": content,
@@ -213,7 +213,7 @@ def check_shapes(network: Network) -> None:
         raise ValueError("classes or encoder channels do not match the layers")
     if spec["dt"] != network.encoder.bin_s:
         raise ValueError(f"the time step {spec['dt']} s is not the encoder's bin")
-    if any(np.abs(spec[name]).max(initial=0) > 128 for name in _WEIGHTS):
+    if any(spec[name].min(initial=0) < -128 or spec[name].max(initial=0) > 127 for name in _WEIGHTS):
         raise ValueError("a weight does not fit in 8 bits")
     last = len(layers) - 1
     if odd := [link for link in network.links if not (0 <= link[0] < last and 0 < link[1] <= last)]:
@@ -244,7 +244,7 @@ def fan_out_faults(network: Network) -> Iterator[tuple[int, str]]:
 
 
 def _pack(matrix: NDArray[Any], blocks: Sequence[tuple[tuple[int, int], tuple[int, int]]]) -> dict[str, Any]:
-    """Return a matrix as its shape and its blocks. Refuse a matrix with nonzero values outside the blocks."""
+    """Return a matrix as its shape and its blocks. Raises ``ValueError`` for nonzero values outside the blocks."""
     packed, rest = [], np.array(matrix, dtype=np.int64)
     for (row, row_end), (column, column_end) in blocks:
         part = rest[row:row_end, column:column_end]
