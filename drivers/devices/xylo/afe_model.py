@@ -26,7 +26,7 @@ from rig.types import Floats
 MODEL_HZ = 110_000
 """The model needs 101.6 kHz or more; at this rate a bin of 10 ms is a whole number of its steps."""
 FULL_SCALE_V = 0.2
-"""The voltage at the microphone for audio of amplitude 1: the largest voltage that the model does not distort."""
+"""The voltage at the microphone for audio of amplitude 1. From here on, the model's microphone distorts by over 1 %."""
 CHANNELS = 16
 
 
@@ -76,7 +76,7 @@ class AfeModel:
 
 @contextmanager
 def _own_random(*seeds: int) -> Iterator[None]:
-    """Let the model draw from numpy's global generator, and restore the generator's state afterwards."""
+    """Seed numpy's global generator, from which the model draws, and restore the generator's state afterwards."""
     before = np.random.get_state()
     np.random.seed(list(seeds))
     try:

@@ -3,8 +3,8 @@
 The stopwatch of the board's FPGA stamps every reading of the power monitor, and no function that Rockpool calls reads
 the stopwatch directly. So the driver takes the time from these stamps. Among the readings of the last seconds, the one
 with the least delay gives the offset between the host's clock and the stopwatch, up to the link's shortest delay.
-Readouts of the core have the same delay, so the offset also converts their times, and begin and end of a span. The
-power monitor therefore runs from open to close, and no other program may use it.
+Readouts of the core are taken to have the same delay, so the offset also converts their times, and begin and end of a
+span. The power monitor therefore runs from open to close, and no other program may use it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ BACK_US = 800_000
 """A stamp may be at most this much older than the newest stamp, because readings of different channels are not in
 order. A board is open for longer than this before a measurement, so a restart of the stopwatch is always detected."""
 WINDOW_NS = 3_000_000_000
-"""The stamp with the least delay is used for this long; a clock that is 100 ppm off moves by 0.3 ms meanwhile."""
+"""The stamp with the least delay is used for at most this long; a clock that is 100 ppm off moves by 0.3 ms then."""
 LOOK_NS, NEAR = 2_000_000, 0.25
-"""A readout's time is exact if the check that found it came at most this long (ns) after the check before, because
-spans are stated in milliseconds. Within this share of the steps from either end, one readout must be exact."""
+"""A readout's time counts as exact if the check that found it came at most this long (ns) after the check before,
+because spans are stated in milliseconds. Within this share of the steps from either end, one readout must be exact."""
 BUSY_S, IDLE_S = 2.5e-4, 4e-3
 """The times between checks for arrived data, while the chip works and otherwise. The thread sleeps between checks. If
 it checked without a pause on a busy computer, its time slice would be used up when a readout comes."""
@@ -96,7 +96,7 @@ def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
     ``arrived`` has shape (steps, 2): the times of the check that found a readout, and of the check before. The readout
     is taken to come halfway between them. If the two checks at an end of the span are too far apart, this end is
     computed from the nearest exact readout and the mean step. Raises ``HeldUpError`` if no readout near an end is
-    exact.
+    exact, and ``DeviceError`` for a single step.
     """
     steps, unsure_ns = len(arrived), arrived[:, 0] - arrived[:, 1]
     if steps < 2:
@@ -194,7 +194,10 @@ class Board:
         return self._readings is not None
 
     def readings(self) -> list[Reading]:
-        """Return and forget the kept readings, in order of arrival. Raises ``DeviceError`` if the board is gone."""
+        """Return and forget the kept readings, in order of arrival.
+
+        Raises ``DeviceError`` if there are none because the board is gone.
+        """
         with self._lock:
             taken, self._readings = self._readings or [], None if self._readings is None else []
         if not taken:

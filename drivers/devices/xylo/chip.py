@@ -33,9 +33,9 @@ SPAN_TICK_HZ = 1000.0
 """Spans are stated in milliseconds of the stopwatch, because over USB the end of a readout is not known better."""
 SPAN_TICKS = round(TICK_HZ / SPAN_TICK_HZ)
 TRIES = 5
-"""Number of tries until the times of a span are known. The latency includes every try, so retries improve no figure."""
+"""The most tries until the times of a span are known. The latency includes every try, so retries improve no figure."""
 CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
-"""The core clocks that the board's divider makes: 100 / (2 (wait + 1)) MHz."""
+"""Core clocks that the divider of Audio 2's board makes: 100 / (2 (wait + 1)) MHz, for a whole number ``wait``."""
 _CLOSE = None
 
 
@@ -43,8 +43,8 @@ _CLOSE = None
 class ChipOptions:
     """How a chip is run.
 
-    With ``records`` its activity is recorded, which costs time and power. With ``echo`` each answer must equal the
-    simulator's, spike by spike.
+    With ``record_activity`` its activity is recorded, which costs time and power. With ``echo`` each answer must equal
+    the simulator's, spike by spike.
     """
 
     core_clock_hz: Annotated[float, partial(one_of, CORE_CLOCKS_HZ)] = 25e6
@@ -105,7 +105,7 @@ class ChipBackend:
         return self.board.tick() // SPAN_TICKS
 
     def close(self) -> None:
-        """End the thread after the current job, and stop the monitor."""
+        """Let the thread end after the jobs it has, wait 2 s at most for it, and stop the monitor."""
         self._jobs.put(_CLOSE)
         self._thread.join(2.0)
         self.board.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from drivers.devices.xylo import published_power as xylo_power
@@ -23,7 +23,7 @@ TICK_HZ = 1e9 / TICK_NS
 def _algorithm(network: Network) -> dict[str, Any]:
     kind = "recurrent" if any(a >= b for a, b in network.links) else "feed-forward"
     return {
-        "encoder": {name: getattr(network.encoder, name) for name in network.encoder.__slots__},
+        "encoder": asdict(network.encoder),
         "network": f"{kind} spiking network, layers {', '.join(map(str, network.layers))}",
         "layers": list(network.layers),
         "classes": list(network.classes),
@@ -62,7 +62,7 @@ def describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipOp
     """Describe a chip that gets events from the host."""
     details = {
         "core_clock": "read back" if kit.chip is AUDIO_2 else "set; Rockpool does not read it back",
-        "inference_time": "the board's stopwatch, from the readout of the first time step to that of the last",
+        "inference_time": "the board's stopwatch, from a mean time step before the first readout to the last readout",
         "repeated": "one stream of all repetitions; only the first begins at rest, and its spikes are the answer",
         "front_end": "none: events are encoded on the host, which is neither timed nor measured",
         "records_activity": chip.record_activity,

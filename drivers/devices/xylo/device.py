@@ -2,8 +2,8 @@
 
 The driver has two backends: the simulator (``backend``) and the chip (``chip``). A sample is one continuous stream of
 audio, or of events that were encoded elsewhere. In the simulator, the analog front end hears the audio in real time
-(``preprocess``), then the core processes its events (``inference``). A chip gets events that the host encodes. Ten
-inferences of a sample are one stream that is ten times as long.
+(``preprocess``), then the core processes its events (``inference``). A chip gets events that the host encodes, or
+listens to its microphone. A sample of ten inferences is one stream that is ten times as long.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ def open_device(settings: Xylo, bench: SimulatedBench | None = None, workload: W
     front end of Audio 2. ``afe_seed`` draws its mismatch and noise. The model takes seconds for a second of audio.
 
     Without ``simulate`` a board is used: ``board`` is its number, if there are several. By default (``front_end``
-    "events") it gets events that the host encodes, as fast as it takes them. With ``record_activity`` it also records
-    its neurons' activity. This costs time and power, so use such a run for activity alone. With ``echo`` an answer
-    that differs from the simulator's in any spike ends the run. ``timeout_s`` is the longest time for one sample.
+    "events") it gets events that the host encodes, as fast as it takes them. ``core_clock_hz`` is the clock of its
+    core, also with ``simulate``. With ``record_activity`` it also records its neurons' activity. This costs time and
+    power, so use such a run for activity alone. With ``echo`` an answer that differs from the simulator's in any spike
+    ends the run. ``timeout_s`` is the longest time for one sample.
 
     With ``front_end`` "microphone" the board listens in real time. ``play`` is a command of this computer that reads a
     WAV file from its standard input and plays it, such as "aplay -q". The chip listens in idle windows too.
@@ -115,7 +116,7 @@ def open_device(settings: Xylo, bench: SimulatedBench | None = None, workload: W
 def _teaches(workload: Workload) -> bool:
     """Return whether a workload has samples to learn from.
 
-    It does not go through the samples of other workloads, because making them may take hours.
+    Only stored samples and those of a workload with base words are looked at, because making others may take hours.
     """
     can = isinstance(workload.samples, list | tuple) or hasattr(workload, "base")
     return can and any(sample.learn for sample in workload.samples)
@@ -141,7 +142,11 @@ def _open_simulator(
 
 
 def read_network(path: str | None, dt_s: float | None, reset: str | None, quantize: str, classes: str) -> Network:
-    """Read a network file of either format, with the options of ``open_device``."""
+    """Read a network file of either format, with the options of ``open_device``.
+
+    Raises ``DataError`` for a file that cannot be used, and ``SetupError`` for a graph without ``dt_s`` or ``reset``.
+    Raises ``UsageError`` for options of a graph that are given for another file, and for a function.
+    """
     if path is not None and path.lower().endswith(".nir"):
         return load_nir(Path(path), dt_s, reset, quantize, parts_of(classes))
     if path is not None and ".py:" in path:
@@ -203,14 +208,15 @@ class XyloDevice:
         self._encoded = {s.id: _events(s, self._network, self._afe) for s in samples} if encodes else {}
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        """Start one sample on a free device. Raises ``UsageError`` for more than one, and for a budget."""
+        """Start the one sample, as ``submit_repeated`` does; a Xylo takes no batch, and ignores ``budget``."""
         self.submit_repeated(samples, 1, None, budget)
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         """Do one phase of one sample ``times`` times, in one span.
 
         With ``phase`` None all repetitions of pre-processing come first, then all of inference, each in one span.
-        Without inference there is no decision, so the reply's label is None. Raises ``UsageError`` for another phase.
+        Without inference there is no decision, so the reply's label is None. Raises ``UsageError`` for another phase,
+        and for a sample that is issued while the microphone still hears another one.
         """
         if phase not in (None, *self._info.phases):
             raise refused("phase", phase, f"Give {' or '.join(self._info.phases)}")

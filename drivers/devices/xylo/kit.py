@@ -1,11 +1,11 @@
 """The attached boards, and the parts of Rockpool and samna that drive the chip on each.
 
-From the vendor's samna and the function that lists boards, it makes one ``Kit`` for each board of a known chip. The
-calls follow the source of Rockpool 3.1.0; none of them was tried on hardware.
+``kits_of`` makes one ``Kit`` for each attached board of a known chip. The calls of Rockpool and of samna follow the
+source of Rockpool 3.1.0; none of them was tried on hardware.
 
 Rockpool's own function makes the configuration of a chip from a network. This module works around its errors: Rockpool
 3.1.0 ignores the name under which ``XyloSim`` takes the bias of hidden neurons, and keeps only one alias of each
-neuron. It removes neurons of an Audio 3 network beyond those that may have inputs and outputs, with a warning.
+neuron. For Audio 3 it removes, with a warning, neurons beyond the ones that may have inputs and outputs.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def kits_of(samna: Any, find: Find, *, simulated: bool = False) -> list[Kit]:
 
 
 def only_one(kits: Sequence[Kit], board: int | None) -> Kit:
-    """Return the chosen board. Raises ``SetupError`` without one, ``UsageError`` if several need a choice."""
+    """Return the chosen board. Raises ``SetupError`` if none is attached, ``UsageError`` if the choice is not clear."""
     if not kits:
         remedy = "Connect a Xylo Audio 2 or 3 board, check its cable and USB permissions, or add --simulate"
         raise unusable("no Xylo board found: samna lists none", remedy)

@@ -123,7 +123,7 @@ class Heard:
 
 
 def overlapping(sample_id: str) -> UsageError:
-    """Return the error for a sample that is issued before the previous one was heard."""
+    """Return the error for a sample that is issued before the previous one was heard to its end."""
     what = f"sample {sample_id} was issued while another one was being heard"
     remedy = "Let no frames overlap: give window_s and stride_s the same value"
     return UsageError(what, field="stride_s", value=sample_id, remedy=remedy)
@@ -134,7 +134,7 @@ class MicrophoneBackend:
 
     def __init__(self, board: Board, module: Any, step_s: float, timeout_s: float) -> None:
         self.board, self._module = board, module
-        self._step_s, self._timeout_s = step_s, timeout_s
+        self._step_s, self._step_ns, self._timeout_s = step_s, round(step_s * 1e9), timeout_s
         self._steps = StopWatch()
         self._rows: deque[tuple[int, Raster]] = deque()
         self._pending: deque[Heard] = deque()
@@ -171,7 +171,10 @@ class MicrophoneBackend:
             self._pending.append(Heard(job, now_ns, now_ns + round(job.listening_s * job.times * 1e9)))
 
     def finished(self, timeout_s: float) -> Sequence[Done]:
-        """Wait for one answer, for ``timeout_s`` at most. Raises ``DeviceError`` for time steps that were lost."""
+        """Wait for one answer, for ``timeout_s`` at most.
+
+        Raises ``DeviceError`` for lost time steps and a board that is gone, ``DeviceTimeoutError`` if no steps come.
+        """
         until_s = time.monotonic() + timeout_s
         with self._came:
             if not self._pending:
@@ -196,10 +199,6 @@ class MicrophoneBackend:
         if self._thread.is_alive():
             self._thread.join(1.0)
         self.board.close()
-
-    @property
-    def _step_ns(self) -> int:
-        return round(self._step_s * 1e9)
 
     def _rows_of(self, heard: Heard) -> list[Raster]:
         """Return the output of the time steps that heard a sample. Each is processed one step after it was heard."""

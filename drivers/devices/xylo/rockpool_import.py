@@ -1,9 +1,9 @@
 """Import Rockpool's Xylo Audio 2 modules without a download, and without running pip.
 
-The ``samna`` on PyPI is a stub that runs pip when it is imported, and ``import rockpool`` imports
-it. If the real samna (it has compiled files) is absent, a stand-in module takes its name
-before Rockpool is imported: for simulation the names must exist, but are never used. What Rockpool needs for
-other work than simulation is imported when it is first used, because that takes most of the time.
+The ``samna`` on PyPI is a stub that runs pip when it is imported, and ``import rockpool`` imports it. If the vendor's
+samna, which has compiled files, is absent, a stand-in module takes its name before Rockpool is imported: a simulation
+needs its names, but never uses them. Packages that Rockpool needs for other work than simulation take most of the time
+of the import, so they are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -75,24 +75,21 @@ def has_real_samna() -> bool:
 def attached_boards() -> list[Kit]:
     """Return the Xylo Audio boards that the vendor's samna opens, with the parts of Rockpool that drive them.
 
-    Raises ``SetupError`` without samna, for the stub of the same name, or if the boards cannot be opened.
+    Raises ``SetupError`` without samna, for the stub of the same name, or if the boards cannot be opened, and
+    ``MissingExtraError`` without Rockpool.
     """
     if not has_real_samna():
-        raise _no_samna()
+        what, remedy = "samna, the driver of its vendor, is not installed", "Install the vendor's as Rockpool's manual "
+        remedy += "describes, or add --simulate"
+        with suppress(importlib.metadata.PackageNotFoundError):
+            version = importlib.metadata.version("samna")
+            what = f"samna {version} is the stub of the package index, not the vendor's driver"
+            remedy = f"Run: pip uninstall samna (it was not imported, because that would run pip). {remedy}"
+        raise unusable(f"no Xylo board found: {what}", remedy)
     load_xylo_audio2()  # raises an error that names missing packages
     with _no_package_index():
         samna = importlib.import_module("samna")
         return kits_of(samna, importlib.import_module("rockpool.devices.xylo.helper").find_xylo_hdks)
-
-
-def _no_samna() -> SetupError:
-    what, remedy = "samna, the driver of its vendor, is not installed", "Install the vendor's as Rockpool's manual "
-    remedy += "describes, or add --simulate"
-    with suppress(importlib.metadata.PackageNotFoundError):
-        version = importlib.metadata.version("samna")
-        what = f"samna {version} is the stub of the package index, not the vendor's driver"
-        remedy = f"Run: pip uninstall samna (it was not imported, because that would run pip). {remedy}"
-    return unusable(f"no Xylo board found: {what}", remedy)
 
 
 class _StandIn(ModuleType):
@@ -113,7 +110,7 @@ class _StandIn(ModuleType):
 
 
 class _Later(ModuleType):
-    """Stands for a module or a name in it, which is imported when it is first called or asked for its instances."""
+    """Stands for a module or a name in it, which is imported when it is first called or used by ``isinstance``."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -128,7 +125,7 @@ class _Later(ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds packages and everything in them as modules of another kind."""
+    """Finds packages and all of their modules, and makes them objects of the class ``kind`` instead of loading them."""
 
     def __init__(self, kind: type[ModuleType], *packages: str) -> None:
         self._kind, self._inside = kind, tuple(f"{name}." for name in packages)
@@ -154,7 +151,7 @@ def _finding(finder: _Finder) -> Iterator[None]:
 
 @contextmanager
 def _stand_in_for_samna() -> Iterator[None]:
-    """Make ``import samna`` give the stand-in inside this block; it stays in sys.modules afterwards."""
+    """Make ``import samna`` find the stand-in inside this block and afterwards, unless the vendor's is installed."""
     if has_real_samna():
         yield
         return
@@ -166,7 +163,10 @@ def _stand_in_for_samna() -> Iterator[None]:
 
 @contextmanager
 def _later() -> Iterator[None]:
-    """Put off every import of ``_LATER`` inside this block; to others it is as if it had not been imported."""
+    """Put stand-ins in place of the modules of ``_LATER`` that this block imports, and remove these after the block.
+
+    So code outside the block still imports the modules themselves.
+    """
     try:
         with _finding(_Finder(_Later, *_LATER)):
             yield

@@ -27,7 +27,7 @@ class Inspection:
     synapses: tuple[Synapses, ...]
 
     def activity(self, raster: Counts, recorded: dict[str, NDArray[Any]], output: Counts) -> Activity:
-        """Count one simulated sample; ``recorded`` holds ``Spikes``, ``Vmem`` and ``Vmem_out`` of XyloSim."""
+        """Count one sample; ``recorded`` holds ``Spikes``, ``Vmem`` and ``Vmem_out``, as Rockpool records them."""
         spikes = {"input": raster, **self._by_layer(np.asarray(recorded["Spikes"], np.int64), output)}
         counted = count(self.synapses, spikes)
         for name, values in spikes.items():
@@ -55,7 +55,7 @@ def float_inspection_of(network: Network, floats: FloatNetwork) -> Inspection:
 def _inspection(
     network: Network, blocks: Mapping[Link, NDArray[Any]], kept: tuple[int, int, int], delay: int, convention: str
 ) -> Inspection:
-    """Describe a network; ``kept`` is the bits of a weight, of a value and of a time constant."""
+    """Describe a network; ``kept`` holds the bits of a weight, of another value of a neuron, and of a time constant."""
     names = ["input", *(f"hidden{k}" for k in range(1, len(network.layers) - 1)), "output"]
     layers = tuple(Layer(name, size) for name, size in zip(names[1:], network.layers[1:], strict=True))
     synapses = tuple(

@@ -1,11 +1,11 @@
 """Audio to events: a bank of 16 filters instead of Xylo Audio 2's analog front end.
 
-The chip's front end is analog, and simulating it takes seconds per second of audio. This encoder
-is a fast, deterministic substitute with the same shape of output. It is not bit-exact to the chip.
+The chip's front end is analog, and simulating it takes seconds per second of audio. This encoder is a fast,
+deterministic substitute with the same shape of output. It is not bit-exact to the chip.
 
 For every bin it takes the power spectrum of the last ``window_s`` at the end of the bin, sums it into log-spaced bands,
-and divides it by the mean level of the last ``level_s``. So loud and quiet microphones give the same events. A power
-law compresses the result. Whole events are sent, and the remainder is carried to the next bin, as in an
+and divides each by the mean of their total power in the last ``level_s``. So loud and quiet microphones give the same
+events. A power law compresses the result. Whole events are sent, and the remainder is carried to the next bin, as in an
 integrate-and-fire encoder. A bin's events never depend on later audio.
 """
 
@@ -71,8 +71,8 @@ class EncoderParams:
 def check_audio(payload: NDArray[Any], rate_hz: float | None, duration_s: float = 0.0) -> Floats:
     """Return the payload as float64, shape (n,). ``duration_s`` of 0 means not stated.
 
-    Raises DataError if it is not a one-dimensional array of finite floats, if the rate is
-    missing or below 8 kHz, or if the length is not ``duration_s`` at that rate.
+    Raises DataError if it is empty or no one-dimensional array of finite floats, if the rate is missing or below 8 kHz,
+    or if the length is not ``duration_s`` at that rate, to 2 ms or two samples.
     """
     if rate_hz is None or not math.isfinite(rate_hz) or rate_hz < MIN_RATE_HZ:
         what = f"the audio rate is {rate_hz} Hz"
@@ -119,8 +119,8 @@ def raster_of(sample: Sample, params: EncoderParams) -> NDArray[np.int64]:
 def encode(audio: NDArray[Any], rate_hz: float, params: EncoderParams) -> NDArray[np.int64]:
     """Return events per bin and channel, int64, shape (bins, channels), each 0 to ``params.max_events``.
 
-    ``audio`` is float, shape (n,), at ``rate_hz``; there are round(n / (rate_hz * bin_s)) bins, at
-    least one. Silence gives no events. Raises DataError as ``check_audio`` does.
+    ``audio`` is float, shape (n,), at ``rate_hz``. There are round(n / (rate_hz * bin_s)) bins, at least one. Silence
+    makes no events. Raises DataError as ``check_audio`` does.
     """
     energy = _band_energy(check_audio(audio, rate_hz), rate_hz, params)
     relative = energy / _level(energy.sum(axis=1), round(params.level_s / params.bin_s))[:, None]
@@ -158,7 +158,7 @@ def _band_weights(width: int, rate_hz: float, params: EncoderParams) -> Floats:
 
 
 def _level(power: Floats, bins: int) -> Floats:
-    """Return the mean of the last ``bins`` values at every bin (fewer at the start), always above zero."""
+    """Return for every bin the mean power of the last ``bins`` bins (fewer at the start), always above zero."""
     total = np.concatenate(([0.0], np.cumsum(power)))
     last = np.arange(1, power.size + 1)
     first = np.maximum(last - bins, 0)

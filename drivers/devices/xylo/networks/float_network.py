@@ -48,7 +48,7 @@ def chip_neurons(shift_syn: NDArray[np.int64], shift_mem: NDArray[np.int64], las
 class LayerTrace:
     """The inputs of one layer from each source, its output, and its membranes before the reset.
 
-    Each has the shape (steps, ..., neurons).
+    Each has the shape (steps, ..., neurons); those of an input are the source's neurons.
     """
 
     arriving: Mapping[int, Floats]
@@ -61,7 +61,8 @@ class FloatNetwork:
     """Layers from the first hidden one to the output, and the weights of each connection (sources, targets).
 
     A connection is a pair of positions; the input is 0. A recurrent connection leads only from a layer to itself.
-    Spikes of a layer arrive at another layer ``delay`` steps later, and at the same layer one step later.
+    Spikes of a layer arrive at another layer ``delay`` steps later, and at the same layer one step later. Events of the
+    input arrive at once.
     """
 
     layers: tuple[Neurons, ...]
@@ -70,7 +71,7 @@ class FloatNetwork:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Return the inputs, then the neurons of each layer."""
+        """Return the number of inputs, then the number of neurons of each layer."""
         inputs = next(len(weights) for (a, _), weights in self.weights.items() if a == 0)
         return (inputs, *(len(neurons.threshold) for neurons in self.layers))
 

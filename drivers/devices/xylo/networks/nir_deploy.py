@@ -1,7 +1,7 @@
-"""Fits networks and NIR graphs to the integers of a Xylo Audio 2, and writes the deployed network as a NIR graph.
+"""Fit networks and NIR graphs to the integers of a Xylo Audio 2, and write the deployed network as a NIR graph.
 
-NIR's neurons are differential equations. Time step and reset are not in the graph. Frameworks integrate the equations
-by Euler's method, so a neuron with the time constant tau keeps 1 - dt / tau of a value in each step. Xylo keeps
+NIR describes neurons by differential equations, without a time step and a reset. Frameworks integrate the equations by
+Euler's method, so a neuron with the time constant tau keeps 1 - dt / tau of a value in each step. Xylo keeps
 1 - 2**-shift of it, with the shift nearest to log2(tau / dt). Everything that is rounded is listed.
 """
 
@@ -66,7 +66,7 @@ def wanted_of(network: FloatNetwork) -> dict[str, Any]:
 
 
 def _scaled(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Quantise by channel, as Rockpool does. If Rockpool reduces a threshold, its bias is reduced too."""
+    """Quantise by channel, as Rockpool does. The bias of a neuron is scaled by the same factor as its threshold."""
     spec: dict[str, Any] = dict(rockpool_import.load_xylo_audio2().quantize(**wanted))
     for suffix in ("", "_out"):
         scale = spec[f"threshold{suffix}"] / wanted[f"threshold{suffix}"]
@@ -75,7 +75,10 @@ def _scaled(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_they_are(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return integers for the chip. Weights beyond 8 bits are shifted if all of them can be."""
+    """Return integers for the chip. Weights beyond 8 bits are shifted, if all of the matrix are even.
+
+    Raises ``DataError`` for other numbers than integers, and for weights that do not fit.
+    """
     spec = {name: np.rint(values).astype(np.int64) for name, values in wanted.items()}
     for name, values in spec.items():
         if np.any(np.abs(values - wanted[name]) > NEAR * np.maximum(1.0, np.abs(values))):
@@ -96,7 +99,7 @@ def load_nir(path: Path, dt_s: float | None, reset: str | None, quantize: str, c
     """Read a NIR file and fit it to the chip.
 
     ``dt_s`` and ``reset`` are not in the file and have no default. Raises ``SetupError`` if one of them is not given,
-    ``UsageError`` if the chip cannot do it, ``DataError`` as ``read_graph`` does.
+    ``UsageError`` for an option that is not possible, ``DataError`` for a graph that the chip cannot run.
     """
     check_said(dt_s=(dt_s, "0.001"), reset=(reset, "subtract"))
     assert dt_s is not None
@@ -152,7 +155,10 @@ def deployed(graph: Graph, dt_s: float, quantize: str) -> tuple[dict[str, Any], 
 
 
 def floats_of(graph: Graph, dt_s: float) -> FloatNetwork:
-    """Return a graph as a float network by Euler's method, with one spike in a step and a delay only in recurrence."""
+    """Return a graph as a float network by Euler's method.
+
+    A neuron sends at most one spike in a step, and only recurrent spikes arrive a step later.
+    """
     layers = []
     for layer in graph.layers:
         v = layer.values
@@ -168,7 +174,7 @@ def floats_of(graph: Graph, dt_s: float) -> FloatNetwork:
 
 
 def _gain(layer: Neurons, dt_s: float) -> Floats:
-    """Return what one weight adds to the membrane in a step, by Euler's method."""
+    """Return the factors of weights by Euler's method, from the graph's units to those of a neuron's membrane."""
     v = layer.values
     return np.asarray(v["w_in"] * dt_s / v["tau_syn"] * v["r"] * dt_s / v["tau_mem"])
 
@@ -215,7 +221,7 @@ def _rounded_times(graph: Graph, dt_s: float) -> list[dict[str, Any]]:
 
 
 def _rounded_weights(graph: Graph, wanted: dict[str, Any], spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the largest error of a weight relative to its target's threshold, because only this ratio matters."""
+    """Return for each node of weights its largest error relative to the target's threshold: only this ratio matters."""
     sizes, found = (graph.inputs, *(layer.size for layer in graph.layers)), []
     for weights in graph.weights:
         name, (row, column) = place_of((graph.place(weights.source), graph.place(weights.target)), sizes)

@@ -156,8 +156,8 @@ def _in_order(neurons: Mapping[str, Neurons], weights: list[Weights], source: st
         names = list(order.static_order())
     except CycleError as error:
         around = " -> ".join(error.args[1])
-        raise refused(error.args[1][0], f"is in a loop through several layers ({around})", "A layer may lead back to "
-                       "itself alone") from error  # fmt: skip
+        remedy = "A layer may lead back to itself alone"
+        raise refused(error.args[1][0], f"is in a loop through several layers ({around})", remedy) from error
     reached = {source}
     for name in names:
         if not any(w.target == name and w.source in reached for w in weights):

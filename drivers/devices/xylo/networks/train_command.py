@@ -116,7 +116,7 @@ def accuracy(network: FloatNetwork, events: Floats, labels: Labels) -> float:
 
 
 def _untrained(sizes: Sequence[int], seed: int) -> tuple[list[Neurons], dict[int, Floats]]:
-    """Return neurons and random weights. The synapses of a layer have time constants of 4, 8 and 16 steps."""
+    """Return neurons and random weights. Time constants of synapses are 4, 8 and 16 steps in turn, of outputs 8."""
     rng = np.random.default_rng(seed)
     layers, weights = [], {}
     for place, (inputs, neurons) in enumerate(pairwise(sizes), 1):
@@ -129,7 +129,10 @@ def _untrained(sizes: Sequence[int], seed: int) -> tuple[list[Neurons], dict[int
 
 
 def _gain(neurons: Neurons) -> NDArray[np.float64]:
-    """Return the total that an input adds to a current. Weights are divided by it, so that all neurons learn alike."""
+    """Return what an input adds to a neuron's current, summed over time, relative to its weight.
+
+    Weights are divided by it, so that all neurons learn alike.
+    """
     keep = neurons.keep_syn.astype(np.float64)
     return np.asarray(keep / (1 - keep))
 
