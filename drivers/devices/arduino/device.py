@@ -100,7 +100,7 @@ def _refused(field: str, value: object, what: str) -> SetupError:
 
 @dataclass(frozen=True)
 class SliceCoding:
-    """How audio becomes the bytes of the sample in memory, and how scores of ``labels`` become an answer."""
+    """How audio becomes the bytes of a sample in the board's memory, and how scores of ``labels`` become an answer."""
 
     about: About
     labels: tuple[str, ...]
@@ -159,10 +159,10 @@ def open_device(
 ) -> Device:
     """Open the board on a serial ``port`` (extra ``serial``), or with ``simulate`` QEMU on a simulated bench.
 
-    ``network`` is the exported network (.h) that the firmware was built with, by default the shipped one; the board
-    must run the same. With ``together`` both phases are one span, ``both``. ``timeout_s`` limits each execution, and
-    ``boot_s`` the time until the board states its name. ``clock_tolerance`` is the largest relative error of the rate
-    of its counter. ``tuning`` tells the report how the network was tuned.
+    ``network`` is the exported network (.h) that the firmware was built with, by default the shipped one; a board with
+    another network is refused. With ``together`` both phases are one span, ``both``. ``timeout_s`` limits each
+    execution, and ``boot_s`` the time until the board states its name. ``clock_tolerance`` is the largest relative
+    error of the rate of its counter. ``tuning`` tells the report how the network was tuned.
 
     Raises ``UsageError`` for options that do not fit, and ``DataError`` for an incomplete network file. Raises
     ``SetupError`` for a port without such a board, another firmware, and a missing compiler or QEMU.
@@ -178,7 +178,7 @@ def open_device(
     line = open_line(port, baud, DEVICE) if emulator is None else emulator.line
     end = line.close if emulator is None else emulator.close
     with released_on_error(end):
-        clock = partial(BoardClock, COUNTER_BITS) if emulator is None else GuestClock
+        clock = partial(BoardClock, COUNTER_BITS, clock_tolerance) if emulator is None else GuestClock
         board, said = introduced(line, clock, boot_s, timeout_s)
         about = handshake(board, said)
         _check_network(about, deployed, path)
@@ -217,7 +217,7 @@ def open_device(
 
 
 def _compared(about: About) -> str:
-    """Return whether the firmware is from the local sources."""
+    """Say whether the firmware was built from the sources here."""
     try:
         here = source_sha256(about.board)
     except SetupError as error:

@@ -1,7 +1,8 @@
 """QEMU instead of the board: the firmware is built and started, and ends with the process that started it.
 
-Its clock counts instructions (``-icount``), so that equal work takes equal time on any host. It does not model the time
-of a Cortex-M4F. On a simulated bench, QEMU gives answers and times, and the bench's virtual time advances by them.
+While the board computes, its clock counts instructions (``-icount``), so that equal work takes equal time on any host.
+This is no model of the time on a Cortex-M4F. On a simulated bench, the answers and times are QEMU's, and the bench's
+virtual time advances by these times.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ BAUD = 115200
 _UNTIL_END_OF_INPUT = '"$@" & exec >&-; read -r _; kill -9 $!; wait; rm -rf "$0"'
 """A shell starts QEMU and waits for the end of its own input. The input ends when the rig closes it or dies.
 
-The shell's standard output is the serial line. Only QEMU keeps it open, so the line closes when QEMU ends.
+The shell's standard output is the serial line. Only QEMU keeps it open, so the line closes when QEMU ends. At the end
+the shell removes the folder of the build.
 """
 TICK_NS, POLL_S = 1000, 0.5
 RAIL = "board"
@@ -66,10 +68,7 @@ class SocketPort:
 
 
 class GuestClock:
-    """Unwraps QEMU's microsecond counter.
-
-    It counts instructions, only grows, and is independent of the host's clock.
-    """
+    """Unwraps QEMU's microsecond counter, which only grows and has no constant ratio to the host's clock."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -83,7 +82,7 @@ class GuestClock:
 class Emulator:
     """A running QEMU, its ``line`` and the ``firmware`` that was built for it.
 
-    Raises ``SetupError`` with QEMU's error text if QEMU ends before the firmware sends anything.
+    Raises ``SetupError`` with QEMU's error text if the firmware sends nothing within ``START_S``, and like ``build``.
     """
 
     def __init__(self, network: Path | None = None) -> None:

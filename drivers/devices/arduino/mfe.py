@@ -99,7 +99,7 @@ def triangles() -> NDArray[np.float64]:
 
 
 def pcm16(payload: NDArray[np.floating]) -> NDArray[np.int16]:
-    """Audio in [-1, 1] as the int16 samples that are sent. Raises ``DataError`` for another length than a slice's."""
+    """Return audio in [-1, 1] as the int16 samples to send. Raises ``DataError`` for another length than a slice's."""
     if payload.shape != (PARAMETERS.slice_samples,):
         what = f"audio of shape {payload.shape} is no slice of {PARAMETERS.slice_samples} samples"
         remedy = "Use slices of one second, at --option audio_hz=16000"
@@ -165,7 +165,7 @@ def _complex_transform(real: Whole, imaginary: Whole) -> tuple[Whole, Whole]:
 
 
 def _log2(values: Whole) -> Whole:
-    """Return the logarithm to base 2, interpolated in a table. Values below 1 are taken as 1."""
+    """Return the logarithm to base 2 with ``LOG_BITS`` fraction bits, interpolated in a table; values below 1 are 1."""
     table, values = tables().log2, np.maximum(values, 1)
     place = np.zeros_like(values)
     for bit in (32, 16, 8, 4, 2, 1):

@@ -70,7 +70,7 @@ def build(out: Path, network: Path | None = None) -> Firmware:
 
 
 def sketch(out: Path, network: Path | None = None) -> Path:
-    """Write the folder ``neurorig_mcu`` in ``out``, which ``arduino-cli`` builds for the Nano 33 BLE; returns it.
+    """Write the folder ``neurorig_mcu`` into ``out``, and return it. ``arduino-cli`` builds it for the Nano 33 BLE.
 
     The folder has the sketch, the core and the generated files. It raises like ``build``, but needs no compiler.
     """
@@ -83,16 +83,16 @@ def sketch(out: Path, network: Path | None = None) -> Path:
     return folder
 
 
-def qemu_command(firmware: Firmware, shift: int = 4) -> list[str]:
+def qemu_command(firmware: Firmware) -> list[str]:
     """Return the command that runs a firmware. Its standard output is a socket: the serial line in both directions.
 
-    One instruction takes 2^shift ns of the board's time, so equal work takes equal time. While the board waits for a
+    One instruction takes 16 ns of the board's time, so equal work takes equal time. While the board waits for a
     command, its clock follows the host's clock. While it computes, its clock runs as fast as the host emulates. So the
     two clocks have no constant ratio. Raises ``SetupError`` without QEMU.
     """
     program = _program(QEMU, QEMU)
     line = ["-chardev", "socket,id=line,fd=1,mux=on", "-serial", "chardev:line"]
-    time = ["-icount", f"shift={shift},align=off,sleep=on"]
+    time = ["-icount", "shift=4,align=off,sleep=on"]  # 2^4 ns
     return [program, "-M", BOARD, "-nographic", "-monitor", "none", *line, *time, "-kernel", str(firmware.elf)]
 
 

@@ -237,7 +237,7 @@ def _gradients(
 
 
 def train(data: Workload, settings: Settings, tell: Say) -> tuple[FloatNetwork, Quantised]:
-    """Train on a workload's samples; return the network before and after rounding, with the record of its training.
+    """Train on a workload's samples; return the network before rounding, and after it with the record of its training.
 
     Raises ``DataError`` for samples that are not slices or lack labels, and for a single label.
     """

@@ -49,7 +49,7 @@ class Model:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the given labels. Raises ``UsageError`` for labels that are equal, or do not fit the threshold."""
+        """Return the given labels. Raises ``UsageError`` for equal or empty ones, or if a threshold needs two."""
         names = tuple(part.strip() for part in self.labels.split(",")) if self.labels else ()
         if len(set(names)) != len(names) or (names and not all(names)):
             raise refused("labels", self.labels, "Name each once", "two labels are equal, or a label is empty")
@@ -59,7 +59,10 @@ class Model:
         return names
 
     def encoded(self, sample: Sample) -> bytes:
-        """Return little-endian bytes. Raises ``DataError`` for values that the input cannot hold."""
+        """Return little-endian bytes. With ``input_scale``, values beyond the range of the input are clipped.
+
+        Raises ``DataError`` for values that the input cannot hold otherwise.
+        """
         payload, dtype = np.asarray(sample.payload), KINDS[self.input_type]
         if payload.dtype.kind not in "biuf" or not payload.size or not np.all(np.isfinite(payload)):
             found = f"it is {payload.dtype} of shape {payload.shape}"
@@ -82,7 +85,8 @@ class Model:
     def answer(self, scores: tuple[float, ...]) -> dict[str, Any]:
         """Return the label with the highest score, the scores, and probabilities if the scores sum to 1.
 
-        A single score is compared with the threshold.
+        A single score is compared with the threshold, if there is one. Raises ``DeviceError`` for another number of
+        scores than of labels.
         """
         names = self.names or tuple(str(k) for k in range(max(len(scores), 2 if self.threshold is not None else 0)))
         answer: dict[str, Any] = {"scores": list(scores)}
@@ -150,7 +154,8 @@ def open_device(settings: MlperfTiny) -> Device:
     digest = {} if s.firmware is None else {"firmware": digest_of(s.firmware)}
     line = open_line(s.port, baud, DEVICE, dtr=s.dtr)
     with released_on_error(line.close):
-        board, said = introduced(line, partial(BoardClock, s.timer_bits), s.boot_s, plan.timeout_s, on_pin)
+        clock = partial(BoardClock, s.timer_bits, s.clock_tolerance)
+        board, said = introduced(line, clock, s.boot_s, plan.timeout_s, on_pin)
         maker = said.get("name", "")
         info = DeviceInfo(
             name=s.name,

@@ -3,7 +3,7 @@
 Source: mlcommons/tiny, ``benchmark/api/internally_implemented.cpp`` and ``.h`` (command size 80, ``infer`` warms up
 ten times by default), and the ``th_timestamp`` and ``th_results`` of its reference submissions.
 
-The host's clock unwraps the board's counter of microseconds.
+The board's counter of microseconds wraps around; the host's clock tells how often.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from rig.errors import RigError
 from rig.types import UNSTAMPED
 
 SLACK_TICKS = 20_000
-"""The largest distance of a reading from its expected host time, beyond the tolerance of the rate."""
+"""The largest distance (us) of a reading from its expected host time, beyond the tolerance of the rate."""
 RATE_SLACK = 0.01
+"""This relative rate error of a counter is always accepted."""
 READY = "m-ready"
 COMMAND_MOST = 80
 """The longest command that the firmware accepts, in characters (``EE_CMD_SIZE``)."""
@@ -30,7 +31,7 @@ LINE_END = len("\r\n")
 
 _STAMP = "m-lap-us-"
 _KNOWN = (_STAMP, "m-infer-start-", "m-infer-done", "m-results-")
-"""Lines of an inference that come in a fixed order. Other lines may come anywhere."""
+"""Beginnings of the lines that come in a fixed order in an inference. Other lines may come anywhere."""
 _LAP = re.compile(rf"{_STAMP}(\d+)")
 _RESULTS = re.compile(r"m-results-\[([^\[\]]*)\]")
 _ERROR = re.compile(r"e-\[(.*)\]?")
@@ -51,11 +52,11 @@ class BoardClock:
     """Unwraps the board's microsecond counter by the host's clock, and detects jumps of the counter.
 
     The counter of the reference firmware has 32 bits and wraps every 71.6 minutes. The time between two readings may be
-    longer.
+    longer. ``tolerance`` is the largest relative error of its rate.
     """
 
-    def __init__(self, bits: int) -> None:
-        self._modulus = 1 << bits
+    def __init__(self, bits: int, tolerance: float = 0.0) -> None:
+        self._modulus, self._slack = 1 << bits, max(RATE_SLACK, tolerance)
         self._last: tuple[int, int, int] | None = None
 
     def unwrap(self, raw: int, before_ns: int, after_ns: int) -> int:
@@ -67,8 +68,8 @@ class BoardClock:
         tick = raw
         if self._last is not None:
             last_tick, last_before_ns, last_after_ns = self._last
-            shortest_us = max(before_ns - last_after_ns, 0) * 1e-3 * (1.0 - RATE_SLACK) - SLACK_TICKS
-            longest_us = (after_ns - last_before_ns) * 1e-3 * (1.0 + RATE_SLACK) + SLACK_TICKS
+            shortest_us = max(before_ns - last_after_ns, 0) * 1e-3 * (1.0 - self._slack) - SLACK_TICKS
+            longest_us = (after_ns - last_before_ns) * 1e-3 * (1.0 + self._slack) + SLACK_TICKS
             middle = last_tick + 0.5 * (shortest_us + longest_us)
             tick = raw + self._modulus * round((middle - raw) / self._modulus)
             if not last_tick + shortest_us <= tick <= last_tick + longest_us:
@@ -82,7 +83,7 @@ class BoardClock:
 
 @dataclass(frozen=True)
 class Inferred:
-    """The answer to ``infer``: the board's clock before and after, unwrapped, and the scores of the last inference.
+    """The answer to ``infer``: the board's clock before and after, unwrapped, and the scores that the board sent.
 
     ``printed_s`` is the time in which the line with the first time stamp was sent, after the stamp was taken. In energy
     mode a pin marks the times, and both ticks are ``UNSTAMPED``.
@@ -110,7 +111,7 @@ class Board:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Give this block ``seconds`` in all, in place of ``answer_s`` for each line."""
+        """Let this block take ``seconds`` in all, in place of ``answer_s`` for each line."""
         self._until = time.monotonic() + seconds, seconds
         try:
             yield
@@ -118,7 +119,7 @@ class Board:
             self._until = None
 
     def ask(self, command: str) -> list[str]:
-        """Send a command; return its lines up to ``m-ready``."""
+        """Send a command; return the lines that come before ``m-ready``."""
         self._send(command)
         return list(iter(self._line, READY))
 
@@ -134,7 +135,7 @@ class Board:
         return found
 
     def load(self, data: bytes, chunk: int) -> None:
-        """Put bytes into its buffer, ``chunk`` at a time, and check that the board counts all of them."""
+        """Put bytes into the board's buffer, ``chunk`` at a time, and check that the board counts all of them."""
         size = len(data)
         lines = self.ask(f"db load {size}")
         if f"m-[Expecting {size} bytes]" not in lines:

@@ -73,17 +73,23 @@ class TinyDevice:
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Load the first sample, because the board has room for one. Raises ``DataError`` if it does not fit."""
+        """Check all samples, and load the first unless a query runs: the board has room for one.
+
+        Raises ``DataError`` for a sample that does not fit.
+        """
         data = [self._model.encoded(sample) for sample in samples]
         if not self._queries:
             self._load(data[0])
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        """Begin the inference."""
+        """Begin the plan's inferences in each phase."""
         self.submit_repeated(samples, 1, None, budget)
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
-        """Begin ``times`` inferences between two time stamps. Raises ``UsageError`` for another phase."""
+        """Begin ``times`` times the plan's inferences in a phase, or in each phase if ``phase`` is None.
+
+        Raises ``UsageError`` for a phase that the board does not have, ``DataError`` for a sample that does not fit.
+        """
         phases = self._info.phases if phase is None else (phase,)
         if not set(phases) <= set(self._info.phases):
             raise refused("phase", phase, f"Use {' or '.join(self._info.phases)}", f"the board has no phase {phase!r}")
@@ -92,7 +98,7 @@ class TinyDevice:
         self._worker.submit(samples, None)
 
     def timer(self) -> int:
-        """Return the board's microseconds since it started, unwrapped. Raises ``DeviceError`` in energy mode."""
+        """Return the board's counter (us), unwrapped. Raises ``DeviceError`` in energy mode and during a query."""
         if self._info.spans_on_pin:
             raise DeviceError(
                 "in energy mode the board sends no time", field="timer", value="energy", remedy="Give mode=performance"
@@ -151,8 +157,8 @@ def introduced(
 ) -> tuple[Board, dict[str, str]]:
     """Return the board on a line, and the facts that it states.
 
-    ``clock`` makes the object that unwraps the board's counter. Raises ``SetupError`` if no board states its name
-    within ``boot_s``, or if ``on_pin`` does not match how it marks times.
+    ``clock`` makes the object that unwraps the board's counter. Later lines of the board may take ``answer_s``. Raises
+    ``SetupError`` if no board states its name within ``boot_s``, or if ``on_pin`` does not match how it marks times.
     """
     until_s = time.monotonic() + boot_s
     last = "it said nothing"

@@ -160,6 +160,16 @@ def test_the_clock_is_unwrapped_over_any_gap(begin: int, gaps_s: list[float], dr
         assert clock.unwrap(round(true) % 2**32, now_ns, now_ns + 1000) - first == round(true) - begin
 
 
+def test_a_counter_may_be_as_fast_as_the_stated_tolerance_allows() -> None:
+    def advanced(tolerance: float) -> int:
+        clock = BoardClock(32, tolerance)
+        clock.unwrap(0, 0, 0)
+        return clock.unwrap(103_000_000, 10**11, 10**11)
+
+    assert advanced(0.05) == 103_000_000
+    raised(ValueError, advanced, 1e-3, says="its clock advanced")
+
+
 # ---- faults -------------------------------------------------------------------------------
 
 
