@@ -42,8 +42,9 @@ def read_nodes(path: Path, most_bytes: int) -> tuple[dict[str, Any], list[tuple[
 def flat(nodes: Nodes, edges: Edges) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return nodes and edges without nested graphs: node ``lif`` of the graph ``rnn`` is called ``rnn.lif``.
 
-    An edge to a nested graph then leads to the input of this graph, and an edge from it begins at its output. Raises
-    ``DataError`` for a name that occurs twice, and for a nested graph with several inputs or outputs.
+    Inputs and outputs of nested graphs are removed. An edge to a nested graph then leads to the nodes behind its input,
+    and an edge from it begins at the nodes before its output. Raises ``DataError`` for a name that occurs twice, and
+    for a nested graph without exactly one input and one output.
     """
     found = {name: node for name, node in nodes.items() if type(node).__name__ != "NIRGraph"}
     links = [(str(a), str(b)) for a, b in edges]

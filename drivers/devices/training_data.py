@@ -1,6 +1,6 @@
 """The training data of a workload for all trainers: the train split, encoded, with its labels.
 
-Devices that learn classes from a few samples (NeuroBench, algorithm 1) use its readout and its base words too.
+It also has the readout and the base words of devices that learn classes from a few samples (NeuroBench, algorithm 1).
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def train_split(name: str, options: list[str]) -> Workload:
 
 
 def labelled(data: Workload, encoded: Callable[[Sample], NDArray[Any]]) -> Labelled:
-    """Decode and encode each sample once. Raises ``DataError`` for one without a label, or a class without samples."""
+    """Decode and encode each sample once.
+
+    Raises ``DataError`` for a sample without a label or of another length, and for a class without samples.
+    """
     inputs, names = [], []
     for sample in data.samples:
         if sample.label is None:
@@ -75,7 +78,7 @@ def labelled(data: Workload, encoded: Callable[[Sample], NDArray[Any]]) -> Label
 def record_of(
     found: Labelled, settings: Any, largest: int, tuning: str, packages: Iterable[str], **more: object
 ) -> dict[str, Any]:
-    """Return the record of a training in JSON values: its data, its settings, its batch size and ``more``."""
+    """Return the record of a training in JSON values: data, settings, tuning, batch size, versions and ``more``."""
     record = {"program": "rig network train", "data": found.record, **asdict(settings), "tuning": tuning, **more}
     record |= {"batch": batch_of(len(found.labels), largest), "versions": {name: version(name) for name in packages}}
     return dict(json.loads(json.dumps(record)))
@@ -90,7 +93,7 @@ def adam(
     weights: dict[K, NDArray[np.float32]], samples: int, size: int, epochs: int, rng: np.random.Generator,
     gradients: Callable[[NDArray[np.int64]], Mapping[K, NDArray[Any]]],
 ) -> Iterator[int]:  # fmt: skip
-    """Change ``weights`` by Adam in batches of ``size``. At ten epochs, evenly spread, yield the epoch's number.
+    """Change ``weights`` by Adam in batches of ``size``. Yield the number of at most ten epochs, evenly spread.
 
     ``gradients`` takes the numbers of the samples of a batch. Training never stops early and selects nothing.
     """
@@ -112,13 +115,17 @@ def adam(
 def prototypes(means: Floats) -> tuple[Floats, Floats]:
     """Return the weights and the biases of a linear readout from the mean features of classes (classes, features).
 
-    Weights are twice the mean, biases minus its square, so that the largest output belongs to the nearest mean.
+    Weights are twice the mean and biases minus its squared norm, so that the largest output is that of the nearest
+    mean.
     """
     return 2.0 * means, -np.sum(means**2, axis=1)
 
 
 def base_words(workload: Workload) -> tuple[list[str], Shown]:
-    """Return the words that a device knows from the start. Raises ``DataError`` for a workload without them."""
+    """Return the words that a device knows from the start, and the function that yields their samples.
+
+    Raises ``DataError`` for a workload without them.
+    """
     words, shown = getattr(workload, "base", None), getattr(workload, "base_training", None)
     if words is None or shown is None:
         what = f"{workload.name} has no base words to learn from"

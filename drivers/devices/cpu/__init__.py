@@ -1,1 +1,1 @@
-"""Solvers on this computer: local search, simulated annealing, tabu."""
+"""Devices on this computer's CPU: solvers, forecasters of a series, decoders of a movement, and a detector."""

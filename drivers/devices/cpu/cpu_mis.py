@@ -21,7 +21,7 @@ NAME = "cpu-mis"
 _MEASURED_MOVES = 4096
 _LONGEST_SLICE_S = 0.01
 _SHARE = 0.25
-"""One slice may take this share of the remaining time."""
+"""One slice takes at most this share of the remaining time, but at least ``_LEAST_MOVES``."""
 _LEAST_MOVES = 4
 
 

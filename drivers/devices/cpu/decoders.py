@@ -25,7 +25,7 @@ WINDOW = 50
 """Steps in the buffer (NeuroBench: "the cortical activity from the 50 most recent data samples is buffered")."""
 EXECUTION_S = 0.004
 BINS, BIN = 7, 7
-"""Number of bins into which flattened networks divide the buffer, and steps per bin; step 50 belongs to no bin."""
+"""Number of bins into which flattened networks divide the buffer, and steps per bin; the newest step is in no bin."""
 RIDGE = 1.0
 _BLOCK = 1 << 14
 """This many steps are fitted together."""
@@ -83,10 +83,10 @@ def _chain(arrays: Arrays, kind: Kind) -> list[tuple[str, str, str]]:
 
 
 def _spiking(a: Arrays, spikes: Spikes) -> tuple[Floats, Seen]:
-    """Leaky neurons behind ``fc1``, and leaky outputs behind ``fc_out`` (equations 16 and 17).
+    """Run SNN: leaky neurons behind ``fc1``, and leaky outputs behind ``fc_out`` (equations 16 and 17).
 
-    The predictions are the membrane potentials of the outputs, and no spike resets them. The published code still gives
-    the outputs a threshold, so their spikes count as activations.
+    The predictions are the membrane potentials of the outputs, and no spike resets them. In the published code, outputs
+    still have a threshold, so their spikes count as activations.
 
     In the published code, and here, the input of the step after a spike is added. In equation 16 it is lost.
     """
@@ -101,7 +101,7 @@ def _spiking(a: Arrays, spikes: Spikes) -> tuple[Floats, Seen]:
 
 
 def _buffered(a: Arrays, spikes: Spikes, flat: bool) -> tuple[Floats, Seen]:
-    """Linear layers ``fc1`` to ``fcN`` on the spike counts of the last ``WINDOW`` steps, with ReLU and normalisation.
+    """Run linear layers, with ReLU and normalisation between, on the spike counts of the last ``WINDOW`` steps.
 
     Before the buffer is full, predictions are 0 and the network is not executed. With ``flat`` (ANN_Flat), the inputs
     are the counts in each bin of the buffer, channel after channel, and the network runs from the first step.
@@ -123,8 +123,8 @@ def _buffered(a: Arrays, spikes: Spikes, flat: bool) -> tuple[Floats, Seen]:
 def _spiking_flat(a: Arrays, spikes: Spikes) -> tuple[Floats, Seen]:
     """Run SNN_Flat: three layers of leaky neurons, which receive the bins of the last 50 steps in sequence.
 
-    The bins of one prediction are normalised together. Each prediction begins with all membranes at zero. It is the
-    scaled membrane potential of the outputs, which no spike resets.
+    The bins of one prediction are normalised together, and all membranes begin at zero. The predictions are the scaled
+    membrane potentials of the outputs, which no spike resets.
     """
     bins = binned(spikes).astype(np.float32)
     centred = bins - bins.mean(axis=(1, 2), keepdims=True)

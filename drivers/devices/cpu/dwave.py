@@ -7,20 +7,20 @@ that ends late nevertheless is recorded as an overrun.
 
 from __future__ import annotations
 
-import time
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from rig.plugins import imported
-from rig.solving.device import SolverDevice, Tally, solver_info
+from rig.solving.device import SolverDevice, solver_info
 from rig.types import Device, DeviceInfo
 from scenarios.workloads.qubo_mis.graph import Graph, Vector, from_payload
 
 MARGIN = 1.1
-"""A call may take this many times longer than measured."""
+"""A call may take up to this many times its measured time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,18 +33,13 @@ class Problem:
     step_s: float = 0.0
 
 
-class Solver(Protocol):
-    """A sampler that solves within a time budget."""
-
-    def load(self, graph: Graph) -> Problem: ...
-    def solve(self, problem: Problem, tally: Tally) -> None: ...
-
-
 def opened(
-    name: str, description: str, tuning: str, solver_of: Callable[[Any], Solver], seed: int, default_s: float,
+    name: str, description: str, tuning: str, solver_of: Callable[[Any], Any], seed: int, default_s: float,
     longest_s: float,
 ) -> Device:  # fmt: skip
-    """Return the device of the solver made from dwave.samplers; ``tuning`` names the rule of its parameters.
+    """Return the device of the solver that ``solver_of`` makes from dwave.samplers, as for ``device_of``.
+
+    ``tuning`` names the rule of its parameters.
 
     Raises ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """
@@ -60,7 +55,7 @@ def opened(
 
 
 def device_of(solver: Any, info: DeviceInfo, seed: int, default_s: float, longest_s: float) -> Device:
-    """Return the device of a solver that has ``load`` and ``solve`` for graphs."""
+    """Return the device of a solver: ``load(graph)`` prepares a problem, ``solve(problem, tally)`` offers solutions."""
     return SolverDevice(
         info, solver.load, solver.solve, seed=seed, default_s=default_s, longest_s=longest_s, problem_of=from_payload
     )
@@ -74,11 +69,6 @@ def read(sampler: Any, problem: Problem, **options: Any) -> tuple[int, Vector]:
     return problem.graph.cost(solution), solution
 
 
-def timed(call: Callable[[], object], times: int = 3) -> float:
-    """Return the seconds of the quickest of ``times`` calls."""
-    took = []
-    for _ in range(times):
-        began = time.perf_counter()
-        call()
-        took.append(time.perf_counter() - began)
-    return min(took)
+def timed(call: Callable[[], object]) -> float:
+    """Return the seconds of the quickest of three calls."""
+    return min(timeit.repeat(call, number=1, repeat=3))

@@ -114,7 +114,10 @@ def _key(sample: Sample) -> tuple[str, bytes]:
 
 
 def _series(sample: Sample, washout: int) -> Floats:
-    """Return the series of a sample, shape (n,). Raises ``DataError`` unless half of it is longer than ``washout``."""
+    """Return the series of a sample, float64, shape (n,).
+
+    Raises ``DataError`` for other values than finite floats, and if half of it is shorter than ``washout`` + 3 points.
+    """
     series = np.asarray(sample.payload)
     if series.ndim != 1 or not np.issubdtype(series.dtype, np.floating) or not np.all(np.isfinite(series)):
         what = f"a series must be finite floats of shape (n,), not {series.dtype} of shape {series.shape}"

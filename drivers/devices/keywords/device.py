@@ -61,9 +61,9 @@ def open_device(
     """Open ``network``, ``m5`` or ``snn``, for the words of ``workload``, which is ``mswc-fscil``.
 
     ``weights`` is a torch file with its state dictionary. Training takes ``epochs`` over the samples of the base words
-    (Adam, rate 0.01 or 0.001), with random numbers from ``seed``. ``readout`` is ``trained`` or ``prototypes``, which
-    takes all samples of the base words. With ``count``, each answer is computed once more outside its span, to count
-    its operations. Opening may take ``start_s``.
+    (Adam, rate 0.01 for m5 and 0.001 for snn), with random numbers from ``seed``. ``readout`` is ``trained`` or
+    ``prototypes``, which takes all samples of the base words. With ``count``, each answer is computed once more outside
+    its span, to count its operations. Opening may take ``start_s``.
 
     Raises ``MissingExtraError`` without torch, ``UsageError`` for options out of range, ``DataError`` for a workload or
     weights that do not fit.
@@ -100,7 +100,10 @@ def open_device(
 
 
 class Keywords:
-    """A network with the words that it has learnt, in the order of its outputs. Each of ``steps`` adds the bias."""
+    """A network with the words that it has learnt, in the order of its outputs.
+
+    It runs for ``steps`` steps, and each adds the bias of the readout to the output.
+    """
 
     def __init__(self, torch: Any, model: Any, words: list[str], steps: int) -> None:
         self._torch, self.model, self.words, self._steps = torch, model.eval(), words, steps
@@ -236,7 +239,7 @@ def spiking(torch: Any) -> Any:
         return [torch.zeros(batch, HIDDEN, device=layer.back.weight.device) for _ in range(3)]
 
     def step(layer: Any, drive: Any, state: list[Any]) -> Any:
-        """One step of (batch, neurons): the drive is normalised; the state is potential, adaptation and spikes."""
+        """Make one step of (batch, neurons) with a normalised drive; the state is potential, adaptation and spikes."""
         (u, w, s), of = state, layer.fire
         alpha, beta, current = of.alpha.clamp(0.0, 1.0), of.beta.clamp(0.0, 1.0), drive + layer.back(s)
         u, w = alpha * u + (1 - alpha) * (current - w) - s, beta * w + of.a * (1 - beta) * u + of.b * s
@@ -244,7 +247,7 @@ def spiking(torch: Any) -> Any:
         return state[2]
 
     def whole(layer: Any, given: Any) -> Any:
-        """All steps of (batch, steps, inputs), for training."""
+        """Make all steps of (batch, steps, inputs), for training."""
         drive = layer.norm(layer.forth(given).flatten(0, 1)).unflatten(0, given.shape[:2])
         state = layer.rest(len(given))
         return torch.stack([layer.step(drive[:, t], state) for t in range(given.shape[1])], dim=1)

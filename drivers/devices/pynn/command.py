@@ -1,4 +1,4 @@
-"""Train the network of NE15-MNIST on NEST, or write the stream of one digit to a file.
+"""Train the network of NE15-MNIST on NEST, write the stream of one digit to a file, or draw a folder of digits.
 
 The network learns a folder of images, one template (a kind of one digit) after another. A lesson is the stimulus that
 teaches one template; NEST or another simulator plays it.
@@ -43,7 +43,7 @@ Lessons = tuple[list[int], frozenset[str], Iterator[Events]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare ``rig ne15 train --data DIR --out FILE.npz`` and ``rig ne15 export --data DIR --number N --out FILE``."""
+    """Declare the actions ``train``, ``export`` and ``draw`` of ``rig ne15``."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     train = actions.add_parser("train", help="K-means and STDP on NEST; the file is the option network of a device")
     train.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder with MNIST's idx files")

@@ -33,7 +33,7 @@ class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Projection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Synapses.
+    """The synapses from one population to another.
 
     ``weight`` is one weight in nA for all of them, or the name of an array (source, target) in the file.
     """
@@ -77,7 +77,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Return the neurons of each population."""
+        """Return the number of neurons of each population."""
         return {p.name: p.size for p in self.populations}
 
     def synapses(self, projection: Projection) -> int:
@@ -100,7 +100,7 @@ class NetworkFile:
         return {"description": json.loads(msgspec.json.encode(self.description)), "arrays": arrays}
 
     def about(self) -> dict[str, Any]:
-        """Return the device's own description: the model-level description of the NE15-MNIST chapter."""
+        """Return the fields of ``DeviceInfo`` that describe the network, as the NE15-MNIST chapter asks."""
         d, neurons = self.description, self.description.neuron
         synapses = {f"{p.source} to {p.target}, {p.connector}, {p.receptor}": d.synapses(p) for p in d.projections}
         return {

@@ -1,9 +1,9 @@
 """The network of the NE15-MNIST case study: 784 relay neurons and N decision neurons for each digit.
 
 Values that the chapter does not state come from the authors' scripts (qian-liu/benchmarking, code/case_study_1).
-Synaptic time constants are 1 ms, and the weight from source to relay is 3 nA. STDP has a factor of 0.01 within 10 ms,
-and weights up to 1.3 nA. Each subclass is taught for 180 s, with a refractory time of 3 ms. After learning, weights up
-to 0.1 nA are replaced by -1.5 nA.
+Synaptic time constants are 1 ms, and the weight from source to relay is 3 nA. STDP has an amplitude of 0.01, time
+constants of 10 ms, and weights up to 1.3 nA. Each subclass is taught for 180 s, with a refractory time of 3 ms. After
+learning, weights up to 0.1 nA are replaced by -1.5 nA.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _with_teacher(
 
 
 def subclasses(images: NDArray[Any], labels: NDArray[Any], count: int, seed: int) -> list[tuple[int, NDArray[Any]]]:
-    """Return digit and image numbers of each subclass, the digits in order: K-means of the raw pixels of each digit.
+    """Return digit and image numbers of each subclass, the digits in order: K-means of the rows of ``images``.
 
     Raises ``UsageError`` for more subclasses than a digit has images.
     """

@@ -18,7 +18,10 @@ from rig.types import Device, Workload
 
 
 class Backend(NamedTuple):
-    """One simulator for PyNN. The environment variable ``variable`` may name an interpreter with the ``packages``."""
+    """One simulator for PyNN. The environment variable ``variable`` may name an interpreter with the ``packages``.
+
+    ``lacking`` is the error if no interpreter is named.
+    """
 
     name: str
     variable: str
@@ -46,7 +49,7 @@ def open_device(
     the spikes to the sources; the phase ``inference`` simulates.
 
     Raises ``DataError`` for a network that cannot be used or does not fit the ``workload``, ``MissingExtraError``
-    without execnet, NEST or PyNN, and ``SetupError`` without the interpreter.
+    without execnet, NEST or PyNN, ``UsageError`` if no interpreter is named, and ``SetupError`` if it cannot start.
     """
     read = read_network(Path(network))
     read.check_sources(workload)
@@ -67,7 +70,10 @@ def opened(
     backend: Backend = NEST,
     **machine: Any,
 ) -> RemoteDevice:
-    """Return the device of a network, as ``open_device`` does; ``about`` overrides parts of its description."""
+    """Return the device of a network; ``about`` overrides parts of its description, ``machine`` are worker options.
+
+    Raises what ``open_device`` raises, except for the network file.
+    """
     positive(start_s=start_s, load_s=load_s)
     interpreter = interpreter or os.environ.get(backend.variable, "")
     if not interpreter:

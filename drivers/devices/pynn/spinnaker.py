@@ -1,6 +1,7 @@
 """SpiNNaker through sPyNNaker in its own interpreter. This driver has never run on a board.
 
-``--simulate`` maps the network on sPyNNaker's virtual board, which simulates nothing, and gets the spikes from NEST.
+With ``--simulate``, sPyNNaker maps the network for a virtual board, which simulates nothing, and NEST computes the
+spikes.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def open_device(
     samples.
 
     Raises ``DataError`` for a network that cannot be used or does not fit the ``workload``, ``MissingExtraError``
-    without execnet or sPyNNaker, and ``SetupError`` without the interpreter or a named machine, and for a network
-    that does not fit 48 chips.
+    without execnet or sPyNNaker, and ``UsageError`` if no interpreter is named. Raises ``SetupError`` if it cannot
+    start, without a named machine, and for a network that does not fit 48 chips.
     """
     read = read_network(Path(network))
     read.check_sources(workload)

@@ -1,7 +1,8 @@
 """A network in torch on this computer's CPU or on a CUDA GPU, to compare a chip with.
 
 A span begins when the inputs are in the host's memory, and ends when the outputs are. Opening the device prepares all
-samples of the workload, executes them once and counts their operations. So only the network runs in the measurement.
+samples of the workload and, with ``count``, executes each once to count its operations. So only the network runs in the
+measurement.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class _Runner:
         ]
 
     def warm_up(self, batch: int, times: int) -> None:
-        """Execute the batches to be measured, and check the answers. Raises ``DataError`` for one that is no label."""
+        """Execute the first batch ``times`` times, and check the answers. Raises ``DataError`` if one is no label."""
         inputs = self._torch.cat([values for _, values in self._prepared()[:batch]])
         for _ in range(times):
             for row in self._executed(inputs)[0]:
@@ -144,7 +145,7 @@ class _Runner:
         return {"label": self.classes[int(np.argmax(scores))], "scores": scores}
 
     def counted(self) -> NetworkInfo:
-        """Return the network's description, and count its operations for each sample, in a pass without timing."""
+        """Count the operations of each prepared sample in an untimed pass; return the description of the network."""
         model = self._model
         try:
             with closing(TorchCounter(model.module, model.states, neurons=model.neurons)) as counter:

@@ -28,7 +28,7 @@ Encode = Callable[[Sample], NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A module in evaluation mode, a tensor like one sample (no batch), and what a recording says of the module.
+    """A module in evaluation mode, a tensor like one sample (no batch), and what a recording states about the module.
 
     ``encode`` returns the values of a sample in the shape of ``example``. If the module goes through time, the first
     axis, time, may have another length. ``neurons`` and ``states`` are arguments of ``TorchCounter``.

@@ -114,7 +114,7 @@ def open_cuda(torch: Any, index: int, clock_mhz: int) -> Processor:
 
 
 def _clocks(uuid: object, index: int, clock_mhz: int) -> tuple[dict[str, Any], Callable[[], None]]:
-    """Return the present clocks of a GPU, and the function that unlocks a locked clock."""
+    """Lock the clock of a GPU unless ``clock_mhz`` is 0; return its clocks, and the function that unlocks it."""
     try:
         nvml = open_nvml()
     except SetupError as error:

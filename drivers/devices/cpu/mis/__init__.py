@@ -1,1 +1,1 @@
-"""Maximum independent sets: search, proofs, certificates and the table of best known costs."""
+"""Maximum independent sets: a local search, and the command that computes, proves and verifies target costs."""

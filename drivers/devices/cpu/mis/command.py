@@ -89,9 +89,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _keys(problem: Sequence[str], draw: int, may_be_none: bool) -> list[Key]:
-    """Return the named problems, plus ``draw`` random seeds.
+    """Return the named problems, or ``draw`` problems with random seeds.
 
-    Raises ``UsageError`` if seeds are both given and drawn.
+    Raises ``UsageError`` for text that names no problem, and if seeds are both given and drawn.
     """
     if draw and (draw < 0 or len(problem) != 2):
         what = f"{' '.join(problem)!r} names seeds and draws {draw}" if len(problem) > 2 else "nothing can be drawn"
@@ -237,9 +237,7 @@ def _by_search(graph: Graph, density: float, seed: int, seconds: float, first_se
 
 
 def specified_tabu(graph: Graph, seed: int, *, reads: int = 100, restarts: int = 50) -> tuple[Vector, float]:
-    """Return a set found by D-Wave Tabu, and the seconds it took.
-
-    The benchmark specifies its targets so, without a timeout.
+    """Return a set found by D-Wave Tabu, and the seconds it took; the benchmark specifies this, without a timeout.
 
     It takes half a minute at 100 nodes and several minutes at 1000. Raises ``MissingExtraError`` without
     dwave-samplers.

@@ -3,8 +3,8 @@
 
 Imports numba: import it when opening.
 
-The search walks over independent sets. A free vertex, which has no neighbour in the set, joins at once. If there is
-none, a vertex with one neighbour in the set replaces this neighbour. More rarely, a vertex with two neighbours in the
+The search walks over independent sets. A free vertex, which has no neighbour in the set, joins at once. If none may
+join, a vertex with one neighbour in the set replaces this neighbour. More rarely, a vertex with two neighbours in the
 set replaces both. A temperature, which falls along a cycle of moves, sets how rarely. A vertex that left the set does
 not come back for a few moves, unless it makes the set the largest so far or replaces two members. Each cycle is longer
 than the last, so the schedule does not depend on the time of the search. Vertices are kept in lists by the number (0,
@@ -130,7 +130,10 @@ def _next_cycle(counters, growth):
 
 @compiled
 def _entrant(lists, member, counters, weight):
-    """Choose a vertex to enter, and how many members leave for it at most. 0 means that no vertex enters."""
+    """Choose a vertex to enter, and how many members leave for it at most; if 0, no vertex enters.
+
+    Without a vertex that replaces one or two members, any vertex may enter, and all its neighbours leave.
+    """
     ones = counters[ONE]
     draw = _below(counters, 1 << 30) / (1 << 30) * (ones + weight * counters[TWO])
     if draw < ones:
