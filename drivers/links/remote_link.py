@@ -86,14 +86,10 @@ class WorkerLink:
 
     def given_up(self, within_s: float, doing: str) -> DeviceTimeoutError:
         """End a worker that hangs, because a late answer could be taken for the next one; return the error to raise."""
-        error = DeviceTimeoutError(
-            f"the worker of {self.worker.name} did not answer within {within_s:.3g} s while {doing}{self._tail()}",
-            field="timeout_s",
-            value=within_s,
-            remedy="The recording up to here is kept; give the worker more time, or check its interpreter",
-        )
+        what = f"the worker of {self.worker.name} did not answer within {within_s:.3g} s while {doing}{self._tail()}"
+        remedy = "The recording up to here is kept; give the worker more time, or check its interpreter"
         self.close(0.0)
-        return error
+        return DeviceTimeoutError(what, field="timeout_s", value=within_s, remedy=remedy)
 
     def close(self, grace_s: float = 2.0) -> None:
         """End the worker and all processes that it started, if they still run after ``grace_s``. Never raises."""
@@ -126,23 +122,15 @@ class WorkerLink:
         if isinstance(described, dict):
             kind = getattr(rig.errors, str(described.get("kind")), DeviceError)
             kind = kind if isinstance(kind, type) and issubclass(kind, RigError) else DeviceError
-            error: RigError = kind(
-                str(described.get("message")),
-                field=str(described.get("field") or ""),
-                value=described.get("value"),
-                remedy=str(described.get("remedy") or ""),
-            )
-            return error
+            what, field, remedy = (str(described.get(key) or "") for key in ("message", "field", "remedy"))
+            told: RigError = kind(what, field=field, value=described.get("value"), remedy=remedy)
+            return told
         what = f"the worker of {self.worker.name} failed: {message.get('error')}{self._tail()}"
         return DeviceError(what, value=str(message.get("traceback")), remedy=KEPT)
 
     def _not_understood(self, what: str) -> DeviceError:
-        return DeviceError(
-            f"the worker of {self.worker.name} {what}",
-            field="worker",
-            value=self.worker.name,
-            remedy=f"The worker must follow protocol {PROTOCOL}, as drivers/workers/serve.py does",
-        )
+        remedy, name = f"The worker must follow protocol {PROTOCOL}, as drivers/workers/serve.py does", self.worker.name
+        return DeviceError(f"the worker of {name} {what}", field="worker", value=name, remedy=remedy)
 
     def _ended_early(self) -> RigError:
         where = self.worker.host or "this computer"

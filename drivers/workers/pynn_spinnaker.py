@@ -36,12 +36,9 @@ def open_worker(options: dict[str, Any]) -> Machine:
     Raises a ``Refusal`` without sPyNNaker, and if no machine is named.
     """
     if not (options["simulate"] or options["board"] or options["spalloc"]):
-        raise Refusal(
-            "SetupError",
-            "no SpiNNaker machine was named: there is neither a board's address nor a spalloc server",
-            "Give the option board (host name or address of a SpiNN-5 board) or spalloc (URL), or add --simulate",
-            "board",
-        )
+        what = "no SpiNNaker machine was named: there is neither a board's address nor a spalloc server"
+        remedy = "Give the option board (host name or address of a SpiNN-5 board) or spalloc (URL), or add --simulate"
+        raise Refusal("SetupError", what, remedy, "board")
     home = _configure(options)
     try:
         sim = importlib.import_module("spynnaker.pyNN")
@@ -172,12 +169,9 @@ def _configure(options: dict[str, Any]) -> Any:
     """Write sPyNNaker's configuration into a new home directory, because no argument can name a machine."""
     home = tempfile.TemporaryDirectory(prefix="spynnaker-", ignore_cleanup_errors=True)
     os.environ["HOME"] = home.name
-    if options["simulate"]:
-        lines = ["virtual_board = True", "width = 8", "height = 8", f"version = {BOARD}"]
-    elif options["board"]:
-        lines = [f"machine_name = {options['board']}", f"version = {BOARD}"]
-    else:
-        lines = [f"spalloc_server = {options['spalloc']}", f"version = {BOARD}"]
+    board, simulated = options["board"], ["virtual_board = True", "width = 8", "height = 8"]
+    named = f"machine_name = {board}" if board else f"spalloc_server = {options['spalloc']}"
+    lines = [*(simulated if options["simulate"] else [named]), f"version = {BOARD}"]
     reports = ["[Reports]", f"default_report_file_path = {home.name}", "write_energy_report = False"]
     Path(home.name, ".spynnaker.cfg").write_text("\n".join(["[Machine]", *lines, *reports, ""]), encoding="utf-8")
     return home

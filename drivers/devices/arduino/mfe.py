@@ -40,16 +40,13 @@ class Parameters:
     noise_floor_db: float = -52.0
     db_per_code: float = 0.25
 
-    @property
-    def frames(self) -> int:
-        """Whole frames of a slice."""
-        return (self.slice_samples - self.frame_samples) // self.stride_samples + 1
-
 
 PARAMETERS = Parameters()
 POINTS = PARAMETERS.transform_points
 BINS = POINTS // 2 + 1
-FRAMES, FILTERS = PARAMETERS.frames, PARAMETERS.filters
+FRAMES = (PARAMETERS.slice_samples - PARAMETERS.frame_samples) // PARAMETERS.stride_samples + 1
+"""Whole frames of a slice."""
+FILTERS = PARAMETERS.filters
 TURN_BITS, WEIGHT_BITS, LOG_BITS, CODE_BITS = 30, 15, 16, 30
 """Fraction bits of the twiddle factors, the filters' weights, logarithms to base 2, and codes before rounding."""
 POWER_SHIFT = 16

@@ -51,12 +51,13 @@ def named(path: str) -> Callable[..., Device]:
 
     def open_sampler(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0, **given: Any) -> Device:
         sampler, chosen = kind(), {name: value for name, value in given.items() if value is not None}
+        packages = tuple(dict.fromkeys(["dimod", *packages_distributions().get(path.partition(".")[0], [])]))
 
         def sample(model: Any, seed: int) -> Any:
             return sampler.sample(model, **chosen, **({"seed": seed} if takes_seed else {}))
 
         info = solver_info(
-            f"dimod:{path}", f"{path} on this computer", _packages(path), longest_s, schedule_depends_on_budget=False,
+            f"dimod:{path}", f"{path} on this computer", packages, longest_s, schedule_depends_on_budget=False,
             solver=f"one call of {path}.sample",
             tuning={name: str(value) for name, value in chosen.items()} or "the sampler's defaults",
         )  # fmt: skip
@@ -87,11 +88,6 @@ def _class_of(path: str) -> Any:
     if name not in kinds:
         raise UnknownNameError(f"dimod sampler in {module or path}", name, list(kinds), "")
     return kinds[name]
-
-
-def _packages(path: str) -> tuple[str, ...]:
-    """Return the packages whose versions a recording states: dimod, and the sampler's package if it is known."""
-    return tuple(dict.fromkeys(["dimod", *packages_distributions().get(path.partition(".")[0], [])]))
 
 
 def _hints(function: Any) -> dict[str, Any]:

@@ -187,10 +187,8 @@ def _device(net: Keywords, first: str, network: str, told: dict[str, Any], count
 
 
 def _digest(state: Iterable[tuple[str, Any]]) -> str:
-    digest = hashlib.sha256()
-    for name, values in state:
-        digest.update(f"{name} {tuple(values.shape)}".encode() + np.ascontiguousarray(values.numpy()).tobytes())
-    return digest.hexdigest()
+    parts = (f"{name} {tuple(v.shape)}".encode() + np.ascontiguousarray(v.numpy()).tobytes() for name, v in state)
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def _load(torch: Any, model: Any, path: Path) -> None:

@@ -35,6 +35,8 @@ MODES = ("hardware",)
 
 PHASE = "inference"
 BAUDS = {"performance": 115200, "energy": 9600}
+_BEGINS = {True: "when the first time stamp is on the wire", False: "at the first time stamp"}
+"""When a span begins, by ``prints_first``."""
 
 
 @dataclass(frozen=True)
@@ -177,16 +179,10 @@ def open_device(settings: MlperfTiny) -> Device:
                 "iterations": plan.iterations,
                 "prints_first": plan.prints_first,
                 "mode": s.mode,
-                "span_begins": _begins(on_pin, plan.prints_first),
+                "span_begins": "at the falling edge of the pin" if on_pin else _BEGINS[plan.prints_first],
             },
         )
         return TinyDevice(board, info, model, plan)
-
-
-def _begins(on_pin: bool, prints_first: bool) -> str:
-    if on_pin:
-        return "at the falling edge of the pin"
-    return "when the first time stamp is on the wire" if prints_first else "at the first time stamp"
 
 
 def digest_of(path: str) -> str:

@@ -100,9 +100,8 @@ class TinyDevice:
     def timer(self) -> int:
         """Return the board's counter (us), unwrapped. Raises ``DeviceError`` in energy mode and during a query."""
         if self._info.spans_on_pin:
-            raise DeviceError(
-                "in energy mode the board sends no time", field="timer", value="energy", remedy="Give mode=performance"
-            )
+            what = "in energy mode the board sends no time"
+            raise DeviceError(what, field="timer", value="energy", remedy="Give mode=performance")
         if self._queries:
             what = "the board's clock cannot be read during an inference"
             raise DeviceError(what, field="timer", value="busy", remedy="Wait for the answer of the sample first")

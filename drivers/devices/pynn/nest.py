@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from drivers.devices.pynn.description import NetworkFile, read_network
@@ -66,7 +65,7 @@ def opened(
     interpreter: str,
     start_s: float = 120.0,
     load_s: float = 120.0,
-    about: Mapping[str, Any] = MappingProxyType({}),
+    about: Mapping[str, Any] | None = None,
     backend: Backend = NEST,
     **machine: Any,
 ) -> RemoteDevice:
@@ -79,7 +78,7 @@ def opened(
     if not interpreter:
         remedy = f"Make one: pip install {backend.packages}; give its python here, or set {backend.variable}"
         raise refused("interpreter", interpreter, remedy, backend.lacking)
-    options = {**network.options(), **machine, "about": {**network.about(), **about}}
+    options = {**network.options(), **machine, "about": {**network.about(), **(about or {})}}
     sources = [shipped(name) for name in ("common", "pynn_network", f"pynn_{backend.name}")]
     worker = Worker(backend.name, sources, interpreter, "", options, start_s, backend.name)
     return RemoteDevice(worker, check=network.check, load_s=load_s, network=network.network())

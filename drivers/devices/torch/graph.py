@@ -136,7 +136,8 @@ def _part(torch: Any, name: str, node: Any, dt_s: float, to_zero: bool) -> Any:
     make: dict[str, Callable[[], Any]] = {
         **dict.fromkeys(("Input", "Output"), nn.Identity),
         **dict.fromkeys(_STATEFUL, lambda: _neurons(torch, _values(name, node, dt_s), kind in _SPIKING, to_zero)),
-        **dict.fromkeys(("Linear", "Affine"), lambda: _linear(torch, node)),
+        "Linear": lambda: _weighted(torch, nn.Linear(*node.weight.shape[::-1], bias=False), node),
+        "Affine": lambda: _weighted(torch, nn.Linear(*node.weight.shape[::-1]), node),
         **dict.fromkeys(("Conv1d", "Conv2d"), lambda: _convolution(torch, node)),
         # its dimensions are counted without the batch
         "Flatten": lambda: nn.Flatten(*(int(d) + (int(d) >= 0) for d in (node.start_dim, node.end_dim))),
@@ -148,10 +149,6 @@ def _part(torch: Any, name: str, node: Any, dt_s: float, to_zero: bool) -> Any:
     if kind not in make:
         raise refused(name, f"is a {kind}", f"The device torch runs {', '.join(make)}")
     return make[kind]()
-
-
-def _linear(torch: Any, node: Any) -> Any:
-    return _weighted(torch, torch.nn.Linear(*node.weight.shape[::-1], bias=_kind(node) == "Affine"), node)
 
 
 def _convolution(torch: Any, node: Any) -> Any:
@@ -179,10 +176,8 @@ def _times(torch: Any, scale: NDArray[Any] | float) -> Any:
 
 
 def _threshold(torch: Any, threshold: NDArray[Any]) -> Any:
-    def forward(module: Any, values: Any) -> Any:
-        return (values >= module.threshold).to(values.dtype)
-
-    made = type("Threshold", (torch.nn.Module,), {"forward": forward})()
+    over = {"forward": lambda module, values: (values >= module.threshold).to(values.dtype)}
+    made = type("Threshold", (torch.nn.Module,), over)()
     made.threshold = torch.nn.Parameter(torch.as_tensor(np.array(threshold, np.float64)), requires_grad=False)
     return made
 

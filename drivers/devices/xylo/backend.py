@@ -130,14 +130,10 @@ class SimulatedChip:
 
     def begin(self, job: Job) -> None:
         """Occupy the bench from now on, or as soon as the chip is free."""
-        spikes: Sequence[int] | None = None
-        activity: Activity | None = None
-        lasting_s = {"preprocess": job.listening_s}
-        if "inference" in job.phases:
-            result = self.backend.infer(job.raster)
-            activity, lasting_s["inference"] = result.activity, result.seconds
-            spikes = result.output.sum(axis=0).tolist()
+        found = self.backend.infer(job.raster) if "inference" in job.phases else None
+        lasting_s = {"preprocess": job.listening_s, "inference": found.seconds if found else 0.0}
         spans = tuple(self._time.occupy(k, round(lasting_s[k] * job.times * 1e9), job.times) for k in job.phases)
+        spikes, activity = (found.output.sum(axis=0).tolist(), found.activity) if found else (None, None)
         self._time.give(Done(job.sample_id, spikes, spans, activity))
 
     def work(self, job: Job, seconds: float) -> None:

@@ -84,10 +84,9 @@ def load_network(path: str | Path | None = None) -> Network:
     try:
         document = json.loads(read_bounded(where))
     except (OSError, ValueError, RecursionError) as error:
+        what = f"cannot read the network file {where}: {reason(error)}"
         remedy = "Give the path of a network file, such as `rig network train` writes"
-        raise DataError(
-            f"cannot read the network file {where}: {reason(error)}", field="network", value=where.name, remedy=remedy
-        ) from error
+        raise DataError(what, field="network", value=where.name, remedy=remedy) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DataError(f"not a file of format {FORMAT}", field="network", value=where.name)
     stated = document.pop("sha256", None)
@@ -200,8 +199,7 @@ def check_shapes(network: Network) -> None:
     """Raise ``ValueError`` for a network whose parts do not fit each other or the chip."""
     spec, layers = network.specification, network.layers
     inputs, hidden, outputs = layers[0], sum(layers[1:-1]), layers[-1]
-    expected: dict[str, tuple[int, ...]]
-    expected = {name: (outputs,) if name.endswith("_out") else (hidden,) for name in _VECTORS}
+    expected: dict[str, tuple[int, ...]] = {n: (outputs if n.endswith("_out") else hidden,) for n in _VECTORS}
     expected |= dict(zip(_WEIGHTS, ((inputs, hidden, 1), (hidden, hidden, 1), (hidden, outputs)), strict=True))
     for name, shape in expected.items():
         if spec[name].shape != shape:

@@ -24,7 +24,6 @@ from drivers.devices.xylo.networks.nir_deploy import fitted, wanted_of
 from drivers.devices.xylo.rockpool_import import load_xylo_audio2
 from rig.bench.option_checks import within
 from rig.errors import DataError, refused
-from rig.types import Sample
 
 HIDDEN, EPOCHS = "63,63,63", 60
 _CHOSEN = "every setting as shipped, chosen on synthetic scenes"
@@ -45,8 +44,8 @@ def train(workload: str, options: list[str], *, hidden: str, epochs: int, seed: 
     layers = _layers(hidden)
     load_xylo_audio2()  # reports missing packages before the training, not after it
     params = EncoderParams()
-    found = labelled(train_split(workload, options), lambda sample: _events(sample, params))
-    classes, labels, events = found.classes, found.labels, np.stack(found.inputs, axis=1)
+    found = labelled(train_split(workload, options), lambda s: encode(s.payload, s.rate_hz or 0.0, params))
+    classes, labels, events = found.classes, found.labels, np.stack(found.inputs, axis=1).astype(np.float32)
     if not 2 <= len(classes) <= LIMITS["output"]:
         what = f"the data have {len(classes)} classes, but a network for Xylo Audio 2 has 2 to {LIMITS['output']}"
         raise DataError(what, field="classes", value=len(classes), remedy="Choose other data")
@@ -59,10 +58,6 @@ def train(workload: str, options: list[str], *, hidden: str, epochs: int, seed: 
     record = record_of(found, settings, LARGEST_BATCH, tuning, ["numpy", "rockpool"], **reached)
     sizes = floats.sizes
     return Network(classes, params, sizes, spec, record, "", chain(sizes), floats=floats)
-
-
-def _events(sample: Sample, params: EncoderParams) -> NDArray[np.float32]:
-    return encode(sample.payload, sample.rate_hz or 0.0, params).astype(np.float32)
 
 
 def _layers(hidden: str) -> tuple[int, ...]:
