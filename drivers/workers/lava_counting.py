@@ -1,4 +1,6 @@
-"""Describe Lava's QUBO network and count what Lava's CPU backend does in each step. Shipped as source, for Python 3.10.
+"""Describe Lava's QUBO network and count what Lava's CPU backend does in each step.
+
+This module is shipped as source, for Python 3.10.
 
 Variables are stochastic neurons. A variable sends its flips to its neighbours, and its local cost to one neuron that
 sums costs. A spike arrives one step after it was sent. An execution is one step.

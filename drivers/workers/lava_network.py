@@ -1,4 +1,4 @@
-"""Lava's QUBO network, with each part called separately. Shipped as source, for Python 3.10.
+"""Lava's QUBO network, with each part called separately. This module is shipped as source, for Python 3.10.
 
 ``OptimizationSolver.solve`` builds, compiles, starts, runs and stops a network in one call. Here ``_prepare_solver``
 and ``create_runtime`` belong to loading, and ``run`` belongs to solving. Each ``run`` continues where the last one

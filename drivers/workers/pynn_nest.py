@@ -1,4 +1,4 @@
-"""NEST behind PyNN as a worker of ``drivers/workers/serve.py``. Shipped as source.
+"""NEST behind PyNN as a worker of ``drivers/workers/serve.py``. It is shipped as source.
 
 The phase ``load`` gives the sources their spikes, the phase ``inference`` simulates the presentation of the sample.
 This computer's clock times both.

@@ -1,4 +1,4 @@
-"""A described network, built and run through any backend of PyNN. Shipped as source.
+"""A described network, built and run through any backend of PyNN. This module is shipped as source.
 
 ``drivers/devices/pynn/description.py`` defines the descriptions. Here a description consists of plain dictionaries,
 lists and numbers, and each array of weights is ``{"dtype", "shape", "data"}``. Times are milliseconds of biological
@@ -58,8 +58,8 @@ def answer(description: dict[str, Any], events: Any, spikes: dict[str, Spikes]) 
 
     ``label`` is the label of the output neuron that fired most, the first of several, or null if none fired. ``tied``
     is how many neurons of other labels fired equally often, and ``most`` is how often. ``fired`` is the number of
-    spikes of each population that is no source, and ``events`` the number of the sources' events. The first input is
-    given at the end of its step.
+    spikes of each population that is no source, and ``events`` the number of the sources' events. ``first_input_ms`` is
+    the end of the step of the first event.
     """
     (neurons, times), labels, step_ms = spikes[description["output"]], description["labels"], description["step_ms"]
     counts = np.bincount(neurons, minlength=len(labels))

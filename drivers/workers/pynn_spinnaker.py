@@ -1,4 +1,4 @@
-"""SpiNNaker through sPyNNaker as a worker of ``drivers/workers/serve.py``. Shipped as source.
+"""SpiNNaker through sPyNNaker as a worker of ``drivers/workers/serve.py``. It is shipped as source.
 
 sPyNNaker 7.4 accepts spike times only when a population is made. So the network is made with the spikes of all staged
 samples in their order, and each presentation runs the next sample. A sample out of this order needs a new network.

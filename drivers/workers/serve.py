@@ -63,7 +63,7 @@ def serve(channel: Any) -> None:
 
 
 class _Served:
-    """The worker inside the loop; None until it is opened."""
+    """Answers requests with the worker, which the first request opens."""
 
     def __init__(self) -> None:
         self._worker: Any = None

@@ -84,7 +84,7 @@ def handshake(board: Board, said: Mapping[str, str]) -> About:
         raise _refused("firmware", facts.get("firmware"), what + str(facts.get("firmware", why)))
     version = facts.get("version", "")
     if version.partition(".")[0] != str(MAJOR):
-        what = f"the firmware of the board on {port} is of version {version!r}, and this driver speaks version {MAJOR}"
+        what = f"the firmware of the board on {port} is of version {version!r}, and this driver needs version {MAJOR}"
         raise _refused("version", version, what)
     try:
         return msgspec.convert(facts, About, strict=False)
@@ -100,7 +100,7 @@ def _refused(field: str, value: object, what: str) -> SetupError:
 
 @dataclass(frozen=True)
 class SliceCoding:
-    """How audio becomes the bytes of a sample in the board's memory, and how scores of ``labels`` become an answer."""
+    """Converts audio to the bytes of a sample in the board's memory, and the scores of ``labels`` to an answer."""
 
     about: About
     labels: tuple[str, ...]

@@ -44,9 +44,10 @@ CONVENTION = "weights and constants as the firmware holds them; pre-processing a
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Convolution:
-    """``weights`` int8 (outputs, 3, 3, inputs); ``bias``, ``multiplier`` int32 and ``shift`` uint8 (outputs,).
+    """A convolution: int8 ``weights`` (outputs, 3, 3, inputs), int32 ``bias`` and ``multiplier``, uint8 ``shift``.
 
-    An activation is the sum of products plus bias, times multiplier / 2^shift, rounded half up, within 0 and 127.
+    ``bias``, ``multiplier`` and ``shift`` have the shape (outputs,). An activation is the sum of products plus bias,
+    times multiplier / 2^shift, rounded half up, within 0 and 127.
     """
 
     weights: NDArray[np.int8]
@@ -81,7 +82,7 @@ def parts(features: NDArray[np.int8]) -> Iterator[NDArray[np.int8]]:
 
 
 def convolved(layer: Convolution, image: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Convolve without padding, take the maximum of 2 x 2 places, rescale: (samples, height, width, channels)."""
+    """Convolve images (samples, height, width, channels) without padding, take the maximum of 2 x 2 places, rescale."""
     weights = layer.weights.reshape(len(layer.weights), -1).astype(np.float64)
     sums = (patches(image).astype(np.float64) @ weights.T).astype(np.int64)  # exact: below 2^53
     scaled = (pooled(sums) + layer.bias) * layer.multiplier.astype(np.int64)

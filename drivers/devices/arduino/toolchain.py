@@ -1,4 +1,4 @@
-"""Builds the firmware of ``firmware/``: for QEMU by the Arm compiler, for the Nano 33 BLE as a sketch folder.
+"""Build the firmware of ``firmware/``: for QEMU by the Arm compiler, for the Nano 33 BLE as a sketch folder.
 
 Every build writes the tables of the pre-processing, the network and the digests anew, so that the board and Python
 cannot differ unnoticed.
@@ -72,7 +72,7 @@ def build(out: Path, network: Path | None = None) -> Firmware:
 def sketch(out: Path, network: Path | None = None) -> Path:
     """Write the folder ``neurorig_mcu`` into ``out``, and return it. ``arduino-cli`` builds it for the Nano 33 BLE.
 
-    The folder has the sketch, the core and the generated files. It raises like ``build``, but needs no compiler.
+    The folder has the sketch, the core and the generated files. Raises as ``build`` does, but needs no compiler.
     """
     sources = [*_board_folder(SKETCH_BOARD).iterdir(), *(FOLDER / "core").iterdir()]
     folder = out / "neurorig_mcu"
@@ -97,7 +97,10 @@ def qemu_command(firmware: Firmware) -> list[str]:
 
 
 def source_sha256(board: str) -> str:
-    """Return the digest that firmware from these sources states. Raises ``SetupError`` without the sources."""
+    """Return the SHA-256 of the sources of a board's firmware, as ``about`` states it.
+
+    Raises ``SetupError`` without the sources.
+    """
     folder = _board_folder(board)
     files = [(path.name, path.read_bytes()) for place in (FOLDER / "core", folder) for path in sorted(place.iterdir())]
     digest = hashlib.sha256()

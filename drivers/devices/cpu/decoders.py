@@ -163,7 +163,7 @@ def windowed(spikes: Spikes) -> Floats:
 
 
 def fitted(spikes: Spikes, velocity: Floats) -> Decoder:
-    """Fit a single linear layer by regularised least squares, for comparison."""
+    """Fit a single linear layer by regularised least squares, to compare the published networks with."""
     size = spikes.shape[1] + 1
     square, product = RIDGE * np.eye(size), np.zeros((size, 2))
     for begin in range(0, len(spikes) - WINDOW + 1, _BLOCK):

@@ -1,6 +1,7 @@
 """Any sampler of dimod on this computer as a solver: ``dimod:PACKAGE.Sampler``.
 
-A solve is one call of the sampler's ``sample``. Each argument of ``sample`` that is a text or a number is an option.
+A solve is one call of the sampler's ``sample``. Each argument of ``sample`` that is a text or a number and has a
+default is an option.
 """
 
 from __future__ import annotations

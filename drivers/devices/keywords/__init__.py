@@ -1,1 +1,1 @@
-"""Keywords learnt from a few samples: NeuroBench's two baselines in torch. Opened as ``keywords``."""
+"""The device ``keywords``, which learns words from a few samples: NeuroBench's two baselines in torch."""

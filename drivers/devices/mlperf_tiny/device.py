@@ -1,4 +1,4 @@
-"""Any board that speaks the MLPerf Tiny device protocol over a serial port.
+"""Any board with the MLPerf Tiny device protocol on a serial port.
 
     rig measure --device mlperf-tiny --option port=/dev/ttyACM0 --option labels=down,go,left,...
 

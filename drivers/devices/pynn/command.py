@@ -39,7 +39,7 @@ Learn = Callable[[Iterator[Events]], Iterable[NDArray[np.float64]]]
 REST_S = 0.02
 """The pause between two streams of a lesson."""
 Lessons = tuple[list[int], frozenset[str], Iterator[Events]]
-"""The digit of each template, the ids of the teaching samples, and the lessons of each template."""
+"""The digit of each template, the ids of the teaching samples, and one lesson for each template."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from drivers.devices.xylo import published_power as xylo_power
 from drivers.devices.xylo.backend import PHASES, TICK_NS, SimBackend
 from drivers.devices.xylo.board import Board
 from drivers.devices.xylo.chip import SPAN_TICK_HZ, ChipBackend, ChipOptions
-from drivers.devices.xylo.kit import AUDIO_2, Kit
+from drivers.devices.xylo.kit import Kit
 from drivers.devices.xylo.microphone import PENDING, MicrophoneBackend
 from drivers.devices.xylo.networks.complexity import inspection_of
 from drivers.devices.xylo.networks.network import Network
@@ -61,7 +61,6 @@ def describe_simulator(network: Network, backend: SimBackend, front_end: str) ->
 def describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipOptions) -> DeviceInfo:
     """Describe a chip that gets events from the host."""
     details = {
-        "core_clock": "read back" if kit.chip is AUDIO_2 else "set; Rockpool does not read it back",
         "inference_time": "the board's stopwatch, from a mean time step before the first readout to the last readout",
         "repeated": "one stream of all repetitions; only the first begins at rest, and its spikes are the answer",
         "front_end": "none: events are encoded on the host, which is neither timed nor measured",
@@ -74,7 +73,6 @@ def describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipOp
 def describe_microphone(network: Network, kit: Kit, backend: MicrophoneBackend, chip: ChipOptions) -> DeviceInfo:
     """Describe a chip that listens."""
     details = {
-        "core_clock": "set; Rockpool does not read it back",
         "inference_time": "from the issue until a sample was heard and its last time step was worked through",
         "idle": "the chip listens and works in idle windows too: dynamic power is what the sound adds",
         "front_end": "the microphone of the board, to which each sample is played",
@@ -89,6 +87,7 @@ def _on_board(
     network: Network, kit: Kit, board: Board, chip: ChipOptions, hears: str, details: dict[str, Any]
 ) -> DeviceInfo:
     common = {"chip": kit.chip.name, "core_clock_hz": chip.core_clock_hz, "vendor_calls": board.calls()}
+    common["core_clock"] = "set; Rockpool does not read it back"
     return DeviceInfo(
         name="xylo",
         mode="simulator" if kit.simulated else "hardware",

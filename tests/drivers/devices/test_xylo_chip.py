@@ -65,7 +65,7 @@ def test_labels_and_spikes_are_those_of_the_simulator_whatever_came_before(chip:
 def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opened: Opened) -> None:
     network = small_network()
     device = opened(network, ChipOptions(record_activity=True, core_clock_hz=12.5e6), step_s=1e-3)
-    assert (hardware(device).core_hz, device.info().details["core_clock"]) == (12.5e6, "read back")
+    assert hardware(device).core_hz == 12.5e6
     sample = events(2)
     reply = answer(device, sample)
     expected = SimBackend.open(network, 25e6).infer(sample.payload).activity

@@ -1,7 +1,7 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 """Local search for large independent sets, which can stop and go on at any move.
 
-Imports numba: import it when opening.
+This module imports numba, so it is imported only when it is needed.
 
 The search walks over independent sets. A free vertex, which has no neighbour in the set, joins at once. If none may
 join, a vertex with one neighbour in the set replaces this neighbour. More rarely, a vertex with two neighbours in the
@@ -236,7 +236,7 @@ def _loaded(graph: Graph) -> Loaded:
 
 
 class Search:
-    """One walk from the empty set. The same seed gives the same walk, in whatever slices it is taken."""
+    """One walk from the empty set. The same seed gives the same walk, however many moves each call makes."""
 
     def __init__(self, loaded: Loaded, seed: int) -> None:
         n, p = loaded.nodes, loaded.parameters

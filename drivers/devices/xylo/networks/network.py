@@ -226,7 +226,7 @@ def check_shapes(network: Network) -> None:
 
 
 def fan_out_faults(network: Network) -> Iterator[tuple[int, str]]:
-    """Yield each hidden layer that needs more connections than the chip has: its position, and what is too many."""
+    """Yield the position of each hidden layer that needs more connections than the chip has, and what is too many."""
     last, total = len(network.layers) - 1, 0
     fan_out = {layer: np.zeros(network.layers[layer], np.int64) for layer in range(1, last)}
     for (a, b), weights in network.blocks().items():
