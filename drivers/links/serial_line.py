@@ -110,12 +110,8 @@ class SerialLine:
         """Mark the line as broken, and return the error to raise."""
         self._broken = self._broken or what
         kind = self._kinds.silent if silent else self._kinds.broken
-        return kind(
-            f"the {self._kinds.noun} on {self.port} {what}",
-            field="port",
-            value=self.port,
-            remedy=f"{remedy or 'Check its power, its cable and the baud rate'}. {KEPT}",
-        )
+        remedy = f"{remedy or 'Check its power, its cable and the baud rate'}. {KEPT}"
+        return kind(f"the {self._kinds.noun} on {self.port} {what}", field="port", value=self.port, remedy=remedy)
 
     def close(self) -> None:
         """Release the port. May be called twice; raises nothing."""
@@ -166,9 +162,7 @@ def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> Serial
         handle.open()
     except Exception as error:  # SerialException, ValueError for a rate, PermissionError
         what = f"the port {port} cannot be opened at {baud} baud: {brief(error)}"
-        remedy = (
-            "Check its name, its cable, and your permission to open it (on Linux: the group dialout). "
-            "Close other programs that use it"
-        )
+        remedy = "Check its name, its cable, and your permission to open it (on Linux: the group dialout). "
+        remedy += "Close other programs that use it"
         raise SetupError(what, field="port", value=port, remedy=remedy) from error
     return SerialLine(handle, port, baud, kinds)

@@ -108,9 +108,8 @@ class Model:
 
 
 def _unfit(sample: Sample, found: str, remedy: str) -> DataError:
-    return DataError(
-        f"sample {sample.id} does not fit the board's input: {found}", field="payload", value=sample.id, remedy=remedy
-    )
+    what = f"sample {sample.id} does not fit the board's input: {found}"
+    return DataError(what, field="payload", value=sample.id, remedy=remedy)
 
 
 @dataclass(frozen=True)

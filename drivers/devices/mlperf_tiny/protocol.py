@@ -62,9 +62,8 @@ class BoardClock:
     def unwrap(self, raw: int, before_ns: int, after_ns: int) -> int:
         """Return the ticks of a reading between two host stamps. Raises ``ValueError`` for an impossible one."""
         if raw >= self._modulus:
-            raise ValueError(
-                f"its clock reads {raw}, which does not fit the {self._modulus.bit_length() - 1} bits of its counter"
-            )
+            bits = self._modulus.bit_length() - 1
+            raise ValueError(f"its clock reads {raw}, which does not fit the {bits} bits of its counter")
         tick = raw
         if self._last is not None:
             last_tick, last_before_ns, last_after_ns = self._last
@@ -73,10 +72,8 @@ class BoardClock:
             middle = last_tick + 0.5 * (shortest_us + longest_us)
             tick = raw + self._modulus * round((middle - raw) / self._modulus)
             if not last_tick + shortest_us <= tick <= last_tick + longest_us:
-                raise ValueError(
-                    f"its clock advanced by {(tick - last_tick) * 1e-6:.6f} s while the host measured "
-                    f"{shortest_us * 1e-6:.3f} to {longest_us * 1e-6:.3f} s"
-                )
+                board, host = f"{(tick - last_tick) * 1e-6:.6f}", f"{shortest_us * 1e-6:.3f} to {longest_us * 1e-6:.3f}"
+                raise ValueError(f"its clock advanced by {board} s while the host measured {host} s")
         self._last = (tick, before_ns, after_ns)
         return tick
 
