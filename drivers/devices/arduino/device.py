@@ -159,10 +159,11 @@ def open_device(
 ) -> Device:
     """Open the board on a serial ``port`` (extra ``serial``), or with ``simulate`` QEMU on a simulated bench.
 
-    ``network`` is the exported network (.h) that the firmware was built with, by default the shipped one; a board with
-    another network is refused. With ``together`` both phases are one span, ``both``. ``timeout_s`` limits each
-    execution, and ``boot_s`` the time until the board states its name. ``clock_tolerance`` is the largest relative
-    error of the rate of its counter. ``tuning`` tells the report how the network was tuned.
+    ``baud`` is the rate of the port. ``network`` is the exported network (.h) that the firmware was built with,
+    by default the shipped one; a board with another network is refused. With ``together`` both phases are one span,
+    ``both``. ``timeout_s`` limits each execution, and ``boot_s`` the time until the board states its name.
+    ``clock_tolerance`` is the largest relative error of the rate of its counter. ``tuning`` tells the report how the
+    network was tuned.
 
     Raises ``UsageError`` for options that do not fit, and ``DataError`` for an incomplete network file. Raises
     ``SetupError`` for a port without such a board, another firmware, and a missing compiler or QEMU.

@@ -38,9 +38,9 @@ def beta_range(graph: Graph) -> tuple[float, float]:
     """Return the inverse temperatures at the first and the last sweep, from nodes and density only.
 
     This is the rule of dwave-samplers (``_default_ising_beta_range``), with the expected largest degree of an instance.
-    At the first sweep, a flip against all neighbours has probability 1/2. At the last sweep, any of the ``nodes`` spins
-    flips against the smallest field, 1/2, with probability 0.01. In the model of spins, the coupling of an edge is 2,
-    and the field of a node of degree k is 2 k - 1/2.
+    In the model of spins, the coupling of an edge is 2, and the field of a node of degree k is 2 k - 1/2. At the first
+    sweep, a flip against the largest effective field, taken as 4 k + 1/2, has probability 1/2. At the last sweep, any
+    of the ``nodes`` spins flips against the smallest field, 1/2, with probability 0.01.
     """
     nodes, degree = graph.nodes, 2.0 * len(graph.edges) / graph.nodes**2 * graph.nodes
     most = min(degree + math.sqrt(2.0 * degree * math.log(max(nodes, 2))), nodes - 1.0)
