@@ -28,7 +28,7 @@ from drivers.devices.xylo.kit import Kit, only_one
 from drivers.devices.xylo.microphone import SLACK_S, MicrophoneBackend, Play, Playing, overlapping, player_of
 from drivers.devices.xylo.networks.encoder import check_audio, check_raster, raster_of
 from drivers.devices.xylo.networks.network import Network, load_network
-from drivers.devices.xylo.networks.nir_deploy import load_nir
+from drivers.devices.xylo.networks.nir_deploy import QUANTIZERS, load_nir
 from drivers.links.virtual_time import needed
 from rig.bench.option_checks import one_of, parts_of
 from rig.bench.settings import of_settings
@@ -49,7 +49,7 @@ class Xylo:
     network: str | None = None
     dt_s: float | None = None
     reset: str | None = None
-    quantize: str = "channel"
+    quantize: str = QUANTIZERS[0]
     classes: str = ""
     front_end: str | None = None
     afe_model: Literal["filter-bank", "rockpool"] = "filter-bank"
@@ -152,7 +152,8 @@ def read_network(path: str | None, dt_s: float | None, reset: str | None, quanti
     if path is not None and ".py:" in path:
         what = f"a Xylo takes network files and no modules, and {path} is a function that returns a module"
         raise refused("network", path, "Export the module as a NIR graph, or run it with --device torch", what)
-    for name, value in (("dt_s", dt_s), ("reset", reset), ("classes", classes or None)):
+    own = None if quantize == QUANTIZERS[0] else quantize
+    for name, value in (("dt_s", dt_s), ("reset", reset), ("classes", classes or None), ("quantize", own)):
         if value is not None:
             raise refused(name, value, "Leave it out: only a network in NIR takes it, and this one states its own")
     return load_network(path)

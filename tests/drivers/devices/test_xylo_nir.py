@@ -287,7 +287,8 @@ def test_a_damaged_or_missing_file_is_refused(tmp_path: Path) -> None:
     ({"quantize": "none"}, DataError, "no integers"), ({"classes": ("one",)}, UsageError, "2 classes"),
 ])  # fmt: skip
 def test_options_that_a_graph_needs(options: dict[str, Any], error: type[RigError], text: str, tmp_path: Path) -> None:
-    raised(UsageError, xylo.open_device, open_plant(seed=1), says="dt_s", simulate=True, dt_s=0.01)
+    for name, value in (("dt_s", 0.01), ("quantize", "none")):
+        raised(UsageError, xylo.open_device, open_plant(seed=1), says=name, simulate=True, **{name: value})
     path = written(tmp_path / "a.nir", *graph(6))
     raised(error, loaded, path, says=text, **options)
 
