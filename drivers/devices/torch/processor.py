@@ -6,6 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,8 +130,13 @@ def _clocks(uuid: object, index: int, clock_mhz: int) -> tuple[dict[str, Any], C
             what = f"the clock of GPU {gpu.index} ({gpu.name}) cannot be locked: {error}"
             remedy = f"As root: nvidia-smi -i {gpu.index} -lgc {clock_mhz}; then leave clock_mhz out"
             raise SetupError(what, field="clock_mhz", value=clock_mhz, remedy=remedy) from error
-    kinds = {"clock_mhz": nvml.NVML_CLOCK_SM, "memory_clock_mhz": nvml.NVML_CLOCK_MEM}
-    now = {name: nvml.nvmlDeviceGetClockInfo(gpu.handle, kind) for name, kind in kinds.items()}
+
+    def clock_of(kind: int) -> int | None:
+        with suppress(nvml.NVMLError):  # a virtual GPU does not support this
+            return int(nvml.nvmlDeviceGetClockInfo(gpu.handle, kind))
+        return None
+
+    now = {"clock_mhz": clock_of(nvml.NVML_CLOCK_SM), "memory_clock_mhz": clock_of(nvml.NVML_CLOCK_MEM)}
 
     def close() -> None:
         if clock_mhz:

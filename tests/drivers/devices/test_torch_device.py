@@ -20,7 +20,7 @@ from fixtures.bench.true_power import open_plant
 from rig.conformance.device import check_device
 from rig.errors import DataError, MissingExtraError, RigError, SetupError, UsageError
 from rig.types import Device, Reply, Sample, SampleSet
-from tests.support.fake_nvml import FakeNvml
+from tests.support.fake_nvml import NOT_SUPPORTED, FakeNvml, NVMLError
 from tests.support.raised import raised
 from tests.support.remote_workers import asked
 
@@ -226,6 +226,16 @@ def test_a_clock_is_locked_until_the_device_is_closed_as_only_root_may(monkeypat
     assert gpu.locked_mhz == 0
     gpu.root = False
     raised(SetupError, open_cuda, FakeTorch(), 0, 1200, says=r"cannot be locked.*nvidia-smi -i 0 -lgc 1200")
+
+
+def test_a_gpu_that_does_not_state_its_clocks_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(handle: Any, kind: int) -> int:
+        raise NVMLError(NOT_SUPPORTED)
+
+    gpu = nvml()
+    monkeypatch.setattr(gpu, "nvmlDeviceGetClockInfo", unsupported)
+    monkeypatch.setattr(processor, "open_nvml", lambda: gpu)
+    assert open_cuda(FakeTorch(), 0, 0).details["clock_mhz"] is None
 
 
 def test_without_nvml_the_clocks_are_not_recorded_and_none_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
