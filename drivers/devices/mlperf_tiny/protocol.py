@@ -40,6 +40,7 @@ _FACT = re.compile(r"m-(profile|model)-\[(.*)\]")
 _BROKEN = re.compile(r"m-lap-us-(?!\d+\Z)|m-results-(?!\[[^\[\]]*\]\Z)")
 """A line that begins like a known line, but is malformed."""
 _BOOT = ("m-init-done", "m-timestamp-mode-")
+_SIZE_REMEDY = "Check that the model's input is of this size (MAX_DB_INPUT_SIZE in its firmware)"
 
 
 class Unwraps(Protocol):
@@ -136,9 +137,8 @@ class Board:
         size = len(data)
         lines = self.ask(f"db load {size}")
         if f"m-[Expecting {size} bytes]" not in lines:
-            remedy = "Check that the model's input is of this size (MAX_DB_INPUT_SIZE in its firmware)"
             what = f"did not confirm that it will load {size} bytes: it said {_said(lines)}"
-            raise self.line.failed(what, remedy=remedy)
+            raise self.line.failed(what, remedy=_SIZE_REMEDY)
         for at in range(0, size, chunk):
             lines = self.ask("db " + data[at : at + chunk].hex())
             done, last = "m-load-done" in lines, at + chunk >= size
@@ -217,7 +217,8 @@ class Board:
             what = f"has restarted: it said {line[:60]!r}"
             raise self.line.failed(what, remedy="Check its power supply and its watchdog")
         if not line.startswith("m-") or _BROKEN.match(line) or not line.isprintable():
-            raise self.line.failed(f"said {line[:80]!r}, which is not part of the protocol")
+            remedy = _SIZE_REMEDY if "exceeds maximum" in line else ""  # the answer to a ``db load`` that is too large
+            raise self.line.failed(f"said {line[:80]!r}, which is not part of the protocol", remedy=remedy)
         return line
 
     def _ready(self) -> None:

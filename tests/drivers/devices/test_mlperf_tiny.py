@@ -256,7 +256,8 @@ def test_a_load_that_went_wrong_is_told(begins: str, instead: tuple[bytes, ...],
 
 def test_a_sample_of_another_size_is_told_in_the_boards_own_words() -> None:
     with bench() as (_, device):
-        raised(RigError, device.stage, [Sample("long", np.zeros(17, np.int8))], says="exceeds maximum of 16")
+        caught = raised(RigError, device.stage, [Sample("long", np.zeros(17, np.int8))], says="exceeds maximum of 16")
+        assert "MAX_DB_INPUT_SIZE" in caught.remedy
 
 
 # ---- opening ------------------------------------------------------------------------------
