@@ -33,7 +33,11 @@ def _algorithm(network: Network) -> dict[str, Any]:
 
 
 def describe_simulator(network: Network, backend: SimBackend, front_end: str) -> DeviceInfo:
-    """Describe a simulated Audio 2."""
+    """Describe a simulated Audio 2, whose ``front_end`` replays samples or is live."""
+    preprocessing, heard = Preprocessing(rails=xylo_power.FRONT_END_RAILS), "none: the front end hears all the time"
+    if front_end == "replay":
+        preprocessing = Preprocessing(phases=("preprocess",))
+        heard = "the sample's duration: the analog front end hears in real time"
     return DeviceInfo(
         name="xylo",
         mode="simulator",
@@ -41,9 +45,7 @@ def describe_simulator(network: Network, backend: SimBackend, front_end: str) ->
         clock=ClockInfo("device", TICK_HZ),
         phases=PHASES if front_end == "replay" else ("inference",),
         onboard_meter="xylo-monitor",
-        preprocessing=Preprocessing(phases=("preprocess",))
-        if front_end == "replay"
-        else Preprocessing(rails=xylo_power.FRONT_END_RAILS),
+        preprocessing=preprocessing,
         versions={name: importlib.metadata.version(name) for name in ("rockpool", "xylosim")},
         artifacts={"network": network.digest_sha256},
         network=backend.inspection.info,
@@ -52,7 +54,7 @@ def describe_simulator(network: Network, backend: SimBackend, front_end: str) ->
             "core_clock_hz": backend.core_clock_hz,
             "inference_time": "estimated: Rockpool's cycle model on the simulated spikes / core_clock_hz",
             "front_end": front_end,
-            "preprocess_time": "the sample's duration: the analog front end hears in real time",
+            "preprocess_time": heard,
             "power_profile": xylo_power.profile(),
         },
     )
