@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -20,6 +20,8 @@ from rig.network.description import Activity, NetworkInfo
 Mode = Literal["hardware", "simulator"]
 TraceKind = Literal["mean", "point", "cumulative", "edges"]
 Pin = Literal["level", "stamp", "toggle"]
+Unit = Literal["W", "A", "J", "V"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
 MARK_PHASE = "mark"
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
@@ -290,10 +292,10 @@ class Conversion:
 
     ``supply_v`` is the voltage before the meter. ``burden_ohm`` is the resistance of the shunt. Instead of a constant
     voltage, ``supply_rail`` can name a rail of volts in the same run; its readings are then multiplied with this
-    rail's. A rail of volts alone gives no power.
+    rail's. A rail of volts alone gives no power. Raises ``ValueError`` for any other unit.
     """
 
-    unit: Literal["W", "A", "J", "V"] = "W"
+    unit: Unit = "W"
     """Unit of a reading. J is for a counter, which starts at any value and does not wrap or reset within a trace."""
     supply_v: Number | None = None
     """For a current: the voltage before the meter (V)."""
@@ -301,6 +303,10 @@ class Conversion:
     """For a current: the resistance of the shunt (ohm)."""
     supply_rail: str | None = None
     """For a current: a rail of volts in the same run, averaged over each reading, instead of ``supply_v``."""
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise ValueError(f"a rail's unit is one of {', '.join(UNITS)}, not {self.unit!r}: convert its readings")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Read files that other programs recorded into an ``ImportedRun``: one module or package for each format.
 
-In: a file or folder, and options. Out: an ``ImportedRun`` or several. Imported by ``rig import`` through entry points.
-The formats share ``single_trace`` (options, clocks and windows of one instrument), ``windows``, ``time_axis``,
-``csv_layout`` and ``csv_columns`` (tables), ``files`` and ``recognise`` (folders), ``refusals`` (errors).
+In: a file or folder, and options. Out: an ``ImportedRun`` or several. ``rig import`` finds the formats by entry points.
+They share ``settings`` (options), ``single_trace`` (one instrument's trace), ``windows``, ``time_axis``, ``csv_layout``
+and ``csv_columns`` (tables), and ``files`` (files, folders and errors).
 """

@@ -17,7 +17,7 @@ from rig.errors import DataError, UsageError, reason, refused
 from rig.recording.disk.bounded import check_lines
 
 SEARCHED = 2000
-"""The header is searched for in this many lines; the data in these lines show the decimal mark."""
+"""The header and the decimal mark are searched for in this many lines at the begin of a file."""
 SEPARATORS = ",;\t"
 Fits = Callable[[Sequence[str]], Sequence[str] | None]
 """A function of the names in a line: the names of the columns to read, or None if the line is not the header."""
@@ -28,10 +28,11 @@ _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}([.,])\d{3}(?:\1\d{3})*")
 
 @dataclass(frozen=True)
 class Layout:
-    """The place of a table: ``above`` lines before its header, ``below`` lines between the header and the first row.
+    """The place of a table: ``above`` lines come before its header.
 
-    ``units`` are the cells of a row of units below the header, one for each of ``names``; empty if there is no such
-    row. ``has_decimal`` tells whether the importer has the option ``decimal``, so that a remedy may name it.
+    ``units`` are the cells of a row of units, one for each of ``names``, which is ``below`` lines below the header.
+    Without such a row, they are empty and 0. ``has_decimal`` tells whether the importer has the option ``decimal``, so
+    that a remedy may name it.
     """
 
     names: tuple[str, ...]
@@ -127,7 +128,10 @@ def _separator(given: str | None) -> str | None:
 
 
 def _of_several(found: Sequence[str], line: str, path: Path, decimal: str | None) -> str:
-    """Return the only found separator that is in the header. The header of one column has none."""
+    """Return the one separator that is in the header. Raises ``UsageError`` if there are several.
+
+    A header of one column has no separator. Then any will do, but not the decimal mark.
+    """
     there = [s for s in found if s in line]
     if len(there) > 1:
         what = f"{path.name} may be separated by {' or '.join(map(repr, there))}"
@@ -170,7 +174,7 @@ def _is_nan(cell: str) -> bool:
 
 
 def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None) -> str:
-    """Return the decimal mark: the stated one, or the one that the numbers show.
+    """Return the decimal mark: the stated one, or the one that follows from the numbers.
 
     If commas separate the columns, the mark is the point. Otherwise a number such as 1.955 is ambiguous. A number
     decides if it begins with zero, or if other than three digits follow its mark. Raises ``UsageError`` if the numbers
@@ -195,7 +199,7 @@ def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None
 
 
 def unreadable(path: Path, error: BaseException) -> DataError:
-    """Return the error for a file that is not a table."""
+    """Return the error for a file that cannot be read as a table."""
     if isinstance(error, FileNotFoundError):
         return bad_file(path, "does not exist", "Check its name and its folder")
     if isinstance(error, UnicodeError):

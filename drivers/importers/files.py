@@ -24,9 +24,9 @@ def unstated(option: str, what: str, how: str, value: object = None) -> UsageErr
 
 
 def below(source: Path, pattern: str) -> list[Path]:
-    """Return the files in or below a folder whose names match, in order. ``source`` may also be the file itself.
+    """Return the files in or below a folder whose names match, in order. ``source`` may also be one file.
 
-    The originals that imported runs keep are left out. A single file whose name does not match gives an empty list.
+    The originals in imported runs are left out. For one file whose name does not match, the list is empty.
     """
     if source.is_file():
         return [source] if source.match(pattern) else []
@@ -34,7 +34,7 @@ def below(source: Path, pattern: str) -> list[Path]:
 
 
 def read_text(path: Path, remedy: str) -> str:
-    """Return a text with any line ends. Raises ``DataError``."""
+    """Return the text of a file; any line end becomes a newline. Raises ``DataError``."""
     with raising(lambda error: bad_file(path, f"cannot be read: {reason(error)}", remedy, field=path.name), OSError):
         return path.read_text(encoding="utf-8-sig", errors="replace")
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from drivers.failures import raising
+from drivers.failures import UNFIT, raising
 from drivers.importers.files import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, check_power, conversion, single_trace, watts
 from drivers.importers.time_axis import BLOCK, TimeAxis
@@ -92,13 +92,12 @@ class _File:
         log = logging.getLogger("pyjls")
         if not log.handlers:  # keep its messages off standard error, because the rig's own error names the damage
             log.addHandler(logging.NullHandler())
-        try:
-            with pyjls.Reader(str(self._copy)) as reader:
-                return use(reader)
-        except DataError:
-            raise
-        except (RuntimeError, ValueError, TypeError, KeyError, OSError, MemoryError, OverflowError) as error:
-            raise _bad(self._source, f"cannot be read by pyjls: {str(error)[:100]}") from error
+        said = "cannot be read by pyjls: "
+        with (
+            raising(lambda e: _bad(self._source, said + str(e)[:100]), *UNFIT),
+            pyjls.Reader(str(self._copy)) as reader,
+        ):
+            return use(reader)
 
 
 def _check_closed(source: Path) -> None:

@@ -39,7 +39,7 @@ def open_import(
     (``Main current (A)``). Power comes from the power of ``channel`` (main or adc); else from its current times its
     voltage, if both were recorded; else from its current at ``supply_v`` (V), which must then be given. The stretches
     in which the digital input ``window_channel`` (gpi1, gpi2) is ``window_active`` are windows. ``separator`` and
-    ``decimal`` describe the file if it does not show them.
+    ``decimal`` must be stated if the file leaves them open.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are not such exports.
     """

@@ -48,20 +48,20 @@ def open_import(
     meter: str = "recorded trace",
     system: str = "device under test",
 ) -> SingleTrace:
-    """Import a table of columns declared as NAME:UNIT: one of time, and one or two of readings.
+    """Import a table of columns declared as NAME:UNIT: one of time, and one or more of readings.
 
     ``time`` is in s, ms, us, ns, iso (ISO 8601) or a form such as ``%d.%m.%Y %H:%M:%S,%f``; stamps without a zone are
     in ``timezone``. Without a column of time, ``rate_hz`` states the sampling rate. Readings are ``power``, ``current``
     or ``energy``. ``power`` is in W, mW or uW; several columns, with semicolons between, are one rail each. ``current``
     is in A, mA, ...; with ``shunt_ohm`` it is the V or mV across a shunt. It needs ``voltage`` (V, mV) or ``supply_v``.
-    ``energy`` (J, mJ, Wh, mWh) is a counter since the beginning. ``kind`` is mean or point. ``stamp`` states whether a
+    ``energy`` (J, mJ, Wh, mWh) is a running counter. ``kind`` is mean or point. ``stamp`` states whether a
     mean is stamped at the start, the middle or the end of its interval; without it, times are uncertain by half an
     interval. The stretches in which the column ``window_channel`` of 0 and 1 is ``window_active`` (high or low) are
     windows. ISO stamps in the table of windows need a trace with dates. ``simulated`` states that the trace was
     computed. ``meter`` and ``system`` name the instrument and the device.
 
     The header is the line with the declared columns; lines before it are skipped. ``separator`` and ``decimal``
-    describe the file if it does not show them, and ``encoding`` a file that is not UTF-8 or UTF-16. A unit in the
+    must be stated if the file leaves them open, and ``encoding`` for a file that is not UTF-8 or UTF-16. A unit in the
     header that contradicts the declared unit is refused, unless ``overrule_header`` is true.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such a table.

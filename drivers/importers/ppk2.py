@@ -38,7 +38,7 @@ def open_import(
 
     ``supply_v`` (V, at the device) must be stated, since the file contains currents. Each stretch with the digital
     input ``window_channel`` (D0 to D7) at ``window_active`` is a window. ``decimal`` is the decimal mark of a file
-    separated by semicolons, if its numbers do not show it.
+    separated by semicolons; it must be stated if the numbers leave it open.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such an export.
     """

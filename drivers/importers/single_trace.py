@@ -18,7 +18,7 @@ from drivers.importers.windows import Windows, stated
 from rig.bench.settings import of_settings
 from rig.errors import refused
 from rig.importing.checks import out_of_range
-from rig.importing.imported import ImportedRun, ImportedTrace
+from rig.importing.imported import ImportedRun, ImportedTrace, not_an_import
 from rig.recording.events import LIMIT
 from rig.types import Bracket, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Mode, Rail
 
@@ -33,8 +33,8 @@ class TraceOptions:
 
     ``windows`` names a table start,end[,phase,inferences] in seconds of the trace. ``idle`` declares idle windows as
     START:END,... in the same seconds. If the trace has dates, the seconds count from its first row. ``inferences`` is
-    the count for each window without a count in a table; the default is 1. ``sync_s`` is the largest offset between the
-    windows' clock and the trace's, if there are two clocks.
+    the number of inferences in each window for which no table states it; the default is 1. ``sync_s`` is the largest
+    offset between the windows' clock and the trace's, if there are two clocks.
     """
 
     windows: str | None = None
@@ -46,7 +46,7 @@ class TraceOptions:
 
 @dataclass(frozen=True)
 class Readings:
-    """The readings of one rail in the unit of its conversion. Each block is made only when it is read."""
+    """The readings of one rail in the unit of its conversion. The blocks of a long file are made when they are read."""
 
     rail: Rail
     axis: TimeAxis
@@ -81,7 +81,8 @@ def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]
     """Make an importer from ``read(source, *, options...)``. The importer also has the options of ``TraceOptions``.
 
     Windows are read first, so that an import without windows is refused before a long file is read. If ``read`` has the
-    option ``timezone``, it is also the zone of the stamps in the table of windows.
+    option ``timezone``, it is also the zone of the stamps in the table of windows. The importer raises ``SetupError``
+    if ``read`` returns anything but a ``SingleTrace``.
     """
     own = inspect.signature(read).parameters
 
@@ -92,6 +93,8 @@ def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]
             how = f"windows=FILE.csv, with start,end[,phase,inferences] in seconds of the trace{channel}"
             raise unstated("windows", "no window says when the device was working", how)
         found = read(source, **given)
+        if not isinstance(found, SingleTrace):
+            raise not_an_import(f"{read.__module__.partition('@')[0]}.{read.__qualname__}", found, "a SingleTrace")
         marked = tuple(replace(s, executions=settings.inferences or 1) for s in found.windows.spans)
         windows = windows.since(found.dated_ns).joined(replace(found.windows, spans=marked))
         return settings.own.described(_imported(source, found, settings, windows))
@@ -166,10 +169,10 @@ def watts(current: Floats, voltage: Floats) -> Floats:
 
 
 def check_power(path: Path, blocks: Iterable[tuple[Floats, Floats]]) -> None:
-    """Refuse power that is more than twice, or less than half, the product of current and voltage in the same file.
+    """Refuse power whose mean is more than twice, or less than half, that of current times voltage in the same file.
 
-    ``blocks`` are pairs of both powers in W. If they differ so much, one column is in another unit or misnamed. Raises
-    ``DataError``.
+    ``blocks`` are pairs of the power and the product, in W. If they differ so much, one column is in another unit or
+    misnamed. Raises ``DataError``.
     """
     sums, counts = np.zeros(2), np.ones(2)
     for block in blocks:

@@ -79,7 +79,10 @@ class Table:
 
 
 def tables_of(source: Path) -> list[Table]:
-    """Return the tables between blank lines. The first line with a unit is the header, lines above it are the title."""
+    """Return the tables between blank lines.
+
+    The header is the first line with a unit or a column of time; the lines above it are the title.
+    """
     out = []
     for block in _blocks(source):
         title: list[str] = []
@@ -99,7 +102,7 @@ def tables_of(source: Path) -> list[Table]:
 
 
 def _blocks(source: Path) -> Iterator[list[list[str]]]:
-    """Yield the rows between blank lines, without the empty cells at their ends."""
+    """Yield the rows between two blank lines, without the empty cells at the ends of rows. Raises ``DataError``."""
     try:
         with source.open(encoding=encoding_of(source), newline="") as file:
             rows = [[c.strip() for c in row] for row in csv.reader(file)]

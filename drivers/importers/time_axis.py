@@ -14,11 +14,11 @@ from rig.types import Chunk, Floats, Indices
 EVEN = 0.01
 """Stamps that are at most this many periods off a uniform grid are replaced by this grid."""
 BLOCK = 1 << 20
-"""The number of readings in one chunk."""
+"""The largest number of readings in one chunk."""
 BUCKET = 1 << 12
 """In each bucket of this many readings, only the extreme distances from a first grid are kept, to save memory."""
 LAGS = {"start": 0.0, "middle": -0.5, "end": -1.0}
-"""The begin of a reading relative to its stamp, in periods, by which part of the reading is stamped."""
+"""The begin of a reading relative to its stamp (periods), by the part of the reading that is stamped."""
 Block = tuple[Indices | None, Floats]
 """Stamps in ns and values of successive readings, shapes (n,). If readings are on a grid, the stamps are None."""
 
@@ -45,7 +45,8 @@ def axis_of(blocks: Iterable[Indices], place: str | None) -> TimeAxis:
     """Return the axis of readings from blocks of their stamps; ``place`` is the stamped part: start, middle or end.
 
     If ``place`` is None, the part is unknown: readings are centred on their stamps, and times are uncertain by half a
-    period. For points, pass ``end``. Raises ``DataError`` if stamps do not increase.
+    period. For points, pass ``end``. Raises ``DataError`` for stamps that do not increase and for fewer than two, and
+    ``UsageError`` for an unknown ``place``.
     """
     if place is not None and place not in LAGS:
         raise refused("stamp", place, "Give start, end or middle")
@@ -105,7 +106,7 @@ def _farthest(buckets: list[tuple[Indices, Floats, Floats]], lean: float) -> flo
 def placed(blocks: Iterable[tuple[Indices, Floats]], axis: TimeAxis) -> Iterator[tuple[Indices, Indices, Floats]]:
     """Yield begin, end and value of each reading. Readings adjoin; beside a gap, a reading lasts a typical period."""
     typical, longest = round(axis.typical_ns), round(1.5 * axis.typical_ns)
-    step = typical  # from the stamp before it
+    step = typical  # from the last stamp of the block before; the first block has none before
     for here, after in pairwise(chain(blocks, [None])):
         assert here is not None
         stamps, values = here

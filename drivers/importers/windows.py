@@ -49,7 +49,7 @@ class Windows:
         )  # fmt: skip
 
     def since(self, first_ns: int | None) -> Windows:
-        """Count the windows' seconds from the first row of a trace, if the trace has dates; windows with dates stay."""
+        """Count the windows' seconds from the first row of a trace that has dates. Windows with dates do not change."""
         if first_ns is None:
             return self
 
@@ -69,11 +69,12 @@ def stated(windows: str | None, idle: str | None, timezone: str | None, inferenc
 def read_windows(path: Path, timezone: str | None = None, inferences: int | None = None) -> Windows:
     """Read a table ``start,end[,phase,inferences]`` with one row per window.
 
-    Times are seconds on the trace's own axis; if the trace has dates, they count from its first row. ``start (ms)`` or
-    ``start_ms`` name another unit, and ISO 8601 stamps are moments in UTC. Columns may be separated by semicolons or
-    tabs, with decimal commas. The phase ``idle`` declares an idle window. A window of the phase ``warmup`` enters no
-    figure. An empty phase means ``inference``. Without a column of counts, each window has ``inferences`` inferences,
-    by default 1. An empty cell of this column needs ``inferences``. Raises ``UsageError`` and ``DataError``.
+    Times are seconds on the trace's own axis; if the trace has dates, the seconds count from its first row. ``start
+    (ms)`` or ``start_ms`` name another unit. ISO 8601 stamps without an offset are in ``timezone``. Columns may be
+    separated by semicolons or tabs, with decimal commas. The phase ``idle`` declares an idle window. A window of the
+    phase ``warmup`` enters no figure. An empty phase means ``inference``. Without a column of counts, each window has
+    ``inferences`` inferences, by default 1. An empty cell of this column needs ``inferences``. Raises ``UsageError``
+    and ``DataError``.
     """
     layout = find(path, _bounds)
     given = {_split(name)[0]: name for name in layout.names}

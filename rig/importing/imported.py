@@ -7,10 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rig.errors import SetupError
 from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, MeterInfo, Rail
 
 CRYSTAL = 1e-4
 """The relative limit for the rate error of an instrument's own oscillator if none is stated."""
+
+
+def not_an_import(importer: str, found: object, wanted: str) -> SetupError:
+    """Return the error for an importer that returned ``found`` instead of ``wanted``."""
+    what = f"the importer {importer} returned {type(found).__name__}, not {wanted}"
+    return SetupError(what, field="importer", value=importer, remedy=f"Let it return {wanted}")
 
 
 @dataclass(frozen=True)

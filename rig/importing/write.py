@@ -1,8 +1,8 @@
 """Write imported recordings as run directories, each whole or not at all.
 
 An importer is a factory ``open_import(source, *, options...)`` in the group ``rig.importers``. It parses files and
-yields an ``ImportedRun``, or several. Nothing is computed: stamps, readings and windows go into the run as they were
-recorded, and the original files are kept in the run with their digests.
+returns an ``ImportedRun``, or a list of them. Nothing is computed: stamps, readings and windows go into the run as they
+were recorded, and the original files are kept in the run with their digests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from rig.errors import DataError, StoreError, UnknownNameError, UsageError, closest, reason
 from rig.importing.checks import Gaps, check_overlap, check_windows, checked, idle_within, out_of_range, undescribed
-from rig.importing.imported import ImportedRun, ImportedTrace
+from rig.importing.imported import ImportedRun, ImportedTrace, not_an_import
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.disk.decoding import declared_start, reference_windows
 from rig.recording.events import IdleWindow, Note, Start
@@ -48,7 +48,8 @@ def run_import(
     ``format_`` is a name in the group ``rig.importers`` or ``path.py:function``; ``options`` are ``key=value``. ``say``
     gets each run's notes on its data, and then what a submission would lack. Home directories and absolute paths
     of the command line are left out unless ``keep_identity`` is set. Returns the run directories. Raises ``UsageError``
-    for a missing option or source, ``DataError`` for files that are not of the format, ``StoreError`` as ``write``.
+    for a missing option or source, ``DataError`` for files that are not of the format, ``SetupError`` for an importer
+    that returns anything but recordings, ``StoreError`` as ``write``.
     """
     from rig.engine.record import environment_with
     from rig.factories import build, split_options, values_of
@@ -70,6 +71,9 @@ def run_import(
     if not runs:
         what = f"{source} holds no recording of the format {format_}"
         raise DataError(what, field="source", value=str(source), remedy="Check the folder and --format")
+    for run in runs:
+        if not isinstance(run, ImportedRun):
+            raise not_an_import(format_, run, "an ImportedRun or a list of them")
     chosen = values_of(factory, given)
     kept = chosen if keep_identity else {k: without_place(v) for k, v in chosen.items()}
     about = {"format": format_ if keep_identity else without_place(format_), "source": source.name, "options": kept}

@@ -14,7 +14,7 @@ import rig
 from benchmarks.fuzz_importers import attempt, lay_out
 from benchmarks.import_cases import cases
 from rig.analysis.scores.reference_methods import recorder_figures
-from rig.errors import DataError, StoreError
+from rig.errors import DataError, SetupError, StoreError
 from rig.importing.imported import ImportedRun, ImportedSpan, ImportedTrace
 from rig.importing.write import run_import, write
 from tests.support.raised import raised
@@ -111,6 +111,32 @@ def test_nothing_is_left_when_one_of_several_fails(two: Path, tmp_path: Path) ->
 def test_what_no_run_can_hold_is_refused_and_leaves_nothing(change: dict[str, object], tmp_path: Path) -> None:
     raised(DataError, write, small(**change), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+
+
+OWN = """
+from drivers.importers.single_trace import single_trace
+from rig import Conversion
+
+def whole(source): pass
+
+@single_trace
+def trace(source): pass
+
+def unit(source): Conversion("mW")
+"""
+
+
+@pytest.mark.parametrize(("function", "says"), [
+    ("whole", "own.py:whole returned NoneType, not an ImportedRun"),
+    ("trace", "own.trace returned NoneType, not a SingleTrace"),
+    ("unit", r"one of W, A, J, V, not 'mW'.*own\.py, line 10"),
+])  # fmt: skip
+def test_an_importer_of_ones_own_is_named_as_the_cause(function: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "windows.csv").write_text("start,end\n1,2\n")
+    options = [f"windows={tmp_path / 'windows.csv'}"] if function == "trace" else []
+    own = f"{tmp_path / 'own.py'}:{function}"
+    raised(SetupError, run_import, own, tmp_path / "own.py", tmp_path / "run", options, says=says)
 
 
 def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """EEMBC EnergyRunner (MLPerf Tiny, ULPMark-ML): energy traces with the stamps of the device's pin.
 
-Beside EnergyRunner's sessions, it reads the ``results.json`` with samples that the runner of MLPerf Tiny 1.3
-(mlcommons/tiny) writes.
+The importer also reads the ``results.json`` with samples that the runner of MLPerf Tiny 1.3 (mlcommons/tiny) writes.
 """
 
 from __future__ import annotations
@@ -79,7 +78,8 @@ def open_import(settings: EnergyRunner, source: Path) -> list[ImportedRun]:
         if path.name.endswith(sessions.ENERGY):
             session = sessions.read_session(path, name, alone, s.inferences, s.unit)
             if s.rate_hz is not None and s.rate_hz != session.rate_hz:
-                raise wrong_rate(path, session.rate_hz, s.rate_hz)
+                what = f"states {session.rate_hz:g} Hz, but the option says {s.rate_hz:g} Hz"
+                raise bad_file(path, what, "Leave the option out", field="rate_hz", value=s.rate_hz)
         else:
             session = read_results(path, name, s.inferences, s.rate_hz or RUNNER_HZ)
         rail = Rail(RAIL, "mean", Conversion("W"), session.rate_hz)
@@ -115,7 +115,7 @@ def _run(session: sessions.Session, rail: Rail, idle: str, clock_tolerance: floa
 
 
 def _idle(session: sessions.Session, idle: str) -> tuple[tuple[int, int], ...]:
-    """Return the declared idle windows, in ns of the trace's own time and inside the trace."""
+    """Return the declared idle windows, in ns of the trace's own time; head and tail are cut to the trace."""
     length_s = len(session.watts) / session.rate_hz
     if ":" in idle:
         return idle_of(idle)
@@ -223,9 +223,3 @@ def _facts(log: str) -> dict[str, str]:
         "meter": r"(JS220|LPM01A)",
     }
     return {key: m[1].strip()[:80] for key, pattern in known.items() if (m := re.search(pattern, log))}
-
-
-def wrong_rate(path: Path, rate_hz: float, stated: float) -> DataError:
-    """Return the error for an option ``rate_hz`` that contradicts the file."""
-    what = f"states {rate_hz:g} Hz, but the option says {stated:g} Hz"
-    return bad_file(path, what, "Leave the option out", field="rate_hz", value=stated)

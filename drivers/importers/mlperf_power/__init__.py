@@ -1,4 +1,4 @@
 """MLPerf Power: the logs of PTDaemon (the meter) and of LoadGen (the system under test).
 
-It reads a folder of results, and returns an ``ImportedRun`` for each measured run.
+The importer reads a folder of results, and returns an ``ImportedRun`` for each measured run.
 """

@@ -94,7 +94,7 @@ def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], zone: tzinf
     """Return the meter's stamps and LoadGen's window in UTC ms.
 
     The order of dates is chosen so that the two logs overlap. Raises ``UsageError`` if they overlap in both orders, or
-    in none.
+    in none, and ``DataError`` for a meter's log whose time goes back.
     """
     found = _by_meeting(stamps, window, zone, order)
     if len(found) == 1:
@@ -142,7 +142,7 @@ def _refuse_backward(name: str, stamps: list[Stamp]) -> None:
 def _loadgen(path: Path) -> dict[str, Any]:
     """Return the last value of every key of LoadGen's ``:::MLLOG`` lines.
 
-    Raises ``DataError`` unless the two stamps are texts.
+    Raises ``DataError`` unless ``power_begin`` and ``power_end`` are texts.
     """
     found: dict[str, Any] = {}
     for line in _lines(path):
