@@ -1,4 +1,4 @@
-"""Errors that end a measurement (their text says that recorded data is kept), errors of unfit data, and clean-up."""
+"""Errors of instruments that end a measurement, errors of libraries about unfit data, and clean-up after errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEPT = "The recording up to here is kept; `rig report` reads it"
 def meter_failed(
     message: str, field: str, value: object, remedy: str, kind: type[MeterError] = MeterError
 ) -> MeterError:
-    """Return the error to raise for an instrument that failed while it measured."""
+    """Return the error for an instrument that failed while it measured; it states that recorded data is kept."""
     return kind(message, field=field, value=value, remedy=f"{remedy}. {KEPT}")
 
 
@@ -49,5 +49,5 @@ def quietly(call: Callable[..., Any], *arguments: Any) -> None:
 
 
 def brief(error: Exception) -> str:
-    """Return what an error of a library says, in one line."""
+    """Return the text of a library's error in one line of at most 160 characters, or its class if it has no text."""
     return " ".join(str(error).split())[:160] or type(error).__name__

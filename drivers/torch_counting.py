@@ -1,8 +1,8 @@
 """Count the operations of a torch model by forward hooks: the adapter for models that torch itself simulates.
 
 Linear layers, convolutions, and RNN, GRU and LSTM with their cells are connections. ReLU, sigmoid and the spiking
-neurons of snnTorch are layers of neurons, as ``Layer`` defines them. Normalisation takes memory alone. Any other module
-with parameters of its own is refused by its name, and so is a connection whose class has a forward pass of its own.
+neurons of snnTorch are layers of neurons, as ``Layer`` defines them. Normalisation is counted only as memory. Any other
+module with parameters of its own is refused by its name, and so is a connection whose class has its own forward pass.
 Functions such as ``torch.relu`` are not seen, nor are weights that a module keeps in buffers. This module does not
 import torch.
 """
@@ -24,9 +24,9 @@ from rig.network.description import Activity, Counts, Layer, Memory, MemoryKind,
 _WITHOUT = ("_NormBase", "LayerNorm", "GroupNorm", "RMSNorm", "PReLU", "ParametrizationList", "_Membranes")
 """Modules with parameters but no synaptic operations; the first is the base of all batch and instance norms."""
 _BLOCK_BYTES = 1 << 18
-"""The largest block of one part's values that is counted at once (bytes)."""
+"""Values of one connection or layer are counted in blocks of about this size (bytes), but of at least one row."""
 Count = Callable[..., Mapping[str, Counts]]
-"""A function of arrays of shape (rows, ...)."""
+"""A function of arrays of shape (rows, values), which returns counts of shape (rows,) by name."""
 Hook = Callable[[str, Any, tuple[Any, ...], Any], None]
 """A function of a module's name, the module, its inputs and its output."""
 
@@ -34,11 +34,12 @@ Hook = Callable[[str, Any, tuple[Any, ...], Any], None]
 class TorchCounter:
     """Counts one model until ``close``. A sample is one row of a batch, which is the first axis.
 
-    An execution is one forward pass. If a pass calls every module equally often, each call is an execution: for
-    example, a pass through the time steps of a spiking network. ``states`` are values that a model carries from step to
-    step besides those of spiking neurons and recurrent modules, by name: 32-bit elements for one sample. ``neurons``
-    names further classes whose outputs are activations. ``uncounted`` names modules that are left out of the counts;
-    the description states them. Raises ``DataError`` for a module that cannot be counted.
+    The number of executions is the greatest common divisor of the modules' numbers of calls. So a forward pass that
+    calls each module once is one execution, and a pass that calls each module at every time step is one for each step.
+    ``states`` are values that a model carries from step to step, besides those of spiking neurons and recurrent
+    modules: by name, the number of 32-bit elements for one sample. ``neurons`` names further classes whose outputs are
+    activations. ``uncounted`` names modules that are left out of the counts; the description states them. Raises
+    ``DataError`` for a module that cannot be counted.
     """
 
     def __init__(
@@ -91,17 +92,19 @@ class TorchCounter:
         """
         self._measure()
         counted = {name: found for name, part in self._parts.items() if (found := part.take())}
-        shapes = {name: next(iter(found.values())).shape for name, found in counted.items()}
-        if len({batch for batch, _ in shapes.values()}) > 1:
-            said = ", ".join(f"{name} of {batch}" for name, (batch, _) in shapes.items())
+        calls = {name: next(iter(found.values())) for name, found in counted.items()}
+        batches = {name: sorted({len(counts) for counts in each}) for name, each in calls.items()}
+        if len(sizes := {size for own in batches.values() for size in own}) > 1:
+            said = ", ".join(f"{name} of {' and '.join(map(str, own))}" for name, own in batches.items())
             remedy = "Let the batch be the first axis (batch_first=True), and ask for the activity after each batch"
             raise DataError(f"modules were given batches of different sizes: {said}", field="batch", remedy=remedy)
-        executions = gcd(*(calls for _, calls in shapes.values()))
-        rows: list[dict[str, dict[str, Counts]]] = [{} for _ in range(max((n for n, _ in shapes.values()), default=0))]
+        executions = gcd(*map(len, calls.values()))
+        rows: list[dict[str, dict[str, Counts]]] = [{} for _ in range(max(sizes, default=0))]
         for name, found in counted.items():
             for what, counts in found.items():
-                for row, sums in zip(rows, counts.reshape(len(rows), executions, -1).sum(axis=2), strict=True):
-                    row.setdefault(name, {})[what] = sums
+                sums = np.stack(counts, axis=1).reshape(len(rows), executions, -1).sum(axis=2)
+                for row, own in zip(rows, sums, strict=True):
+                    row.setdefault(name, {})[what] = own
         return list(rows)
 
     def _measure(self) -> None:
@@ -144,7 +147,7 @@ class TorchCounter:
 
     def _hook(self, name: str, module: Any) -> Hook | None:
         """Return the function that counts a module; None for a module without operations. Raises ``DataError``."""
-        kinds = {kind.__name__: kind for kind in type(module).__mro__}
+        kinds: dict[str, Any] = {kind.__name__: kind for kind in type(module).__mro__}
         known: dict[str, Hook] = {
             "Linear": self._linear, "Conv1d": self._convolution, "Conv2d": self._convolution,
             "Conv3d": self._convolution, "RNNCell": self._cell, "GRUCell": self._cell, "LSTMCell": self._cell,
@@ -156,11 +159,7 @@ class TorchCounter:
         harmless = name in self._uncounted or any(kind in _WITHOUT for kind in kinds)
         own = type(module).__module__.startswith("snntorch.") or [*module.parameters(recurse=False)]
         neurons = found in (self._activation, self._spiking)  # their outputs count, whatever computes them
-        if (
-            first
-            and not neurons
-            and getattr(type(module), "forward", None) is not getattr(kinds[first], "forward", None)
-        ):
+        if first and not neurons and type(module).forward is not kinds[first].forward:
             found = None
         if found is None and own and not harmless:
             remedy = "Put layers that are counted in its place; if its outputs are activations, name its class in "
@@ -246,7 +245,7 @@ class TorchCounter:
         self._part(name).add(_spikes_and_updates, spikes, after, before)
 
     def _connected(self, name: str, synapses: Synapses, values: NDArray[Any]) -> None:
-        """Count a call of a connection, which is applied at each of the places that ``values`` hold."""
+        """Count a call of a connection, which is applied at each place in ``values``."""
         places = values[0].size // synapses.fan_out.size
         tiled = replace(synapses, fan_out=np.tile(synapses.fan_out.ravel(), places))
         self._part(name).add(tiled.count, values, dense=places * synapses.connection.dense)
@@ -272,7 +271,7 @@ def _spikes_and_updates(spikes: NDArray[Any], after: NDArray[Any], before: NDArr
 
 
 def _layer(module: Any, k: int, steps: Any, states: list[Any]) -> Any:
-    """Return the outputs of a layer that is not the last. A stacked module does not return them, so it runs alone."""
+    """Return the outputs of a layer before the last, which a stacked module does not return: run the layer alone."""
     kind = next(kind for kind in type(module).__mro__ if kind.__name__ in ("RNN", "GRU", "LSTM"))
     options = {"nonlinearity": module.nonlinearity} if kind.__name__ == "RNN" else {}
     options |= {"bias": module.bias, "bidirectional": module.bidirectional, "batch_first": True}
@@ -284,8 +283,8 @@ def _layer(module: Any, k: int, steps: Any, states: list[Any]) -> Any:
 class _Part:
     """The counts of one connection or layer.
 
-    ``size`` are the values of one sample in all ``calls``, and ``dense`` the operations that they would take if no
-    value and no weight were zero.
+    ``size`` is the number of values of one sample in all ``calls``. ``dense`` is the number of operations that these
+    values would take if no value and no weight were zero.
     """
 
     def __init__(self) -> None:
@@ -301,7 +300,7 @@ class _Part:
         for name in found[0]:
             self._counted.setdefault(name, []).append(np.concatenate([one[name] for one in found]))
 
-    def take(self) -> dict[str, Counts]:
-        """Return the counts since the last ``take``, by the counter's name, each of shape (batch, calls)."""
+    def take(self) -> dict[str, list[Counts]]:
+        """Return the counts since the last ``take``, by the counter's name: for each call, shape (batch,)."""
         counted, self._counted = self._counted, {}
-        return {name: np.stack(found, axis=1) for name, found in counted.items()}
+        return counted

@@ -1,4 +1,4 @@
-"""Convert units and codes in files to SI, and time zones and dates as people write them to UTC."""
+"""Convert units in files to SI, codes for overload to infinity, and written dates and time zones to UTC."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FARTHEST_NS = 2**62
 LONGEST_NAME = 500
-"""A header's cell has at most this many characters."""
+"""In a longer header (characters), no unit in brackets is searched for."""
 _IN_HEADER = re.compile(r"^(?P<name>.*?)\s*[(\[](?P<unit>[^)\]]*)[)\]]\s*$")
 _IN_BRACKETS = re.compile(r"[(\[]([^)\]]*)[)\]]")
 _AT_THE_END = re.compile(r"\S\s*[/_ ]\s*([^\W\d_]{1,4})\s*$")
@@ -107,8 +107,8 @@ def zone(text: str, option: str = "timezone") -> tzinfo:
 def utc_ns(moment: datetime) -> int:
     """Return ns since 1970 of a date with a time zone, exact to the microsecond.
 
-    Raises ``DataError`` for times centuries away, and for a local time that a change to or from summer time repeats or
-    skips.
+    Raises ``DataError`` for a date more than 146 years from 1970, and for a local time that a change to or from summer
+    time repeats or skips.
     """
     if moment.utcoffset() != moment.replace(fold=1 - moment.fold).utcoffset():
         what = f"{moment:%Y-%m-%d %H:%M:%S} is no single moment, because clocks change then in {moment.tzinfo}"

@@ -1,7 +1,7 @@
 """Meters over numbers that the host can read at any time, such as energy counters.
 
-Each time, the host reads its own clock before and after it reads the number (a *look*). If a look takes long, the time
-of its value is uncertain. The look is then repeated, and the quickest is used.
+In each *look*, the host reads its own clock, then the number, then its clock again. If a look takes long, the time of
+its value is uncertain. The look is then repeated, and the quickest look is used.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from rig.types import Bracket, Chunk, Clock, ClockInfo, MeterInfo
 
 HOST = ClockInfo("host", 1e9, 0.0)
 LOOKS = 3
+"""The largest number of looks for one reading."""
 
 Reading = tuple[int, int, float]
 """Host time in ns before and after a look, and the value read."""
@@ -27,9 +28,9 @@ Reading = tuple[int, int, float]
 class Polled:
     """The number of one rail: ``look`` returns it, ``begin`` prepares a new start. Both may raise ``RigError``.
 
-    A reading covers the last ``covers_s`` before the look; 0 means the value at the look. If the source renews the
-    number at its own pace (``renewed``), a look becomes a reading if the value is new, or ``stale_s`` after the last
-    reading. A number that ``counts`` must never fall. A look that took longer than ``quick_s`` is repeated.
+    A reading covers the last ``covers_s`` before the end of the look; 0 means the value at the look. If the source
+    renews the number at its own pace (``renewed``), a look becomes a reading if the value is new, or ``stale_s`` after
+    the last reading. A number that ``counts`` must never fall. A look that took longer than ``quick_s`` is repeated.
     """
 
     rail: str
@@ -58,7 +59,7 @@ def polled_meter(
 
 
 class _Looks:
-    """The ``Source``: each fetch looks once at every number."""
+    """The ``Source``: each fetch looks at every number, again if a look took long."""
 
     def __init__(self, numbers: Sequence[Polled], release: Callable[[], None]) -> None:
         self._numbers, self._release = numbers, ExitStack()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from drivers.failures import meter_failed
+from drivers.failures import meter_failed, raising
 from drivers.meters.polled import HOST, Polled, polled_meter
 from drivers.meters.settings import described
 from rig.bench.connected import Connected
@@ -51,11 +51,6 @@ class Zone:
     path: Path
     range_j: float
 
-    @property
-    def parent(self) -> str:
-        """Return the key of the zone that contains this zone; empty at the top."""
-        return self.key.rpartition(":")[0]
-
     def holds(self, other: Zone) -> bool:
         """Return whether this zone's counter includes that of ``other``."""
         if self.name == "psys":
@@ -69,7 +64,7 @@ class EnergyCounter:
 
     def __init__(self, zone: Zone, most_w: float, now_s: Callable[[], float] = time.monotonic) -> None:
         self._zone, self._most_w, self._now_s = zone, most_w, now_s
-        self._file = os.fspath(zone.path / "energy_uj")
+        self._file = zone.path / "energy_uj"
         self._last: tuple[float, float] | None = None
         self._total_j = 0.0
 
@@ -78,7 +73,11 @@ class EnergyCounter:
         self._last = None
 
     def look(self) -> float:
-        """Return the joules so far. Raises ``MeterError`` if the counter may have wrapped since the last look."""
+        """Return the counter's energy without wraps (J).
+
+        Raises ``MeterError`` if the counter cannot be read, may have wrapped more than once since the last look, or
+        rose by more than the zone can use.
+        """
         now_s, raw_j = self._now_s(), self._raw() * 1e-6
         if self._last is None:
             self._total_j = raw_j
@@ -102,17 +101,14 @@ class EnergyCounter:
         return self._total_j
 
     def _raw(self) -> int:
-        try:
-            handle = os.open(self._file, os.O_RDONLY)
-            try:
-                return int(os.read(handle, 64))
-            finally:
-                os.close(handle)
-        except (OSError, ValueError) as error:
-            raise self._failed(f"cannot be read: {error}", "Check its permissions and its kernel module") from error
+        with raising(self._unread, OSError, ValueError), self._file.open("rb", buffering=0) as file:
+            return int(file.read(64))
+
+    def _unread(self, error: Exception) -> MeterError:
+        return self._failed(f"cannot be read: {error}", "Check its permissions and its kernel module")
 
     def _failed(self, what: str, remedy: str) -> MeterError:
-        return meter_failed(f"the energy counter of {self._zone.rail} {what}", "energy_uj", self._file, remedy)
+        return meter_failed(f"the energy counter of {self._zone.rail} {what}", "energy_uj", str(self._file), remedy)
 
 
 def open_meter(
@@ -129,7 +125,7 @@ def open_meter(
     ``domains`` names the zones, separated by commas (package-0, package-0-dram, psys ...); by default every package and
     its memory. Two zones are refused if one contains the other, since their sum counts energy twice. The counters are
     read ``rate_hz`` times a second (500 Hz at most, since they are updated about every millisecond). ``most_w`` is the
-    largest power of a zone. It limits how long a counter may stay unread before a wrap could be missed.
+    largest power of a zone. It limits how long a counter may stay unread before it could wrap unnoticed.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` without counters or the right to read them.
     """
@@ -141,12 +137,12 @@ def open_meter(
     chosen = _chosen(zones, domains)
     for zone in chosen:
         _readable(zone)
-    # the kernel's counters have this path wherever sysfs is mounted; a copied zone does not
+    # the path of the kernel's counters contains this wherever sysfs is mounted; the path of a copied zone does not
     simulated = "/devices/virtual/powercap/" not in os.fspath(chosen[0].path.resolve())
     said = f"RAPL energy counters of {', '.join(z.rail for z in chosen)}, {rate_hz:g} looks/s; each is up to "
     info = described(
         name, HOST, f"{said}{UPDATE_S * 1e3:g} ms old", (_declared(z, rate_hz) for z in chosen),
-        (*_omitted(zones, chosen), *_twice(Path(root)), REST), simulated=simulated, buffer_s=BUFFER_S,
+        omitted=(*_omitted(zones, chosen), *_twice(Path(root)), REST), simulated=simulated, buffer_s=BUFFER_S,
         versions={"kernel": os.uname().release},
         details={
             "update_interval_s": UPDATE_S, "most_w": most_w,
@@ -161,7 +157,7 @@ def open_meter(
 
 
 def _declared(zone: Zone, rate_hz: float) -> Rail:
-    """Return the rail of a zone. A filter whose delay is the counter's mean age stands for this age."""
+    """Return the rail of a zone. The mean age of the counter's value is declared as the delay of a filter."""
     age_s, step_j = 0.5 * UPDATE_S, zone.range_j / 2**32
     return Rail(
         zone.rail, "cumulative", Conversion("J"), rate_hz, filter_tau_s=age_s, resolution=step_j, gain_id=zone.rail
@@ -199,7 +195,7 @@ def _rail(key: str, names: dict[str, str]) -> str:
 
 def _chosen(zones: Sequence[Zone], domains: str) -> list[Zone]:
     if not domains:
-        tops = [z for z in zones if not z.parent and z.name != "psys"]
+        tops = [z for z in zones if ":" not in z.key and z.name != "psys"]
         return [z for z in zones if z in tops or z.name == "dram"] or list(zones[:1])
     wanted = parts_of(domains)
     known = {z.rail: z for z in zones}

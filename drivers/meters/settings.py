@@ -1,4 +1,4 @@
-"""Settings that all meters in one supply line share: limits of error and the meter's description follow from them."""
+"""Options of every meter that is connected in a supply line, and the rail and description that follow from them."""
 
 from __future__ import annotations
 
@@ -18,28 +18,22 @@ IN_ONE_SUPPLY = ("every supply but the one that the meter is in",)
 
 
 def described(
-    name: str,
-    clock: ClockInfo,
-    description: str,
-    rails: Iterable[Rail],
-    omitted: Iterable[str],
-    *,
-    simulated: bool,
-    **more: Any,
+    name: str, clock: ClockInfo, description: str, rails: Iterable[Rail], *, simulated: bool, **more: Any
 ) -> MeterInfo:
-    """Return a meter's description, beginning with whether it is simulated; ``more`` are fields of ``MeterInfo``."""
+    """Return a meter's description, marked if it is simulated; ``more`` are further fields of ``MeterInfo``."""
     mode: Mode = "simulator" if simulated else "hardware"
     told = f"SIMULATED {description}" if simulated else description
-    return MeterInfo(name, mode, clock, tuple(rails), tuple(omitted), told, **more)
+    return MeterInfo(name, mode, clock, tuple(rails), description=told, **more)
 
 
 @dataclass(frozen=True)
 class Instrument:
-    """The settings that meters share.
+    """The options that meters have in common.
 
     ``clock_tolerance`` limits the relative rate error of the meter's sample timer. ``calibration`` names a calibration
-    file with limits in the rail's unit, ``calibration_range`` one of its ranges if it has several. Without a file no
-    accuracy is stated. See docs/reference/calibration.md.
+    file with limits of error in the rail's unit, ``calibration_range`` one of its ranges if it has several.
+    ``temperature_c`` is the temperature at the measurement. Without a file no accuracy is stated. See
+    docs/reference/calibration.md.
     """
 
     name: str
@@ -76,13 +70,15 @@ class Instrument:
         *rails: Rail,
         simulated: bool = False,
         tick_hz: float = 1e9,
-        omitted: tuple[str, ...] = IN_ONE_SUPPLY,
         details: Mapping[str, Any],
         **more: Any,
     ) -> MeterInfo:
-        """Return the meter's description; ``more`` are further fields of ``MeterInfo``."""
+        """Return the meter's description; ``more`` are further fields of ``MeterInfo``.
+
+        By default, every supply but the one of the meter is omitted.
+        """
         path = None if self.calibration is None else Path(self.calibration)
         file = path and {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
         clock, about = ClockInfo(self.name, tick_hz, self.clock_tolerance), {**details, "calibration": file}
-        more |= {"details": about, "calibration": certificate(self.calibration)}
-        return described(self.name, clock, description, rails, omitted, simulated=simulated, **more)
+        more = {"omitted": IN_ONE_SUPPLY, **more, "details": about, "calibration": certificate(self.calibration)}
+        return described(self.name, clock, description, rails, simulated=simulated, **more)

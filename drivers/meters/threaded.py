@@ -1,8 +1,8 @@
 """``ThreadedMeter``: the Meter protocol over an instrument that must be emptied while the rig does something else.
 
 A new instrument needs one file with a ``Source``. A thread fetches its readings, so neither a busy device nor a slow
-link delays the rig: ``read`` never waits. The first error ends the thread. The caller gets this error once, after the
-readings that came before it.
+link delays the rig: ``read`` never waits. The first error ends the thread. ``read`` raises it after the readings that
+came before it. If ``read`` has not raised it, ``stop`` raises it instead, and the unread readings are lost.
 
 ``sampled_meter`` is for instruments that fill a memory by their own sample timer, without time stamps. The times in
 such a trace follow only from the count of readings, and an instrument may lose readings silently. So the count is
@@ -27,7 +27,7 @@ from rig.recording.columns.buffers import joined
 from rig.types import Bracket, Chunk, Clock, Floats, MeterInfo
 
 LARGE = 10_000
-"""A chunk with at least this many readings is not joined to others."""
+"""Chunks of a rail are not joined if one of them has at least this many readings, because copying takes long."""
 Batch = Sequence[Chunk]
 """Chunks of all rails that became ready together."""
 APART_NS = 1_000_000_000
@@ -40,11 +40,11 @@ LAG_S = 0.5
 
 
 class Source(Protocol):
-    """What the meter's thread needs from an instrument. Every method raises ``RigError`` if something goes wrong.
+    """What the meter's thread needs from an instrument.
 
     ``begin`` starts the sampling and returns the bracket of the first tick. ``fetch`` runs in the thread and yields the
-    batches that are ready. After the thread has ended, ``finish`` stops the sampling and yields the rest. ``close``
-    raises nothing.
+    batches that are ready. After the thread has ended, ``finish`` stops the sampling and yields the rest. These three
+    raise ``RigError`` if something goes wrong; ``close`` raises nothing.
     """
 
     def begin(self, clock: Clock) -> Bracket: ...
@@ -55,7 +55,7 @@ class Source(Protocol):
 
 @dataclass
 class _Acquisition:
-    """The data from start to stop: chunks that wait to be read (``held`` readings per rail), and the final error."""
+    """What has come since the start: chunks that wait to be read (``held`` readings per rail), and the final error."""
 
     chunks: list[Chunk] = field(default_factory=list)
     held: int = 0
@@ -73,7 +73,7 @@ class _Acquisition:
             return self.held
 
     def take(self) -> list[Chunk]:
-        """Take all waiting chunks, joined to one per rail. Large chunks stay apart, as copying delays the caller."""
+        """Take all waiting chunks, joined to one per rail unless a chunk is large."""
         with self.lock:
             chunks, self.chunks, self.held = self.chunks, [], 0
         by_rail: dict[str, list[Chunk]] = {}
@@ -87,7 +87,7 @@ class _Acquisition:
 
 
 class ThreadedMeter:
-    """A meter that fetches ``every_s`` after the end of the last fetch, or, if ``steady``, after its begin.
+    """A meter whose thread fetches every ``every_s`` if ``steady``, else ``every_s`` after the end of the last fetch.
 
     It keeps at most ``most`` unread readings of each rail (None: no limit). ``stop`` waits at most ``patience_s`` for a
     running fetch. Raises ``SetupError`` in a run in simulated time.
@@ -113,7 +113,7 @@ class ThreadedMeter:
             raise SetupError(what, field="meter", value=info.name, remedy=remedy)
 
     def info(self) -> MeterInfo:
-        """Return the settings of the instrument."""
+        """Return the meter's description."""
         return self._info
 
     def start(self) -> Bracket:

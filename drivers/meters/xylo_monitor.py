@@ -52,8 +52,8 @@ def open_meter(
     The converter of Audio 3 gives 925.9 Hz, which is the default and the most there. ``calibration`` names a file for
     each rail that has one, as ``Io=io.toml,Logic=logic.toml``; for other rails no accuracy is stated.
 
-    Raises ``UsageError`` for a rate that the board does not have, ``SetupError`` for a device without this monitor, for
-    one that records its activity, and for a simulation without its bench.
+    Raises ``UsageError`` for a rate above that of the board's converter, ``SetupError`` for a device without this
+    monitor, for a device that records its activity, and for a simulated device without its bench.
     """
     positive(rate_hz=rate_hz)
     info = device.info()
@@ -84,7 +84,7 @@ def _of_board(
     made_hz = board.retune(rate_hz)
     info = described(
         NAME, ClockInfo("board", float(TICK_HZ)), f"power monitor on the board of {kit.chip.name}",
-        _rails(kit, made_hz, calibration, temperature_c), ("every supply of the board but those of the chip",),
+        _rails(kit, made_hz, calibration, temperature_c), omitted=("every supply of the board but those of the chip",),
         simulated=kit.simulated, versions=kit.versions,
         details={"rate_asked_hz": rate_hz, "rails": "named by the channels of the vendor's driver",
                  "aperture": "assumed: readings are means up to their stamps", "calibration": calibration or None},
@@ -97,9 +97,8 @@ def _rails(kit: Kit, rate_hz: float, calibration: str, temperature_c: float | No
     files = dict(part.partition("=")[::2] for part in parts_of(calibration))
     if strays := sorted(set(files) - set(kit.chip.rails)):
         raise refused("calibration", calibration, f"The rails are {', '.join(kit.chip.rails)}", f"no rail {strays[0]}")
-    today = datetime.now(UTC).date()
     rails = (Rail(n, "mean", rate_hz=rate_hz, aperture_s=aperture_s, gain_id=f"{NAME}:{n}") for n in kit.chip.rails)
-    limited = partial(stated, temperature_c=temperature_c, on=today)
+    limited = partial(stated, temperature_c=temperature_c, on=datetime.now(UTC).date())
     return [limited(rail, files[rail.name]) if rail.name in files else rail for rail in rails]
 
 
@@ -131,7 +130,7 @@ class BoardPower:
         return Bracket(before_ns, self._board.tick(), clock.now_ns())
 
     def fetch(self) -> Iterator[Batch]:
-        """Yield the readings before which no late reading can still arrive."""
+        """Yield the readings older than ``HOLD_US``; a reading from before them that arrives later is dropped."""
         self._take()
         if not self._board.measuring():
             what = "the power monitor was stopped by something else that holds the board"
@@ -140,14 +139,14 @@ class BoardPower:
         yield self._given(newest_us - HOLD_US)
 
     def finish(self) -> Iterator[Batch]:
-        """Yield the rest."""
+        """Check the rate, and yield the rest."""
         self._take()
         self._check_rate([], enough=2)
         self._board.collect(False)
         yield self._given(1 << 62)
 
     def close(self) -> None:
-        """Release nothing. The monitor runs until the device is closed, because it times the device's spans."""
+        """Stop keeping readings. The monitor runs until the device is closed, because it times the device's spans."""
         self._board.collect(False)
 
     def _take(self) -> None:

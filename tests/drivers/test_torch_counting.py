@@ -30,6 +30,8 @@ class Tensor(np.ndarray[Any, Any]):
 class Module:
     """The parts of a module that the counter uses; a model has one. ``run`` replaces its forward pass."""
 
+    forward: Any = None
+
     def __init__(self, run: Callable[[Any], Any], **weights: Any) -> None:
         self.run, self.hooks = run, list[Any]()
         self.weights = {name: np.asarray(w, np.float64).view(Tensor) for name, w in weights.items()}
@@ -87,6 +89,15 @@ def test_calls_that_are_counted_together_count_as_each_by_itself(
             wanted = np.stack([counts[what] for counts in alone], axis=1).tolist()
             assert [row["it"][what].tolist() for row in rows] == wanted
     assert counter.activity() == []
+
+
+def test_batches_of_different_sizes_are_refused_unless_each_is_taken_by_itself() -> None:
+    model = ReLU(lambda x: x)
+    counter = TorchCounter(model)
+    for batch in (3, 2):
+        model(np.ones((batch, 4)).view(Tensor))
+    with pytest.raises(DataError, match="batches of different sizes: it of 2 and 3"):
+        counter.activity()
 
 
 def test_what_the_model_writes_over_its_values_later_changes_no_count() -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from drivers.failures import released_on_error
+from drivers.failures import raising, released_on_error
 from drivers.meters.joulescope.stream import Input, JoulescopeStream, Mark, let_go
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import HOLD_S, sampled_meter
@@ -133,7 +134,7 @@ def range_settings(path: str, range_mode: str) -> dict[str, str]:
     """Return the topics that set the range of current, in the order in which they are published.
 
     A JS110 needs one topic; its ``s/i/range/mode`` sets how readings at a change of range are treated (js110_usb.c).
-    Later models are set to choose the range by themselves or to use one range (Joulescope's own ``js220.py``).
+    A later model has a mode, in which it chooses the range itself or stays in one (Joulescope's own ``js220.py``).
     """
     if "/js110/" in path:
         return {"s/i/range/select": range_mode}
@@ -143,7 +144,6 @@ def range_settings(path: str, range_mode: str) -> dict[str, str]:
 
 
 def _told(remedy: str, field: str, value: object, what: str, call: Callable[..., object], *values: object) -> None:
-    try:
+    refused = partial(SetupError, field=field, value=value, remedy=remedy)
+    with raising(lambda error: refused(f"the Joulescope refuses {what}: {error}"), Exception):
         call(*values)
-    except Exception as error:
-        raise SetupError(f"the Joulescope refuses {what}: {error}", field=field, value=value, remedy=remedy) from error

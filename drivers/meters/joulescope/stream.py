@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.failures import meter_failed, quietly
+from drivers.failures import meter_failed, quietly, raising
 from drivers.meters.threaded import Batch, GapFiller, first_reading
 from rig.bench.option_checks import within
 from rig.errors import MeterError, MeterSilentError, SetupError
@@ -49,7 +49,7 @@ class Bits:
         self._next, self.sample_hz, self.rate_hz = -1, 0.0, 0.0
 
     def add(self, block: Mapping[str, Any]) -> None:
-        """Add a block. Its last byte may be padded: the next block's first number tells how many bits are valid."""
+        """Add a block. Its last byte may be padded, so the number of valid bits follows from the next block's first."""
         factor, first = int(block["decimate_factor"]), int(block["sample_id"])
         bits = np.unpackbits(np.array(block["data"], dtype=np.uint8), bitorder="little")
         with self._lock:
@@ -160,7 +160,7 @@ class JoulescopeStream:
         driver.subscribe(GONE, "pub", self._on_gone)
 
     def begin(self, clock: Clock) -> Bracket:
-        """Start the stream and await its first block."""
+        """Start the stream and wait for its first block. Raises ``MeterError`` if the block has another rate."""
         rate_hz = self._info.rails[0].rate_hz
         self._blocks.clear()
         self._arrived_ns, self._clock, self._zero_id = 0, clock, None
@@ -219,8 +219,8 @@ class JoulescopeStream:
         value = np.array(block["data"], dtype=np.float32)
         with self._lock:
             self._heard_s = time.monotonic()
-            self._arrived_ns = self._arrived_ns or self._clock.now_ns()
             if len(value):
+                self._arrived_ns = self._arrived_ns or self._clock.now_ns()
                 sample_id = int(block["sample_id"])
                 self._zero_id = sample_id if self._zero_id is None else self._zero_id
                 number = sample_id // factor - self._zero_id // factor
@@ -242,11 +242,10 @@ class JoulescopeStream:
             raise meter_failed(what, "timeout_s", silent_s, "Check its cable", MeterSilentError)
 
     def _call(self, what: str, *values: Any) -> None:
-        try:
+        said, at = f"the Joulescope {self._path} did not accept {what} {values[0]}", ("instrument", self._path)
+        # RuntimeError, TimeoutError and whatever a callback raises
+        with raising(lambda error: meter_failed(f"{said}: {error}", *at, "Check its cable"), Exception):
             getattr(self._driver, what)(*values, timeout=self._timeout_s)
-        except Exception as error:  # RuntimeError, TimeoutError and whatever a callback raises
-            what = f"the Joulescope {self._path} did not accept {what} {values[0]}: {error}"
-            raise meter_failed(what, "instrument", self._path, "Check its cable") from error
 
 
 def let_go(driver: Any, path: str) -> None:

@@ -68,7 +68,7 @@ class PowerShield:
     # ---- setting up -----------------------------------------------------------------------
 
     def introduce(self) -> dict[str, str]:
-        """Take control; return serial number and firmware. Raises ``SetupError`` if no PowerShield answers."""
+        """Take remote control; return serial number and firmware. Raises ``SetupError`` if no PowerShield answers."""
         try:
             self._line.quiet(QUIET_S, 6 * QUIET_S)
             self._line.write(b"stop\n")  # in case an earlier run was not stopped
@@ -116,7 +116,7 @@ class PowerShield:
         return Bracket(before_ns, 0, max(began_ns, before_ns))
 
     def fetch(self) -> Iterator[Batch]:
-        """Raises ``MeterError`` for lost readings and for errors that the instrument reports."""
+        """Yield new readings. Raises ``MeterError`` for lost readings and for errors that the instrument reports."""
         early, self._early = self._early, []
         yield self._batch([*early, self._parsed()])
 
@@ -133,7 +133,7 @@ class PowerShield:
         yield self._batch(pieces)
 
     def close(self) -> None:
-        """Return control, if it still answers, and close the port. Its target stays powered."""
+        """End remote control if the instrument still answers, and close the port. Its target stays powered."""
         quietly(self._line.write, b"stop\nhrc\n")
         self._line.close()
 
@@ -187,9 +187,8 @@ def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
     Each reading is the energy of its whole period. ``rate_hz`` is 1, 2 or 5 times a power of ten, 1 Hz to 10 kHz.
     ``supply_v`` (1.8 to 3.3) is set if the instrument supplies another voltage; without ``supply_v`` its supply stays.
     ``largest_a`` is the largest current expected; the step between readings at this current is declared as the
-    resolution. ``power`` is ``on``, or ``keep`` to leave the target's
-    switch alone. ``clock_tolerance`` limits its sample clock's rate (relative). ``calibration`` names a calibration
-    file in W.
+    resolution. ``power`` is ``on``, or ``keep`` to leave the target's switch alone. ``clock_tolerance`` limits the
+    relative rate error of its sample clock. ``calibration`` names a calibration file in W.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for no PowerShield or a refusal.
     """

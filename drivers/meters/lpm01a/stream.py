@@ -1,7 +1,8 @@
 """The binary data of ST's PowerShield firmware (UM2269, ``bin_hexa``): readings, with messages between them.
 
-A reading has two bytes: 0x52A0 is 0x2A0 / 16**5. A message begins with 0xF0 and ends with 0xFF 0xFF, since no reading
-has the exponent 15. The parser accepts bytes in pieces of any length, and raises ``StreamError`` for anything else.
+A reading has two bytes: 0x52A0 is 0x2A0 / 16**5. A message begins with 0xF0 and ends with 0xFF 0xFF; no reading begins
+so, because none has the exponent 15. The parser accepts bytes in pieces of any length, and raises ``StreamError`` for
+anything else.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class Timekeeper:
         self._last_s = 0.0
 
     def check(self, stamp: Stamp) -> None:
-        """Raise ``StreamError`` if readings are missing, if there are too many, or if the buffer overflows."""
+        """Raise ``StreamError`` if readings are missing, if there are too many, or if the buffer is full."""
         if self._first is None:
             self._first, self._last_s = stamp, stamp.seconds
             return

@@ -27,6 +27,7 @@ from rig.plugins import imported
 from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
 
 WATCH_S = 0.6
+"""The energy counter is watched for this long (s) to find how often it is updated."""
 UPDATES = 3
 
 _PART_TIME = re.compile(r"\b(A100|A30|A800|H100|H200|H800|GH200)\b")
@@ -34,15 +35,14 @@ MODES = ("hardware",)
 
 SOURCES = ("energy", "instant")
 """The values of the option ``source`` besides ``auto``, the best first."""
-LOOKS_HZ = 100.0
 BUFFER_S = 60.0
 QUICK_S = 5e-3
 """A call into the driver takes 2 to 3 ms, and up to 20 ms beside other calls (H100 and H200, driver 580)."""
 PART_TIME_S = 0.025
 """An A100 or H100 measures for this time in each sensor period of 0.1 s (arXiv 2312.02741)."""
 PART_TIME = (
-    "sensors of A100 and H100 GPUs were found to look at 25 ms of every 100 ms only (arXiv 2312.02741): what happens "
-    "between is not in these figures, but it is in those of source=energy on an H100 and an H200"
+    "sensors of A100 and H100 GPUs were found to measure during only 25 ms of every 100 ms (arXiv 2312.02741): power "
+    "between these times is not in these figures, but it is in those of source=energy on an H100 and an H200"
 )
 
 
@@ -95,7 +95,10 @@ class Gpu:
 
 
 def gpus_of(nvml: Any, wanted: str) -> list[Gpu]:
-    """Return GPUs by index or UUID. Raises ``SetupError`` without any, ``UsageError`` for an unknown index or UUID."""
+    """Return GPUs by index or UUID.
+
+    Raises ``SetupError`` if NVML cannot list them, ``UsageError`` for a GPU that is not there or is named twice.
+    """
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(k) for k in range(int(nvml.nvmlDeviceGetCount()))]
         named = [(h, k, nvml.nvmlDeviceGetName(h), nvml.nvmlDeviceGetUUID(h)) for k, h in enumerate(handles)]
@@ -114,7 +117,10 @@ def gpus_of(nvml: Any, wanted: str) -> list[Gpu]:
 
 
 def update_s(gpu: Gpu) -> float:
-    """Return the mean time between updates of the energy counter. Raises ``SetupError`` if it does not change."""
+    """Return the mean time between updates of the energy counter.
+
+    Raises ``SetupError`` if it changes less than twice in ``WATCH_S``.
+    """
     began_s = time.monotonic()
     value, steps = gpu.read("energy"), list[float]()
     while (now_s := time.monotonic()) - began_s < WATCH_S and len(steps) <= UPDATES:
@@ -123,7 +129,7 @@ def update_s(gpu: Gpu) -> float:
             steps.append(now_s)
         time.sleep(1e-3)
     if len(steps) < 2:
-        what = f"the energy counter of GPU {gpu.index} ({gpu.name}) did not change for {WATCH_S:g} s"
+        what = f"the energy counter of GPU {gpu.index} ({gpu.name}) changed {len(steps)} times in {WATCH_S:g} s"
         remedy = "Wake it up (nvidia-smi -pm 1), or use source=instant"
         raise SetupError(what, field="gpus", value=gpu.uuid, remedy=remedy)
     return (steps[-1] - steps[0]) / (len(steps) - 1)
@@ -156,13 +162,13 @@ def open_meter(
     gpus: str = "0",
     name: str = "nvml",
     source: str = "auto",
-    rate_hz: float | None = None,
+    rate_hz: float = 100.0,
 ) -> Meter:
     """Open GPUs by index or UUID, separated by commas. Each GPU is one rail, which covers its whole board.
 
     ``source`` is ``energy`` (the counter in millijoules; Volta and later), ``instant`` (the sensor's last sample), or
-    ``auto``: the first source that all these GPUs have. The source is read ``rate_hz`` times a second, by default at
-    100 Hz. Only a new value becomes a reading.
+    ``auto``: the first source that all these GPUs have. The source is read ``rate_hz`` times a second. A new value
+    becomes a reading; an old value does so only 1 s after the last reading.
 
     Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without nvidia-ml-py, ``SetupError``
     without a driver, a GPU, or the requested source.
@@ -173,18 +179,12 @@ def open_meter(
     with released_on_error(nvml.nvmlShutdown):
         opened = gpus_of(nvml, gpus)
         chosen = _source(opened, source)
-        looks_hz = rate_hz or LOOKS_HZ
         updates_s = {gpu.rail: update_s(gpu) for gpu in opened} if chosen == "energy" else {}
-        info = _info(name, nvml, opened, chosen, looks_hz, updates_s)
+        info = _info(name, nvml, opened, chosen, rate_hz, updates_s)
         counts = chosen == "energy"
-        polled = [
-            Polled(
-                gpu.rail, partial(gpu.read, chosen), 0.0 if counts else PART_TIME_S, counts,
-                renewed=True, quick_s=QUICK_S,
-            )
-            for gpu in opened
-        ]  # fmt: skip
-        return polled_meter(info, polled, looks_hz, clock, nvml.nvmlShutdown)
+        number = partial(Polled, covers_s=0.0 if counts else PART_TIME_S, counts=counts, renewed=True, quick_s=QUICK_S)
+        numbers = [number(gpu.rail, partial(gpu.read, chosen)) for gpu in opened]
+        return polled_meter(info, numbers, rate_hz, clock, nvml.nvmlShutdown)
 
 
 def _source(gpus: Sequence[Gpu], wanted: str) -> str:
@@ -214,7 +214,7 @@ def _info(
     return described(
         name, HOST, f"NVML, {', '.join(gpu.name for gpu in gpus)}: {said}",
         [_rail(gpu, looks_hz, updates_s.get(gpu.rail)) for gpu in gpus],
-        ("the computer that the GPUs are in", "GPUs that are not named"),
+        omitted=("the computer that the GPUs are in", "GPUs that are not named"),
         simulated=any(gpu.name.startswith("SIM") for gpu in gpus), buffer_s=BUFFER_S, versions=_versions(nvml),
         details={
             "source": source, "looks_hz": looks_hz, "update_interval_s": updates_s,

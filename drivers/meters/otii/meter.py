@@ -1,4 +1,4 @@
-"""Qoitech Otii Arc and Ace, by the TCP server of the Otii application: a supply that measures its own current.
+"""Qoitech Otii Arc and Ace, by the TCP server of the Otii application: supplies that measure their own current.
 
     rig measure --device ... --meter otii --option supply_v=3.0
 
@@ -54,7 +54,7 @@ class _Answer(msgspec.Struct):
 
 
 class OtiiServer:
-    """One connection to the server. After an error it is broken, and every further request fails."""
+    """One connection to the server. After a late or missing answer it is closed, and every further request fails."""
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._timeout_s, self._sent = timeout_s, 0
@@ -147,11 +147,11 @@ def open_meter(settings: Otii, clock: Clock | None = None) -> Meter:
     """Open an Otii on the TCP server at ``host`` and ``port``. ``instrument`` is its name or id, if there are several.
 
     Its main output is set to ``supply_v`` (V) and cut off above ``max_current_a``. ``power`` is ``on`` (the output is
-    switched on and left on), or ``keep`` (nothing is set). ``channel`` is ``current`` (A, times ``supply_v`` for watts)
-    or ``power`` (W, computed by the instrument). ``rate_hz`` is set if the instrument has several rates (Ace); 0 keeps
-    the instrument's own (Arc). ``clock_tolerance`` limits the relative rate error of its sample timer. ``calibration``
-    names a file with limits in the rail's unit; without a file no accuracy is stated. The server may be silent for
-    ``timeout_s``.
+    switched on and left on), or ``keep`` (the output is not changed). ``channel`` is ``current`` (A, times ``supply_v``
+    for watts) or ``power`` (W, computed by the instrument). ``rate_hz`` is set if the instrument has several rates
+    (Ace); 0 keeps the instrument's own (Arc). ``clock_tolerance`` limits the relative rate error of its sample timer.
+    ``calibration`` names a file with limits in the rail's unit; without a file no accuracy is stated. The server may be
+    silent for ``timeout_s``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for no server, instrument or licence.
     """
@@ -160,7 +160,7 @@ def open_meter(settings: Otii, clock: Clock | None = None) -> Meter:
         raise refused("supply_v", s.supply_v, "Give the volts of the supply, up to 25")
     server = OtiiServer(s.host, s.port, s.timeout_s)
     with released_on_error(server.close):
-        with raising(_at_setup, MeterError):
+        with raising(lambda e: SetupError(e.message, field=e.field, value=e.value, remedy=e.remedy), MeterError):
             _check_user(server)
             found = _device(server, s.instrument)
             own = {"device_id": str(found["device_id"])}
@@ -241,11 +241,6 @@ class _Recording:
 
     def _request(self, cmd: str, **data: Any) -> dict[str, Any]:
         return self._server.request(cmd, **self._where, **data)
-
-
-def _at_setup(error: MeterError) -> SetupError:
-    """Return the server's error as an error of the setup."""
-    return SetupError(error.message, field=error.field, value=error.value, remedy=error.remedy)
 
 
 def _check_user(server: OtiiServer) -> None:

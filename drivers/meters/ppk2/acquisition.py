@@ -28,7 +28,7 @@ FIRST_S = 0.1
 
 @dataclass
 class Slot:
-    """The bytes of 10 ms. They are cut at the arrival with the least lag, because its time is the most exact."""
+    """The bytes of 10 ms. They are cut at the arrival with the least delay, because its time is the most exact."""
 
     data: bytearray
     total: int = 0
@@ -55,7 +55,7 @@ class Slot:
 
 
 class Ppk2Source:
-    """The ``Source``."""
+    """The ``Source`` of a PPK2's current and logic inputs."""
 
     def __init__(self, line: SerialLine, info: MeterInfo, modifiers: Modifiers, range_: int, timeout_s: float) -> None:
         self._line, self._info, self._modifiers = line, info, modifiers

@@ -25,7 +25,7 @@ def end(line: SerialLine) -> None:
 
 
 def configure(line: SerialLine, mode: str, supply_v: float) -> None:
-    """Set the mode and the voltage (two bytes in mV, the higher first), and switch the output on."""
+    """Set the mode, in source mode the voltage (two bytes in mV, the higher first), and switch the output on."""
     line.write(bytes([POWER_MODE, POWER_MODES[mode]]))
     if mode == "source":
         line.write(bytes([REGULATOR, *round(supply_v * 1000.0).to_bytes(2, "big")]))

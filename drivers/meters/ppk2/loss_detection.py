@@ -22,7 +22,7 @@ NEAR_S = 3e-4
 BLIND_S = 2e-4
 """Nothing more can be proved if drift may have moved the floor by more than this since the last arrival near it (s).
 
-At the start of a run this happens after 2 s, and once the drift is known best, after 9 s.
+With a tolerance of 1e-4, this happens after 2 s at the start of a run, and after 9 s once the drift is known best.
 """
 LEARNT_FROM_S, LEARNT_MOST = 5.0, 30
 """The drift is fitted to the lowest lag of each second, over 5 to 30 seconds."""

@@ -62,12 +62,13 @@ def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
 
     ``mode`` is ``source`` (it supplies ``supply_v``, 0.8 to 5 V) or ``ampere`` (another supply delivers ``supply_v``).
     Both need ``supply_v``: the instrument measures no voltage, and its calibration depends on the voltage. ``power`` is
-    ``on`` (its output is switched on and stays on), or ``keep`` (it is not switched). ``largest_a`` is the largest
-    expected current. The step of the range for this current is declared as the resolution, and readings in a coarser
-    range are flagged as overload. ``mark_channel`` (D0 to D7) is a logic input, recorded as a rail of edges of that
-    name. ``pin`` (level, stamp or toggle) is how the device uses the input, and ``pin_lag_s`` is how early or late an
-    edge may be. ``clock_tolerance`` limits the relative rate error of its sample timer. ``calibration`` names a file
-    with limits in A; without a file no accuracy is stated. The kit may be silent for ``timeout_s``.
+    ``on`` (its output is switched on and stays on), or ``keep`` (mode, voltage and output stay as they are).
+    ``largest_a`` is the largest expected current. The step of the range for this current is declared as the resolution,
+    and readings in a coarser range are flagged as overload. ``mark_channel`` (D0 to D7) is a logic input, recorded as a
+    rail of edges of that name. ``pin`` (level, stamp or toggle) is how the device uses the input, and ``pin_lag_s`` is
+    how early or late an edge may be. ``clock_tolerance`` limits the relative rate error of its sample timer.
+    ``calibration`` names a file with limits in A; without a file no accuracy is stated. The kit may be silent for
+    ``timeout_s``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port that is not a PPK2's.
     """

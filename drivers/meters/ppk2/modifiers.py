@@ -19,11 +19,12 @@ from rig.types import Floats
 
 ADC_VOLTS = 1.8 / 163_840.0
 NEUTRAL = {"S": 0.0, "I": 0.0, "UG": 1.0}
-"""Values of those modifiers that old firmware does not send."""
+"""Values for the three modifiers that old firmware does not send."""
 TYPICAL = {"R": (1031.64, 101.65, 10.15, 0.94, 0.043), "GS": 1.0, "GI": 1.0, "O": 0.0, "S": 0.0, "I": 0.0, "UG": 1.0}
 """The values that Nordic's program uses for a modifier that is absent, 0 or no number (``serialDevice.ts``).
 
-With them a reading may be wrong by half, so a kit with absent or implausible modifiers is refused.
+With them a reading may be wrong by half, so a kit is refused if a modifier is implausible, or absent and not in
+``NEUTRAL``.
 """
 FARTHEST_OFF = {"GS": 1e3, "O": 1e3, "S": 0.1, "I": 0.1}
 """Limits that real kits, some damaged, keep (Nordic's thread 92921). R, GI and UG: half to twice ``TYPICAL``."""
@@ -50,14 +51,14 @@ class Modifiers:
         return np.asarray(self.ug[range_] * (linear + self.s[range_] * supply_v + self.i[range_]))
 
     def steps_a(self) -> list[float]:
-        """Amperes per count of the ADC, by range."""
+        """Return the amperes per count of the ADC, by range."""
         return [float(v) for v in 4.0 * ADC_VOLTS / self.r]
 
 
 def modifiers_of(text: str) -> Modifiers:
     """Return the modifiers in a metadata reply: lines such as ``R0: 1031.64`` up to ``END``.
 
-    Raises ``SetupError`` for a modifier that is absent, no number or implausible.
+    Raises ``SetupError`` for a modifier that is no number or implausible, or that is absent and not in ``NEUTRAL``.
     """
     lines = dict(line.split(": ", 1) for line in text.replace("\r", "").split("\n") if ": " in line)
     found = {}

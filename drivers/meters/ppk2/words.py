@@ -24,7 +24,7 @@ RANGE_MOST_A = (50e-6, 500e-6, 5e-3, 60e-3, 1.0)
 SURE = 8
 """The stream is aligned when the counters of this many words are consecutive."""
 HELD = 3
-"""A word is used only after this many valid words: 1 % of misaligned words look valid."""
+"""A word is used only after this many valid words have followed it: 1 % of misaligned words look valid."""
 FARTHEST = 1 << 14
 """If this many bytes cannot be aligned, the instrument at the port is no PPK2."""
 

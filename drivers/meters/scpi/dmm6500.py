@@ -114,10 +114,11 @@ class Dmm6500:
 def open_meter(settings: Dmm6500, clock: Clock | None = None) -> Meter:
     """Open a DMM6500 in series with a supply of ``supply_v``, digitizing the current at ``rate_hz`` (1 kHz to 1 MHz).
 
-    ``range_max`` is the largest current expected; above 3 A the instrument needs the rear terminals. At most
-    ``readings`` readings are taken. The other options are the same as in ``scpi-dmm``.
+    ``range_max`` is the largest current expected; above 3 A the instrument needs the rear terminals. The run ends with
+    an error after ``readings`` readings. The other options are the same as in ``scpi-dmm``.
 
-    Raises ``UsageError`` for options that do not fit, ``SetupError`` for an instrument that cannot do it."""
+    Raises ``UsageError`` for options that do not fit, ``SetupError`` for another instrument.
+    """
     s = settings
     if s.supply_v is None:
         what = "a current gives no power without the supply voltage"

@@ -34,7 +34,7 @@ ASK_S = 2.0
 """The longest time in which an instrument must identify itself (s)."""
 _SOCKET = re.compile(r"TCPIP\d*::(?P<host>.+)::(?P<port>\d{1,5})::SOCKET", re.IGNORECASE)
 CHECK = "Check its power, its cable and which other programs use it"
-NO_PYUSB = "pip install pyusb libusb-package, through which pyvisa-py speaks to USB, or use the VISA of the maker"
+NO_PYUSB = "pip install pyusb libusb-package, through which pyvisa-py uses USB, or use the VISA of the maker"
 USB = (
     "Check its cable, and that this user may open it (on Linux a udev rule). Some instruments, a 34465A among them, "
     "time out under pyvisa-py (pyvisa-py issue 262): use their network socket, or install the VISA of Keysight or NI "
@@ -74,7 +74,7 @@ class Link(Protocol):
 
 
 class RawSocket:
-    """A raw socket, where no message has an end mark. An instrument that hung up sends nothing more."""
+    """A raw socket, which does not mark the end of a message. ``receive`` returns no bytes after a hang-up."""
 
     library: Mapping[str, str] = {}
 
@@ -88,7 +88,7 @@ class RawSocket:
 
 
 class VisaResource:
-    """A message-based resource of pyvisa. Its warnings about the end of a read (``quiet``) do not matter."""
+    """A message-based resource of pyvisa. Its warnings with the status codes ``quiet`` are switched off."""
 
     def __init__(self, resource: Any, quiet: tuple[Any, ...]) -> None:
         self._resource, self._quiet = resource, quiet
@@ -102,10 +102,10 @@ class VisaResource:
 
 
 class ScpiSession:
-    """A session with one instrument, for one user at a time. Inside an answer, it may be silent for ``timeout_s``.
+    """A session with one instrument, for one user at a time. The instrument may be silent for ``timeout_s``.
 
-    Every method raises ``MeterError`` if the instrument is gone, is silent or gives no valid answer. After an error the
-    session is broken, and every further call fails at once, because late bytes may still arrive.
+    Every method but ``close`` raises ``MeterError`` if the instrument is gone, is silent or gives no valid answer.
+    After such an error every further call fails at once, because late bytes may still arrive.
     """
 
     def __init__(self, link: Link, address: str, timeout_s: float, remedy: str = CHECK) -> None:

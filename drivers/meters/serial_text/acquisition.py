@@ -141,7 +141,7 @@ class TextSource:
 
 
 def unescaped(command: str) -> bytes:
-    """Return a command as bytes to send: ``\\n`` and ``\\r`` become line ends."""
+    """Return a command as bytes to send: written ``\\n`` and ``\\r`` become line ends, ``\\t`` a tab."""
     for mark, meant in (("\\n", "\n"), ("\\r", "\r"), ("\\t", "\t")):
         command = command.replace(mark, meant)
     return command.encode("latin-1", "replace")

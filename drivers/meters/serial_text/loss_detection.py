@@ -17,7 +17,7 @@ from drivers.meters.serial_text.lines import Plan, Row
 from rig.errors import MeterError
 
 FREE = 3
-"""The share of dropped lines is checked only after this many drops: a port that was just opened delivers torn lines."""
+"""This many lines may be dropped in addition to the allowed share: a port that was just opened delivers torn lines."""
 UNSEEN_S = 5e-3
 """On any host, lines are sometimes this late (s): ``Pace`` cannot distinguish such a delay from a loss."""
 WINDOW_S, WINDOW_LINES = 0.5, 8
@@ -97,7 +97,7 @@ class LineOrder:
         return last.time_ns + (by + wrap if wrap and by < -wrap // 2 else by)
 
     def _contradiction(self, last: _Line, row: Row, at_ns: int, *, follow: bool = False) -> str | None:
-        """Return why ``row`` is not later than ``last``, or None. With ``follow``, no line came between the two."""
+        """Return why ``row`` cannot come after ``last``, or None. With ``follow``, no line came between the two."""
         since_s = (at_ns - last.at_ns) * 1e-9
         if row.time_ns is not None:
             time_ns = self._unwrapped(last, row)

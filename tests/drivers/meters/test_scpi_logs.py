@@ -114,6 +114,11 @@ def test_the_data_log_is_set_up_without_touching_the_output() -> None:
     ]  # fmt: skip
 
 
+def test_a_parameter_that_is_not_logged_is_switched_off_before_the_other_is_switched_on() -> None:
+    lines = setup_lines(1, ("CURR",), (0.1,), 102.4e-6, "N6731B")
+    assert lines.index("SENS:ELOG:FUNC:VOLT OFF,(@1)") < lines.index("SENS:ELOG:FUNC:CURR ON,(@1)")
+
+
 # ---- the reading buffer ---------------------------------------------------------------------
 
 BUFFER = partial(dmm6500.open_meter, rate_hz=20_000.0, supply_v=1.8, readings=1000)

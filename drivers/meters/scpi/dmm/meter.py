@@ -1,7 +1,7 @@
 """Keysight 34465A / 34470A as a power meter: the current from a supply, or the voltage over a shunt in its line.
 
-rig measure --device ... --meter scpi-dmm --option address=TCPIP::192.0.2.7::5025::SOCKET
-    --option rate_hz=50000 --option range_max=0.1 --option supply_v=1.8
+    rig measure --device ... --meter scpi-dmm --option address=TCPIP::192.0.2.7::5025::SOCKET \\
+        --option rate_hz=50000 --option range_max=0.1 --option supply_v=1.8
 
 Range and sample timer are fixed. Commands and facts are from the Keysight Truevolt Series Operating and Service Guide
 (SCPI programming reference: SAMPle, TRIGger, R?, DATA, STATus). Readings have no time stamp: by the instrument's own
@@ -40,7 +40,7 @@ MEMORY = {True: 2_000_000, False: 50_000}
 """The largest number of stored readings, with and without the option MEM."""
 COUNT_MOST = 1_000_000_000
 STARTED_S = 5.0
-"""The longest time in which the instrument must become ready, and start after the trigger (s)."""
+"""The instrument must become ready within this time, and must start within this time after the trigger (s)."""
 PIECE = 25_000
 """The number of readings in one query."""
 MEASURING, WAITING = 1 << 4, 1 << 5
@@ -146,7 +146,8 @@ class Truevolt:
     def readings(self) -> tuple[Floats, NDArray[np.uint8], bool]:
         """Return readings and overload flags (1: over range) of shape (n,), and whether there may be more readings.
 
-        Raises ``MeterError`` if the memory overflowed, because readings are then missing.
+        Raises ``MeterError`` if the memory overflowed, because readings are then missing, if the instrument reports a
+        timing violation, and for readings that are not on its range.
         """
         payload = self.session.block(f"R? {PIECE}")
         self._refuse(int(self.session.numbers("STAT:QUES:EVEN?", 1)[0]))

@@ -45,16 +45,19 @@ TRIGGER_WAIT_S, TRIGGER_AGAIN_S = 2.0, 2e-3
 BOTH = re.compile(r"N676|N678(?!3)")
 """Modules with one converter for voltage and one for current; other modules log only one (N6705C guide, p. 158)."""
 SEAMLESS = ("N6781A", "N6782A", "N6785A", "N6786A")
-"""Modules that change range without a gap (same guide; Keysight's own driver does so only for current)."""
+"""Modules that change range without a gap (same guide). This is switched off for current, as in Keysight's driver."""
 
 
 def setup_lines(
     channel: int, columns: Sequence[str], ranges: Sequence[float], period_s: float, module: str
 ) -> list[str]:
-    """Return the commands that set up the log. Commands that switch a function off come first."""
+    """Return the commands that set up the log.
+
+    A parameter that is not logged is switched off before the other is switched on, because some modules log only one.
+    """
     at = f"(@{channel})"
     lines = ["*CLS", f"ABOR:ELOG {at}", "FORM REAL", "FORM:BORD NORM", "SENS:SWE:TINT:RES RES20"]
-    for node in ("CURR", "VOLT"):
+    for node in sorted(("CURR", "VOLT"), key=columns.__contains__):
         lines.append(f"SENS:ELOG:FUNC:{node}:MINM OFF,{at}")
         lines.append(f"SENS:ELOG:FUNC:{node} {'ON' if node in columns else 'OFF'},{at}")
     for node, range_ in zip(columns, ranges, strict=True):
