@@ -1,1 +1,1 @@
-"""Show a ``Result`` as a table on the terminal, HTML, Markdown, JSON and pictures."""
+"""Show a ``Result`` as a table on the terminal, and as HTML, Markdown, JSON and pictures."""

@@ -45,7 +45,7 @@ def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judg
 def beside(c: Comparison) -> dict[str, Any]:
     """Return a small table for the page of the second result: quality of the answers, and complexity of the networks.
 
-    If both are of one device, it also has times, powers and energies, by phase too, and what a slow meter missed.
+    If both are of one device, it also has times, powers and energies (of phases too), and notes on slow meters.
     """
     devices = [clean(subject.result.start.device.name) for subject in (c.first, c.second)]
     headlines, heads, notes = list[FigureKey](), devices, list(_on_differences(c))
@@ -62,28 +62,26 @@ def beside(c: Comparison) -> dict[str, Any]:
 
 
 def _unseen(subject: Subject) -> Iterator[str]:
-    """Yield one sentence for each rail with less than one reading per execution: what its meter cannot see."""
+    """Yield a sentence for each rail that was read less than once per execution of some phase."""
     start, quantities = subject.result.start, subject.result.quantities
     for rail in (rail for meter in start.meters for rail in meter.rails if rail.rate_hz > 0.0 and rail.kind != "edges"):
         executions = {p: quantities.get(FigureKey("execution_time_s", p)) for p in start.device.phases}
         short = [phase for phase, q in executions.items() if q is not None and q.value * rail.rate_hz < 1.0]
         if short:
-            looked = "an unstated part" if rail.aperture_s is None else f"{100 * rail.aperture_s * rail.rate_hz:.3g} %"
+            share = "an unstated part" if rail.aperture_s is None else f"{100 * rail.aperture_s * rail.rate_hz:.3g} %"
             yield clean(
-                f"{subject.name}: rail {rail.name} was read every {1.0 / rail.rate_hz:.3g} s, and looked at for "
-                f"{looked} of the time. An execution of {' or '.join(short)} is shorter: what a single one draws, and "
-                "when, was not seen."
+                f"{subject.name}: rail {rail.name} was read every {1.0 / rail.rate_hz:.3g} s, and measured during "
+                f"{share} of the time. An execution of {' or '.join(short)} is shorter, so the power of a single "
+                "execution was not seen."
             )
 
 
 def _table(c: Comparison, verbose: bool, wide: int) -> Iterator[str]:
-    """Return the rows in the widest form that fits; a title that leaves no room for numbers is a line of its own."""
+    """Yield the rows in the widest form that fits; a title that leaves no room for numbers is a line of its own."""
     judged = any(d.kept is not None for d in c.differences)
     headlines = headline_keys(c.first.result)
-    cost = {
-        d.key for d in c.differences if entry_of(d.key).family == "complexity" and d.key.of_whole and d.value != 0.0
-    }
-    shown = [d for d in c.differences if verbose or d.key in headlines or d.key in cost]
+    changed = [d.key for d in c.differences if d.value and d.key.of_whole and entry_of(d.key).family == "complexity"]
+    shown = [d for d in c.differences if verbose or d.key in (*headlines, *changed)]
     rows = [(clean(d.key) if verbose else title(d.key), d) for d in shown]
     heads = ("first", "second", "second - first", "change", "", *(["by the rules"] if judged else []))
     full = [heads]
@@ -120,7 +118,7 @@ def _percent(d: Difference) -> str:
 
 
 def _gate(one: Judged, c: Comparison) -> str:
-    """Return one line: the decision, the limit, the finding, and what would be needed for a decision."""
+    """Return one line: the decision, the limit, the change, and how many more samples would decide."""
     unit = "1" if one.limit.relative else next(d.first.unit for d in c.differences if str(d.key) == one.limit.figure)
     change = Quantity(one.change, unit, limits=(one.low, one.high))
     limit = one.limit.text if one.limit.relative else f"{one.limit.text} {unit}".removesuffix(" 1")

@@ -28,7 +28,8 @@ _ROUNDING = 1e-10
 _DUST = 1e-13
 """A half-width below this fraction of its number is a rounding error."""
 _PREFIXABLE = {"W", "J", "s", "Hz", "A", "V", "Ohm"}
-_SUFFIXES = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A", "ohm": "Ohm"}
+SUFFIXES = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A", "ohm": "Ohm"}
+"""The units that names end in: ``timeout_s``."""
 
 
 class BudgetLine(NamedTuple):
@@ -171,8 +172,8 @@ def flatten(value: Any, key: str = "", depth: int = 3, unit: str = "") -> Iterab
     A unit at the end of a key is added to its number, and to every number nested below that key.
     """
     stem, _, suffix = key.rpartition("_")
-    if suffix in _SUFFIXES and stem and _counts(value):
-        key, unit = stem, _SUFFIXES[suffix]
+    if suffix in SUFFIXES and stem and _counts(value):
+        key, unit = stem, SUFFIXES[suffix]
     if isinstance(value, Mapping) and value and depth > 0:
         for k, v in value.items():
             yield from flatten(v, f"{key}: {k}" if key else str(k), depth - 1, unit)

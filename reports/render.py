@@ -52,7 +52,8 @@ def render(
     """Return every file of a report by its name below the output directory ``out``.
 
     This function neither reads nor writes ``out``. ``submission`` is the input of the first part of a submission's
-    page. ``beside`` is a table that compares with another result. Without ``pictures`` the page says how to get them.
+    page. ``beside`` is a table that compares this result with another. Without ``pictures``, the page states the
+    command that draws them.
     """
     from reports.figures.draw import draw
 
@@ -151,7 +152,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
 
 
 def _refusals(refusals: Iterable[Finding]) -> list[dict[str, str]]:
-    """Return refused figures; those with the same reason and remedy are joined."""
+    """Return the refused figures; figures with the same reason and remedy are joined."""
     alike: dict[tuple[str, str], list[str]] = {}
     for r in refusals:
         alike.setdefault((clean(r.reason), clean(r.remedy)), []).append(clean(r.scope))

@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 
 def cards(result: Result, keys: Sequence[FigureKey]) -> list[dict[str, str]]:
-    """Return figures as text; a figure that is missing has the state refused or absent."""
+    """Return figures as text, each with its state: given, refused or absent."""
     refused = {r.scope for r in result.refusals}
     found = []
     for key in keys:
@@ -82,7 +82,7 @@ def headline_keys(result: Result) -> list[FigureKey]:
 
 
 def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:
-    """Return the keys of what the rules or the task ask for: results of a solver, and estimates by early stopping."""
+    """Return the keys of figures that the rules or the task require: a solver's, and estimates by early stopping."""
     targets = [key.target for key in quantities if key.target]
     target = "official" if FigureKey("gap_{target}_mean", target="official") in quantities else (targets or [""])[0]
     near = ("reached_gap_{target}_{threshold}_share", "time_to_gap_{target}_{threshold}_s",
@@ -108,7 +108,7 @@ _COSTS = (
 
 
 def beside_cost(result: Result) -> list[tuple[str, str]]:
-    """Return the complexity of the network, then its times and energies; nothing if no complexity was recorded."""
+    """Return the complexity of the network, then its times and energies; empty if no complexity was recorded."""
     found, costs = ([k for n in names if (k := FigureKey(n)) in result.quantities] for names in (COMPLEXITY, _COSTS))
     return [(title(k), short_text(k, result.quantities[k])) for k in (*found, *costs)] if found else []
 

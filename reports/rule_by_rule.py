@@ -14,13 +14,13 @@ from rig.types import Rules
 PASS, FAIL = "✓ pass", "✗ fail"
 _OF_RUN = re.compile(r"(?P<run>[\w.-]+): (?P<rule>.+)", re.S)
 _NAMED = 2
-"""Up to this many runs are named one by one before a rule; more are summed up."""
+"""Up to this many runs are named one by one before a rule; more are named as ``A to B, N runs``."""
 NEVER = "never submittable"
 ALONE = "one run, submittable only as part of a session"
 
 
 class Rule(NamedTuple):
-    """One rule as text; ``outcome`` is pass or fail with a sign, for readers, and ``ok`` is for programs."""
+    """One rule as text; ``outcome`` is pass or fail with a sign. ``ok`` is the same for programs."""
 
     rule: str
     found: str
@@ -34,9 +34,10 @@ class Rule(NamedTuple):
 class Verdict(NamedTuple):
     """The verdict with its rules, for readers.
 
-    ``caveat`` is empty if results by these rules can be submitted. ``total`` and ``failures`` count rules, run by run;
-    in ``failed`` and ``passed``, what is the same in several runs is said once, after the names of the runs.
-    ``sourced`` says whether rules name their sources. ``state`` is valid, partial (power was refused) or invalid.
+    ``caveat`` is empty if results by these rules can be submitted. ``total`` and ``failures`` count rules, run by run.
+    In ``failed`` and ``passed``, a rule with the same outcome in several runs is one row, which begins with the names
+    of the runs. ``sourced`` tells whether any rule names its source. ``state`` is valid, partial (power was refused) or
+    invalid.
     """
 
     verdict: str
@@ -53,9 +54,9 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(validity: Validity | None, rules: Rules | None = None, words: str = "") -> Verdict | None:
-    """Return the verdict with failed and passed rules.
+    """Return the verdict with failed and passed rules; None without a verdict.
 
-    ``rules`` are those of the run, if it is known. ``words`` are those of ``Result.verdict``; the default is VALID or
+    ``rules`` are the rules of the run, if they are known. ``words`` is ``Result.verdict``; the default is VALID or
     INVALID.
     """
     if validity is None:

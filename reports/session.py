@@ -1,4 +1,4 @@
-"""Describe the runs of a session for its report: which figures came from each run, and the link to its report."""
+"""Describe the runs of a session for its report: the figures from each run, and a link to the run's report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of the system, the timing, the instruments and the surroundings: text and pairs for any format."""
+"""Describe the system, the timing, the instruments and the surroundings as text and pairs, for any format of report."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ UNSTATED_ACCURACY = "instrument uncertainty not stated"
 OF_SYSTEM = ("Description", "Mode", "Phases")
 OF_ALGORITHM = ("Network", "Algorithm", "Solver", "Model", "Tuning", "Task", "Workload")
 OF_TIMING = ("Scenario", "Inferences timed")
+"""The titles of the pairs that a section shows first."""
 
 
 def led(pairs: Pairs, titles: Collection[str]) -> dict[str, Pairs]:
@@ -88,7 +89,7 @@ def clock_row(c: ClockSummary) -> tuple[str, ...]:
 
 
 def timing(result: Result) -> Pairs:
-    """Return what was timed: scenario, purpose, clocks and rules, beside the table of clocks."""
+    """Return what was timed and how: scenario, purpose, clocks and rules. The table of clocks is separate."""
     start = result.start
     scenario = start.scenario
     pairs = [
@@ -139,8 +140,8 @@ def _rail_row(rail: Rail) -> tuple[str, ...]:
     if rail.kind == "edges":
         use = PINS.get(str(rail.pin), "what it marks is not stated")
         lag = f", within {si(rail.pin_lag_s, 's')}" if rail.pin_lag_s else ""
-        looked = f"looked at {si(rate, 'Hz')}, every {si(1.0 / rate, 's')}" if rate > 0 else "stamped to a tick"
-        return (say(rail.name), f"logic input: {use}{lag}", looked, "-", "-", "no supply")
+        sampled = f"sampled at {si(rate, 'Hz')}, every {si(1.0 / rate, 's')}" if rate > 0 else "stamped to a tick"
+        return (say(rail.name), f"logic input: {use}{lag}", sampled, "-", "-", "no supply")
     conversion, tau = rail.conversion, rail.filter_tau_s
     at = f" at {conversion.supply_v:g} V" if conversion.supply_v is not None else ""
     at = f" times the volts of {clean(conversion.supply_rail)}" if conversion.supply_rail else at
@@ -182,7 +183,7 @@ def environment(start: Start) -> Pairs:
 
 
 def occasion(start: Start) -> Pairs:
-    """Return when, with what, by whom and where the recording was made; the first screen shows it."""
+    """Return when, with which instruments, by whom and where the recording was made, for the head of a report."""
     instruments = [" ".join(filter(None, (m.name, m.serial_number))) for m in start.meters]
     what = "Recorded (UTC)" if start.imported is None else "Imported (UTC)"
     return [

@@ -34,7 +34,7 @@ class Box(NamedTuple):
 def workflow(result: Result) -> list[Box]:
     """Return the boxes with anything recorded or declared, in order.
 
-    They include what the device declares under ``workflow`` in its details.
+    A device declares texts of boxes under ``workflow`` in its details.
     """
     said = result.start.device.details.get("workflow")
     told = {str(k).casefold(): clean(v) for k, v in said.items()} if isinstance(said, Mapping) else {}
@@ -49,7 +49,7 @@ def workflow(result: Result) -> list[Box]:
 
 
 def box_of(phase: str) -> str:
-    """Return the box of a phase by the beginning of its name: host, pre, encode, feature, post, decode, classify."""
+    """Return the box of a phase by the beginning of its name, as in ``_BEGINNINGS``; inference for any other name."""
     name = phase.casefold()
     return next((box for begin, box in _BEGINNINGS.items() if name.startswith(begin)), INFERENCE)
 
@@ -63,7 +63,7 @@ def _box(result: Result, title: str, phases: list[str], told: str) -> Box:
 
 
 def _of_phase(result: Result, phase: str) -> list[str]:
-    """Return what was recorded of a phase: its spans, time and power."""
+    """Return what was recorded of a phase: the number of its spans, their time and their power."""
     count = len(result.series.phase_windows_s.get(phase, ()))
     name, found = clean(phase).replace("_", " "), result.quantities
     if not count:

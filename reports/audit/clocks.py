@@ -37,7 +37,7 @@ class Line:
 def line(run: Run, name: str | None) -> Line:
     """Fit the line of a clock. ``None`` and ``host`` name the clock of the host, which counts ns.
 
-    Raises ``StoreError`` if the clock was never read.
+    Raises ``StoreError`` if the clock is not declared, was never read, or was read in a bracket that ends too early.
     """
     t0 = int(run.start["t0_ns"])
     if name in (None, "host"):

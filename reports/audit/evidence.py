@@ -32,12 +32,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Anchor:
-    """Whether a good signature of an allowed signer, or a published root hash, ties the recording to someone."""
+    """The tie of the recording to someone: a good signature of an allowed signer, or a published root hash."""
 
     words: str
     holds: bool
     asked: bool
-    """Whether to judge the anchor: a file of signers or a root hash was given, or the signature is not good."""
+    """Whether to judge the anchor: signers or a root hash were given, or the signature or its file is not good."""
 
 
 @dataclass(frozen=True)

@@ -155,9 +155,9 @@ def nearest_rank(values: Floats, share: float) -> float:
 
 
 def execution_times(run: Run) -> Figures:
-    """Compute execution times from stamps only, and the busy time per inference, which is less if samples overlap.
+    """Compute execution times from stamps only, and the busy time per inference if samples overlap.
 
-    Phases of one sample that overlap count once.
+    Overlapping phases of one sample count once.
     """
     stamped, device, found = spans(run), run.start["device"], Figures()
     stamped, clock = stamped[~stamped.warmup], device_line(run)
@@ -215,9 +215,8 @@ def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:
 def waits_s(asked: Table) -> Floats:
     """Return the seconds from ``asked_s`` to ``answered_s`` of the issues that have both.
 
-    For an issue that was due at no time, these are the seconds of one execution in its loop.
-
-    An issue that was due at a time and was answered with null waits for ever.
+    For an issue without a due time, these are the seconds of one execution in its loop. An issue with a due time that
+    was answered with null waits for ever.
     """
     waited = (asked.answered_s - asked.asked_s) / np.where(np.isnan(asked.due_s), asked.times, 1)
     waited = waited + np.where(refused(asked) & ~np.isnan(asked.due_s), np.inf, 0.0)
@@ -239,16 +238,15 @@ def parsed(output: str) -> Any:
         return None
 
 
-def answer_in(output: str) -> Any:
-    """Return the answer in an output: its field ``label`` if it has one, else all of it."""
-    said = parsed(output)
-    return said["label"] if isinstance(said, dict) and "label" in said else said
+def answer_in(value: Any) -> Any:
+    """Return the answer in the value of an output: its field ``label`` if it has one, else all of it."""
+    return value["label"] if isinstance(value, dict) and "label" in value else value
 
 
 def refused(asked: Table) -> Any:
     """Return which issues were answered with null; none if no issue was answered with anything else."""
     told = np.array([output is not None for output in asked.output], dtype=bool)
-    null = told & [answer_in(output) is None for output in asked.output]
+    null = told & [answer_in(parsed(output)) is None for output in asked.output]
     return null & np.any(told & ~null)
 
 
@@ -284,7 +282,7 @@ def deadline_s(run: Run) -> float | None:
 
 
 def service(run: Run) -> Figures:
-    """Latency from the host's stamps, duration, throughput and the share of dropped samples."""
+    """Compute latency from the host's stamps, duration, throughput, and shares of dropped and of timely samples."""
     asked = counted(run)
     due = not np.isnan(asked.due_s).all()
     found = {"dropped_share": Plain(float(np.isnan(asked.issued_s).mean()), EXACT, "counted")} if due else {}

@@ -195,7 +195,10 @@ def _in_time(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
 
 
 def _schedule(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
-    """Judge how well the host kept its schedule: its delay after due time or last answer, and the gaps of issues."""
+    """Judge how well the host kept its schedule: its delay, and the gaps between issues.
+
+    The delay counts from the due time or, if that is later, from the last answer.
+    """
     known = asked[~np.isnan(asked.due_s + asked.issued_s)]
     if not len(known):
         return

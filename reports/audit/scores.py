@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from reports.audit.figures import EXACT, Figures, Plain, counted, issues, mean_of, parsed
+from reports.audit.figures import EXACT, Figures, Plain, answer_in, counted, issues, mean_of, parsed
 from reports.audit.folder.files import clean, refuse
 from reports.audit.folder.reading import Run, by_sample
 from rig.types import Floats
@@ -30,9 +30,8 @@ def outputs(run: Run) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def answers(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:
-    """Return the sample and the answer of each counted output: its field ``label`` if it has one, else all of it."""
-    told = decided(run, silent=silent)
-    return [(sample, a["label"] if isinstance(a, dict) and "label" in a else a) for sample, a in told]
+    """Return the sample and the answer of each counted output, as ``decided`` and ``answer_in`` find them."""
+    return [(sample, answer_in(value)) for sample, value in decided(run, silent=silent)]
 
 
 def decided(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:

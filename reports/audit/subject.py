@@ -70,21 +70,21 @@ class Subject:
 
     @property
     def runs(self) -> list[tuple[str, Run]]:
-        """Every run, with its name in the audit."""
+        """Return every run, with its name in the audit."""
         alone = len(self.parts) == 1
         named = ((part, run.path.name if part.bound else part.name, run) for part in self.parts for run in part.runs)
         return [(own if alone or not part.bound else f"{part.name}/{own}", run) for part, own, run in named]
 
     @property
     def configurations(self) -> list[tuple[dict[str, Any], list[Part]]]:
-        """Each row of a submission with its sessions; empty if this is no submission."""
+        """Return each row of a submission with its sessions; empty if this is no submission."""
         parts = {part.folder: part for part in self.parts}
         rows = (self.submission or {}).get("configurations", [])
         return [(row, [parts[self.path / name] for name in row["sessions"]]) for row in rows]
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """The files in folders named ``derived`` that hold no claims of a session or run. No hash covers them."""
+        """Return the files in folders named ``derived`` without claims of a session or run. No hash covers them."""
         held = (name for name in walk(self.path) if "derived" in name.split("/")[:-1])
         return tuple(clean(name) for name in held if self.submission is not None or not name.endswith(RESULTS))
 
@@ -203,7 +203,10 @@ def _energies(figures: Figures, run: Run) -> Figures:
 
 
 def energies(figures: Figures) -> Figures:
-    """Compute energy per inference (all rails, each rail, mean over the spans) as power times execution time."""
+    """Compute energy per inference as power times busy time: for all rails, for each rail, and by the mean over spans.
+
+    Without a busy time, the execution time is the busy time.
+    """
     found, time = Figures(), figures.get("busy_time_per_inference_s") or figures.get("execution_time_s")
     prefixes = ["", *(key.removesuffix("active_power_w") for key in figures if key.endswith(".active_power_w"))]
     for key, source in ((prefix + key, prefix + source) for prefix in prefixes for key, source in ENERGY.items()):

@@ -19,7 +19,7 @@ from reports.audit.session_rules import CHANCE, EXPLAINED, OTHERWISE, SAMPLES, S
 
 LATENCY = ("latency_", "execution_time", "duration_s", "throughput", "in_time", "dropped")
 SIMULATED = re.compile(r"\bSIMULATED\b|\bsimulated (?:plant|bench|device|board|instrument|meter)|\bSIM\d{3,}|xylosim")
-"""Words by which simulations of the rig, but none of its hardware, describe themselves."""
+"""Words in the descriptions of the rig's simulations that no hardware of the rig has in its description."""
 LIKE_IT = re.compile(r"(?i)simulat(?!ed ?annealing)\w*")
 INFERENCE_S = {"acoustic scene classification": 1.0}
 """The length of one inference, for tasks that define it."""

@@ -23,7 +23,7 @@ _MOST_BARS = 8
 
 
 def budget_figure(quantities: Figures, keys: Sequence[FigureKey], rails: Collection[str]) -> Sheet | None:
-    """Return a bar for each of ``keys`` with several sources; sources that differ only by rail are joined.
+    """Return a bar for each figure in ``keys`` whose uncertainty has several sources; the rails of a source are joined.
 
     A figure with one source has a line of text. Return None if no figure has several sources.
     """

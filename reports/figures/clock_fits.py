@@ -1,4 +1,4 @@
-"""Clock fits as a picture: the distance of each clock reading from the map fitted to all readings."""
+"""Draw clock fits: the distance of each clock reading from the map fitted to all readings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEIGHT = 90.0
 
 
 def clocks_figure(reads: Mapping[str, Floats], clocks: Mapping[str, ClockSummary]) -> Sheet | None:
-    """Return a panel for each clock that was read: differences from its fit over the run; None without any."""
+    """Return a panel for each clock that was read: the differences of its readings from its fit; None without any."""
     shown = [(name, rows) for name, rows in reads.items() if name in clocks and len(rows)][:_MOST]
     if not shown:
         return None

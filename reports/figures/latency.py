@@ -1,4 +1,4 @@
-"""Execution times on the device as a picture."""
+"""Draw how often each execution time on the device occurred."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.types import Floats
 
 _WIDE = 50.0
-"""If slowest / median is at least this, the axis is logarithmic."""
+"""If slowest / median is more than this, the axis is logarithmic."""
 _HEIGHT = 150.0
 _LINES = (
     ("mean", FigureKey("execution_time_s"), "", INK),

@@ -1,4 +1,4 @@
-"""The activity of the network as a picture: operations by connection, and silent neurons by layer."""
+"""Draw the activity of the network: operations by connection, and silent neurons by layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search for the highest rate as a picture: the latency at each rate that was tried."""
+"""Draw a search for the highest rate: the latency at each rate that was tried."""
 
 from __future__ import annotations
 

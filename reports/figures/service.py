@@ -1,4 +1,4 @@
-"""Service as a picture: latency over time, and the share of answers within a time."""
+"""Draw service: latency over time, and the share of answers within a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rig.types import Floats
 
 _MARKS = 1200  # at most this many samples are drawn one by one; more are drawn as columns
 _COLUMNS = 600
-_WIDE = 30.0  # if greatest / least is at least this, an axis is logarithmic
+_WIDE = 30.0  # if greatest / least is more than this, an axis is logarithmic
 _HEIGHT = 120.0
 _MARKED = ((0.5, INK), (0.9, COLOURS["postprocess"]), (0.99, COLOURS["preprocess"]), (0.999, COLOURS["mark"]))
 _NINES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999)

@@ -1,6 +1,7 @@
-"""Pictures as SVG with real text: bars, points with their intervals, histograms, traces.
+"""Draw pictures as SVG with real text: bars, points with their intervals, histograms, traces.
 
-They are as wide as a phone, or twice as wide. Letters need not be measured. The same calls give the same bytes.
+A picture is as wide as a phone, or twice as wide. The widths of letters are not needed. The same calls give the same
+bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SHAPES = (
     (20, 0.0, 1.0), (4, 45.0, 1.0), (4, 0.0, 1.0), (3, -90.0, 1.0), (3, 90.0, 1.0), (3, 180.0, 1.0), (3, 0.0, 1.0),
     (4, 0.0, 0.3), (5, -90.0, 0.45), (4, 45.0, 0.3),
 )  # fmt: skip
-"""Shapes of marks: corners, the direction of the first (degrees), and how deep the sides are bent in (1: straight)."""
+"""Shapes of marks: corners, the direction of the first (degrees), and how far sides bend inwards (1: straight)."""
 CROSS = 9
 
 

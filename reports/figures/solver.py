@@ -1,4 +1,4 @@
-"""Solves as a picture: the gap to the target over time, and the share of solves that reached each gap."""
+"""Draw solves: the gap to the target over time, and the share of solves that reached each gap."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _bent(gap: Any) -> Any:
 
 
 def _target(solves: Sequence[Solve]) -> tuple[str, list[Solve]]:
-    """Return the target that most solves have (of several, the preferred one), and its solves."""
+    """Return the target that most solves have (if several do, the preferred one), and the solves with this target."""
     names = [name for s in solves for name, cost in s.targets.items() if cost]
     target = max(by_preference(names), key=names.count, default="")
     return target, [s for s in solves if s.targets.get(target)]

@@ -1,4 +1,4 @@
-"""A stream as a picture: the probability of each class, the scenes, and the power."""
+"""Draw a stream: the probability of each class, the scenes, and the power."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _lanes(sheet: Sheet, shown: Shown, left: float) -> None:
 
 
 def _answers(sheet: Sheet, stream: Stream, shown: Shown, left: float) -> Key:
-    """Draw each answer, right or wrong by height and shape, and the time until each scene was recognised."""
+    """Draw each answer (a dot above if right, a cross below if wrong), and the time until each scene was recognised."""
     inside = (stream.at_s >= shown.limits[0]) & (stream.at_s <= shown.limits[1])
     across, up = _right_or_wrong(sheet, shown.limits, left)
     if np.count_nonzero(inside) > _ANSWERS:
@@ -169,7 +169,7 @@ def _short(name: str, longest: int = _LONGEST) -> str:
 
 
 def _name_scenes(sheet: Sheet, shown: Shown, left: float) -> None:
-    """Name each scene above its time: across if all names fit that way, else upright."""
+    """Write the name of each scene above its time: across if all names fit, else upright."""
     ends = place(shown.limits, (left, sheet.width - EDGE))(np.array([shown.onset_s, shown.end_s]))
     middle, room = ends.mean(axis=0).tolist(), np.diff(ends, axis=0)[0]
     across = [_wrapped(_short(s), int((w - 4.0) / _CHAR)) for s, w in zip(shown.scene, room, strict=True)]
@@ -219,7 +219,7 @@ class Shown:
 
 
 def shown_of(stream: Stream) -> Shown:
-    """Return the stream, or its first scenes if it has many, sampled no finer than the picture."""
+    """Return the stream, or its first scenes if it has many, in at most as many stretches as a picture can show."""
     count = len(stream.onset_s)
     count = count if count <= MAX_SCENES else FIRST_SCENES
     ends = np.append(stream.onset_s[1:], max(stream.end_s, stream.onset_s[-1]))[:count]

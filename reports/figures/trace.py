@@ -1,4 +1,4 @@
-"""Power over time with the device's activity behind it, small enough to embed."""
+"""Draw power over time with the device's activity behind it, small enough to embed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def windows_of(series: Series) -> Windows:
 
 
 def _near(series: Series, first: float, last: float) -> tuple[float, float] | None:
-    """Return where the first spans are: three of each phase, or only the first edge of a long one."""
+    """Return the time around the first spans, three for each phase, or around the first edge if they are long."""
     phases = [np.asarray(w).reshape(-1, 2) for w in series.phase_windows_s.values() if len(w)]
     if not phases or last <= first:
         return None
@@ -84,7 +84,7 @@ def _near(series: Series, first: float, last: float) -> tuple[float, float] | No
 
 @dataclass(frozen=True)
 class Shown:
-    """What a picture shows of a rail: a line through moments, and bars from a lower to an upper end.
+    """The part of a rail in a picture: a line through moments, and bars from a lower to an upper end.
 
     Values are in watts times ``factor``. Single readings have no bars.
     """
@@ -104,7 +104,7 @@ class Shown:
 
 
 def shown_between(rail: RailSeries, limits: tuple[float, float], buckets: int) -> Shown:
-    """Return what is shown of one rail between two moments: single readings, or the envelope of many."""
+    """Return one rail between two moments, ready to draw: single readings, or the envelope of many."""
     low = max(int(np.searchsorted(rail.end_s, limits[0])) - 1, 0)
     high = int(np.searchsorted(rail.start_s, limits[1])) + 1
     start, end, watts = rail.start_s[low:high], rail.end_s[low:high], rail.watts[low:high]
@@ -117,7 +117,7 @@ def shown_between(rail: RailSeries, limits: tuple[float, float], buckets: int) -
 
 
 def draw_power(sheet: Sheet, panel: Panel, shown: Shown, limits: tuple[float, float]) -> None:
-    """Draw what is shown of a rail between two moments."""
+    """Draw a part of a rail between two moments."""
     across, up = panel
     x = across(np.clip(shown.at_s, *limits))
     if shown.bars is not None:

@@ -1,4 +1,4 @@
-"""Trials as a picture: the distance of each from their mean, and what the rules allow."""
+"""Draw trials: the distance of each trial from the mean of all, and the largest distance that the rules allow."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from rig.errors import StoreError
 
 BYTES_MOST = 64 << 30
 SMALL, RATIO_MOST = 64 << 20, 200
-"""An archive is a bomb if it unpacks to over ``SMALL`` bytes, and to over ``RATIO_MOST`` bytes for each of its own.
+"""An archive is refused if it unpacks to over ``SMALL`` bytes and to over ``RATIO_MOST`` times its own size.
 Recordings shrink far less."""
 SUFFIXES = (".zip", ".tar.gz", ".tgz")
 DAMAGED = "Fetch it again, and compare its size and its hash with those at its source"

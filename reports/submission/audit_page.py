@@ -15,10 +15,10 @@ from reports.page_templates import templates
 
 FORMAT = 1
 WORST = (2, 3, 32, 30, 24, 13, 15, 25, 31)
-"""Checks whose failure is told first: alterations, then claims that differ from the recording. All others follow."""
+"""Checks whose failure is named first: alterations, then claims that differ from the recording. All others follow."""
 REMEDIES = {2: "Ask for the original", 3: "Compare the hash or key with what its author published", 31: "Fill them in"}
 OF_FAULTS = {UNLISTED: "Remove it", BROKEN_OFF: UNENDED_REMEDY}
-"""Remedies by the words with which all faults of the worst check end."""
+"""Remedies for faults of the worst check that all end with these words."""
 SOUND = "no check failed"
 MEND = "Mend it and submit again, or ask its author"
 
@@ -45,7 +45,7 @@ def to_json(one: Audit) -> dict[str, Any]:
 
 
 def worst(one: Audit) -> tuple[str, str]:
-    """Return the worst finding in a word, and in a sentence that also says what to do."""
+    """Return the worst finding in a word, and in a sentence with a remedy."""
     if one.failed:
         order = [*WORST, *range(33)]
         first, *more = sorted(one.failed, key=lambda c: order.index(c.number))

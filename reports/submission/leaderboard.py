@@ -58,7 +58,7 @@ class _Audits(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """What others published about one system."""
+    """Figures that others published about one system."""
 
     name: str
     organization: str
@@ -140,7 +140,7 @@ def _table(of: str, entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _cell(key: FigureKey, claim: Claim | None) -> tuple[str, str]:
-    """Return a figure as text, and the number to sort by; a throughput has one unit, whether below 1 Hz or above."""
+    """Return a figure as text, and the number to sort by. The unit of a throughput does not depend on its size."""
     if claim is None:
         return "", ""
     limits = None if claim.low is None or claim.high is None else (claim.low, claim.high)

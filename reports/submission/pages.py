@@ -1,4 +1,4 @@
-"""The pages of a submission: the submitter's statements and the rows, then six sections for each configuration."""
+"""Make the pages of a submission: the submitter's statements and the rows, then six sections per configuration."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ def _row(row: Configuration, shared: str, keys: Sequence[FigureKey], result: Res
 def _curves(results: Sequence[Result]) -> list[bytes]:
     """Draw the key figure of one system against the numbers in which its configurations differ.
 
-    For a solver, it is drawn against the time and the energy of its solves. Return nothing without such numbers.
+    For a solver, it is drawn against the time and the energy of its solves. Return no picture if the configurations
+    differ in no number.
     """
     facts = [_numbers_of(result) for result in results]
     varied: list[str] = []

@@ -28,5 +28,5 @@ def table(document: Submission, keys: Sequence[FigureKey]) -> bytes:
 
 
 def _cell(text: str) -> str:
-    """Return text that a spreadsheet never runs as a formula."""
+    """Return a text, with an apostrophe before it if a spreadsheet would run it as a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

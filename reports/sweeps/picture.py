@@ -1,4 +1,4 @@
-"""A sweep as a picture: one quantity against one varied key, with a line for each combination of the other keys.
+"""Draw a sweep: one quantity against one varied key, with a line for each combination of the other keys.
 
 The same table gives the same bytes.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from reports.figures.sheet import EDGE, LEFT, LETTERS, SHAPES, WIDTH, Sheet
 from reports.figures.style import COLOURS, LIMIT, MUTED
-from reports.format import prefix
+from reports.format import SUFFIXES, prefix
 from reports.names import title
 from reports.sweeps.axes import Drawn, Row, bounds, draw_line, panel_of, places
 from reports.sweeps.axes import said as _said
@@ -27,7 +27,6 @@ WANTED = (
     FigureKey("latency_p{percentile}_s", percentile=99),
     *map(FigureKey, ("execution_time_s", "accuracy")),
 )
-_UNITS = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A"}
 _LINES = 12  # at most this many lines are named; all are drawn
 _LETTERS = 34  # the most letters of a key and its value in a legend
 _HUES = tuple(COLOURS[name] for name in ("inference", "postprocess", "mark", "solve", "preprocess", "load"))
@@ -41,10 +40,10 @@ def sweep_figure(
     """Return SVG of ``plot`` against ``against``, or None if no row has a figure and none was requested.
 
     ``rows`` map columns to values as in ``table.csv``. Both ends of a quantity's 95 % interval are in the column named
-    after the quantity and ``axes.ENDS``. ``varied`` are the columns that span the grid, ``figures`` the
-    columns of figures. A line goes through the means of repetitions; each repetition is a point with its interval.
-    ``against`` can also be a quantity, such as the real time of a solve; a line then follows the key that changes this
-    quantity most. Costs are shown together with the target's cost.
+    after the quantity and ``axes.ENDS``. ``varied`` are the columns of varied keys, ``figures`` the columns of figures.
+    A line goes through the means of repetitions; each repetition is a point with its interval. ``against`` can also be
+    a quantity, such as the real time of a solve; a line then follows the key that changes this quantity most. Costs are
+    shown together with the target's cost.
 
     Raises ``UsageError`` for a quantity or key that does not exist.
     """
@@ -67,7 +66,7 @@ def _chosen(field: str, asked: str | None, known: Sequence[str], default: str) -
 
 
 def _likeliest(rows: Sequence[Row], figures: Figures) -> str:
-    """Return the figure that most rows have; if there are several, the one that readers want first."""
+    """Return the figure that most rows have; if several do, the first of these in ``WANTED``."""
     count = {name: sum(row.get(name) is not None for row in rows) for name in figures}
     order = [*(name for key in WANTED for name, other in figures.items() if other == key), *figures]
     return max(order, key=lambda name: count[name], default="")
@@ -151,7 +150,10 @@ def _styled(rows: Sequence[Row], lines: Sequence[Line], others: Sequence[str]) -
 
 
 def _crossed(lines: Sequence[Line]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]] | None:
-    """Return the values of the first key, shown by colour, and of the others, by mark; None if there are too many."""
+    """Return the values of the first key, drawn as colours, and of the others, drawn as marks.
+
+    Return None if there are too many values, or only one.
+    """
     hues, shapes = (list(dict.fromkeys(part)) for part in zip(*((v[:1], v[1:]) for v, _ in lines), strict=True))
     fits = 1 < len(hues) <= len(_HUES) and 1 < len(shapes) <= _SHAPES
     return (hues, shapes) if fits else None
@@ -183,7 +185,7 @@ def _valued(key: str, value: Any) -> str:
 def _named(key: str) -> tuple[str, str]:
     """Split a key into words and its unit: ``timeout_s`` is "timeout" and "s"."""
     stem, _, suffix = key.rpartition("_")
-    return (clean(stem).replace("_", " "), _UNITS[suffix]) if stem and suffix in _UNITS else (clean(key), "")
+    return (clean(stem).replace("_", " "), SUFFIXES[suffix]) if stem and suffix in SUFFIXES else (clean(key), "")
 
 
 def _told(key: str, figures: Figures) -> str:
@@ -201,7 +203,7 @@ def _short(text: str) -> str:
 
 
 def _target_costs(rows: Sequence[Row], quantity: str, figures: Figures) -> list[tuple[str, str, float]]:
-    """Return name, dash and cost of each target that is the same in all cells; empty unless costs are shown."""
+    """Return name, dash and cost of each target that is the same in all cells; empty if no costs are drawn."""
     if figures[quantity].quantity not in ("cost_mean", "cost_best"):
         return []
     targets = {name: key.target for name, key in figures.items() if key.quantity == "target_{target}_mean"}

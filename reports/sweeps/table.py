@@ -14,7 +14,7 @@ from rig.terminal import clean, own, say, width, wrapped
 
 COLUMNS, ROWS, HEAD, WIDEST = 5, 30, 22, 10_000
 CORRECT = (FigureKey("accuracy"), FigureKey("r2"), FigureKey("smape_mean"))
-"""Figures that come first, like the gaps of ``WANTED``: they say whether the answers are right."""
+"""Figures of the quality of answers, which come before those in ``WANTED``."""
 
 
 def print_sweep(rows: Sequence[Row], varied: Sequence[str], figures: Figures) -> None:

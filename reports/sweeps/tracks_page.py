@@ -1,4 +1,4 @@
-"""Networks on devices in both tracks: one table, as a page with pictures and on the terminal."""
+"""Show networks on devices in both tracks: tables, on a page with pictures and on the terminal."""
 
 from __future__ import annotations
 

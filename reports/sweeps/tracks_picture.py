@@ -1,4 +1,4 @@
-"""Networks on devices as a picture: accuracy against energy and against time, and energy against operations."""
+"""Draw networks on devices: accuracy against energy and against time, and energy against operations."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ Key = list[tuple[str, str, int] | tuple[str, str, int, bool]]
 def front_figure(found: Tracks) -> bytes | None:
     """Return SVG of accuracy against energy and against time; None without a point.
 
-    Each device has a colour, each network a shape. A track is a network on a device. It is hollow if simulated, and has
-    a ring if no other track is better.
-    A cost without tracks has no panel.
+    A point is one network on one device. Each device has a colour, each network a shape. A point is hollow if
+    simulated, and has a ring if it is on the front. A cost that no point has gets no panel.
     """
     points = [t for t in found.tracks if ACCURACY in t.figures and any(key in t.figures for key in COSTS)]
     if not points:

@@ -1,4 +1,4 @@
-"""Look into the traces of a run: a picture in the report's page, and `rig view`, which serves a whole trace.
+"""Draw the traces of a run: a picture in the report's page, and `rig view`, which serves a whole trace.
 
-In: a `Result`, or a run directory. Out: pictures that zoom to single readings. They give no figures.
+In: a `Result`, or a run directory. Out: pictures that zoom to single readings. No figure is computed from them.
 """

@@ -41,7 +41,7 @@ class Look:
 
 @dataclass(frozen=True)
 class LongTrace:
-    """One rail to look into; ``unit`` is W if its readings alone give power, else the readings' own unit."""
+    """One rail to view; ``unit`` is W if power follows from its readings alone, else the unit of the readings."""
 
     trace: Trace
     clock: Timebase
@@ -60,9 +60,10 @@ class LongTrace:
         return begin, end
 
     def look(self, low_s: float, high_s: float, columns: int) -> Look:
-        """Return the readings between two moments in at most ``columns`` columns, or singly if they are few.
+        """Return the readings between two moments, singly if they are few, else in columns.
 
-        Readings that are partly inside are included. ``columns`` is at least 1.
+        There are at most twice ``columns`` columns; ``columns`` is at least 1. Readings that are partly inside are
+        included.
         """
         first, last = self._between(low_s, high_s)
         fitting = [level for level in self.index.levels if level.step * columns <= last - first]
@@ -78,9 +79,10 @@ class LongTrace:
     def over(self, windows_s: Floats) -> tuple[Floats, Indices]:
         """Return the energy in each window and the number of its readings at the end of the range, shapes (k,).
 
-        ``windows_s`` has shape (k, 2). A reading at the end of a window contributes in part. The energy is NaN if a
-        reading is missing, for windows beyond the trace, and if readings alone do not give power. Readings that the
-        instrument flagged are counted as readings at the end of its range. This reads the whole trace.
+        ``windows_s`` has shape (k, 2). A reading that is partly in a window contributes this part. The energy is NaN if
+        a reading is missing, for windows beyond the trace, and if power does not follow from the readings alone.
+        Readings that the instrument flagged are counted as readings at the end of its range. This reads the whole
+        trace.
         """
         joules, lost_s = np.zeros(len(windows_s)), np.zeros(len(windows_s))
         clipped, (begin, end), top = np.zeros(len(windows_s), np.int64), self.extent_s, self.trace.rail.range_max
@@ -143,7 +145,7 @@ class LongTrace:
 
 
 def long_trace(run: Run, trace: Trace, batches: Batches, clock: Timebase, told: Told | None = None) -> LongTrace:
-    """Return a rail to look into, with the index from ``derived/``, or an index built now."""
+    """Return a rail to view, with the index from ``derived/``, or an index built now."""
     unit = "W" if power_of(trace.rail) else trace.rail.conversion.unit
     return LongTrace(trace, clock, unit, index_of(run, trace, batches, told))
 

@@ -1,4 +1,4 @@
-"""Look into the whole trace of a run in a browser on this computer."""
+"""View the whole trace of a run in a browser on this computer."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ NEAR, NEAR_ALL = 1_000, 60_000
 LONG = 1.5
 """A trace is long if it has at least this many times its series' readings; its series then consists of means."""
 SPANS = 8_000
-"""A run with at most this many spans shows all of them; a longer one, those around the chosen spans."""
+"""If a run has at most this many spans, all are in the page, else only those around the chosen spans."""
 
 
 def embedded(series: Series, simulated: bool, run: Run | None = None) -> dict[str, Any] | None:
@@ -103,7 +103,7 @@ def _layers(
 
 
 def series_look(rail: RailSeries, low_s: float, high_s: float, columns: int) -> Look:
-    """Do the same as ``LongTrace.look``, for a series in memory."""
+    """Return the readings of a series in memory between two moments, as ``LongTrace.look`` does."""
     first = int(np.searchsorted(rail.end_s, low_s, side="right"))
     last = max(int(np.searchsorted(rail.start_s, high_s, side="left")), first)
     start, end, watts = rail.start_s[first:last], rail.end_s[first:last], rail.watts[first:last]

@@ -1,4 +1,4 @@
-"""The spans of a run that are worth a look: the first, and the extremes of duration, energy and power."""
+"""Find spans of a run that readers may want to see: the first, and the extremes of duration, energy and power."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pyramid of a trace for pictures: least, mean, greatest and count of the readings in longer and longer buckets.
+"""Build a pyramid of a trace for pictures: least, mean, greatest and count of readings in longer and longer buckets.
 
 One pass over blocks of any length builds it. No figure is computed from it.
 """
@@ -26,8 +26,8 @@ _ROWS = 64  # buckets reduced together: their doubles fit into a cache of 2 MB
 class Level:
     """Buckets of ``step`` readings each (the last may have fewer); shapes (k,).
 
-    ``count`` is the number of readings that are numbers. The other columns ignore all other readings, and are
-    NaN where the count is 0.
+    ``count`` is the number of readings that are finite numbers. The other columns are of these readings only, and NaN
+    where the count is 0.
     """
 
     step: int

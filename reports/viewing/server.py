@@ -1,4 +1,4 @@
-"""A server for one page and the columns of its picture, on the loopback address, for anyone who knows its token.
+"""Serve one page and the columns of its picture on the loopback address, to anyone who knows its token.
 
 It serves no files. Requests whose Host is not the loopback address are refused, so no other site can reach it.
 """

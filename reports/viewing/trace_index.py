@@ -1,6 +1,6 @@
 """Index a trace in one pass, to draw any part of it: a pyramid of its readings, and the begins of the buckets.
 
-It is stored beside the reports, with the SHA-256 of its trace. Only pictures use it.
+The index is stored beside the reports, with the SHA-256 of its trace. Only pictures use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The whole trace of a run directory, ready to view: its rails, its spans, and the most interesting spans."""
+"""Prepare the whole trace of a run directory for a page: its rails, its spans, and the spans to look at first."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def whole_trace(path: Path, told: Told | None = None) -> Whole:
 
 
 def _windows(run: Run) -> tuple[dict[str, Floats], float, tuple[str, ...]]:
-    """Return windows by name of phases and other activity, how far the device's clock may be off (s), and notes."""
+    """Return windows by name of phases and other activity, the sigma of the device's clock (s), and notes."""
     clock = run.start.device.clock
     try:
         device = timebase_of(run, clock.name if clock else "host")

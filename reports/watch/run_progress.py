@@ -13,19 +13,19 @@ from rig.terminal import tell
 
 Show = Callable[[int, dict[str, float]], None]
 SAY_EVERY_S = 60.0
-"""Without a terminal, a run that goes on after its set of samples reports its progress this often."""
+"""Without a terminal, a run beyond its total, or without one, reports its progress this often (s)."""
 NAME_MOST = 16
-"""The line has no room for a longer name of a run; names in a session are shorter."""
+"""A longer name of a run (characters) has no room in the line, which then says "run"."""
 
 
 @contextmanager
 def progress(total: int, path: Path | None = None, now: Callable[[], float] = time.monotonic) -> Iterator[Show]:
-    """Return a callback that shows progress from (samples done, latest reading by rail).
+    """Yield a callback that shows progress from (samples done, latest power by rail).
 
-    ``total`` is how many samples will come, 0 if that is not known. A run that has more, or no total, shows its count.
-    ``path`` is the directory of the run: the line then also shows the room left on its disk and the data that waits to
-    be written. If standard error is no terminal, it gets a line when the run begins, at each tenth of its set, and when
-    the run ends.
+    ``total`` is how many samples will come, 0 if that is not known. If more come, or without a total, only their number
+    is shown. ``path`` is the directory of the run: with it, the line also has the room left on its disk and the data
+    that waits to be written. If standard error is no terminal, it gets a line when the run begins, at each tenth of the
+    total, and when the run ends.
     """
     name = "run" if path is None else path.name
     if not sys.stderr.isatty():
@@ -54,7 +54,7 @@ def progress(total: int, path: Path | None = None, now: Callable[[], float] = ti
 
 @contextmanager
 def _lines(total: int, name: str, now: Callable[[], float]) -> Iterator[Show]:
-    """Report the progress of a run in lines: at each tenth of its set; after the set, or without one, once a minute."""
+    """Report progress in lines: at each tenth of the total; after the total, or without one, once a minute."""
     count, tenth, began_s = 0, 0, now()
     said_s = began_s
 

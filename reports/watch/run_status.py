@@ -116,7 +116,7 @@ class Growing:
         """The begin of the last whole batch of each trace."""
 
     def look(self) -> Standing:
-        """Return the progress of the run. What is not written yet, or cannot be read, is left out."""
+        """Return the progress of the run, without data that is not written yet or cannot be read."""
         watts = {}
         for file in sorted((self.path / "traces").glob("*.arrows")):
             last = None
@@ -219,7 +219,7 @@ def watts_text(readings: dict[str, float]) -> str:
 
 
 def room_text(left: RoomLeft | None) -> str:
-    """Return what is left of a disk, when it will be full, and what waits to be written."""
+    """Return the free space of a disk, when the disk will be full, and the readings that wait to be written."""
     if left is None:
         return ""
     full = f", full in {_span(left.full_in_s)}" if left.full_in_s < FAR_S else ""

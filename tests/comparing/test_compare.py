@@ -350,7 +350,7 @@ def test_a_report_shows_what_a_slow_meter_did_not_see_beside_the_same_device(tmp
     power = FigureKey("energy_per_inference_j")
     shown = [text_of(power, subject.result.quantities[power]) for subject in (found.first, found.second)]
     assert [firsts[at], seconds[at]] == shown
-    assert "rail core was read every 0.2 s, and looked at for 60 % of the time" in table["note"]
+    assert "rail core was read every 0.2 s, and measured during 60 % of the time" in table["note"]
     assert table["note"].count("was not seen") == 1
 
 

@@ -27,13 +27,13 @@ def refuse(where: object, what: str, value: object = None, remedy: str = REMEDY)
 
 
 def clean(text: object, most: int = 300) -> str:
-    """Untrusted text on one line of at most ``most`` characters, without control and direction characters."""
+    """Return untrusted text on one line of at most ``most`` characters, without control and direction characters."""
     shown = " ".join(str(text)[: 4 * most].translate(DRIVEL).split()).encode("utf-8", "replace").decode()
     return shown if len(shown) <= most else f"{shown[: most - 3]}..."
 
 
 def walk(root: Path) -> dict[str, int]:
-    """The size in bytes of each regular file below ``root``, by its relative path. Refuses links and special files."""
+    """Return the bytes of each regular file below ``root``, by its relative path. Refuses links and special files."""
     held: dict[str, int] = {}
     for folder, inner, files in os.walk(root, onerror=_unlisted):
         below = Path(folder).relative_to(root)
@@ -73,7 +73,7 @@ def read_bytes(path: Path, most: int = TEXT_BYTES) -> bytes:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a regular file in hex, read in blocks. Raises ``StoreError`` for anything else."""
+    """Return the SHA-256 of a regular file in hex, read in blocks. Raises ``StoreError`` for anything else."""
     try:
         return Opened(Folder.at(path.parent), path.name).sha256()
     except OSError as error:

@@ -19,7 +19,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([^\x00-\x1f\x7f\\]+)")
 
 @dataclass
 class Ledger:
-    """The hashes of all files that were read, and every fault that was found."""
+    """The faults found in hashes, the parts without a seal, and the hashes in the manifest."""
 
     faults: list[str] = field(default_factory=list)
     unsealed: list[str] = field(default_factory=list)

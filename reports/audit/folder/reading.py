@@ -53,7 +53,7 @@ class Run:
 
     @property
     def purpose(self) -> str:
-        """What the run is for: all, performance, accuracy, power, compliance or probe."""
+        """Return the purpose of the run: all, performance, accuracy, power, compliance or probe."""
         return str(self.start.get("purpose", "all"))
 
     @property
