@@ -3,7 +3,7 @@
 Linear layers, convolutions, and RNN, GRU and LSTM with their cells are connections. ReLU, sigmoid and the spiking
 neurons of snnTorch are layers of neurons, as ``Layer`` defines them. Normalisation is counted only as memory. Any other
 module with parameters of its own is refused by its name, and so is a connection whose class has its own forward pass.
-Functions such as ``torch.relu`` are not seen, nor are weights that a module keeps in buffers. This module does not
+Functions such as ``torch.relu`` are not counted, nor are weights that a module keeps in buffers. This module does not
 import torch.
 """
 

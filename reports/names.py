@@ -105,7 +105,7 @@ def _place(entry: tuple[FigureKey, Quantity]) -> int:
 
 
 def brief(group: Group, scheduled: bool) -> Group:
-    """Return the part of a group that a terminal shows.
+    """Return the figures of a group that are printed on a terminal.
 
     Without scheduled arrivals, service is throughput, three percentiles and early stopping. If there is an official
     target, only gaps to it are shown. The average of a single rail is not repeated.

@@ -19,7 +19,7 @@ def bad_file(path: Path, what: str, remedy: str, *, field: str = "source", value
 
 
 def unstated(option: str, what: str, how: str, value: object = None) -> UsageError:
-    """Return the error for a fact that the files do not state and an option must state; ``how`` shows the option."""
+    """Return the error for a fact that an option must state, because the files do not; ``how`` is the option's form."""
     return UsageError(what, field=option, value=value, remedy=f"State it: {how}")
 
 

@@ -18,10 +18,10 @@ COLUMNS = ["#time", "current", "voltage", "power", "charge", "energy"]
 def open_import(source: Path) -> SingleTrace:
     """Import the power of a statistics recording, ``#time,current,voltage,power,charge,energy`` in s, A, V, W, C and J.
 
-    Windows are in the seconds of ``#time``, whose first row need not be at 0. Each row has means since the row before:
-    between two rows, charge and energy rise by the current and the power of the later row.
-    Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such a table, or
-    whose power is not its current times its voltage.
+    Windows are in the seconds of ``#time``, whose first row need not be at 0. Each row has the means since the row
+    before: from row to row, charge rises by the later row's current times the time between them, and energy by its
+    power times this time. Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file of another
+    format, or whose power is not its current times its voltage.
     """
     layout = find(source, lambda names: names if _bare(names) == _bare(COLUMNS) else None)
     names = layout.names

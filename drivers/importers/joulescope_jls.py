@@ -139,7 +139,7 @@ def _chosen(signals: list[_Signal], instrument: str | None, source: Path) -> lis
 
 
 def _taken(signals: list[_Signal], source: Path) -> tuple[Literal["W", "A"], list[_Signal], list[_Signal]]:
-    """Return the unit of the rail (W or A), the one or two signals that make it, and two signals to check it with."""
+    """Return the unit of the rail (W or A), its signals (two are multiplied), and current and voltage to check them."""
     by_name: dict[str, _Signal] = {}
     for s in signals:
         name = s.name.strip().lower()

@@ -64,7 +64,7 @@ def open_import(
     must be stated if the file leaves them open, and ``encoding`` for a file that is not UTF-8 or UTF-16. A unit in the
     header that contradicts the declared unit is refused, unless ``overrule_header`` is true.
 
-    Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such a table.
+    Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file without this table.
     """
     if kind not in ("mean", "point"):
         raise refused("kind", kind, "Give mean or point")

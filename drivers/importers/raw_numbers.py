@@ -39,7 +39,7 @@ def open_import(
     plus ``offset``, in ``unit``: W, mW and the like, or A, mA and the like at ``supply_v``. ``simulated`` states that
     the trace was computed. ``meter`` and ``system`` name the instrument and the device.
 
-    Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such a trace.
+    Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file of another format.
     """
     if rate_hz is None:
         raise unstated("rate_hz", "the rate of the readings is not stated", "rate_hz=NUMBER")

@@ -93,8 +93,9 @@ def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]
             how = f"windows=FILE.csv, with start,end[,phase,inferences] in seconds of the trace{channel}"
             raise unstated("windows", "no window says when the device was working", how)
         found = read(source, **given)
-        if not isinstance(found, SingleTrace):
-            raise not_an_import(f"{read.__module__.partition('@')[0]}.{read.__qualname__}", found, "a SingleTrace")
+        if not (isinstance(found, SingleTrace) and found.readings):
+            name = f"{read.__module__.partition('@')[0]}.{read.__qualname__}"
+            raise not_an_import(name, found, "a SingleTrace with readings")
         marked = tuple(replace(s, executions=settings.inferences or 1) for s in found.windows.spans)
         windows = windows.since(found.dated_ns).joined(replace(found.windows, spans=marked))
         return settings.own.described(_imported(source, found, settings, windows))

@@ -52,7 +52,7 @@ class Zone:
     range_j: float
 
     def holds(self, other: Zone) -> bool:
-        """Return whether this zone's counter includes that of ``other``."""
+        """Return whether this zone's counter includes the energy of ``other``."""
         if self.name == "psys":
             return other.name != "psys"
         # memory is listed below its package, but counted separately

@@ -75,7 +75,7 @@ class Instrument:
     ) -> MeterInfo:
         """Return the meter's description; ``more`` are further fields of ``MeterInfo``.
 
-        By default, every supply but the one of the meter is omitted.
+        By default, the description states that the meter measures one supply and omits every other.
         """
         path = None if self.calibration is None else Path(self.calibration)
         file = path and {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}

@@ -49,8 +49,8 @@ def open_meter(
 ) -> Meter:
     """Open the monitor of ``device`` at ``rate_hz``: by default 1280 Hz, as in the published baseline.
 
-    The converter of Audio 3 gives 925.9 Hz, which is the default and the most there. ``calibration`` names a file for
-    each rail that has one, as ``Io=io.toml,Logic=logic.toml``; for other rails no accuracy is stated.
+    The converter of Audio 3 runs at 925.9 Hz, which is its default and its highest rate. ``calibration`` names a file
+    for each rail that has one, as ``Io=io.toml,Logic=logic.toml``; for other rails no accuracy is stated.
 
     Raises ``UsageError`` for a rate above that of the board's converter, ``SetupError`` for a device without this
     monitor, for a device that records its activity, and for a simulated device without its bench.

@@ -105,7 +105,7 @@ class NotApplicable(Exception):
 
 
 class Doubtful(Exception):
-    """No rule is broken, but readers must know the exception's arguments before they use the figures."""
+    """No rule is broken, but a reader must be told the exception's arguments, which are doubts about the figures."""
 
 
 def doubted(faults: list[str], doubts: list[str]) -> None:

@@ -41,7 +41,7 @@ def known_values(name: str, scenario: str) -> list[Values]:
 
 
 def differences(recorded: Values, values: Values) -> list[str]:
-    """Return the values in which recorded rules differ from those of a set."""
+    """Return the values in which recorded rules differ from the rules of a set."""
     defaults = held(SETS)["defaults"]
     pairs = {key: (recorded.get(key, defaults.get(key)), value) for key, value in values.items()}
     return [f"{key} is {json.dumps(a)}, not {json.dumps(b)}" for key, (a, b) in pairs.items() if a != b]

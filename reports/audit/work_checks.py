@@ -99,7 +99,7 @@ def tuning_seeds(e: Evidence) -> Verdict:
             yield f"seeds {', '.join(sorted(both)[:5])} were used in tuning"
 
     found = "no tuning seed, and no seed that the device declares for its tuning"
-    return each(e, faults_of), found, "evaluation seeds and the test split only"
+    return each(e, faults_of), found, "evaluation seeds only"
 
 
 def seeds(e: Evidence) -> Verdict:

@@ -14,7 +14,7 @@ _MOST = 8
 def layers_figure(quantities: Figures) -> Sheet | None:
     """Return two panels: effective beside dense operations of each connection, and the sparsity of each layer.
 
-    Of many connections, those with the most dense operations are shown; of many layers, the first. None without data.
+    If there are many, the connections with the most dense operations and the first layers are drawn. None without data.
     """
     dense = {k.layer: q.value for k, q in quantities.items() if k.layer and k.quantity == "dense_operations_per_sample"}
     sparsity = {k.layer: q.value for k, q in quantities.items() if k.layer and k.quantity == "activation_sparsity"}

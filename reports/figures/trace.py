@@ -154,7 +154,7 @@ def _shade(sheet: Sheet, windows: Windows, limits: tuple[float, float], across: 
 
 
 def _by_column(windows: Windows, first: float, last: float) -> Windows:
-    """Merge windows to columns of the picture; each column shows the activity that filled most of it, or a mark."""
+    """Merge windows to columns of the picture; a column has the activity that filled most of it, or a mark."""
     edges = np.linspace(first, last, _COLUMNS + 1)
     names = [name for name, w in windows.items() if len(w)]
     rows = []

@@ -187,7 +187,7 @@ def _status(opened: Opened, row: Configuration, audits: Mapping[str | None, _Aud
 def _tier(row: Configuration) -> str:
     """Return the smallest gap of the benchmark that the mean gap does not exceed; empty for tasks without gaps.
 
-    The benchmark defines the gap of the solutions that were found (eq. 24), and gives it no interval.
+    The benchmark defines the gap of the solutions that were found (eq. 24), without an interval.
     """
     claims = (row.claims.get(str(FigureKey("gap_{target}_mean", target=target))) for target in TARGETS)
     gap = next((claim.value for claim in claims if claim is not None), None)

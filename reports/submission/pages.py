@@ -34,7 +34,7 @@ _ACROSS = ("execution_time_s", "energy_per_inference_j")
 
 
 def pages(document: Submission, configurations: Sequence[Shown]) -> dict[str, bytes]:
-    """Return the pages and the table of a submission by their paths; ``configurations`` are those of the document.
+    """Return the pages and the table of a submission by their paths; ``configurations`` are in the document's order.
 
     ``report.html`` begins with the whole submission, followed by the six sections of the first configuration. Each
     other configuration has its own page.

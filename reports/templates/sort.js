@@ -1,5 +1,5 @@
 "use strict";
-// A click on the head of a column, or Enter on it, sorts the rows of its table; a second one turns them round.
+// A click on the head of a column, or Enter on it, sorts the rows of its table; a second click reverses their order.
 for (const head of document.querySelectorAll("th button")) {
   head.addEventListener("click", () => {
     const cell = head.parentElement, table = cell.closest("table"), body = table.tBodies[0];

@@ -19,7 +19,7 @@ from rig.recording.traces.traces import Trace
 from rig.types import ClockInfo, Floats, Indices
 
 MOST_READ = 1500 * FINEST
-"""A part with more readings is always drawn from the pyramid, even if that has fewer columns than requested."""
+"""A part with more readings is always drawn from the pyramid, even if this makes fewer columns than requested."""
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def _layers(
     around = [look(max(low, extent[0]), min(high, extent[1]), each) for low, high in near]
     fine = 0.25 * each * (extent[1] - extent[0]) / max(whole.readings, 1)
     for (low, high), seen in zip(near, list(around), strict=True):
-        if not seen.single:  # a long span shows single readings only at its ends
+        if not seen.single:  # for a long span, single readings are stored only at its ends
             around += [look(at - fine, at + fine, each) for at in ((2 * low + high) / 3, (low + 2 * high) / 3)]
     layers = [_layer(x) for x in around if len(x.mean)]
     return [*sorted(layers, key=lambda x: float(x["high"] - x["low"])), _layer(whole)]

@@ -1,4 +1,4 @@
-"""The parts of a page with a trace: the script, the model as JSON, and a policy that lets nothing else run."""
+"""Make the parts of a page with a trace: the script, the model as JSON, and a policy that no other script may run."""
 
 from __future__ import annotations
 

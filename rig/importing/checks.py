@@ -23,8 +23,19 @@ Extents = Mapping[str, tuple[int, int]]
 """By rail: begin and end of its readings in host ns."""
 
 
+def _check_names(run: ImportedRun) -> None:
+    """Refuse a clock without a bracket, and a trace of a rail that no meter declares. Raises ``DataError``."""
+    clocks = {run.span_clock, *(meter.clock.name for meter in run.meters)} - {"host"}
+    rails = {rail.name for meter in run.meters for rail in meter.rails}
+    faults = [f"the clock {name!r} has no bracket" for name in sorted(clocks) if not run.brackets.get(name)]
+    faults += [f"no meter declares the rail {t.rail!r} of a trace" for t in run.traces if t.rail not in rails]
+    if faults:
+        raise DataError(f"in the import, {faults[0]}", field="importer", value=run.name, remedy="Correct the importer")
+
+
 def check_windows(run: ImportedRun) -> None:
-    """Refuse windows that no run directory can hold. Raises ``DataError``."""
+    """Refuse windows, and names of clocks and rails, that no run directory can hold. Raises ``DataError``."""
+    _check_names(run)
     for span in run.spans:
         if not (abs(span.on_tick) < LIMIT and abs(span.off_tick) < LIMIT):
             raise out_of_range("windows", "a window lies at tick", max(span.on_tick, span.off_tick, key=abs))

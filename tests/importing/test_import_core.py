@@ -103,6 +103,8 @@ def test_nothing_is_left_when_one_of_several_fails(two: Path, tmp_path: Path) ->
     {"originals": {"/outside": Path(__file__)}},
     {"originals": {"../outside": Path(__file__)}},
     {"originals": {"absent": Path("absent")}},
+    {"brackets": {}},
+    {"traces": (ImportedTrace("other", (rig.Chunk("other", np.ones(2)),)),)},
     {"traces": (ImportedTrace("core", ()),)},
     {"traces": (ImportedTrace("core", (rig.Chunk("core", np.array([1.0, 1e300])),)),)},
     {"traces": (ImportedTrace("core", (rig.Chunk("core", np.ones(2), np.array([0, 10]), np.array([5, 9])),)),)},
@@ -128,7 +130,7 @@ def unit(source): Conversion("mW")
 
 @pytest.mark.parametrize(("function", "says"), [
     ("whole", "own.py:whole returned NoneType, not an ImportedRun"),
-    ("trace", "own.trace returned NoneType, not a SingleTrace"),
+    ("trace", "own.trace returned NoneType, not a SingleTrace with readings"),
     ("unit", r"one of W, A, J, V, not 'mW'.*own\.py, line 10"),
 ])  # fmt: skip
 def test_an_importer_of_ones_own_is_named_as_the_cause(function: str, says: str, tmp_path: Path) -> None:

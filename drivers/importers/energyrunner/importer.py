@@ -134,7 +134,7 @@ def _idle(session: sessions.Session, idle: str) -> tuple[tuple[int, int], ...]:
 
 
 def jsons(source: Path) -> list[Path]:
-    """Return the ``results.json`` with energy samples in or below a folder, or the one file."""
+    """Return the files ``results.json`` with energy samples in or below a folder; ``source`` may also be one file."""
     found = [source] if source.is_file() else below(source, RESULTS)
     return [p for p in found if p.suffix == ".json" and _holds_samples(p)]
 

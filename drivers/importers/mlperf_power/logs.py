@@ -52,7 +52,7 @@ class Part:
 
 
 def detail_of(folder: Path) -> Path | None:
-    """Return LoadGen's log in a folder, or the one such file in its subfolders, where some harnesses put it."""
+    """Return LoadGen's log in a folder, or the only one in its subfolders, where some harnesses put it; else None."""
     direct = folder / DETAIL
     if direct.is_file():
         return direct

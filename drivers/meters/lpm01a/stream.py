@@ -56,7 +56,7 @@ class Parsed:
         value = np.concatenate(self.value) if self.value else np.zeros(0)
         flags = np.zeros(len(value), np.uint8)
         near = np.array(self.flagged, dtype=np.int64)
-        for at in (near - 1, near):  # the reading before and the one after the message
+        for at in (near - 1, near):  # the readings before and after the message
             flags[at[(at >= 0) & (at < len(flags))]] = 1
         return value, flags
 

@@ -84,7 +84,7 @@ class TextSource:
         raise self._line.failed(what, silent=True, remedy="Check start_command, or raise timeout_s")
 
     def _anchored(self, row: Row, time_ns: int, at_ns: int) -> int:
-        """Place the first line; return the latest host time at which the meter's clock can show ``_last``.
+        """Place the first line; return the latest host time at which the meter's clock can be at ``_last``.
 
         If lines have no stamps, ``_last`` is the begin of the next reading, and the first line itself is left out.
         """

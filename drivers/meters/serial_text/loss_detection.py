@@ -19,7 +19,7 @@ from rig.errors import MeterError
 FREE = 3
 """This many lines may be dropped in addition to the allowed share: a port that was just opened delivers torn lines."""
 UNSEEN_S = 5e-3
-"""On any host, lines are sometimes this late (s): ``Pace`` cannot distinguish such a delay from a loss."""
+"""On any host, lines are sometimes this late (s): ``Pace`` cannot distinguish a delay up to this from a loss."""
 WINDOW_S, WINDOW_LINES = 0.5, 8
 """The lowest lag (see ``Pace``) is searched in windows of at least this many seconds and lines."""
 FIT, KNOWN = 4, 40
@@ -143,7 +143,7 @@ class Pace:
     """Compares the count of lines on a steady grid with the host's clock.
 
     A line's lag is its arrival time minus its due time at the nominal rate. No line arrives before it was printed. So
-    the lowest lags of the windows follow a straight line, which is the drift of the board's timer, within
+    the lowest lags of the windows follow a straight line. Its slope is the drift of the board's timer, which is within
     ``tolerance``. A loss raises the lag for good, an extra line lowers it. A change of up to ``unseen_s`` is not found.
     """
 

@@ -50,7 +50,7 @@ def digests_fit(e: Evidence) -> Verdict:
 def _shared(e: Evidence) -> Iterator[str]:
     """Yield a fault for runs with the same recording, even if their files differ.
 
-    A repeated simulation gives the same recording; only its log has a date.
+    A repeated simulation makes the same recording except for the date in its log, so only its log is compared.
     """
     seen = dict[str | bytes, str]()
     for name, run in e.subject.runs:

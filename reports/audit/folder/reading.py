@@ -1,4 +1,4 @@
-"""A run as the auditor sees it. The rig's strict reader reads it, so that auditor and rig refuse the same files.
+"""Read a run for the auditor, by the rig's strict reader, so that auditor and rig refuse the same files.
 
 Each file is opened once, so that the hashed content is the used content. All computations are the auditor's own.
 """

@@ -16,7 +16,7 @@ from rig.types import Floats
 TINY = 1e-300
 """Replaces 0 as a divisor."""
 HOLE = 3.0
-"""If the next reading begins more than this many usual distances later, the time between the two was not seen."""
+"""If the next reading begins more than this many usual distances later, readings between the two are missing."""
 NEIGHBOURS = 0.9539
 """The median absolute difference of two Gaussian numbers with deviation 1."""
 PRODUCT = 5e-4
@@ -130,7 +130,7 @@ class Sums:
 
     @property
     def mean_w(self) -> float:
-        """Return the mean power in all windows together; NaN where nothing was seen."""
+        """Return the mean power in all windows together; NaN without readings."""
         seen = float(self.seen_s.sum())
         return float(self.energy_j.sum()) / seen if seen > 0 else np.nan
 
