@@ -21,7 +21,6 @@ Mode = Literal["hardware", "simulator"]
 TraceKind = Literal["mean", "point", "cumulative", "edges"]
 Pin = Literal["level", "stamp", "toggle"]
 Unit = Literal["W", "A", "J", "V"]
-UNITS: tuple[Unit, ...] = get_args(Unit)
 MARK_PHASE = "mark"
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
@@ -305,8 +304,8 @@ class Conversion:
     """For a current: a rail of volts in the same run, averaged over each reading, instead of ``supply_v``."""
 
     def __post_init__(self) -> None:
-        if self.unit not in UNITS:
-            raise ValueError(f"a rail's unit is one of {', '.join(UNITS)}, not {self.unit!r}: convert its readings")
+        if self.unit not in (units := get_args(Unit)):
+            raise ValueError(f"a rail's unit is one of {', '.join(units)}, not {self.unit!r}: convert its readings")
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ class Layout:
     units: tuple[str, ...] = ()
     has_decimal: bool = False
     encoding: str = "utf-8-sig"
+    read: tuple[str, ...] = ()
+    """The names of the columns to read."""
 
     def notes(self, path: Path) -> tuple[str, ...]:
         """Return sentences on the lines of the file that are not part of the table."""
@@ -63,12 +65,14 @@ def find(
     *,
     has_decimal: bool = False,
     encoding: str | None = None,
+    form: tuple[str, str] | None = None,
 ) -> Layout:
     """Find the table whose header ``fits``. Lines before it, such as comments, are skipped.
 
-    If no header fits, the layout's header is the line above the first row of numbers, or else the first line that is
-    not empty. The caller then refuses this layout. Raises ``DataError`` for a file that is not text in its encoding.
-    Raises ``UsageError`` for an unknown encoding, and for a separator or a decimal mark that must be stated.
+    If no header fits, the header is taken to be the line above the first row of numbers, or else the first line that is
+    not empty. The file is then refused as not of this ``form`` (its name, and a remedy); without a form, the caller
+    refuses the layout. Raises ``DataError``, also for a file that is not text in its encoding, and ``UsageError`` for
+    an unknown encoding, and for a separator or a decimal mark that must be stated.
     """
     (lines, encoding), given = _head(path, encoding), _separator(separator)
     for above, line in enumerate(lines):
@@ -76,8 +80,9 @@ def find(
         if found:
             sep = _of_several([*found], line, path, decimal)
             names = found[sep] if sep in found else next(iter(found.values()))
-            layout = Layout(tuple(names), sep, above=above, has_decimal=has_decimal, encoding=encoding)
-            return _below(path, lines, layout, fits, decimal)
+            read = tuple(fits(names) or ())
+            layout = Layout(tuple(names), sep, above=above, has_decimal=has_decimal, encoding=encoding, read=read)
+            return _below(path, lines, layout, decimal)
     filled = [k for k, line in enumerate(lines) if line.strip()]
     if not filled:
         raise bad_file(path, "is empty", "Export it again")
@@ -85,6 +90,8 @@ def find(
     first = next(above_numbers, filled[0])
     sep = given or _of_several([s for s in SEPARATORS if s in lines[first]] or [","], lines[first], path, decimal)
     names = _cells(lines[first], sep)
+    if form is not None:
+        raise bad_file(path, f"is not {form[0]}: its columns are {', '.join(names)[:200]}", form[1])
     return Layout(tuple(names), sep, decimal or ".", first, has_decimal=has_decimal, encoding=encoding)
 
 
@@ -139,9 +146,9 @@ def _of_several(found: Sequence[str], line: str, path: Path, decimal: str | None
     return there[0] if there else found[0] if len(found) == 1 or decimal != "," else ";"
 
 
-def _below(path: Path, lines: Sequence[str], layout: Layout, fits: Fits, decimal: str | None) -> Layout:
+def _below(path: Path, lines: Sequence[str], layout: Layout, decimal: str | None) -> Layout:
     """Return the layout, completed from the lines below the header: the row of units and the decimal mark."""
-    at = [layout.names.index(name) for name in fits(layout.names) or ()]
+    at = [layout.names.index(name) for name in layout.read]
     filled = [k for k in range(layout.above + 1, len(lines)) if lines[k].strip()]
     rows = [(k, _cells(lines[k], layout.separator)) for k in filled]
     below, units = 0, tuple[str, ...]()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from drivers.importers.csv_columns import Blocks, Table
 from drivers.importers.csv_layout import find
-from drivers.importers.files import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, check_power, single_trace, watts
 from rig.types import Conversion, Rail
 
@@ -23,11 +22,9 @@ def open_import(source: Path) -> SingleTrace:
     power times this time. Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file of another
     format, or whose power is not its current times its voltage.
     """
-    layout = find(source, lambda names: names if _bare(names) == _bare(COLUMNS) else None)
+    form = ("a statistics recording", f"The header of such a recording begins with {','.join(COLUMNS)}")
+    layout = find(source, lambda names: names if _bare(names) == _bare(COLUMNS) else None, form=form)
     names = layout.names
-    if _bare(names) != _bare(COLUMNS):
-        what = f"is not a statistics recording: its columns are {', '.join(names)[:200]}"
-        raise bad_file(source, what, f"The header of such a recording begins with {','.join(COLUMNS)}")
     table = Table(source, [names[0], "power", "current", "voltage"], layout)
     check_power(source, ((p.numbers("power"), watts(p.numbers("current"), p.numbers("voltage"))) for p in table))
     blocks = Blocks(table, lambda part: part.stamps_ns(names[0], "s"), lambda part: part.numbers("power"))

@@ -91,11 +91,9 @@ def _series(source: Path, separator: str | None, decimal: str | None) -> tuple[d
 
 
 def _of_file(path: Path, separator: str | None, decimal: str | None) -> tuple[dict[str, _Series], tuple[str, ...]]:
-    layout = find(path, _timed, separator, decimal, has_decimal=True)
+    form = ("an Otii export", "Export the recording as CSV")
+    layout = find(path, _timed, separator, decimal, has_decimal=True, form=form)
     (time, unit), *rest = [named_unit(n) for n in layout.names]
-    if _timed(layout.names) is None:
-        what = f"is not an Otii export: its columns are {', '.join(layout.names)[:200]}"
-        raise bad_file(path, what, "Export the recording as CSV")
     known = unit_of_time(unit or "s", "time", f"{time} of {path.name}")
     table = Table(path, layout.names, layout).whole()
     stamps = table.stamps_ns(layout.names[0], known)

@@ -42,12 +42,9 @@ def open_import(
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such an export.
     """
-    layout = find(source, _columns, decimal=decimal, has_decimal=True)
-    wanted = _columns(layout.names)
-    if wanted is None:
-        what = f"is not a PPK2 export: its columns are {', '.join(layout.names)[:200]}"
-        raise bad_file(source, what, "Export with time stamp and current")
-    time, current = wanted
+    form = ("a PPK2 export", "Export with time stamp and current")
+    layout = find(source, _columns, decimal=decimal, has_decimal=True, form=form)
+    time, current = layout.read
     rail = Rail("supply", "mean", conversion("A", supply_v))
     unit = unit_of_time(named_unit(time)[1], "time", f"the column {time}", _REMEDY)
     _, factor = expect(named_unit(current)[1], ("A",), "current", f"the column {current}", _REMEDY)

@@ -115,30 +115,16 @@ def test_what_no_run_can_hold_is_refused_and_leaves_nothing(change: dict[str, ob
     assert list(tmp_path.iterdir()) == []
 
 
-OWN = """
-from drivers.importers.single_trace import single_trace
-from rig import Conversion
-
-def whole(source): pass
-
-@single_trace
-def trace(source): pass
-
-def unit(source): Conversion("mW")
-"""
-
-
-@pytest.mark.parametrize(("function", "says"), [
-    ("whole", "own.py:whole returned NoneType, not an ImportedRun"),
-    ("trace", "own.trace returned NoneType, not a SingleTrace with readings"),
-    ("unit", r"one of W, A, J, V, not 'mW'.*own\.py, line 10"),
+@pytest.mark.parametrize(("code", "says"), [
+    ("def own(source): pass", "own.py:own returned NoneType, not an ImportedRun"),
+    ("from drivers.importers.single_trace import *\n@single_trace\ndef own(source): pass", "not a SingleTrace"),
+    ("import rig\ndef own(source): rig.Conversion('mW')", r"one of W, A, J, V, not 'mW'.*own\.py, line 2"),
 ])  # fmt: skip
-def test_an_importer_of_ones_own_is_named_as_the_cause(function: str, says: str, tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(OWN)
-    (tmp_path / "windows.csv").write_text("start,end\n1,2\n")
-    options = [f"windows={tmp_path / 'windows.csv'}"] if function == "trace" else []
-    own = f"{tmp_path / 'own.py'}:{function}"
-    raised(SetupError, run_import, own, tmp_path / "own.py", tmp_path / "run", options, says=says)
+def test_an_importer_of_ones_own_is_named_as_the_cause(code: str, says: str, tmp_path: Path) -> None:
+    (own := tmp_path / "own.py").write_text(code)
+    (windows := tmp_path / "windows.csv").write_text("start,end\n1,2\n")
+    options = [f"windows={windows}"] if "single" in code else []
+    raised(SetupError, run_import, f"{own}:own", own, tmp_path / "run", options, says=says)
 
 
 def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
