@@ -13,7 +13,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from rig.errors import SetupError
 
@@ -37,26 +37,20 @@ def server_of(page: bytes, policy: str, columns: Columns, port: int = 0) -> tupl
                 self._answer(HTTPStatus.FORBIDDEN, b"only by the loopback address", "text/plain")
                 return
             try:
-                asked = urlsplit(self.path)
-            except ValueError:
-                self._answer(HTTPStatus.BAD_REQUEST, b"no address", "text/plain")
-                return
-            if _same(asked.path, f"/{token}/"):
-                self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8")
-            elif _same(asked.path, f"/{token}/data"):
-                self._columns(asked.query)
-            else:
-                self._answer(HTTPStatus.NOT_FOUND, b"no such page", "text/plain")
-
-        def _columns(self, query: str) -> None:
-            try:
-                given = {name: values[0] for name, values in parse_qs(query, max_num_fields=8).items()}
-                stretch = (float(given["low"]), float(given["high"]), int(given["columns"]))
-                found = columns(int(given["rail"]), *stretch)
+                answer = self._found(urlsplit(self.path))
             except (KeyError, ValueError, OverflowError) as error:
-                self._answer(HTTPStatus.BAD_REQUEST, f"bad request: {error}".encode(), "text/plain")
-                return
-            self._answer(HTTPStatus.OK, json.dumps(found, allow_nan=False).encode(), "application/json")
+                answer = HTTPStatus.BAD_REQUEST, f"bad request: {error}".encode(), "text/plain"
+            self._answer(*answer)
+
+        def _found(self, asked: SplitResult) -> tuple[HTTPStatus, bytes, str]:
+            if _same(asked.path, f"/{token}/"):
+                return HTTPStatus.OK, page, "text/html; charset=utf-8"
+            if not _same(asked.path, f"/{token}/data"):
+                return HTTPStatus.NOT_FOUND, b"no such page", "text/plain"
+            given = {name: values[0] for name, values in parse_qs(asked.query, max_num_fields=8).items()}
+            stretch = float(given["low"]), float(given["high"]), int(given["columns"])
+            found = json.dumps(columns(int(given["rail"]), *stretch), allow_nan=False)
+            return HTTPStatus.OK, found.encode(), "application/json"
 
         def _answer(self, status: HTTPStatus, content: bytes, kind: str) -> None:
             self.send_response(status)
