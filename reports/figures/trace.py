@@ -66,7 +66,10 @@ def windows_of(series: Series) -> Windows:
 
 
 def _near(series: Series, first: float, last: float) -> tuple[float, float] | None:
-    """Return the time around the first spans, three for each phase, or around the first edge if they are long."""
+    """Return the time around the first spans, three times as many as phases, or around the first edge if they are long.
+
+    They are long if they take more than half of the trace. Return None without spans.
+    """
     phases = [np.asarray(w).reshape(-1, 2) for w in series.phase_windows_s.values() if len(w)]
     if not phases or last <= first:
         return None

@@ -210,7 +210,7 @@ def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
             details={
                 "port": line.port, "output": "energy", "funcmode": "optim",
                 "supply": {"volts": held_v, "from": "the instrument's own answer to `volt get`"},
-                "stamps": "its own, once a second, good to 1 ms: a loss of less than 1 ms may go unnoticed",
+                "stamps": "its own, once a second, good to 1 ms: a loss of up to 1 ms and one reading may go unnoticed",
             },
             serial_number=who["serial"], firmware=who["firmware"],
         )  # fmt: skip
