@@ -91,7 +91,7 @@ def agree(header: str, below: str, declared: str, option: str) -> None:
             raise refused(option, declared, f"{how}. If {text} is not its unit, add overrule_header=true", what)
 
 
-def zone(text: str, option: str = "timezone") -> tzinfo:
+def zone(text: str) -> tzinfo:
     """Parse a time zone: ``Europe/Berlin``, ``UTC`` or ``+02:00``. Raises ``UsageError``."""
     offset = re.fullmatch(r"(?:UTC)?([+-])(\d{1,2})(?::?(\d{2}))?", text.strip())
     try:
@@ -101,7 +101,7 @@ def zone(text: str, option: str = "timezone") -> tzinfo:
         return UTC if text.strip().upper() in ("UTC", "Z") else ZoneInfo(text.strip())
     except (ValueError, LookupError, OSError) as error:
         remedy = "Give an IANA name such as Europe/Berlin, or an offset such as +02:00"
-        raise refused(option, text, remedy, f"{option} is {text!r}") from error
+        raise refused("timezone", text, remedy, f"timezone is {text!r}") from error
 
 
 def utc_ns(moment: datetime) -> int:
