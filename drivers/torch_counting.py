@@ -37,9 +37,9 @@ class TorchCounter:
     The number of executions is the greatest common divisor of the modules' numbers of calls. So a forward pass that
     calls each module once is one execution, and a pass that calls each module at every time step is one for each step.
     ``states`` are values that a model carries from step to step, besides those of spiking neurons and recurrent
-    modules: by name, the number of 32-bit elements for one sample. ``neurons`` names further classes whose outputs are
-    activations. ``uncounted`` names modules that are left out of the counts; the description states them. Raises
-    ``DataError`` for a module that cannot be counted.
+    modules: by name, the number of elements for one sample, as long as those of parameters. ``neurons`` names further
+    classes whose outputs are activations. ``uncounted`` names modules that are left out of the counts; the description
+    states them. Raises ``DataError`` for a module that cannot be counted.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class TorchCounter:
         self._windows: dict[tuple[str, tuple[int, ...]], Synapses] = {}
         self._sizes: dict[str, int] = {}
         self._dense: dict[str, int] = {}
-        self._states = {name: (n, 32) for name, n in (states or {}).items()}
+        bits = next((8 * values.element_size() for values in model.parameters(recurse=True)), 32)
+        self._states = {name: (n, bits) for name, n in (states or {}).items()}
         self._batches: dict[str, int] = {}
         named = [(name or type(module).__name__, module) for name, module in model.named_modules()]
         hooked = [(name, module, self._hook(name, module)) for name, module in named]
@@ -115,8 +116,11 @@ class TorchCounter:
             self._dense = {name: part.dense // executions for name, part in self._parts.items()}
 
     def _memory(self) -> Iterator[Memory]:
+        kinds = {name: {kind.__name__ for kind in type(part).__mro__} for name, part in self._model.named_modules()}
+        neurons = {"_Membranes", "SpikingNeuron", *self._neurons}
         for name, values in self._model.named_parameters():
-            kind: MemoryKind = "weights" if values.ndim > 1 else "parameters"
+            of_neurons = neurons & kinds.get(name.rpartition(".")[0], set())
+            kind: MemoryKind = "weights" if values.ndim > 1 and not of_neurons else "parameters"
             yield Memory(name, kind, values.numel(), 8 * values.element_size())
         lasting = self._model.state_dict()
         for name, values in self._model.named_buffers():

@@ -1,13 +1,13 @@
 """A NIR graph as a torch module that goes through the time steps of its input.
 
 NIR describes neurons by differential equations. They are integrated by Euler's method, as in the frameworks that write
-NIR, and a neuron sends at most one spike in a step. Recurrent inputs come from the step before. A node of an unknown
+NIR. A neuron sends at most one spike in a step, if its membrane is above its threshold (``nir.LIF``: v > v_threshold). Recurrent inputs come from the step before. A node of an unknown
 kind is refused, with its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,18 @@ NEURONS = ("Neurons", "Threshold")
 """The classes of modules whose outputs are spikes and count as activations. Output membranes do not count."""
 _STATEFUL = ("CubaLIF", "LIF", "IF", "CubaLI", "LI", "I")
 _SPIKING = ("CubaLIF", "LIF", "IF")
+_CURRENTS = ("CubaLIF", "CubaLI")
 
 
 def stateful(nodes: Nodes) -> list[str]:
     """Return the names of the neurons, which carry a state from step to step."""
     return [name for name, node in nodes.items() if _kind(node) in _STATEFUL]
+
+
+def states_of(nodes: Nodes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """Return how many values neurons of these ``shapes`` carry from step to step, by what they are."""
+    held = {name: ["membrane", *(["current"] if _kind(nodes[name]) in _CURRENTS else [])] for name in stateful(nodes)}
+    return {f"{what} of {name}": int(np.prod(shapes[name])) for name, whats in held.items() for what in whats}
 
 
 def input_shape(nodes: Nodes) -> tuple[int, ...]:
@@ -176,7 +183,7 @@ def _times(torch: Any, scale: NDArray[Any] | float) -> Any:
 
 
 def _threshold(torch: Any, threshold: NDArray[Any]) -> Any:
-    over = {"forward": lambda module, values: (values >= module.threshold).to(values.dtype)}
+    over = {"forward": lambda module, values: (values > module.threshold).to(values.dtype)}
     made = type("Threshold", (torch.nn.Module,), over)()
     made.threshold = torch.nn.Parameter(torch.as_tensor(np.array(threshold, np.float64)), requires_grad=False)
     return made
@@ -188,8 +195,10 @@ def _neurons(torch: Any, values: dict[str, NDArray[Any]], spiking: bool, to_zero
 
         def __init__(self) -> None:
             super().__init__()
-            for name, array in values.items():
-                setattr(self, name, torch.nn.Parameter(torch.from_numpy(array), requires_grad=False))
+            absent = {"keep_current": None, "keep_membrane": 1.0, "leak": 0.0}
+            for name, of in (absent | values).items():
+                given = isinstance(of, np.ndarray)
+                setattr(self, name, torch.nn.Parameter(torch.from_numpy(of), requires_grad=False) if given else of)
             self.begin()
 
         def begin(self) -> None:
@@ -200,13 +209,13 @@ def _neurons(torch: Any, values: dict[str, NDArray[Any]], spiking: bool, to_zero
             current = arrives * self.gain
             membrane = self.leak
             if self.membrane is not None:
-                current = current + self.current * self.keep_current
+                current = current if self.keep_current is None else current + self.current * self.keep_current
                 membrane = self.membrane * self.keep_membrane + self.leak
             membrane = membrane + current
             self.current, self.membrane = current, membrane
             if not spiking:
                 return membrane
-            spikes = (membrane >= self.threshold).to(membrane.dtype)
+            spikes = (membrane > self.threshold).to(membrane.dtype)
             reset = membrane + spikes * (self.reset - membrane) if to_zero else membrane - spikes * self.threshold
             self.membrane = reset
             return spikes
@@ -220,7 +229,7 @@ def _neurons(torch: Any, values: dict[str, NDArray[Any]], spiking: bool, to_zero
 def _values(name: str, node: Any, dt_s: float) -> dict[str, NDArray[Any]]:
     """Return the factors of one Euler step: how much neurons keep and take in, each in the shape of the neurons."""
     kind, r = _kind(node), np.asarray(node.r, np.float64)
-    cuba, leaks = kind in ("CubaLIF", "CubaLI"), kind not in ("IF", "I")
+    cuba, leaks = kind in _CURRENTS, kind not in ("IF", "I")
     steps = {what: np.asarray(getattr(node, what), np.float64) / dt_s for what in ("tau_syn", "tau_mem", "tau")
              if hasattr(node, what)}  # fmt: skip
     for what, values in steps.items():
@@ -230,9 +239,8 @@ def _values(name: str, node: Any, dt_s: float) -> dict[str, NDArray[Any]]:
     of_membrane = 1.0 / steps.get("tau_mem", steps.get("tau", np.ones_like(r)))
     gain = r * (of_membrane if leaks else dt_s)
     found = {"gain": gain * (np.asarray(node.w_in) / steps["tau_syn"] if cuba else 1.0)}
-    found["keep_current"] = 1.0 - 1.0 / steps["tau_syn"] if cuba else np.zeros_like(r)
-    found["keep_membrane"] = 1.0 - of_membrane if leaks else np.ones_like(r)
-    found["leak"] = np.asarray(node.v_leak) * of_membrane if leaks else np.zeros_like(r)
+    found |= {"keep_current": 1.0 - 1.0 / steps["tau_syn"]} if cuba else {}
+    found |= {"keep_membrane": 1.0 - of_membrane, "leak": np.asarray(node.v_leak) * of_membrane} if leaks else {}
     if kind in _SPIKING:
         found["threshold"] = np.asarray(node.v_threshold)
         found["reset"] = np.zeros_like(r) if node.v_reset is None else np.asarray(node.v_reset)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.nir_file import check_said, digest_of, read_nodes
-from drivers.devices.torch.graph import NEURONS, input_shape, module_of, stateful
+from drivers.devices.torch.graph import NEURONS, input_shape, module_of, stateful, states_of
 from drivers.devices.xylo.networks.encoder import EncoderParams, raster_of
 from drivers.failures import UNFIT
 from rig.bench.option_checks import one_of, positive
@@ -105,7 +105,6 @@ def _of_graph(torch: Any, path: Path, dt_s: float | None, reset: str | None) -> 
             raise
         what = f"the nodes of {path.name} do not fit each other: {said(error)}"
         raise DataError(what, field="network", value=path.name, remedy="Export the graph again") from error
-    states = {f"{what} of {name}": int(np.prod(module.rest[name])) for name in own for what in ("current", "membrane")}
     return Model(
         module.eval(),
         torch.zeros(2 if own else 1, *shape),
@@ -113,7 +112,7 @@ def _of_graph(torch: Any, path: Path, dt_s: float | None, reset: str | None) -> 
         digest_of(nodes, edges),
         {"model": "NIR graph", "parameters": {"dt_s": dt_s, "reset": reset}},
         NEURONS,
-        states,
+        states_of(nodes, module.rest),
         dt_s if own else None,
     )
 

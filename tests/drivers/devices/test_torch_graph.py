@@ -97,6 +97,32 @@ def test_other_neurons_follow_their_equations(tmp_path: Path) -> None:
     assert set(found.activity) == {"lif", "if"}, "a membrane is no activation"
 
 
+def test_a_membrane_at_its_threshold_does_not_spike(tmp_path: Path) -> None:
+    """As the equations of NIR say; only graphs of whole numbers reach a threshold exactly."""
+    nodes = ends([1], [1]) | {"if": nir.IF(np.array([1.0]), np.array([2.0]), np.array([0.0]))}
+    path = written(tmp_path / "g.nir", nodes, [("in", "if"), ("if", "out")])
+    found = in_torch(path, Sample("s", np.ones((12, 1)), label="0"), dt_s=1.0, reset="zero")
+    assert found.output["scores"] == [4.0]
+
+
+def test_memory_of_neurons_is_what_they_hold(tmp_path: Path) -> None:
+    shape = (2, 3, 3)
+    nodes = ends([1, 3, 3], [18]) | {
+        "c": nir.Conv2d((3, 3), np.ones((2, 1, 1, 1)), 1, 0, 1, 1, np.zeros(2)),
+        "if": nir.IF(np.ones(shape), np.ones(shape), np.zeros(shape)),
+        "flat": nir.Flatten({"input": np.array(shape)}, 0, -1),
+    }
+    path = written(tmp_path / "g.nir", nodes, [("in", "c"), ("c", "if"), ("if", "flat"), ("flat", "out")])
+    of = SampleSet("made", "made", "1", "0" * 64, [Sample("s", np.ones((2, 1, 3, 3)), label="0")])
+    network = open_device(of, network=str(path), dt_s=1.0, reset="zero", dtype="float64").info().network
+    assert network is not None
+    held = {
+        kind: sum(m.elements for m in network.memory if m.kind == kind) for kind in ("weights", "parameters", "states")
+    }
+    assert held == {"weights": 2, "parameters": 2 + 3 * 18, "states": 18}
+    assert {m.bits for m in network.memory} == {64}
+
+
 def test_a_graph_without_neurons_has_no_time(tmp_path: Path) -> None:
     weight, bias = np.array([[1.0, 2.0], [0.0, -1.0]]), np.array([0.5, 0.0])
     nodes = ends([2], [2]) | {"w": nir.Affine(weight, bias), "t": nir.Threshold(np.array([0.5, 0.5]))}
