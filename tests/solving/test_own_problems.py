@@ -106,8 +106,17 @@ def test_d_waves_text_is_read() -> None:
 
 
 def test_a_problem_of_qplib_is_maximised_by_the_least_cost() -> None:
-    """The best of all 4096 solutions; the lower triangle has half weight (QPLIB: x^T Q x / 2 + b x + q)."""
-    assert least(opened(REAL / "QPLIB_5881_first_12.qplib")) == -732.0
+    """The best of all 4096 solutions; QPLIB: x^T Q x / 2 + b x + q, where the file has the lower triangle of Q."""
+    assert least(opened(REAL / "QPLIB_5881_first_12.qplib")) == -1071.0
+
+
+def test_the_example_of_the_paper_of_qplib_has_its_cost(tmp_path: Path) -> None:
+    """Furini et al. 2019, appendix B: x^2 + y^2 + z^2 - xy - yz - 0.2 x - 0.4 y - 0.2 z, without its constraints."""
+    quadratic = "5\n1 1 2.0\n2 1 -1.0\n2 2 2.0\n3 2 -1.0\n3 3 2.0\n"
+    (tmp_path / "a.qplib").write_text(f"! example\nMIPBAND\nQBN # type\nMinimize\n3\n{quadratic}-0.2\n1\n2 -0.4\n0.0\n")
+
+    problem = opened(tmp_path / "a.qplib")
+    assert [problem.cost(np.array(x)) for x in ((1, 1, 1), (1, 0, 1), (1, 1, 0))] == pytest.approx([0.2, 1.6, 0.4])
 
 
 def test_an_edge_list_is_an_independent_set_problem() -> None:
@@ -124,6 +133,7 @@ def test_an_edge_list_is_an_independent_set_problem() -> None:
     ("a.coo", "0 0 1\n0 1 nan\n", 2, "the coefficient is nan"),
     ("a.coo", "0 0 1\n\n# more\n0 x 2\n", 4, "'x' is not a variable"),
     ("a.coo", "0 0 1\n0 1\n", 2, "has 2 columns"),
+    ("a.coo", f"0 0 1\n0 {'9999999999':0>22} 1\n", 2, "is not a variable"),
     ("a.coo", "0 1 1\n0 1 1\n", 2, "repeats 0 1 of line 1"),
     ("a.coo", "0 0 1\n0 1 1\n1 0 2\n", 2, "asymmetric"),
     ("a.coo", "# vartype=TERNARY\n0 0 1\n", 1, "TERNARY is unknown"),

@@ -6,10 +6,10 @@
 | ``.json`` | a model as dimod's ``to_serializable`` makes it |
 | ``.npz`` | a graph of ``rig workload export``, as maximum independent set; or a square matrix ``Q`` |
 | ``.qubo`` | D-Wave's text: ``p qubo 0 maxNodes nNodes nCouplers``, then lines ``i j weight`` from 0 on |
-| ``.qplib`` | QPLIB's text of a binary problem without constraints (its types QBN, CBN, DBN, LBN and ...B) |
+| ``.qplib`` | QPLIB's text of a binary problem without constraints (types such as QBN or LBB) |
 | other text, two columns | a list of edges: the maximum independent set of the graph |
-| other text, three columns | COO: ``i j weight``, from 0 on; a line ``# vartype=SPIN`` makes them spins |
-| ``.csv``, or other text | a square matrix Q, a row in each line |
+| other text, three columns | COO: ``i j weight``, from 0 on; with a line ``# vartype=SPIN``, variables are spins |
+| ``.csv``, or text of other columns | a square matrix Q, a row in each line |
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from scenarios.workloads.qubo_mis.graph import MAX_NODES, Graph
 from scenarios.workloads.qubo_mis.workload import graph_digest
 
 MOST_BYTES = 1 << 30
-_COMMENT = re.compile(r"[#%]|c(\s|$)")
+_COMMENT = re.compile(r"[#%!]|c(\s|$)")
 _VARTYPE = re.compile(r"#.*?vartype[:=]\s*(\w+)")
 _BLANKS = "Write i j weight with blanks between, in a .txt, or a square matrix"
 Terms = dict[tuple[int, int], tuple[float, int]]
@@ -64,13 +64,13 @@ class Lines:
 
     def index(self, line: int, text: str, first: int, n: int) -> int:
         """Return the number of a variable, from 0 on; the file numbers its ``n`` variables from ``first`` on."""
-        if not (text.isascii() and text.isdigit() and first <= int(text[:12]) < first + n):
+        if not (text.isascii() and text.isdigit() and len(text) <= 12 and first <= int(text) < first + n):
             last = "" if n == MAX_NODES else f" to {first + n - 1}"
             raise self.fault(line, f"{text[:40]!r} is not a variable: they are whole numbers from {first}{last}")
         return int(text) - first
 
     def triple(self, line: int, fields: Sequence[str], first: int, n: int) -> tuple[int, int, float]:
-        """Return two variables and a weight."""
+        """Return the two variables and the weight in a line."""
         if len(fields) != 3:
             raise self.fault(line, f"has {len(fields)} columns instead of the 3 of i j weight")
         return (*(self.index(line, text, first, n) for text in fields[:2]), self.number(line, fields[2]))  # type: ignore[return-value]
@@ -131,9 +131,9 @@ def _rows(text: str, commas: bool) -> list[tuple[int, list[str]]]:
 def _coo(lines: Lines, text: str, dimod: Any) -> Any:
     """Read COO text. Dimod's own reader silently drops lines that it does not know, such as those with an exponent."""
     terms = _terms(lines, lines.rows, MAX_NODES)
-    kind = found[1] if (found := _VARTYPE.search(text)) else "BINARY"
-    if kind not in ("BINARY", "SPIN"):
-        raise lines.fault(text[: found.start()].count("\n") + 1 if found else 1, f"the vartype {kind} is unknown")
+    found, kind = _VARTYPE.search(text), "BINARY"
+    if found and (kind := found[1]) not in ("BINARY", "SPIN"):
+        raise lines.fault(text[: found.start()].count("\n") + 1, f"the vartype {kind} is unknown")
     return _model(1 + max(max(pair) for pair in terms), _folded(lines, terms), 0.0, dimod, kind)
 
 
@@ -151,7 +151,10 @@ def _dwave(lines: Lines, dimod: Any) -> Any:
 
 
 def _qplib(lines: Lines, dimod: Any) -> Any:
-    """Read QPLIB's text: x^T Q x / 2 + b x + q over bits, with the lower triangle of Q (Furini et al., QPLIB)."""
+    """Read QPLIB's text: x^T Q x / 2 + b x + q over bits; the file has the lower triangle of the symmetric Q.
+
+    An entry beside the diagonal therefore counts twice, so its weight is not halved (Furini et al. 2019, appendix B).
+    """
     rows = iter(lines.rows)
 
     def take(columns: int = 1) -> tuple[int, list[str]]:
@@ -170,14 +173,14 @@ def _qplib(lines: Lines, dimod: Any) -> Any:
         what = f"the problem type is {kind}: only binary problems without constraints can be read, such as QBN"
         raise lines.fault(line, what, "Choose another problem, or write its constraints into the cost")
     line, (sense, *_) = take()
-    if sense not in ("minimize", "maximize"):
+    if sense.lower() not in ("minimize", "maximize"):
         raise lines.fault(line, f"the sense is {sense}, neither minimize nor maximize")
-    sign = 1.0 if sense == "minimize" else -1.0
+    sign = 1.0 if sense.lower() == "minimize" else -1.0
     n, terms = count(), Terms()
     for _ in range(0 if kind[0] == "L" else count()):
         line, fields = take(3)
         u, v, weight = lines.triple(line, fields[:3], 1, n)
-        _add(lines, terms, line, (u, v), 0.5 * weight)
+        _add(lines, terms, line, (u, v), weight if u != v else 0.5 * weight)
     pairs = {pair: sign * weight for pair, (weight, _) in terms.items()}
     line, (text, *_) = take()
     linear = dict.fromkeys(range(n), lines.number(line, text))
@@ -297,5 +300,5 @@ def _unread(path: Path, why: str) -> DataError:
 
 
 def files_in(path: Path) -> Iterator[Path]:
-    """Yield the file itself, or each file of a folder in order of name."""
+    """Yield the path if it is a file, or each file of the folder in order of name, without hidden files."""
     yield from sorted(p for p in path.iterdir() if p.is_file() and p.name[0] != ".") if path.is_dir() else (path,)
