@@ -8,7 +8,7 @@ from rig.types import Clock, Issue, Rules, Sample, Step, Workload
 from scenarios.steps import Enough, framed, idle_and_warmup, once
 
 SLACK = 1.1
-"""Factor on the minimum duration of the rules, because this duration does not include loading the first samples."""
+"""Factor on the minimum duration of the rules: time is counted from before the first samples are loaded."""
 
 
 def offline(
@@ -29,7 +29,7 @@ def offline(
         return framed(once(workload.samples), workload, idle, warm)
     # decoded before the run, because decoding during the run would delay the reading of meters
     samples = list(workload.samples)
-    return framed(_work(samples, Enough(rules, clock, purpose, SLACK)), workload, idle, warm)
+    return framed(_work(samples, Enough(rules, clock, SLACK)), workload, idle, warm)
 
 
 def _work(samples: list[Sample], enough: Enough) -> Iterator[Step]:

@@ -25,14 +25,13 @@ def optimization(
 ) -> Iterator[Step]:
     """Yield an idle window, each problem ``solves`` times for ``timeout_s`` each, and another idle window.
 
-    Each solve has a new seed.
-
     ``to_gap`` ends a solve at this relative gap (0.05 for 5 %) to the problem's target. The target is the official one,
-    else the specified one, else the best known. ``repeat`` loops a solve inside one span, which is a time between two
-    stamps of the device. Without ``repeat``, a run with a meter (``metered``) loops a short solve until the span lasts
-    ``window_s``. A loop keeps the solution and progress of its first solve.
+    else the specified one, else the best known, else another one. ``repeat`` loops a solve inside one span, which is a
+    time between two stamps of the device. Without ``repeat``, a run with a meter (``metered``) loops a short solve
+    until the span lasts ``window_s``. A loop keeps the solution and progress of its first solve.
 
-    Raises ``UsageError`` for a workload without problems, and for ``to_gap`` without a target.
+    Raises ``UsageError`` for options out of range, for labelled samples, which are no problems, and for ``to_gap``
+    without a target.
     """
     idle = chosen(idle_s, rules.idle_s)
     positive(timeout_s=timeout_s, window_s=window_s)

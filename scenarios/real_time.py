@@ -29,9 +29,10 @@ def real_time(
 ) -> Iterator[Step]:
     """Yield frames of ``window_s``, one every ``stride_s``, from a stream of ``stream_s``.
 
-    The scene of the stream changes every ``scene_s``. A frame is due at the time of its last sound, even if the device
-    is still busy. It is dropped if ``queue`` frames wait. Its answer is due within ``deadline_s`` (default: the
-    stride). ``phase`` issues only this phase of the device, for a device that runs its other phases by itself.
+    The scene of the stream changes every ``scene_s``. A frame is due when it is complete, even if the device is still
+    busy. It is dropped if ``queue`` frames wait. Its answer is due within ``deadline_s`` (default: the stride).
+    ``phase`` issues only this phase of the device, for a device that runs its other phases by itself. A run for
+    accuracy or compliance issues the samples of the set one by one instead, without a stream.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     within(1, math.inf, queue=queue)

@@ -56,7 +56,7 @@ _VALUES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 }
 _TOLD = tomllib.loads(files("scenarios").joinpath("sources.toml").read_text(encoding="utf-8"))
 SETS = {name: (_TOLD[name]["source"], _TOLD[name]["rules"], values) for name, values in _VALUES.items()}
-"""For the name of each set: its source, the sentence in the source for each rule, and the rules of each scenario."""
+"""For each set by name: its source, the sentence of the source behind each rule, and the rules of each scenario."""
 
 
 def neurobench_1_0(scenario: str) -> Rules:
@@ -75,7 +75,10 @@ def quick(scenario: str) -> Rules:
 
 
 def rules(name: str, scenario: str) -> Rules:
-    """Return the rules of one scenario in a set; only ``quick`` takes a scenario of your own. Raises ``UsageError``."""
+    """Return the rules of one scenario in a set.
+
+    Only ``quick`` accepts a scenario of your own. Raises ``UsageError`` for a scenario that the set does not cover.
+    """
     source, sources, by_scenario = SETS[name]
     if scenario in by_scenario:
         asked = by_scenario[scenario]

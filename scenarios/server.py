@@ -12,7 +12,7 @@ from scenarios.steps import LONGEST_S, chosen, framed, idle_and_warmup, once
 
 BLOCK, PART = 1024, 32
 LONG_S = 2e-4
-"""A pause of at least this length (s) between arrivals is long enough to draw the next block of arrivals."""
+"""A pause between arrivals that is longer than this (s) is long enough to draw the next block of arrivals."""
 
 
 def server(
@@ -27,9 +27,10 @@ def server(
     idle_s: float | None = None,
     warmup: int | None = None,
 ) -> Iterator[Step]:
-    """Yield Poisson arrivals at ``arrival_hz``, drawn from ``arrival_seed``, for at least ``duration_s`` (see rules).
+    """Yield Poisson arrivals at ``arrival_hz``, drawn from ``arrival_seed``, for at least ``duration_s``.
 
-    Samples are drawn from the set at random, with replacement. The result is valid when the percentile that
+    Without ``duration_s``, the minimum of the rules counts. There are also at least as many arrivals as the rules
+    require. Samples are drawn from the set at random, with replacement. The result is valid when the percentile that
     the rules name stays below ``latency_bound_s``.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)

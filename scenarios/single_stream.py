@@ -24,15 +24,15 @@ def single_stream(
     """Yield an idle window, the whole set in order as often as the rules require, and another idle window.
 
     ``repeat`` loops each sample inside one span, which is a time between two stamps of the device. ``apart``
-    (``--per-phase``) issues the phases of the device one at a time, so that short phases can be looped and their power
-    measured separately. ``idle_s`` and ``warmup`` replace the values of the rules.
+    (``--per-phase``) issues the whole set once for each phase of the device, so that short phases can be looped and
+    their power measured separately. ``idle_s`` and ``warmup`` replace the values of the rules.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     within(1, MOST_REPEAT, repeat=repeat)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    enough = Enough(rules, clock, purpose)
-    work = _apart(workload, phases, repeat, idle) if apart else _rounds(workload.samples, enough, repeat=repeat)
+    enough = Enough(rules, clock)
+    work = _apart(workload, phases, repeat, idle) if apart else _rounds(workload.samples, enough, repeat)
     return framed(work, workload, idle, warm)
 
 
@@ -44,9 +44,9 @@ def _apart(workload: Workload, phases: tuple[str, ...], repeat: int, idle_s: flo
             yield Issue([sample], repeat=repeat, phase=phase)
 
 
-def _rounds(samples: Sequence[Sample], enough: Enough, repeat: int = 1) -> Iterator[Step]:
+def _rounds(samples: Sequence[Sample], enough: Enough, repeat: int) -> Iterator[Step]:
     """Yield whole rounds through the samples until ``enough`` is true."""
-    held = isinstance(samples, (list, tuple))  # samples that are decoded on access are not kept
+    held = isinstance(samples, (list, tuple))  # a workload that decodes its samples on access would fill the memory
     issues = [Issue((sample,), repeat=repeat) for sample in samples] if held else None
     begun = False
     while not enough:

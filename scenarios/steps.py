@@ -1,15 +1,14 @@
-"""Common parts of the scenarios: idle windows around the work, and how often the set is repeated."""
+"""Common parts of the scenarios: idle windows around the work, and the test that ends the rounds through a set."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from rig.bench.option_checks import within
 from rig.types import Clock, Idle, Issue, Mark, Rules, Sample, Step, Workload
 
 LONGEST_IDLE_S, LONGEST_S = 86400.0, 30 * 86400.0
-"""The longest times that are accepted, because the recording that a run repeats may come from others."""
+"""The longest idle window and the longest run (s); `rig measure --like` may take larger values from a strange file."""
 
 MOST_WARMUP = 1_000_000
 MOST_REPEAT = 10**9
@@ -32,11 +31,11 @@ def once(samples: Sequence[Sample]) -> Iterator[Step]:
 
 
 class Enough:
-    """True if the samples and the time on the run's clock reach both minimums of the rules: count and duration."""
+    """True once the issued samples and the time on the run's clock reach the rules' minimum count and duration."""
 
-    def __init__(self, rules: Rules, clock: Clock | None, purpose: str, slack: float = 1.0) -> None:
-        self._least = rules.min_queries if purpose != "accuracy" else 1
-        self._wait_ns = round(slack * rules.min_duration_s * 1e9) if purpose != "accuracy" else 0
+    def __init__(self, rules: Rules, clock: Clock | None, slack: float = 1.0) -> None:
+        self._least = rules.min_queries
+        self._wait_ns = round(slack * rules.min_duration_s * 1e9)
         self._clock = clock
         self._count = 0
         self._until_ns = 0
@@ -59,15 +58,14 @@ class Enough:
 def idle_and_warmup(rules: Rules, idle_s: float | None, warmup: int | None) -> tuple[float, int]:
     """Return the seconds of an idle window and the samples of warm-up: the options, or else the values of the rules.
 
-    Raises ``UsageError``.
+    Rules without a limit for the warm-up give one sample. Raises ``UsageError`` for an option out of range.
     """
     idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
     within(0, LONGEST_IDLE_S, idle_s=idle)
-    within(0, math.inf, warmup=warm)
     within(0, MOST_WARMUP, warmup=warm)
     return idle, warm
 
 
 def chosen(value: float | None, default: float | None) -> float:
-    """Return the option, else the default, else 0."""
+    """Return an option as a number: its value if it is given, else the default, else 0."""
     return float(value if value is not None else default or 0)

@@ -1,4 +1,4 @@
-"""Compute the cost at which the solve of a problem may end, because it is close enough to the target."""
+"""Compute the cost at which a solver may stop, because the cost is close enough to the target of the problem."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def check_problems(workload: Workload) -> None:
     """Raise ``UsageError`` for a workload of labelled samples, which has nothing to optimize."""
     first = next(iter(workload.samples), None)
     if first is not None and first.label is not None:
-        what = f"workload {workload.name} holds things to classify, not problems to optimize"
+        what = f"workload {workload.name} has samples to classify, not problems to optimize"
         raise refused("workload", workload.name, "Use --workload qubo-mis, or another scenario", what)

@@ -19,7 +19,7 @@ from rig.types import Workload
 from scenarios.workloads.qubo_mis import workload as qubo_mis
 from scenarios.workloads.qubo_mis.graph import Graph, from_payload
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
-from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, official_target, source
+from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, official_target
 from scenarios.workloads.qubo_mis.workload import export, graph_digest, open_workload, parse_seeds
 from tests.support.paths import SHARED
 from tests.support.raised import raised
@@ -137,7 +137,7 @@ def test_there_are_180_official_targets() -> None:
     targets = [official_target(n, d, s) for n in NODES for d in DENSITIES for s in TUNING_SEEDS]
     assert len(targets) == 180
     assert all(cost is not None and -n <= cost < 0 for cost, n in zip(targets, np.repeat(NODES, 20), strict=True))
-    assert source()["commit"]
+    assert open_workload().details["target_source"]["commit"]
 
 
 @pytest.mark.skipif(not TABLE.is_file(), reason="the published table is not at hand")

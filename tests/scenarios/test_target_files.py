@@ -271,7 +271,7 @@ def test_a_gap_without_a_target_is_refused_before_the_first_step() -> None:
 
 
 def test_a_workload_without_problems_is_refused_before_the_first_step() -> None:
-    with pytest.raises(UsageError, match="workload asc holds things to classify"):
+    with pytest.raises(UsageError, match="workload asc has samples to classify"):
         optimization(asc.open_workload(samples=2, audio_hz=1000), FREE)
 
 

@@ -1,4 +1,4 @@
-"""The data that NeuroBench's acoustic scene classification prescribes, and which part an opened workload has."""
+"""What NeuroBench's acoustic scene classification prescribes for its data, and what an opened workload has of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scenarios.workloads.asc.scenes import CLASSES
 from scenarios.workloads.asc.slices import SLICE_S
 
 WHOLE_SLICES = {"train": 41360, "test": 16240}
-"""Seconds in the two splits of the whole TAU set."""
+"""Seconds in each split of the TAU set, with all of its clips of device a in the four scenes."""
 
 _DATA = "N, ASC, Benchmark dataset: "
 

@@ -1,6 +1,6 @@
 """Synthetic acoustic scenes of four places, for use without a data set of field recordings.
 
-The same seed has the same samples. Every scene mixes a background with sound events of its place. A simulated
+The same seed gives the same samples. Every scene mixes a background with sound events of its place. A simulated
 microphone then changes spectrum and level at random. Scenes of different places therefore overlap in level and in
 spectrum, and no single frequency band distinguishes them.
 """

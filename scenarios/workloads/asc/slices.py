@@ -29,7 +29,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The slices of one sample: one, or several in sequence."""
+    """One sample before it is decoded: its id, its label, and its slices, which are played one after the other."""
 
     id: str
     label: str | None

@@ -36,7 +36,7 @@ NAME = "asc"
 TASK = "acoustic scene classification"
 VERSION = "1"
 TUNING_SEEDS = range(1000, 2000)
-"""Seeds with which settings may be tuned."""
+"""Seeds of synthetic scenes for the tuning of settings; a test set never uses them."""
 TRAINING_SEEDS = range(0, 1000)
 """Seeds of synthetic scenes for the training of models; a test set never uses them."""
 SPLITS = ("train", "test")
@@ -50,7 +50,7 @@ _SLICES_KEPT = 16
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class AscWorkload(SampleSet):
-    """The workload: see ``rig.types.Workload``. ``details`` includes the source of the audio."""
+    """The workload; see ``rig.types.Workload``. ``details`` includes the source of the audio."""
 
     samples: Lazy[Unit]
     benchmark: Benchmark
@@ -61,9 +61,9 @@ class AscWorkload(SampleSet):
     def sequences(self, seconds: float) -> AscWorkload:
         """Return the same slices joined to sequences of ``seconds``, for a device that is configured once per sequence.
 
-        Each label is cut into whole sequences first. Leftovers are joined across labels (label None), and
-        a last incomplete sequence is dropped. Raises UsageError when ``seconds`` is
-        not a positive whole number of slices or more than the workload holds.
+        The slices of each label are cut into whole sequences first. The slices that are left over from all labels are
+        joined to sequences without a label (None), and a last incomplete sequence is dropped. Raises UsageError when
+        ``seconds`` is not a positive whole number of slices or more than the workload has.
         """
         parts = [part for unit in self.samples.items for part in unit.slices]
         if not (math.isfinite(seconds) and seconds > 0 and (seconds / SLICE_S).is_integer()):
@@ -103,8 +103,8 @@ def open_workload(
 
     ``data`` is a folder in the TAU layout (``meta.csv``) or with a ``labels.csv``; without it, scenes are synthetic.
     ``samples`` is how many are used: by default all of a folder, or 120 synthetic ones. With a folder, ``sample_seed``
-    draws them; for synthetic scenes it is the seed of the first one, 2000 or more. ``audio_hz`` is the rate to resample
-    to, in whole hertz.
+    draws them. In the test split of synthetic scenes it is the seed of the first scene, 2000 or more. ``audio_hz`` is
+    the rate to resample to, in whole hertz.
 
     ``split`` is "test" or "train". The whole of a folder with a ``labels.csv`` is one split, unless ``fold`` "K/N" is
     given for cross-validation: then part K of N is the test split, and the rest the train split. The train split of
@@ -124,7 +124,7 @@ def open_workload(
         raise unfit("audio_hz", audio_hz, "is not a usable rate", f"Use whole hertz from {low_hz} to {high_hz}")
     rate_hz = float(audio_hz)
     if data is None and fold is not None:
-        raise unfit("fold", fold, "is of a folder", "Give data too, or leave it out")
+        raise unfit("fold", fold, "needs a folder of clips", "Give data too, or leave it out")
     if data is None:
         return _synthetic(_SYNTHETIC_DEFAULT if samples is None else samples, sample_seed, rate_hz, split)
     return _from_files(_catalogue(Path(data), split, fold), samples, sample_seed, rate_hz, split, clipped_limit)

@@ -20,7 +20,7 @@ from rig.plugins import imported
 from rig.types import Floats
 
 SHAPE = (6, 360, 640)
-"""Shape of a time surface: three time bins for each of two polarities, rows, columns."""
+"""Shape of a time surface: a channel for each of three time bins and two polarities, rows, columns."""
 FRAME_US, BINS = 50_000, 3
 SENSOR = (720, 1280)
 WORDS = {b"evt 2": ("evt2", 4), b"evt2": ("evt2", 4), b"evt 3": ("evt3", 2), b"evt3": ("evt3", 2)}
@@ -41,7 +41,7 @@ class Recorded:
 
 
 def opened(path: Path) -> Recorded:
-    """Open time surfaces (.h5), or raw events (.raw in EVT2 or EVT3, .dat), which are converted to such surfaces.
+    """Open time surfaces (.h5), or raw events (.raw in EVT2 or EVT3, .dat), which are converted to time surfaces.
 
     Raises ``DataError`` for a file that is cut or has other content, ``MissingExtraError`` without the reader.
     """

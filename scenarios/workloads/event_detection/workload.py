@@ -37,7 +37,7 @@ class Drive(SampleSet):
     """The workload; see ``rig.types.Workload`` and ``rig.types.Streams``."""
 
     def stream(self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int) -> list[Sample]:
-        """Return the frames in order, one every 50 ms; after the last, the first follows again. Scenes are ignored.
+        """Return the frames in order, one every 50 ms; after the last, the first follows. ``scene_s`` has no effect.
 
         Raises ``UsageError`` for another window or stride.
         """

@@ -1,8 +1,8 @@
 """Solve the Mackey-Glass equation: ``dx/dt = beta x(t - tau) / (1 + x(t - tau)**n) - gamma x(t)``.
 
-The solver is the fourth-order Runge-Kutta method. The delayed value is known from the solution one delay earlier. At
-half steps, it is interpolated by a cubic through the values and derivatives at both ends of the step. Within one delay,
-the equation is therefore linear in x with a known input, and a step is one line of code.
+The solver is the fourth-order Runge-Kutta method. The delayed value ``x(t - tau)`` is known from the solution one delay
+earlier. At half steps, it is interpolated by a cubic through the values and derivatives at both ends of the step. The
+equation is therefore linear in ``x(t)`` with a known input, and a step is a weighted sum.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ POINTS = 75
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """One published series: its delay, its Lyapunov time and its constant value before time 0 (NeuroBench, Table 6)."""
+    """One published series: delay, Lyapunov time, and the constant value before time 0 (Table 7 of NeuroBench)."""
 
     tau: int
     lyapunov_time: float
@@ -44,8 +44,8 @@ PUBLISHED = {
 def sampled(parameters: Parameters, lyapunov_times: float, step: float = STEP) -> Floats:
     """Return ``POINTS`` values in each Lyapunov time from time 0, float64 of shape (n,).
 
-    The delay must be a multiple of ``step``. The series is chaotic, so with another solver or step it differs after
-    some Lyapunov times.
+    Raises ``ValueError`` if the delay is not a multiple of ``step``. The series is chaotic, so with another solver or
+    step it differs after some Lyapunov times.
     """
     at = np.arange(round(lyapunov_times * POINTS)) * (parameters.lyapunov_time / POINTS)
     x, slope = _solved(parameters, float(at[-1]) + 2 * step, step)
@@ -54,7 +54,7 @@ def sampled(parameters: Parameters, lyapunov_times: float, step: float = STEP) -
 
 
 def _solved(parameters: Parameters, until: float, step: float) -> tuple[Floats, Floats]:
-    """Return values and derivatives at every step; the past before time 0 is constant."""
+    """Return the values and derivatives of x at every step from time 0; before time 0, x is constant."""
     delay = round(parameters.tau / step)
     if abs(delay * step - parameters.tau) > 1e-9 * parameters.tau:
         raise ValueError(f"a step of {step} does not divide the delay {parameters.tau}")
@@ -83,7 +83,7 @@ def _drive(delayed: Floats) -> Floats:
 
 
 def _weights(step: float) -> tuple[float, tuple[float, float], float]:
-    """Return the weights in one step: of the value, of the drive at begin and end, and of the drive in the middle."""
+    """Return the weights of one step: of x, of the input at the begin and the end, and of the input in the middle."""
 
     def stepped(x: float, begin: float, middle: float, end: float) -> float:
         k1 = begin - GAMMA * x
@@ -96,7 +96,7 @@ def _weights(step: float) -> tuple[float, tuple[float, float], float]:
 
 
 def _between(x: Floats, slope: Floats, index: Indices, share: Floats, step: float) -> Floats:
-    """Return values of the cubic interpolation, at a share of the step after each index."""
+    """Return the values of x, by cubic interpolation, at a ``share`` (0 to 1) of the step after each index."""
     rest = 1.0 - share
     left, right = x[index], x[index + 1]
     bend = rest * (slope[index] * step - (right - left)) - share * (slope[index + 1] * step - (right - left))

@@ -65,9 +65,9 @@ def open_workload(
     ``front_end`` is ``mfcc`` (20, 201), ``spikes`` (200, 40), or ``audio`` for a device that takes the sound itself.
     The ``split`` ``train`` holds only the base words for the training of a network, without sessions. ``draw`` seeds
     the order of the languages, the choice of ``way`` words in each of ``sessions`` languages, and of ``shots`` samples
-    to learn from among a word's first ``pool``; its next ``queries`` samples are asked. Base words have
-    ``base_shots`` samples for training and ``base_tests`` that are asked. Without ``learn``, new words are asked but
-    never taught, for a frozen device.
+    to learn from among a word's first ``pool``; the next ``queries`` samples of the word are for tests. A base word has
+    ``base_shots`` samples for training and ``base_tests`` for tests. Without ``learn``, new words are tested but never
+    taught, for a frozen device.
 
     Raises ``UsageError`` for options out of range, ``DataError`` for split files that are missing, words with too few
     samples and sound that cannot be used, ``MissingExtraError`` without soundfile.

@@ -1,8 +1,8 @@
 """AER-DAT2.0 files (.aedat) of a 128 x 128 retina: ``#`` lines, then 32-bit address and microseconds, big-endian.
 
-Bits 1 to 7 of an address are x, bits 8 to 14 are y, and bit 0 is set for OFF events. There are two dialects: jAER adds
-1 to the address of the ON event, and NE15-MNIST subtracts 1. With the subtraction, x must be corrected, because it
-would be that of the neighbouring pixel.
+Bits 1 to 7 of an address are x, bits 8 to 14 are y, and bit 0 is set for OFF events. There are two dialects: the
+address of an OFF event is that of the pixel's ON event plus 1 in jAER, and minus 1 in NE15-MNIST. After a subtraction,
+x must be corrected, because bits 1 to 7 are then those of the neighbouring pixel.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _MOST_US = 2**32 - 1
 def read_aedat(path: Path, dialect: str) -> Events:
     """Return the events as microseconds and address: ``y * 128 + x`` for ON events, 16384 more for OFF events.
 
-    Raises ``UsageError`` for an unknown dialect. Raises ``DataError`` for another format, a file that ends inside an
-    event, an address of no pixel, and times that decrease.
+    Raises ``UsageError`` for an unknown dialect. Raises ``DataError`` for a file that cannot be read or has another
+    format, a file that ends inside an event, an address of no pixel, and times that decrease.
     """
     one_of(DIALECTS, dialect=dialect)
     try:
@@ -60,7 +60,8 @@ def read_aedat(path: Path, dialect: str) -> Events:
 def write_aedat(path: Path, events: Events, side: int, dialect: str = "jaer") -> None:
     """Write events of a sensor of ``side`` x ``side`` pixels; addresses from ``side * side`` on are OFF events.
 
-    Raises ``DataError`` for addresses and times that do not fit into the format, ``UsageError`` for an unwritable path.
+    Raises ``DataError`` for addresses and times that do not fit into the format. Raises ``UsageError`` for an unknown
+    dialect and for a path that cannot be written.
     """
     one_of(DIALECTS, dialect=dialect)
     times, address = events[:, 0], events[:, 1]

@@ -38,7 +38,7 @@ The recordings of NE15-MNIST last 1 s and 3.2 to 3.4 s, and most spikes of a fla
 
 
 def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
-    """Write ``images`` training and as many test images, and ``recordings`` of a retina each to flashing/ and moving/.
+    """Write ``images`` training images, as many test images, and ``recordings`` of a retina each to flashing/, moving/.
 
     Raises ``UsageError`` for numbers out of range and if the folder cannot be written.
     """

@@ -1,7 +1,7 @@
 """Rank order encoding by FoCal (Sen Bhattacharya and Furber 2010, doi 10.1109/TNN.2010.2048339).
 
-Four layers of ganglion cells filter the image with differences of Gaussians. The strongest cell spikes first. Then its
-value times the correlation of the two kernels is subtracted from every other cell.
+Four layers of ganglion cells filter the image with differences of Gaussians. The cell with the largest value spikes
+first. From every other cell, this value times the correlation of the two cells' kernels is then subtracted.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ rows from one cell to the next."""
 STEP_US = 1000
 """Time between two spikes in microseconds. It is constant, because only the order of spikes counts."""
 SHARE = 0.3
-"""This first share of the spikes is enough to represent the image (same paper)."""
+"""The spikes up to this share are enough to represent the image (same paper)."""
 
 
 def rank_order(image: NDArray[np.uint8], share: float = SHARE) -> tuple[Events, Floats]:
     """Return the spikes of an image of shape (784,), address ``layer * 784 + pixel``, and the value of each spike.
 
-    A cell spikes at most once. ``share`` is a share of the cells that are not zero for this image.
+    A cell spikes at most once. ``share`` limits the spikes to a share of the cells whose value for this image is not 0.
     """
     cells, kernels, overlap = cell_kernels()
     left = kernels @ (image / 255.0)

@@ -1,7 +1,7 @@
 """NE15-MNIST: handwritten digits as spikes, encoded from the user's MNIST files or read from recordings of a retina.
 
-A sample is the stream of one image, an array of shape (n, 2): microseconds and address. It ends with a blank time
-without spikes.
+A sample is the spikes of one image, an array of shape (n, 2): microseconds and address. A blank time without spikes
+follows the spikes; the duration of the sample includes it.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ RECIPE = "minimum-jerk reaches to targets drawn from a square, and cosine-tuned 
 _SIDE = 100.0
 _REACH_S, _REST_S = (0.4, 1.0), (0.1, 0.4)
 _BASE_HZ, _DEPTH = (2.0, 20.0), 1.5
-"""For synthetic units: range of rates at rest, and the factor on it for what the fastest movement can add."""
+"""For synthetic units: the range of rates at rest, and the largest relative change of a rate by a movement."""
 TRAIN_SHARE = 0.75
-"""The first reaches, up to this share, are for training and validation (NeuroBench)."""
+"""The share of the reaches, from the first on, that are for training and validation (NeuroBench)."""
 MD5S = {
     "indy_20160622_01": "c33d5fff31320d709d23fe445561fb6e",
     "indy_20160630_01": "197413a5339630ea926cbd22b8b43338",
@@ -91,10 +91,10 @@ def reaches_of(targets: Floats) -> Indices:
 
 
 def _spikes(file: Any, times_s: Floats) -> Bools:
-    """Return whether any unit of a channel had a spike in the step before each of the times, shape (steps, channels).
+    """Return whether any unit of a channel had a spike, for each of the times, shape (steps, channels).
 
-    A spike in the step that ends at a time belongs to the next time. The reference implementation has this delay of one
-    step, and the published networks were trained with it.
+    A spike in the step that ends at one time is counted at the next time, so one step late. The reference
+    implementation has this delay, and the published networks were trained with it.
     """
     units = file["spikes"]
     found = np.zeros((len(times_s), units.shape[1]), np.bool_)

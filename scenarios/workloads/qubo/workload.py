@@ -1,4 +1,4 @@
-"""Your own binary quadratic problems: each file is a sample with the name of the file.
+"""Your own binary quadratic problems: each file is a sample, named as the file without its ending.
 
 A device replies with ``{"cost": c, "solution": digits}``; the digits are the result of ``numpy.packbits`` in
 hexadecimal.
@@ -36,7 +36,7 @@ def open_workload(*, data: str = "", target: float | None = None, targets: str =
     path = Path(data)
     files = list(files_in(path)) if data and path.exists() else []
     if not files:
-        found = f"{data} holds no file" if path.is_dir() and data else f"{data} is not there"
+        found = f"{data} holds no file" if path.is_dir() else f"{data} is not there"
         what = found if data else "the workload qubo has no data"
         raise refused("data", data, "Give --data a file with a problem, or a folder of them", what)
     models: dict[str, Any] = {}

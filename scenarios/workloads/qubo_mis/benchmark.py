@@ -1,4 +1,4 @@
-"""The problems that NeuroBench's QUBO benchmark prescribes, and which of them an opened workload has."""
+"""What NeuroBench's QUBO benchmark prescribes for its problems, and what the problems of an opened workload have."""
 
 from __future__ import annotations
 

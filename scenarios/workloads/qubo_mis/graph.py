@@ -1,7 +1,7 @@
 """The problem of the QUBO workload: a graph as nodes and sorted edges, and the cost of a binary vector.
 
 The cost is x^T Q x with -1 on the diagonal of Q and 4 for each ordered pair that is an edge (NeuroBench,
-eq. 22 and 23). A solution travels as the hexadecimal digits of its packed bits, see ``to_hex``.
+eq. 22 and 23). A reply states a solution as the hexadecimal digits of its packed bits; see ``to_hex``.
 """
 
 from __future__ import annotations

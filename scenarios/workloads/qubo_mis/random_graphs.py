@@ -107,7 +107,7 @@ class _Pairs:
 
 
 def _words(seed: int) -> np.random.RandomState:
-    """Return a source of the 32-bit words of ``random.Random(seed)``; numpy never changes ``RandomState``."""
+    """Return a source of the 32-bit words of ``random.Random(seed)``; numpy guarantees the words of ``RandomState``."""
     *key, position = random.Random(seed).getstate()[1]
     twister = np.random.MT19937(0)
     twister.state = {"bit_generator": "MT19937", "state": {"key": np.array(key, np.uint32), "pos": position}}
@@ -117,7 +117,8 @@ def _words(seed: int) -> np.random.RandomState:
 def _drawn(source: _Pairs, m: int, pairs: int) -> Keys:
     """Return the first ``m`` distinct pairs drawn, sorted.
 
-    All of the first ``m`` pairs are used. From later pairs, only the first new ones are used, so their order is kept.
+    The graph has all distinct pairs among the first ``m``. Of the later pairs, it has the first new ones until there
+    are ``m``, so the order of the later pairs is kept while they are chosen.
     """
     early = np.sort(source.next(m))
     early = early[np.diff(early, prepend=-1) > 0]

@@ -51,11 +51,6 @@ def official_target(nodes: int, density: float, seed: int) -> int | None:
     return int(costs[seed]) if costs and seed in TUNING_SEEDS else None
 
 
-def source() -> Mapping[str, str]:
-    """Return repository, path, commit and licence of the published table, and how its costs were found."""
-    return dict(_table()["source"])
-
-
 def best_known(nodes: int, density: float, seed: int, path: Path = BEST_KNOWN_FILE) -> Target | None:
     """Return the table's row of a problem, or None. A complete graph (density 1) needs no row: any one node is best.
 
@@ -73,9 +68,10 @@ def load_table(path: Path = BEST_KNOWN_FILE) -> dict[Key, Target]:
 
 
 def fault_of(target: Target, graph: Graph) -> str | None:
-    """Return what is wrong with a row, or None. The code that checks the row against its graph is not used by solvers.
+    """Return what is wrong with a row, or None.
 
-    Proofs are not repeated here; ``benchmarks/qubo_targets.py`` repeats them.
+    The cost is computed again from the row's set of nodes. Proofs are not repeated here;
+    ``benchmarks/qubo_targets.py`` repeats them.
     """
     if target.method != COMPLETE and digest(graph) != target.graph_sha256:
         return "the graph drawn is not the one that the target was computed for"
@@ -90,7 +86,7 @@ def fault_of(target: Target, graph: Graph) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TargetFile:
-    """The rows of a file for each problem. ``about`` is the file's name and digest, for the recording."""
+    """The rows of a file by problem. ``about`` has the name and the digest of the file, for the recording."""
 
     rows: Mapping[Key, Sequence[Target]] = field(default_factory=dict)
     about: Mapping[str, str] = field(default_factory=dict)
@@ -123,8 +119,8 @@ def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target
     """Return the details about targets for the recording. ``more`` has the rows of a file for each problem id.
 
     For each target name, ``targets`` has the cost of each problem id, and ``targets_by`` the methods with their
-    versions. ``targets_proven`` has the method that proved a target to be optimal. A proven cost also becomes the
-    specified target. The target of the Tabu search is then named ``tabu``.
+    versions. ``targets_proven`` has, by problem id, the method that proved the target to be optimal. A proven cost also
+    becomes the specified target. A specified target without a proof, from the Tabu search, is then named ``tabu``.
     """
     rows: dict[tuple[str, str], Target] = {}
     proofs: dict[str, Target] = {}
@@ -147,7 +143,7 @@ def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target
         "targets_proven": {key: row.proven for key, row in proofs.items()},
     }
     if any(p.target is not None for p in instances):
-        details["target_source"] = dict(source())
+        details["target_source"] = _table()["source"]
     unknown = [p for p in instances if p.target is None and not any(key == p.id for _, key in rows)]
     return details | ({"notes": [_note(unknown)]} if unknown else {})
 

@@ -1,6 +1,6 @@
 """Maximum independent sets of random graphs as QUBO: one sample per problem seed.
 
-It follows NeuroBench's system track (QUBO). A sample's payload is ``Graph.to_payload``, and a device replies
+The workload follows NeuroBench's system track (QUBO). A sample's payload is ``Graph.to_payload``, and a device replies
 with ``{"cost": c, "solution": to_hex(x)}``. Seeds 0 to 4 are for tuning; official results are measured
 on seeds that NeuroBench announces, unofficial ones on seeds drawn when the workload is opened.
 """
@@ -47,7 +47,7 @@ _DRAWN_BELOW = 2**32
 
 
 class Graphs:
-    """Draws the graphs of instances, and keeps the last one."""
+    """Draws the graphs of instances, and keeps the last graph in memory."""
 
     def __init__(self) -> None:
         self.kept: dict[str, Graph] = {}
@@ -175,7 +175,7 @@ def drawn_seeds(count: int) -> tuple[int, ...]:
 
 
 def _drawn(count: int, known: Sequence[int], nodes: int, density: float) -> tuple[int, ...]:
-    """Return drawn seeds that already have targets, or else new ones."""
+    """Return the drawn seeds in the file of targets; draw new ones if the file has none."""
     if known and count > len(known):
         remedy = f"Use draw={len(known)}, or `rig targets {nodes} {density:g} --draw {count} --out NEW_FILE`"
         raise refused("draw", count, remedy, f"the file of targets has {len(known)} drawn seeds of this size")
