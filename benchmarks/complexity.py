@@ -189,7 +189,7 @@ def explained(kind: str, model: Any, data: Any) -> dict[str, float]:
 
 
 def forward(model: Any, data: Any) -> Any:
-    """One pass; spiking networks take one step after another, from the resting state."""
+    """Run one forward pass; a spiking network takes one step after another, from the resting state."""
     import torch
 
     with torch.no_grad():

@@ -156,7 +156,7 @@ def _scale(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _lines(data: bytes, rng: np.random.Generator) -> bytes:
-    """Drop, double, swap, blank or shuffle lines."""
+    """Drop, double, swap or reverse lines, add a blank line, or add cells to a line."""
     lines = data.splitlines(keepends=True)
     if len(lines) < 2:
         return data
@@ -178,7 +178,7 @@ def _lines(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _header(data: bytes, rng: np.random.Generator) -> bytes:
-    """Change separators, line ends, quotes, case, byte-order marks and units."""
+    """Change separators, line ends, quotes, letters, digits or units, and sometimes add a byte-order mark."""
     swaps = [
         (b",", b";"), (b"\n", b"\r\n"), (b"\n", b"\r"), (b".", b","), (b"m", b"k"), (b"(", b"["), (b'"', b"'"),
         (b"u", "µ".encode()), (b"W", b"J"), (b"1", b"\xff"), (b"e", b"\0"), (b":", b" "), (b",", b",,"),

@@ -7,7 +7,8 @@ more power everywhere. It is measured again, with another instrument of the same
 ask for more samples. If these are at most ``MOST_TRIALS`` times as many, one bench in five is measured again with them.
 ``--noise`` multiplies the noise of the readings; if it is not 1, no noise is clipped.
 
-Prints a table and, last, one JSON line. Exits 1 if more than 5 % of the unchanged pairs are judged worse.
+Prints a table and, last, one JSON line. Exits 1 if more than 5 % of the pairs are judged worse for any
+change that the limit of a gate allows.
 """
 
 from __future__ import annotations

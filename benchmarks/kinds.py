@@ -130,7 +130,7 @@ def missed(found: dict[str, Any]) -> bool:
 
 
 def second_draw(first: int, count: int, workers: int) -> Iterator[dict[str, Any]]:
-    """Record ``count`` benches, all kinds in turn."""
+    """Yield the rows of ``count`` benches, of all kinds in turn."""
     names = list(KINDS)
     with ProcessPoolExecutor(workers) as pool:
         yield from pool.map(one, [(names[k % len(names)], first + k) for k in range(count)], chunksize=4)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.ne15_reference --data mnist --subclasses 10 --run runs/nest
 
-It learns the templates from the test images outside one of five folds, and is then tested on this fold. ``--out``
+The network learns from the test images outside one of five folds, and is then tested on this fold. ``--out``
 writes the network to a file that devices accept. ``--run`` compares with a recording of the device ``nest`` on the same
 fold, with streams of seed 0. Prints one JSON line last. Needs numba (extra qubo).
 """

@@ -64,7 +64,7 @@ def race(graph: Graph, target: int, seconds: float, seed: int = 0) -> Race:
 
 
 def workloads(quick: bool) -> Iterator[Key]:
-    """Return all published workloads, or with ``quick`` one seed of the workloads up to 1000 nodes."""
+    """Yield all published workloads, or with ``quick`` one seed of the workloads up to 1000 nodes."""
     for key in product(NODES, DENSITIES, TUNING_SEEDS):
         if not quick or (key[0] <= 1000 and key[2] == 0):
             yield key

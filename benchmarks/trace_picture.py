@@ -43,7 +43,8 @@ def modelled(kind: str, seed: int) -> RailModel:
 def drawn(model: RailModel) -> Figure:
     """Return a picture: above, the trace, its blocks and idle; below, what is left over.
 
-    Blocks minus idle are left over, in each state except idle without their mean.
+    What is left over is the power of a block less the predicted idle power. For gaps and spans, the mean over all their
+    blocks is subtracted too.
     """
     r, blocks = model.readings, model.trace.blocks
     figure = Figure(figsize=(9.0, 5.0), layout="constrained")

@@ -2,11 +2,12 @@
 
     python -m benchmarks.trace_storage [--readings 20000000] [--folder /tmp]
 
-Each form stores the same float32 readings of a Joulescope on two rails: a real recording of a Joulescope, or codes of
-its converter times a gain, with bursts and noise. They are written in blocks of a quarter of a second. If the form only
-appends to its file, it is hashed while it is written. The blocks are read back from the page cache. ``kill`` is the
-number of readings in a file that is cut inside its last block. ``random`` tells whether one block can be read without
-the blocks before it. Each time is the best of three, on one core. Prints a table and, last, one JSON line.
+Each form stores the same float32 readings: those of ``--trace``, or simulated ones of a Joulescope, with bursts, noise
+and the steps of its converter. They are written in blocks of a quarter of a second. If the form only appends to its
+file, the file is hashed while it is written. The blocks are read back from the page cache. ``after kill`` is the share
+of the readings that a file still gives when it is cut inside its last block. ``random`` (JSON only) tells whether one
+block can be read without the blocks before it. Each time is the best of three, on one core. Prints a table and, last,
+one JSON line.
 """
 
 from __future__ import annotations

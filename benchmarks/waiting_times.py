@@ -1,7 +1,7 @@
 """How long does a person wait for the rig? Each row is measured in turn with its peer or reference, in one run.
 
     pip install mlcommons-loadgen
-    python -m benchmarks.waiting_times [ROW ...] [--times 5] [--readings 1e8 1e9] [--folder /tmp] [--json]
+    python -m benchmarks.waiting_times [ROW ...] [--times 5] [--readings 1e8 1e9] [--folder /tmp] [--priority]
 
 start     `rig --help` and `rig list`, compared with an interpreter that does nothing
 report    `rig report` of the README's session, and `--json` of its run with power, compared with importing numpy,

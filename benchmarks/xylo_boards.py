@@ -4,7 +4,7 @@ python -m benchmarks.xylo_boards --boards 100 --seed 1 [--jobs 4]
 
 Each board has its own chip, noise, converter step, and rate of its power monitor from 5 to 1280 Hz. Its link has its
 own latency, bunches, and lost or late readings. All stages take part: driver, engine, run directory, estimators. Prints
-a table and, last, one JSON line. Exits 1 if more than one in ten intervals misses the truth.
+a table and, last, one JSON line. Exits 1 if more than one in ten intervals of any figure misses the truth.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def steps(d: Draw, workload: BlankWorkload) -> Iterator[Step]:
 
 
 def measured(d: Draw, path: Path) -> tuple[SimBoard, Any]:
-    """Measure one board into ``path``."""
+    """Measure one board into ``path``; return the board and the result."""
     plant = LivePlant(d.traits.board_seed)
     plant.install(d.idle_w, {PHASE: d.busy_w})
     board = SimBoard(d.traits, plant)

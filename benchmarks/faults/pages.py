@@ -169,7 +169,7 @@ def hostile_pages(url: str, folder: Path) -> Iterator[tuple[str, tuple[str, byte
     for name in RECORDINGS:
         recording = unpacked(name, folder / "recordings")
         spots = spots_of(recording, folder / "try")
-        print(f"{name}: {len(spots)} places hold any text", flush=True)
+        print(f"{name}: {len(spots)} places can have any text", flush=True)
         for k, payload in enumerate(PAYLOADS):
             path = hostile(recording, payload.replace("URL", f"{url}/hit{k}"), spots, folder / f"{name}-{k}")
             report(path)
@@ -200,7 +200,7 @@ def main() -> int:
     }
     ran, asked = opened(args.browser, bare, server)
     seen = [k for k in range(len(PAYLOADS)) if f"bare-{k}" in ran or f"/hit{k}" in asked]
-    print(f"bare: {len(seen)} of {len(PAYLOADS)} payloads ran or asked")
+    print(f"bare: {len(seen)} of {len(PAYLOADS)} payloads ran a script or requested an address")
     with tempfile.TemporaryDirectory() as folder:
         pages = dict(hostile_pages(server.url, Path(folder)))
     ran, asked = opened(args.browser, pages, server)

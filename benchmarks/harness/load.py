@@ -1,6 +1,6 @@
 """Common parts of both harnesses: the samples, the wait for an answer, and the measurement of the process.
 
-It imports only numpy, so that neither side loads the other side's packages.
+This module imports only numpy, so that neither side loads the other side's packages.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 The side without the watch is the same dispatcher, compiled without the lines that report a call to the watch. Runs of
 both sides alternate in one process, and each pair gives one difference. Processor time does not include the time of
 other processes. Prints the median of the differences and its 95 % interval (order statistics), for two scenarios:
-single-stream, and a server that is always late, so that it never waits. Exits 1 if an interval is above 3 %.
+single-stream, and a server that is always late, so that it never waits. Exits 1 if a whole interval is above 3 %.
 """
 
 from __future__ import annotations
