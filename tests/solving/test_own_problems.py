@@ -161,6 +161,7 @@ def test_binary_files_that_are_damaged_are_told_of(tmp_path: Path) -> None:
     with np.load(tmp_path / "g.npz") as file:
         arrays = dict(file)
     np.savez(tmp_path / "changed.npz", **{**arrays, "edges": arrays["edges"][1:]})
+    np.savez(tmp_path / "beyond.npz", nodes=3, edges=[[1, 3]])
     np.savez(tmp_path / "oblong.npz", Q=np.zeros((2, 3)))
     np.savez(tmp_path / "nan.npz", Q=np.array([[np.nan]]))
     (tmp_path / "cut.bqm").write_bytes(written(SPINS)[:60])
@@ -168,7 +169,7 @@ def test_binary_files_that_are_damaged_are_told_of(tmp_path: Path) -> None:
     (tmp_path / "no.bin").write_bytes(b"\xff\xfe\xfd")
     (tmp_path / "empty.txt").write_text("# nothing\n")
 
-    for name in ("changed.npz", "oblong.npz", "nan.npz", "cut.bqm", "other.json", "no.bin", "empty.txt"):
+    for name in ("changed.npz", "beyond.npz", "oblong.npz", "nan.npz", "cut.bqm", "other.json", "no.bin", "empty.txt"):
         raised(DataError, open_workload, says=name, data=str(tmp_path / name))
     raised(UsageError, open_workload, says="is not there", data=str(tmp_path / "absent.coo"))
 

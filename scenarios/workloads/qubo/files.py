@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from rig.errors import DataError, reason
 from rig.plugins import imported
 from rig.recording.disk.bounded import read_bounded
-from scenarios.workloads.qubo_mis.graph import MAX_NODES, Graph
+from scenarios.workloads.qubo_mis.graph import MAX_NODES, Graph, from_payload
 from scenarios.workloads.qubo_mis.workload import graph_digest
 
 MOST_BYTES = 1 << 30
@@ -238,7 +238,10 @@ def _from_arrays(path: Path, raw: bytes, dimod: Any) -> tuple[Any, Graph | None]
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise _unread(path, f"is not an .npz of numpy: {error}") from error
     if "edges" in arrays and "nodes" in arrays:
-        graph = Graph(int(arrays["nodes"]), np.ascontiguousarray(arrays["edges"], np.int32))
+        try:
+            graph = from_payload(Graph(int(arrays["nodes"]), arrays["edges"].astype(np.int32)).to_payload())
+        except (DataError, OverflowError, TypeError, ValueError) as error:
+            raise _unread(path, "holds no graph: its edges must be sorted, distinct rows of u < v < nodes") from error
         stated = {name: arrays[name].item() for name in ("density", "seed", "digest") if name in arrays}
         if len(stated) == 3 and graph_digest(graph, stated["density"], stated["seed"]) != stated["digest"]:
             raise _unread(path, "was changed: its digest is not that of its graph")

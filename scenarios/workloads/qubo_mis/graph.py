@@ -57,10 +57,6 @@ class Graph:
         """Return x^T Q x for a 0/1 vector of shape (nodes,); its set of nodes may have edges inside."""
         return self._judged(np.asarray(x, bool))[0]
 
-    def conflicts(self, x: Any) -> int:
-        """Return the number of edges between chosen nodes; 0 for an independent set."""
-        return self._judged(np.asarray(x, bool))[1]
-
     def judge(self, solution: str) -> tuple[int, int]:
         """Return the cost and the conflicts of a solution in the form of ``to_hex``; see ``rig.types.Problem``.
 
