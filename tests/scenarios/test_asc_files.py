@@ -169,7 +169,6 @@ def test_a_clip_that_is_cut_or_clipped_is_refused_when_the_workload_is_opened_un
 
 def test_other_bytes_are_another_digest(tau: Path) -> None:
     before = opened(tau).digest_sha256
-    assert opened(tau).digest_sha256 == before
     write_audio(tau / "audio" / "park-lisbon-3-3-a.wav", seed=99)
     assert opened(tau).digest_sha256 != before
 
@@ -226,10 +225,8 @@ def test_a_clip_that_a_list_leaves_out_is_told_and_counted(tmp_path: Path, capsy
 
 
 def test_a_list_without_a_header_is_told_what_its_first_line_must_be(tmp_path: Path) -> None:
-    root = write_folder(tmp_path)
-    (root / "labels.csv").write_text("rain-1.wav,rain\nsea-1.wav,sea\n")
-
-    assert refused(root).remedy == "Its first line is 'rain-1.wav,rain'; write filename,label"
+    (tmp_path / "labels.csv").write_text("rain-1.wav,rain\nsea-1.wav,sea\n")
+    assert refused(tmp_path).remedy == "Its first line is 'rain-1.wav,rain'; write filename,label"
 
 
 def test_listed_files_that_are_missing_are_counted_and_the_first_is_named(tmp_path: Path) -> None:

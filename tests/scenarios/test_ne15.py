@@ -147,21 +147,11 @@ def test_without_the_correction_of_overlap_the_same_number_of_spikes_tells_less(
 # ---- AER ----------------------------------------------------------------------------------
 
 
-def written(path: Path, raw: list[tuple[int, int]]) -> Path:
-    path.write_bytes(b"#!AER-DAT2.0\r\n# any\r\n" + np.array(raw, ">u4").tobytes())
-    return path
-
-
 def test_the_two_dialects_give_one_off_event_its_own_address(tmp_path: Path) -> None:
     on, off = (5 << 8) + (9 << 1), 128 * 5 + 9 + 16384
-    assert aer.read_aedat(written(tmp_path / "a", [(on, 7), (on + 1, 8)]), "jaer").tolist() == [
-        [7, off - 16384],
-        [8, off],
-    ]
-    assert aer.read_aedat(written(tmp_path / "b", [(on, 7), (on - 1, 8)]), "ne15").tolist() == [
-        [7, off - 16384],
-        [8, off],
-    ]
+    for dialect, other in (("jaer", on + 1), ("ne15", on - 1)):
+        (tmp_path / dialect).write_bytes(b"#!AER-DAT2.0\r\n# any\r\n" + np.array([on, 7, other, 8], ">u4").tobytes())
+        assert aer.read_aedat(tmp_path / dialect, dialect).tolist() == [[7, off - 16384], [8, off]]
 
 
 @published

@@ -18,7 +18,6 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.sessions.recordings import shared_recording
 from rig.analysis.verdict.known_benchmarks import ASC
 from rig.recording.reader import open_run
-from rig.types import Rules
 from scenarios.rules import SETS, rules
 from tests.support.hardware_clothes import Document, Edit, Session, edited, recorded
 from tests.support.paths import SHARED
@@ -381,16 +380,12 @@ def texts() -> dict[str, str]:
     return {name: (SHARED / "seeds" / file).read_text().replace("*", "") for name, file in TEXTS.items()}
 
 
-def sentences(asked: Rules) -> list[str]:
-    return [text for text in asked.sources.values() if not text.startswith(CHOICE)]
-
-
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_rule_that_is_asked_names_its_sentence_or_this_projects_choice(scenario: str) -> None:
     asked = rules("neurobench-1.0", scenario)
     assert asked.sources["*"] == CHOICE
     assert set(asked.reports) <= set(asked.sources)
-    assert all(re.match(r"[NPR](,|:)", text) for text in sentences(asked))
+    assert all(re.match(r"[NPR](,|:)", text) for text in asked.sources.values() if not text.startswith(CHOICE))
     assert asked.source_of("trials").startswith("R, rules: 'An average over 5 trials'")
     assert asked.source_of("trial_tolerance").startswith(CHOICE)
 

@@ -12,6 +12,7 @@ import pytest
 from rig.errors import DataError, UsageError
 from scenarios.workloads.primate_reaching.sessions import MD5S, STEP_S, reaches_of, read_session, synthetic
 from scenarios.workloads.primate_reaching.workload import open_workload
+from tests.support.raised import raised
 
 NAME = "indy_20160622_01"
 
@@ -54,9 +55,8 @@ def test_the_last_quarter_of_reaches_is_for_testing(reaches: int, tmp_path: Path
 
 
 def test_a_session_without_spikes_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=rf"{NAME}\.mat has no spike in its 6 steps") as caught:
-        read_session(tmp_path, NAME, write_session(tmp_path, [[[]]], steps=6))
-    assert caught.value.field == "spikes"
+    md5s = write_session(tmp_path, [[[]]], steps=6)
+    assert raised(DataError, read_session, tmp_path, NAME, md5s, says="has no spike in its 6 steps").field == "spikes"
 
 
 def test_a_file_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:

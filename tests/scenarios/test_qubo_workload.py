@@ -158,8 +158,6 @@ def test_up_to_50_nodes_the_official_targets_are_the_true_optima(nodes: int, den
         assert -largest_set(gnm_edges(nodes, density, seed)).sum(dtype=int) == official_target(nodes, density, seed)
 
 
-# ---- export ------------------------------------------------------------------------------------
-
 # ---- for other packages ---------------------------------------------------------------------
 
 

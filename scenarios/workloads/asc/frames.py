@@ -71,14 +71,12 @@ def frames_of(
     """Cut a stream of ``duration_s`` into frames.
 
     Successive scenes have different labels. Slices are drawn with ``seed``; none repeats before all slices of its label
-    were used. Raises ``UsageError`` for durations that do not fit each other, and for a set of fewer than two labels.
+    were used. Raises ``UsageError`` for lengths shorter than a sample of audio, and for a set of fewer than two labels.
     """
     lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s}
     for name, value in lengths.items():
         if not (math.isfinite(value) and value * rate_hz >= 1.0):
             raise unfit(name, value, "is less than one sample of audio", "Give a positive number of seconds")
-    if not (math.isfinite(duration_s) and duration_s >= window_s):
-        raise unfit("stream_s", duration_s, "is shorter than one window", f"Give {window_s:g} or more")
     by_label = grouped(slices)
     if len(by_label) < 2:
         raise unfit("workload", len(by_label), "label(s): too few for scenes to change", "Use a set of two or more")
