@@ -91,7 +91,7 @@ def answer_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
 
 
 def span_checks(run: Run) -> Iterator[Finding]:
-    """Yield a failed check if the phases that ran are not those declared, or if only some answers have spans.
+    """Yield a failed check if only some answers have spans, or if a complete run lacks a declared phase or has another.
 
     An answer without a span counts for accuracy, but its time is in no figure. A run without any span passes this
     check: its times are refused elsewhere.
@@ -113,15 +113,15 @@ def seen_checks(run: Run) -> Iterator[Finding]:
 
     A training names the set by its ``source`` and, for a folder, by the digest of its list. The check passes if the
     network was trained on the train split and this run plays the test split of the same fold. A folder must name its
-    fold. Other data are not checked.
+    fold. Other data are not checked, nor are data without a ``source``.
     """
     training, own = run.start.device.algorithm.training, run.start.workload.details
     told = training.get("data") if isinstance(training, dict) else None
-    if not isinstance(told, dict) or any(told.get(k) != own.get(k) for k in ("source", "listing_sha256")):
+    same = isinstance(told, dict) and all(told.get(k) == own.get(k) for k in ("source", "listing_sha256"))
+    if not same or own.get("source") is None:
         return
-    folder = own.get("listing_sha256") is not None
     left_out = told.get("split") == "train" and told.get("fold") == own.get("fold")
-    apart = left_out and own.get("split") == "test" and not (folder and own.get("fold") is None)
+    apart = left_out and own.get("split") == "test" and not (own.get("listing_sha256") and own.get("fold") is None)
     said = [f"{part.get('split')} {part['fold'] if part.get('fold') else ''}".strip() for part in (told, own)]
     yield Finding("data on which the network was trained", f"{said[0]}, measured on {said[1]}", "other samples", apart)
 

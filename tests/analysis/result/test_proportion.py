@@ -248,6 +248,7 @@ FOLDER = {"source": "folder", "listing_sha256": "a"}
     ({**FOLDER, "split": "train"}, {**FOLDER, "split": "test", "listing_sha256": "b"}, []),
     ({"source": "synthetic", "split": "train"}, {"source": "synthetic", "split": "test"}, [True]),
     ({"source": "synthetic", "split": "train"}, {"source": "synthetic", "split": "train"}, [False]),
+    ({"split": "train"}, {"split": "train"}, []),
     ("by hand", {"source": "synthetic", "split": "train"}, []),
     (None, {"source": "synthetic", "split": "train"}, []),
 ])  # fmt: skip
