@@ -31,7 +31,7 @@ class Complexity:
     figures: Figures
     findings: tuple[Finding, ...]
     per_inference: Mapping[str, float] = field(default_factory=dict)
-    """Mean counts per inference, by the name of the counter; empty if any span lacks counts."""
+    """Mean effective operations and spikes per inference, without zeros; empty if any span lacks counts."""
 
 
 def complexity_of(run: Run) -> Complexity:

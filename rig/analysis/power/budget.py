@@ -45,7 +45,10 @@ def noise_parts(model: RailModel, e: Estimate) -> NoiseParts:
 def dynamic_power(
     model: RailModel, e: Estimate, busy: BusyTime, method: str, noise: NoiseParts, margin: Margin = NONE
 ) -> Quantity:
-    """Return the dynamic power of one rail with its uncertainty budget; ``margin`` is corrected and included."""
+    """Return the dynamic power of one rail with its uncertainty budget.
+
+    The shift of ``margin`` is added to the value, its components to the budget, and its bias to the bias.
+    """
     value_w = e.value_w + margin.shift_w
     parts = list(noise.dynamic)
     parts += _resolution_parts(model, e.dynamic, ("busy", "idle"))

@@ -74,7 +74,8 @@ def _of_scope(powers: Figures, time_s: Quantity, phase: str, rail: str) -> Figur
 def with_learning(figures: Figures) -> Figures:
     """Return the figures, and add time and energy to learn a class: one execution of the phase ``learning``.
 
-    If ``learning`` has a quantity, its value for all phases together is removed, because no sample runs all phases.
+    If ``learning`` has a quantity other than idle power, its value for all phases together is removed, because no
+    sample runs all phases.
     """
     own = {key.quantity for key in figures if key.phase == LEARNING}
     known = {FigureKey(name): figures.get(FigureKey(of, LEARNING)) for of, name in LEARNT.items()}

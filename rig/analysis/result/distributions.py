@@ -1,4 +1,4 @@
-"""Student's t, beta, binomial and gamma distributions, to eight digits or more.
+"""The normal, Student's t, beta and binomial distributions, to eight digits or more.
 
 ``scipy.special`` has them too, but importing it takes longer than computing the figures of a short run.
 """

@@ -39,7 +39,7 @@ class ClockSummary:
     rate_sigma: float
     brackets: int
     considered: Mapping[str, float]
-    """Every method that was tried, with the standard uncertainty of its map in seconds."""
+    """Every method that gave a map, with the standard uncertainty of its map in seconds; empty for the host's clock."""
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ MAP = FigureKey("map")
 
 
 def detections_of(run: Run, answers: Sequence[Answer], wanted: dict[str, Any]) -> tuple[Figures, list[Finding]]:
-    """Return the mean average precision over frames, and a failed check, or a refusal with its reason.
+    """Return the mean average precision over frames; or, without it, a failed check or a refusal.
 
     ``wanted`` holds the names of the ``classes``, ``least_diagonal`` and, by sample, the true ``boxes``: rows of class,
-    x, y, w, h in pixels. An answer is an output with ``boxes``: rows of class, score, x, y, w, h. Frames without true
-    boxes in ``wanted`` are not judged. Answered boxes with a diagonal below ``least_diagonal`` do not count. Only the
-    first answer to a frame counts.
+    x, y, w, h in pixels. An answer is an output with ``boxes``: rows of class, score, x, y, w, h. Frames that ``boxes``
+    does not list are not judged. Answered boxes with a diagonal below ``least_diagonal`` do not count. Only the first
+    answer to a frame counts.
     """
     said, odd = _boxes(answers, len(wanted["classes"]))
     if odd:

@@ -75,7 +75,7 @@ def _tiny_runner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Figur
 def _windows(given: ReferenceWindows, trace: Trace, tick_hz: float) -> list[Window]:
     """Return begin and end of each window in seconds, and its inferences.
 
-    Raises ``DataError`` for stamps out of order, a wrong count of windows, or no watts at a fixed rate.
+    Raises ``DataError`` for stamps out of order or beyond 2^62, a wrong count of windows, or no watts at a fixed rate.
     """
     if any(after < before for before, after in itertools.pairwise(given.stamps)):
         raise _bad("stamps", given.stamps, "are not in order")

@@ -70,7 +70,7 @@ class Queries:
 
     @property
     def answered(self) -> Bools:
-        """Return which samples were completed with an answer other than null; all completed if all answers are null."""
+        """Return which samples were completed, except by null as the answer; all completed if every answer is null."""
         said = np.array([*(answer_in(output) is not None for output in self.outputs), True])[self.output]
         return np.asarray(self.completed & (said | ~np.any(said & self.completed)))
 
@@ -101,7 +101,8 @@ class Queries:
     def window_s(self) -> tuple[float, float]:
         """Return the times of the first request and the last completion, or (nan, nan) if nothing was completed.
 
-        A stream ends one stride after its last frame is due, because each frame includes the idle time after it.
+        A stream lasts at least until one stride after its last frame is due, as each frame includes the idle time after
+        it.
         """
         if not np.any(self.completed):
             return float("nan"), float("nan")

@@ -67,7 +67,11 @@ def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | No
 
 
 def _latencies(q: Queries, early_stopping: float | None) -> Figures:
-    """Return the latencies; if arrivals are random, their uncertainty includes another draw of arrivals."""
+    """Return the latencies; if arrivals are random, their uncertainty includes another draw of arrivals.
+
+    If the device holds several samples, no other draw is simulated. Its latencies then get no interval if they are
+    worth fewer than ``STEADY`` independent values.
+    """
     drawn = q.scheduled and q.arrival_hz > 0.0
     other_s = scatter_s(q, PERCENTILES) if drawn and q.holds_one else None
     found = latencies(q.served_s(), early_stopping, q.looped, other_s)

@@ -33,7 +33,7 @@ from rig.types import Bools, Floats, Indices
 Seconds = Callable[[NDArray[np.int64]], Floats]
 """A function from ticks of the meter to run seconds on the device's time, in the same shape."""
 IDLE_WINDOWS, SPREAD = 4, 16
-"""At most this many idle windows and spans, or stretches if nothing is known of times, are looked at, evenly spread."""
+"""At most ``IDLE_WINDOWS`` idle windows and ``SPREAD`` spans, evenly spread, are looked at."""
 GOLDEN = 0.618034
 """Distance from one inner place to that of the next span, as a part of a span, so that places never repeat."""
 

@@ -200,7 +200,9 @@ def _shared(known: Floats) -> list[float]:
 
 
 def step_of(value: Floats) -> float:
-    """Return the step of which all readings are multiples, in their own unit; 0 if they have too many values.
+    """Return the step of which all readings are multiples, in their own unit; 0 without one.
+
+    Readings of fewer than ``LEVELS`` values, or of too many values, do not show a step.
 
     A meter that declares no resolution may still round, and one that declares it may round more coarsely.
     """

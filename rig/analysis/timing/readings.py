@@ -326,7 +326,7 @@ def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools,
 
 
 def sagging(v: Volts, volts: Floats, amperes: Volts, known: Sag | None = None) -> tuple[Floats, Sag | None]:
-    """Return volts that follow the amperes within each volts reading, if it is as long as two ampere readings.
+    """Return volts that follow the amperes between two volts readings, if two ampere readings or more lie there.
 
     ``volts`` are those of ``mean_volts``, shape (n,), and ``amperes`` the readings of the current. The resistance of
     the supply is the ``known`` one, or else the slope of volts over the mean current of the same aperture, fitted

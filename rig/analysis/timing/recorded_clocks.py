@@ -33,7 +33,10 @@ def host_bend(run: Run) -> tuple[float, tuple[str, ...]]:
 
 
 def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
-    """Fit the brackets of one clock; ``rail`` names a trace whose arrivals may bound its rate."""
+    """Fit the brackets of one clock; ``rail`` names a trace whose arrivals may bound its rate.
+
+    Raises ``DataError`` if the clock was never read, or if its rate is far from the declared one.
+    """
     t0_ns = run.start.t0_ns
     if clock in ("host", ""):
         return host_timebase(t0_ns)

@@ -30,7 +30,8 @@ If there are ``SLOWER`` or more polls for each conversion, the first poll of eac
 STEADY = 0.25
 """New values may scatter about a steady pace by 1 + ``STEADY`` polls.
 
-Polling causes a sawtooth of 1 poll; about a line fitted by least squares, it may reach 1.23 polls.
+Polling causes a sawtooth of 1 poll; about a line fitted by least squares, it may reach 1.23 polls. Readings arrive
+one by one if nine in ten deliveries are late by at most the part ``STEADY`` of the time between deliveries.
 """
 UNSURE = 0.25
 """Readings whose noise is cut off are moved. How far depends on its shape: this part of the move is stated as bias."""
@@ -64,7 +65,7 @@ class Found:
     """What a rule found: ``words`` to fill into its sentences, and its effects.
 
     ``trace`` is the corrected trace. All its readings may be late by ``late_ticks``. Idle may be wrong by ``bias``, in
-    the unit of the readings. ``fails`` is True if the check of the rule fails.
+    the unit of the readings, or in watts for a counter. ``fails`` is True if the check of the rule fails.
     """
 
     words: Mapping[str, object]

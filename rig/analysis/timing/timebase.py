@@ -33,8 +33,8 @@ STRETCHES = 12
 class Timebase:
     """The map ``seconds = ref_s + rate * (tick - ref_tick) / tick_hz``, in seconds since the run's start.
 
-    ``sigma_s`` is the standard uncertainty of the offset at ``ref_s``, ``rate_sigma`` that of ``rate``. If
-    ``meter_clock`` moved the map of a meter, its sigmas are against the device's clock. If spans are marked on a pin,
+    ``sigma_s`` is the standard uncertainty of the offset at ``ref_s``, ``rate_sigma`` that of ``rate``. The
+    map of a meter has sigmas against the device's clock once it is aligned. If spans are marked on a pin,
     ``look_s`` is the sampling interval of the pin, and ``lag_s`` the most that the pin lags or leads.
     """
 
@@ -166,7 +166,10 @@ def _round_trips(brackets: Sequence[Bracket], t0_ns: int) -> tuple[Floats, Float
 
 
 def _quickest(middle: Floats, half: Floats) -> NDArray[np.int64]:
-    """Return indices of the quickest tenth of round trips in each part of the run."""
+    """Return indices of the quickest tenth of round trips in each part of the run.
+
+    Those of more than three times the shortest are left out, unless two or fewer are chosen.
+    """
     span = middle.max() - middle.min()
     era = np.zeros(len(middle), int) if span <= 0 else ((middle - middle.min()) / span * (ERAS - 1e-9)).astype(int)
     chosen: list[int] = []
@@ -179,7 +182,10 @@ def _quickest(middle: Floats, half: Floats) -> NDArray[np.int64]:
 
 
 def _slope(x: Floats, y: Floats, half: Floats, clock: ClockInfo, bend_s: float) -> tuple[float, float, float]:
-    """Return the weighted slope, its sigma, and the scatter about the line; the nominal slope if there is no lever."""
+    """Return the weighted slope, its sigma, and the scatter about the line.
+
+    The slope is nominal, with the clock's tolerance as its limit, if the readings determine it no better.
+    """
     nominal_sigma = clock.tolerance / math.sqrt(3.0)
     if len(x) < 2 or np.ptp(x) <= 0:
         return 1.0, nominal_sigma, 0.0

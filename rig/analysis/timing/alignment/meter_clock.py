@@ -25,10 +25,10 @@ from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats, Indices, Pin, Rail
 
 LEAST = 6
-"""At least this many edges must match, and half of those expected while the meter recorded.
+"""At least this many edges must match, and half of the edges that are expected while the meter recorded.
 
-At every other shift that the brackets allow, at least this many fewer must match. A shift by a period may lose only
-four matches. Then the edges are not used.
+At every other shift that the brackets allow, at least this many fewer edges must match. Otherwise the edges are not
+used, because the other shift may be the true one.
 """
 
 
