@@ -157,21 +157,21 @@ def _figures(told: _Recorded) -> tuple[Figures, list[Finding]]:
         own = stamps_u_s(run, replace(activity, phases=activity.spans), told.device)
     busy = busy_times(activity, stamps)
     times = time_figures(activity, told.device, busy, own)
-    power = power_figures(readings, told.models, activity, busy, told.against, told.together)
-    figures = accuracy_figures(run, told.answers) | times | power.figures
+    powers, noted = power_figures(readings, told.models, activity, busy, told.against, told.together)
+    figures = accuracy_figures(run, told.answers) | times | powers
     rails = [r.rail.name for r in readings]
-    figures |= energy_figures(times, power.figures, rails, list(activity.phases), activity.per_phase)
-    heard, unheard = front_end_figures(run, power.figures)
+    figures |= energy_figures(times, powers, rails, list(activity.phases), activity.per_phase)
+    heard, unheard = front_end_figures(run, powers)
     figures |= heard | recorder_figures(run) | session_figures(run, told.answers)
     if run.start.scenario.name != "import":  # an imported window holds many inferences that no host requested singly
         figures |= _service_figures(told)
     if told.solves:
-        figures |= runtime_power(power.figures)
+        figures |= runtime_power(powers)
         to_gap = run.start.scenario.to_gap
         figures |= solving_figures(told.solves, figures.get(RUNTIME), gap_times_known(run), to_gap)
     complexity, (predicted, odd) = complexity_of(run), predictions_of(run, told.answers)
     figures |= complexity.figures | energies_of(run, complexity, figures) | predicted
-    found = [*power.findings, *unheard, *_told((*complexity.findings, *odd))]
+    found = [*noted, *unheard, *_told((*complexity.findings, *odd))]
     return with_learning(figures | spiking_figures(run, told.answers, figures)), found
 
 

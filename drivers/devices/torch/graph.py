@@ -1,8 +1,8 @@
 """A NIR graph as a torch module that goes through the time steps of its input.
 
 NIR describes neurons by differential equations. They are integrated by Euler's method, as in the frameworks that write
-NIR. A neuron sends at most one spike in a step, if its membrane is above its threshold (``nir.LIF``: v > v_threshold). Recurrent inputs come from the step before. A node of an unknown
-kind is refused, with its name.
+NIR. A neuron sends at most one spike in a step, if its membrane is above its threshold (``nir.LIF``: v > v_threshold).
+Recurrent inputs come from the step before. A node of an unknown kind is refused, with its name.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from rig.analysis.timing.activity_signal import (
     in_step,
     inside,
     mean_signal,
+    means_by,
     merged,
     touches,
 )
@@ -65,7 +66,7 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     the trace has no upper bound, and the error is as large as the reading itself.
     """
     r = model.readings
-    width = model.noise.reading_w(True)
+    width = model.noise.reading_w()
     # no device delivers power while it works, so a clearly negative value comes from an integer that overflowed
     rest_w = min(float(np.min(r.watts[model.idle], initial=0.0)), 0.0)
     flagged = (r.overload | model.held & (r.watts < rest_w - NOISE_WIDTHS * width)) & r.ok
@@ -79,11 +80,9 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     above = np.where(beside > top + NOISE_WIDTHS * width, UNSEEN * (beside - top), 0.0)
     long = np.add.reduceat(np.where(flagged, r.many, 0.0), first)
     noise = (long <= NOISE_RUN) & (beside >= top - NOISE_WIDTHS * width) | (above > 0.0)
-    begins = np.zeros(len(r.watts), dtype=np.int64)
-    begins[first] = 1
-    run = np.cumsum(begins) - 1
-    unexplained[flagged] = ~noise[run[flagged]]
-    hidden[flagged] = np.where(unexplained[flagged], np.abs(r.watts[flagged]), np.maximum(above, width)[run[flagged]])
+    run = np.repeat(np.arange(len(first)), last - first)
+    unexplained[flagged] = ~noise[run]
+    hidden[flagged] = np.where(unexplained[flagged], np.abs(r.watts[flagged]), np.maximum(above, width)[run])
     return hidden, unexplained
 
 
@@ -95,12 +94,13 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     works do. A span is left out if the gaps beside it also lack readings, because the meter lost a whole block there.
     """
     spans = merged(windows_s)
-    spans = spans[(spans[:, 0] >= r.start_s[0]) & (spans[:, 1] <= r.end_s[-1])]
+    spans = spans[covered(r, spans)]
     spans = spans[(spans[:, 1] > spans[:, 0]) & ~lost_in_a_block(r, spans)]
     if r.counter or not len(spans) or r.period_s <= 0.0:
         return 0.0
     # a device that delays a logger makes the logger's readings fewer and longer
-    many = r.many * r.ok if r.uneven else np.where(r.ok, (r.end_s - r.start_s) / max(r.aperture_s, 1e-300), 0.0)
+    lengths = np.where(r.ok, (r.end_s - r.start_s) / max(r.aperture_s, 1e-300), 0.0)
+    many = lengths if r.pool is None else r.many * r.ok
     middle_s, half_s = 0.5 * (r.start_s + r.end_s), 0.5 * r.period_s * many
     held = float(many @ mean_signal(edges_of(spans), middle_s - half_s, middle_s + half_s))
     due = float(np.sum(spans[:, 1] - spans[:, 0])) / r.period_s
@@ -312,9 +312,8 @@ def _span_watts(model: RailModel, spans: Floats) -> tuple[Floats, Bools]:
     of = inside(spans, middle_s, middle_s)
     held = of >= 0
     at, of = at[held], of[held]
-    weight = model.weight[at]
-    total = np.bincount(of, weight, len(spans))
-    return np.bincount(of, weight * model.above_w[at], len(spans)) / np.where(total > 0.0, total, 1.0), total > 0.0
+    watts, total = means_by(of, len(spans), model.weight[at], model.above_w[at])
+    return watts, total > 0.0
 
 
 def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: Floats) -> list[Component]:

@@ -16,25 +16,17 @@ from rig.analysis.power.coverage import LEAST, PLACES, SHOWN
 from rig.analysis.power.estimators import Estimate, Margin, Touched
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.result.quantity import Component
-from rig.analysis.timing.activity_signal import count_before, margin_s, merged, touches
+from rig.analysis.timing.activity_signal import count_before, margin_s, means_by, merged, touches
 from rig.types import Bools, Floats
 
 GOES_ON = 0.9
 """Work goes on after spans if gaps begin with more than this part of the power at the end of spans."""
 LACKS = 0.1
-"""If ends of spans lack energy and more than this part of it is missing outside spans, the meter lost it there."""
+"""If ends of spans lack energy and more than this part of it is missing outside, the meter lost it outside."""
 LATER = 1.25
 """A moving mean delays energy by this many time constants of the most similar one-pole filter."""
 ALIKE = 1e6
 """Above this condition number, spans fill the readings at their ends too equally to tell inside from outside."""
-
-
-@dataclass(frozen=True)
-class Outside:
-    """Energy drawn outside of spans and its standard error, both divided by the time of the spans, in watts."""
-
-    value: float
-    u: float
 
 
 # ---- by place -----------------------------------------------------------------------------
@@ -50,51 +42,48 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
     apart_w = full.value_w - inner.value_w
     noise_w = model.noise_u_w(full.level - inner.level)
     more_w2 = max(apart_w**2 - noise_w**2, 0.0)
-    found = _inside_and_outside(model, windows_s, of, inner)
+    found_w, found_u_w = _outside_w(model, windows_s, of, inner)
     low_w, high_w = sorted((0.0, apart_w))
-    seen_w = min(max(found.value, low_w), high_w)
+    seen_w = min(max(found_w, low_w), high_w)
     # a filter or a late clock may move power beyond these bounds; then half of the difference is subtracted
-    share = more_w2 / (more_w2 + 12.0 * found.u**2) if more_w2 and abs(found.value - seen_w) <= SHOWN * found.u else 0.0
+    sure = bool(more_w2) and abs(found_w - seen_w) <= SHOWN * found_u_w
+    share = more_w2 / (more_w2 + 12.0 * found_u_w**2) if sure else 0.0
     outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
     either_w = min(abs(outside_w), abs(apart_w - outside_w))
     beyond_noise = apart_w < -2.0 * SHOWN * noise_w
-    if beyond_noise and found.value + SHOWN * found.u < LACKS * apart_w:  # the device cannot have drawn so little
+    if beyond_noise and found_w + SHOWN * found_u_w < LACKS * apart_w:  # the device cannot have drawn so little
         either_w = max(abs(outside_w), abs(apart_w - outside_w))
     length_s = float(np.mean(windows_s[:, 1] - windows_s[:, 0]))
     step_w = float(np.mean(of.beside_w[1::2]) - np.mean(of.beside_w[0::2]))
-    return Margin(
-        -outside_w,
-        either_w,
-        (
-            Component("ends of spans", share * found.u),
-            Component("place of spans beside other levels", model.sigma_s * step_w / length_s),
-        ),
-    )
+    place = Component("place of spans beside other levels", model.sigma_s * step_w / length_s)
+    return Margin(-outside_w, either_w, (Component("ends of spans", share * found_u_w), place))
 
 
-def _inside_and_outside(model: RailModel, windows_s: Floats, of: Touched, inner: Estimate) -> Outside:
-    """Return the energy outside spans, fitted to readings at their ends, and its error, per second of the spans."""
+def _outside_w(model: RailModel, windows_s: Floats, of: Touched, inner: Estimate) -> tuple[float, float]:
+    """Return the energy outside spans, fitted to readings at their ends, and its standard error.
+
+    Both are divided by the time of the spans, so they are in watts.
+    """
     r, spans = model.readings, merged(windows_s)
     at = of.at[inner.level[of.at] == 0.0]
     use = inner.level[of.at] == 0.0
     span = np.clip(count_before(0.5 * (spans[1:, 0] + spans[:-1, 1]), model.middle_s[at]), 0, len(spans) - 1)
     held = np.flatnonzero(inner.level)
     owner = np.clip(count_before(spans[:, 0], model.middle_s[held]) - 1, 0, len(spans) - 1)
-    weight = np.bincount(owner, model.weight[held], len(spans))
-    core_w = np.bincount(owner, model.weight[held] * r.watts[held], len(spans)) / np.where(weight > 0.0, weight, 1.0)
+    core_w, weight = means_by(owner, len(spans), model.weight[held], r.watts[held])
     core_w = np.where(weight > 0.0, core_w, float(inner.level @ r.watts))[span]
     f = of.fill[at]
     left = r.watts[at] - f * core_w - (1.0 - f) * of.beside_w[of.side[use]]
     design, z = np.column_stack([f, 1.0 - f]), of.z[at]
     gram = design.T @ (z[:, None] * design)
     if len(at) < LEAST or np.linalg.cond(gram) > ALIKE:
-        return Outside(0.0, 1e6 * abs(float(inner.level @ r.watts)))
+        return 0.0, 1e6 * abs(float(inner.level @ r.watts))
     inverse = np.linalg.inv(gram)
     found = inverse @ (design.T @ (z * left))
     scatter = z * (left - design @ found)
     u = math.sqrt(float((inverse @ (design.T @ (scatter[:, None] ** 2 * design)) @ inverse)[1, 1]))
     part = float(np.sum(z * (1.0 - f))) / of.busy
-    return Outside(float(found[1]) * part, u * part)
+    return float(found[1]) * part, u * part
 
 
 def moved(model: RailModel, windows_s: Floats) -> Margin:
@@ -141,7 +130,7 @@ def smoothed(model: RailModel, windows_s: Floats, dynamic_w: float) -> Margin:
 def unrested_w(model: RailModel, windows_s: Floats) -> float:
     """Return by how many watts idle between spans is on average above its level at the end of these windows.
 
-    The result is 0 if noise explains it.
+    The result is 0 if noise explains it, for a counter, and if more readings lie in gaps than in idle windows.
     """
     spans = merged(windows_s)
     if model.readings.counter or len(spans) < 2 or np.count_nonzero(model.gap) > np.count_nonzero(model.idle):
@@ -195,7 +184,7 @@ def _curve(model: RailModel, since_s: Floats, until_s: Floats, use: Bools) -> Cu
 
 def _noise_w(model: RailModel, of: Curve) -> float:
     """Return the noise of one reading at work, which is no less than rounding."""
-    return max(model.noise.reading_w(True), ROUNDED * float(np.max(np.abs(of.level_w))))
+    return max(model.noise.reading_w(), ROUNDED * float(np.max(np.abs(of.level_w))))
 
 
 def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:

@@ -28,7 +28,7 @@ AVERAGE = "mean from the first request to the last completion, or to the end of 
 
 
 def energy_figures(
-    times: Figures, powers: Figures, rails: Sequence[str], phases: Sequence[str], per_phase: bool = False
+    times: Figures, powers: Figures, rails: Sequence[str], phases: Sequence[str], per_phase: bool
 ) -> Figures:
     """Return energy per inference, as active power times mean execution time (NeuroBench, ASC) and by integration.
 
@@ -36,9 +36,8 @@ def energy_figures(
     """
     out = Figures()
     for phase in ("", *phases):
-        time_s = _busy_time(times, phase)
-        for rail in ("", *rails):
-            if time_s is not None:
+        if (time_s := _busy_time(times, phase)) is not None:
+            for rail in ("", *rails):
                 out |= _of_scope(powers, time_s, phase, rail)
     if not per_phase:
         return out

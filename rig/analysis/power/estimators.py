@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -73,9 +72,8 @@ class Margin:
     components: tuple[Component, ...] = ()
 
     def __add__(self, other: Margin) -> Margin:
-        return Margin(
-            self.shift_w + other.shift_w, self.bias_w + other.bias_w, (*self.components, *other.components)
-        )  # fmt: skip
+        parts = (*self.components, *other.components)
+        return Margin(self.shift_w + other.shift_w, self.bias_w + other.bias_w, parts)
 
 
 def core(model: RailModel, windows_s: Floats, idle: Idle) -> Estimate | TooShort:
@@ -107,7 +105,8 @@ class Touched:
     ``z`` is the weight of each reading and ``fill`` the part of it that windows fill, shapes (n,). ``at`` are the
     numbers of readings partly outside windows. ``side`` is the nearest end of each: 2 k for the begin of region k,
     2 k + 1 for its end. ``beside_w`` is the level beside each end. ``level`` are the weights of readings for the mean
-    power over the windows in use, shape (n,), and ``share`` is the share of all windows that are in use.
+    power over the windows in use, shape (n,), and ``share`` is the share of all windows that are in use. ``busy`` is
+    the total weight of the parts of readings that windows fill.
     """
 
     z: Floats
@@ -117,11 +116,7 @@ class Touched:
     beside_w: Floats
     level: Floats
     share: float
-
-    @cached_property
-    def busy(self) -> float:
-        """Return the total weight of the parts of readings that windows fill."""
-        return float(self.z @ self.fill)
+    busy: float
 
 
 def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> Touched | None:
@@ -152,7 +147,7 @@ def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) ->
     beside, beside_w = _beside(
         model, regions, np.bincount(side, outside[at], 2 * len(regions)).astype(np.float64), idle[0]
     )
-    return Touched(z, fill, at, side, beside_w, (z - beside) / busy, float(np.mean(member)))
+    return Touched(z, fill, at, side, beside_w, (z - beside) / busy, float(np.mean(member)), busy)
 
 
 def whole(model: RailModel, of: Touched, idle: Idle, inner: Estimate | None = None) -> Estimate:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -50,12 +50,8 @@ NOTED = 1e-3
 """A margin above this part of dynamic power gets a note."""
 
 
-@dataclass(frozen=True)
-class PowerFigures:
-    """Figures of power, with their notes, refusals and failed checks."""
-
-    figures: Figures = field(default_factory=Figures)
-    findings: tuple[Finding, ...] = ()
+PowerFigures = tuple[Figures, tuple[Finding, ...]]
+"""Figures of power, with their notes, refusals and failed checks."""
 
 
 def power_figures(
@@ -63,37 +59,33 @@ def power_figures(
     models: Mapping[str, RailModel],
     activity: Activity,
     busy: Mapping[str, BusyTime],
-    contradictions: Mapping[str, tuple[Finding, ...]] | None = None,
-    together: RailModel | None = None,
+    contradictions: Mapping[str, tuple[Finding, ...]],
+    together: RailModel | None,
 ) -> PowerFigures:
     """Return the power of every rail, and then of their sum. ``together`` is the model of the sum of their readings.
 
     If a rail has no model in ``models``, its power is refused. It is also refused if its readings contradict the
     recording; ``contradictions`` are the failed checks of each rail.
     """
-    against = contradictions or {}
     found = [
         _contradicted(r, checks)
-        if (checks := against.get(r.rail.name))
+        if (checks := contradictions.get(r.rail.name))
         else rail_figures(r, models.get(r.rail.name), activity, busy)
         for r in readings
     ]
     figures = Figures()
-    for one in found:
-        figures |= one.figures
+    for own, _ in found:
+        figures |= own
     whole = Figures()
     if together is not None and activity.phases:
         for scope in scopes_of(activity, busy):
-            whole |= _scope_figures(together, scope).figures
+            whole |= _scope_figures(together, scope)[0]
     sums, missing = totals(figures, [r.rail.name for r in readings], list(activity.phases), whole)
-    return PowerFigures(figures | sums, (*(f for one in found for f in one.findings), *missing))
+    return figures | sums, (*(f for _, findings in found for f in findings), *missing)
 
 
 def rail_figures(
-    readings: Readings,
-    model: RailModel | None,
-    activity: Activity,
-    busy: Mapping[str, BusyTime],
+    readings: Readings, model: RailModel | None, activity: Activity, busy: Mapping[str, BusyTime]
 ) -> PowerFigures:
     """Return idle, active and dynamic power of one rail, for all phases together and for each phase."""
     name = readings.rail.name
@@ -102,29 +94,29 @@ def rail_figures(
         why = refusal(f"rail {name}", *without_idle(readings, activity))
         numbers = int(np.count_nonzero(readings.ok))
         none = Finding(f"readings of rail {name} that are numbers", f"0 of {len(readings.ok)}", "at least 1", False)
-        return PowerFigures(Figures(), (*findings, why, *([] if numbers else [none])))
+        return Figures(), (*findings, why, *([] if numbers else [none]))
     if not activity.phases:
-        return PowerFigures(Figures(), tuple(findings))
+        return Figures(), tuple(findings)
     findings += [*trace_notes(model, activity), *(scale := list(gain_findings(model)))]
     figures = Figures()
     if any(f.effect == "refusal" for f in scale):
-        return PowerFigures(figures, tuple(findings))
+        return figures, tuple(findings)
     for scope in scopes_of(activity, busy):
-        found = _scope_figures(model, scope)
-        figures |= found.figures
-        findings += found.findings
+        own, found = _scope_figures(model, scope)
+        figures |= own
+        findings += found
     findings += other_idle_notes(model, figures.get(FigureKey("dynamic_power_w", rail=name)))
     if len(activity.phases) == 1:
         (only,) = activity.phases
         figures |= Figures({replace(key, phase=only): q for key, q in figures.items() if not key.method})
-    return PowerFigures(figures, tuple(findings))
+    return figures, tuple(findings)
 
 
 def _contradicted(r: Readings, checks: tuple[Finding, ...]) -> PowerFigures:
     """Return the refusal of the power of a rail whose recording contradicts itself."""
     reason = "; ".join(f"{check.rule}: {check.found}" for check in checks)
     why = refusal(f"power on rail {r.rail.name}", reason, REMEDY)
-    return PowerFigures(Figures(), (*instrument_notes(r), why, *checks))
+    return Figures(), (*instrument_notes(r), why, *checks)
 
 
 def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
@@ -155,7 +147,7 @@ def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle)
     why = too_short(model, scope, short)
     fit = fitted(model, scope.windows_s, scope.other_s, idle) if short.window_s <= short.needed_s else None
     if fit is None:
-        return PowerFigures(Figures(), (why,))
+        return Figures(), (why,)
     told = note(
         f"Rail {model.rail.name}: of {scope.words}, {why.reason}, so power is fitted to what spans and gaps fill of "
         f"each reading. Power drawn within one reading of a span counts too. For less uncertainty: {why.remedy}"
@@ -168,10 +160,10 @@ def _stated(
 ) -> PowerFigures:
     """Return idle, active and dynamic power by the chosen estimate, or a refusal if readings are clipped or missing."""
     if (beyond := beyond_range(model, chosen)) is not None:
-        return PowerFigures(Figures(), (beyond,))
+        return Figures(), (beyond,)
     lost = missing_while_busy(model.readings, scope.windows_s)
     if lost > MAX_MISSING:
-        return PowerFigures(Figures(), (readings_lost(model, scope, lost),))
+        return Figures(), (readings_lost(model, scope, lost),)
     loops = in_step_with(model, scope.phases, inner.value_w)
     hidden = unseen(model, inner, scope.windows_s, lost) + loops + model.once(in_turn)
     margin += smoothed(model, scope.windows_s, chosen.value_w)
@@ -192,7 +184,7 @@ def _stated(
     ):
         named, dynamic = replace(key, method=name), dynamic_power(model, e, busy, words, noise, beside)
         figures |= {named: dynamic, replace(named, quantity="active_power_w"): active_power(model, e, dynamic, noise)}
-    return PowerFigures(Figures(figures), tuple(notes))
+    return Figures(figures), tuple(notes)
 
 
 def totals(

@@ -76,7 +76,10 @@ def instrument_notes(readings: Readings) -> Iterator[Finding]:
 
 
 def trace_notes(model: RailModel, activity: Activity) -> Iterator[Finding]:
-    """Yield notes on missing and clipped readings, and a failed check of one reading far beyond all others."""
+    """Yield notes on missing and clipped readings, and a failed check if one reading is far beyond all others.
+
+    An idle window without a reading also gets a note.
+    """
     name = model.rail.name
     for on_s, off_s in activity.idle_s.tolist():
         if not np.any(model.idle & (model.middle_s > on_s) & (model.middle_s < off_s)):
@@ -122,8 +125,8 @@ def loops_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
     r = model.readings
     return note(
         f"Rail {model.rail.name}: executions or inferences of {scope.words} are in step with readings that look for "
-        f"{r.aperture_s:.4g} s every {r.period_s:.4g} s. What they miss of them, {margin.bias_w:.3g} W, is stated "
-        "as bias. Change the rate of the meter a little, or use a faster one"
+        f"{r.aperture_s:.4g} s every {r.period_s:.4g} s. The readings miss {margin.bias_w:.3g} W of them, which is "
+        "stated as bias. Change the rate of the meter a little, or use a faster one"
     )
 
 

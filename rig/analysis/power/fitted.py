@@ -36,7 +36,9 @@ Parts = Callable[[float, float], Floats]
 
 
 def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> tuple[Estimate, Margin] | None:
-    """Return the power of windows, shape (k, 2), with the margin of the fit, or None if the fit is too uncertain.
+    """Return the power of windows, shape (k, 2), with the margin of the fit.
+
+    The result is None if there are too few spans or readings, or if the fit is too uncertain.
 
     A residual that recurs at the same place of all spans may be power of spans or of gaps, so it becomes a bias.
     """
@@ -76,9 +78,8 @@ def _shapes(model: RailModel, spans: Floats, other_s: Floats, use: Indices) -> l
         held[1] = held[1] - held[0] - sum(held[2:])
         return np.column_stack(held)
 
-    pole: Parts = lambda late_s, tau_s: parts(late_s, tau_s, 0.0)  # noqa: E731
-    mean: Parts = lambda late_s, tau_s: parts(late_s, 0.0, 2.0 * tau_s)  # noqa: E731
-    return [pole, mean] if r.tau_s > 0.0 else [pole]
+    shapes: list[Parts] = [lambda late_s, tau_s: parts(late_s, tau_s, 0.0)]
+    return shapes + [lambda late_s, tau_s: parts(late_s, 0.0, 2.0 * tau_s)] * (r.tau_s > 0.0)
 
 
 def _converged(parts: Parts, y: Floats, root: Floats, tau_s: float, period_s: float) -> tuple[Floats, Floats]:

@@ -26,7 +26,7 @@ def front_end_figures(run: Run, powers: Figures) -> tuple[Figures, tuple[Finding
     Its power is the idle power of its rails, because it also listens while the device is at rest. Its energy per
     inference is this power times the duration of the input for one inference.
     """
-    rails = _declared(run).rails
+    rails = (run.start.device.preprocessing or Preprocessing()).rails
     if not (rails and run.traces):
         return Figures(), ()
     known = {rail: powers.get(FigureKey("idle_power_w", rail=rail)) for rail in rails}
@@ -43,7 +43,7 @@ def front_end_figures(run: Run, powers: Figures) -> tuple[Figures, tuple[Finding
 
 def preprocessing_checks(run: Run, phases: Sequence[str], figures: Figures) -> tuple[Finding, ...]:
     """Return the check that pre-processing is measured separately, if the rules ask for it."""
-    rules, told = run.start.rules, _declared(run)
+    rules, told = run.start.rules, run.start.device.preprocessing or Preprocessing()
     if rules is None or not rules.preprocessing:
         return ()
     found = [*told.phases, *told.rails] or ([told.none] if told.none else ["not declared"])
@@ -54,10 +54,6 @@ def preprocessing_checks(run: Run, phases: Sequence[str], figures: Figures) -> t
     rule = "pre-processing, reported separately from inference"
     ok = stated and recorded and shown
     return (Finding(rule, ", ".join(found) + missing, ALLOWED, ok, by="preprocessing"),)
-
-
-def _declared(run: Run) -> Preprocessing:
-    return run.start.device.preprocessing or Preprocessing()
 
 
 def _heard_s(run: Run) -> float:

@@ -39,12 +39,10 @@ class Scope:
 
 
 def scopes_of(activity: Activity, busy: Mapping[str, BusyTime]) -> Iterator[Scope]:
-    """Yield a scope for all phases, unless they were measured one at a time; also yield one for each of several."""
+    """Yield a scope for all phases, unless they were measured one at a time, and one for each of several phases."""
     if not activity.per_phase:
         phases = tuple(activity.phases.values())
         yield Scope("", activity.busy_windows_s(), activity.excluded_s(), busy[""], phases, activity.unlooped)
     if len(activity.phases) > 1 or activity.per_phase:
         for name, phase in activity.phases.items():
-            others = [q.windows_s for n, q in activity.phases.items() if n != name]
-            other = np.concatenate([activity.excluded_s(), *others])
-            yield Scope(name, phase.windows_s, other, busy[name], (phase,), activity.unlooped)
+            yield Scope(name, phase.windows_s, activity.other_s(name), busy[name], (phase,), activity.unlooped)

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
-from rig.analysis.timing.activity_signal import count_before, inside
+from rig.analysis.timing.activity_signal import count_before, inside, means_by
 from rig.types import Bools, Floats, Indices
 
 LEAST, MOST = 8, 64
@@ -24,7 +24,7 @@ SWINGS = 3.5
 FEW = 4.0
 """The first window after the last span lasts at least this many periods of the readings."""
 MOST_CHANGE = 0.5
-"""If the gain differs by more than this part from its mean, power is refused."""
+"""Power is refused if the gain differs from its mean by more than this part of the mean."""
 
 
 def gain_change(model: RailModel) -> float:
@@ -129,8 +129,5 @@ def _means(model: RailModel, use: Bools, of: Indices, n: int) -> tuple[Floats, F
     """
     r = model.readings
     use = use & r.ok & (of >= 0) & (of < n)
-    weight = model.weight[use]
-    total = np.bincount(of[use], weight, n)
-    watts = np.bincount(of[use], weight * r.watts[use], n)
-    many = np.bincount(of[use], r.many[use], n).astype(float)
-    return np.where(total > 0.0, watts / np.where(total > 0.0, total, 1.0), np.nan), many
+    watts, total = means_by(of[use], n, model.weight[use], r.watts[use])
+    return np.where(total > 0.0, watts, np.nan), np.bincount(of[use], r.many[use], n).astype(float)

@@ -49,7 +49,8 @@ def _host_jitter_s(run: Run, device: Timebase) -> float:
     """Return an upper bound for the jitter of the stamped length of spans in seconds, from stamps of the host.
 
     For each issue (one request to the device), the length of its spans is subtracted from the host's time from issue to
-    answer. The bound is the scatter of this difference, or inf if the host has too few stamps.
+    answer. The bound is the scatter of this difference. It is inf if the host has too few stamps, or if the run was
+    imported.
     """
     table = run.replies
     names = ("issue", "issued_ns", "completed_ns", "on_tick", "off_tick")
@@ -76,9 +77,7 @@ def _stamp_step_u_s(activity: Activity, name: str, device: Timebase, models: Seq
     own_s, most_s = math.sqrt(count / 6.0) * device.step_s, count * device.step_s / math.sqrt(3.0)
     if count < 2 or not models or most_s < FINE_STEP * activity.phases[name].busy_s:
         return most_s
-    others = [p.windows_s for n, p in activity.phases.items() if n != name]
-    other_s = np.concatenate([activity.excluded_s(), *others])
-    seen_s = min(_length_error_s(model, windows_s, other_s, own_s) for model in models)
+    seen_s = min(_length_error_s(model, windows_s, activity.other_s(name), own_s) for model in models)
     return math.hypot(own_s, min(seen_s, most_s))
 
 

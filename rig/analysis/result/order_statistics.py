@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from rig.analysis.result.distributions import binomial_chances
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import CONFIDENCE, Component, Quantity
 from rig.types import Floats
 
 SURELY = 5.0
@@ -53,15 +53,13 @@ def independent(values: Floats) -> float:
     return float(np.clip(np.var(values) / of_mean, 1.0, len(values)))
 
 
-def interval(
-    ordered: Floats, percentile: float, confidence: float = 0.95, count: float = math.inf
-) -> tuple[float, float]:
-    """Return distribution-free bounds of the true percentile, from sorted values, shape (n,).
+def interval(ordered: Floats, percentile: float, count: float = math.inf) -> tuple[float, float]:
+    """Return distribution-free bounds of the true percentile with 95 % confidence, from sorted values, shape (n,).
 
     The bounds are order statistics whose ranks bound a binomial count (David and Nagaraja, Order Statistics, 7.1). The
     count is of n values, or of ``count`` independent values. A side that too few values bound is -inf or inf.
     """
-    n, tail = len(ordered), 0.5 * (1.0 - confidence)
+    n, tail = len(ordered), 0.5 * (1.0 - CONFIDENCE)
     of = max(min(round(count), n) if math.isfinite(count) else n, 1)
     low = binomial_quantile(tail, of, percentile) * n // of
     high = -(-(binomial_quantile(1.0 - tail, of, percentile) + 1) * n // of)

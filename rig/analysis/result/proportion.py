@@ -19,9 +19,9 @@ from rig.analysis.result.quantity import CONFIDENCE, Component, Quantity, covera
 NAMED = "Clopper-Pearson interval"
 
 
-def clopper_pearson(count: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the interval of the share ``count / n``; ``count`` may be a mean of counts."""
-    tail = 0.5 * (1.0 - confidence)
+def clopper_pearson(count: float, n: float) -> tuple[float, float]:
+    """Return the 95 % interval of the share ``count / n``; ``count`` may be a mean of counts."""
+    tail = 0.5 * (1.0 - CONFIDENCE)
     low = beta_quantile(tail, count, n - count + 1.0) if count > 0 else 0.0
     high = 1.0 - beta_quantile(tail, n - count, count + 1.0) if count < n else 1.0
     return low, high

@@ -105,4 +105,4 @@ class Series:
     probes: tuple[RateProbe, ...] = ()
     """The rates that the search for the highest rate tried, in order."""
     executions: Mapping[str, Floats] = field(default_factory=dict)
-    """For each phase, shape (k, 2): issue and seconds per inference of each window."""
+    """For each phase, shape (k, 2): issue and seconds per inference of each span."""

@@ -117,8 +117,9 @@ def seen_checks(run: Run) -> Iterator[Finding]:
     """
     training, own = run.start.device.algorithm.training, run.start.workload.details
     told = training.get("data") if isinstance(training, dict) else None
-    same = isinstance(told, dict) and all(told.get(k) == own.get(k) for k in ("source", "listing_sha256"))
-    if not same or own.get("source") is None:
+    if not isinstance(told, dict) or own.get("source") is None:
+        return
+    if any(told.get(k) != own.get(k) for k in ("source", "listing_sha256")):
         return
     left_out = told.get("split") == "train" and told.get("fold") == own.get("fold")
     apart = left_out and own.get("split") == "test" and not (own.get("listing_sha256") and own.get("fold") is None)

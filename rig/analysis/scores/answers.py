@@ -11,9 +11,10 @@ from rig.recording.reader import Run
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One output outside warm-up. It is ``decided`` unless its issue ran only an earlier phase.
+    """One output outside warm-up. It is ``decided`` unless its request to the device ran only earlier phases.
 
-    ``on_tick`` and ``off_tick`` bound its span, which holds ``times`` executions; they are None without a span.
+    ``issue`` is the number of the request. ``on_tick`` and ``off_tick`` bound its span, which holds ``times``
+    executions; they are None without a span.
     """
 
     issue: int
@@ -45,7 +46,7 @@ def data_of(run: Run) -> dict[str, str]:
 
 
 def decided_issues(run: Run) -> set[int]:
-    """Return the issues (requests) whose output is an answer: all except those that ran only an earlier phase.
+    """Return the issues (requests) whose output is an answer: all except those that ran only earlier phases.
 
     Phases were issued one at a time if the scenario says so, or if any issue ran the last phase without the others.
     """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import median
 
 import numpy as np
@@ -22,6 +23,7 @@ from rig.recording.reader import Run
 from rig.recording.traces.traces import Trace
 
 Window = tuple[float, float, int]
+_figure = partial(figure, method=PEER)
 
 
 def recorder_figures(run: Run) -> Figures:
@@ -107,10 +109,10 @@ def _of_windows(
             continue
         total_j = math.fsum((held / rate_hz).tolist())
         mean_w = total_j * rate_hz / len(held)
-        found |= _figure("energy_j", total_j, method, len(held), k)
-        found |= _figure("power_w", mean_w, f"{method}, over the time of its samples", len(held), k)
-        found |= _figure("energy_per_inference_j", total_j / count, method, count, k)
-        found |= _figure("throughput_hz", count / (off_s - on_s), method, count, k)
+        found |= _figure("energy_j", total_j, method, len(held), window=k)
+        found |= _figure("power_w", mean_w, f"{method}, over the time of its samples", len(held), window=k)
+        found |= _figure("energy_per_inference_j", total_j / count, method, count, window=k)
+        found |= _figure("throughput_hz", count / (off_s - on_s), method, count, window=k)
     for name, unit in (("energy_per_inference", "j"), ("throughput", "hz")):
         each = [q.value for key, q in found.items() if key.quantity == f"{name}_{unit}"]
         if each and len(each) == len(windows):
@@ -160,10 +162,6 @@ METHODS: Mapping[str, Callable[[ReferenceWindows, Trace, float], Figures]] = {
     "mlperf-tiny-runner": _tiny_runner,
     "mlperf-power": _mlperf_power,
 }
-
-
-def _figure(name: str, value: float, told: str, n: int = 0, window: int = 0) -> Figures:
-    return figure(name, value, told, n, method=PEER, window=window)
 
 
 def _bad(field: str, value: object, why: str) -> DataError:

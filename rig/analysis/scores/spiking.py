@@ -72,7 +72,7 @@ def spiking_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
 
 
 def _fan_outs(run: Run) -> dict[str, int]:
-    """Return, by population, how many synapses each spike reaches; empty unless one number is stated for each."""
+    """Return, by population, how many synapses each spike reaches; empty unless the network states one number each."""
     device, fans = run.start.device, Counter[str]()
     stated = device.algorithm.network if isinstance(device.algorithm.network, dict) else {}
     sizes = neurons if isinstance(neurons := stated.get("neurons"), dict) else {}

@@ -31,7 +31,7 @@ def _exceeding(n: int, percentile: float) -> int:
 
 
 def allowed(n: int, percentile: float) -> int:
-    """Return the largest t with h(t) + t <= n, or 0 if n is too small.
+    """Return the largest t with h(t) + t <= n, or 0 if n is too small; h(t) is as in ``needed``.
 
     This is one more than the number of slowest queries that may be discarded.
     """

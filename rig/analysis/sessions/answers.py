@@ -1,4 +1,4 @@
-"""Rules over the answers of a session and the times of single samples, after LoadGen's TEST01 and TEST04."""
+"""Check the answers of a session, and the times of single samples, as LoadGen's TEST01 and TEST04 do."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,27 +12,19 @@ BLOCK = 65_536
 """Number of readings in a block; intermediate arrays of one block fit into the cache."""
 SETTLE_TAU = 5.0
 """Filter time constants after which a step counts as settled (0.7 % of it is left)."""
-
-
 HARMONICS = 8
 """The error of a step depends on its place between two readings as a sawtooth; this many of its harmonics are used."""
 
 
-@dataclass(frozen=True)
-class Edges:
-    """A piecewise-constant signal by its steps: sorted times in seconds, and jumps, shapes (k,)."""
-
-    at_s: Floats
-    jump: Floats
+Edges = tuple[Floats, Floats]
+"""A piecewise-constant signal by its steps: sorted times in seconds, and jumps, shapes (k,)."""
 
 
-def edges_of(windows_s: Floats, height: Floats | float = 1.0) -> Edges:
-    """Return rectangles, shape (k, 2), of the given height as one signal."""
-    tall = np.broadcast_to(np.asarray(height, dtype=float), (len(windows_s),))
-    at = np.concatenate([windows_s[:, 0], windows_s[:, 1]])
-    jump = np.concatenate([tall, -tall])
+def edges_of(windows_s: Floats) -> Edges:
+    """Return the signal that is the number of windows, shape (k, 2), at each moment."""
+    at, jump = windows_s.T.ravel(), np.repeat([1.0, -1.0], len(windows_s))
     order = np.argsort(at, kind="stable")
-    return Edges(at[order], jump[order])
+    return at[order], jump[order]
 
 
 def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0) -> Floats:
@@ -76,10 +67,10 @@ def fast_length(n: int) -> int:
 
 def _rows(edges: Edges, tau_s: float) -> Floats:
     """Return time, level, integral and filtered level at each edge, after zeros for the time before the first edge."""
-    rows = np.zeros((4 if tau_s > 0 else 3, len(edges.at_s) + 1))
+    rows = np.zeros((4 if tau_s > 0 else 3, len(edges[0]) + 1))
     at, level = rows[0, 1:], rows[1, 1:]
-    at[:] = edges.at_s
-    np.cumsum(edges.jump, out=level)
+    at[:] = edges[0]
+    np.cumsum(edges[1], out=level)
     np.cumsum(level[:-1] * (at[1:] - at[:-1]), out=rows[2, 2:])
     if tau_s > 0:
         rows[3, 1:] = _lagged(at, level, tau_s)
@@ -132,6 +123,15 @@ def count_before(edges_s: Floats, t_s: Floats, side: Literal["left", "right"] = 
     before, upto = edges_s.searchsorted(t_s[[0, -1]], side)
     first = t_s.searchsorted(edges_s[before:upto], "right" if side == "left" else "left")
     return np.repeat(np.arange(before, upto + 1), np.diff(first, prepend=0, append=len(t_s)))
+
+
+def means_by(of: Indices, n: int, weight: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Return weighted means of values over ``n`` groups, 0 for an empty group, and the sums of weights; shapes (n,).
+
+    ``of`` is the number of the group of each value.
+    """
+    total = np.asarray(np.bincount(of, weight, n), float)
+    return np.bincount(of, weight * values, n) / np.where(total > 0.0, total, 1.0), total
 
 
 def in_step(at_s: Floats, period_s: float) -> float:

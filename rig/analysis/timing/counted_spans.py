@@ -61,9 +61,9 @@ class Activity:
     """The device's activity, in run seconds: spans by the device's clock, idle windows by the host's clock."""
 
     phases: Mapping[str, Phase]
-    """The windows in which each phase ran, with all inferences of spans that overlap."""
+    """The windows in which each phase ran; a window has all inferences of the spans that it joins."""
     spans: Mapping[str, Phase]
-    """The same by span, each with its own inferences. Samples of a batch share one span, which has all their
+    """The spans of each phase, each with its own inferences. Samples of a batch share one span, which has all their
     inferences."""
     warmup_s: Floats
     marks_s: Floats
@@ -85,6 +85,10 @@ class Activity:
     def excluded_s(self) -> Floats:
         """Return the windows of warm-up, marks and work without spans: the device was busy, but nothing is counted."""
         return np.concatenate([self.warmup_s, self.marks_s, self.outside_s])
+
+    def other_s(self, name: str) -> Floats:
+        """Return the windows of all activity except the phase ``name``, unsorted, shape (k, 2)."""
+        return np.concatenate([self.excluded_s(), *(p.windows_s for n, p in self.phases.items() if n != name)])
 
     def busy_windows_s(self) -> Floats:
         """Return the windows of all phases, unsorted, shape (k, 2), or their union if phases overlap."""

@@ -28,7 +28,7 @@ class StampsU:
     def components(self, per_s: float, phase: str, *, shared: bool = True) -> list[Component]:
         """Return the components of jitter and step for a figure that changes by ``per_s`` per second of busy time.
 
-        Figures that are ``shared`` take busy time from the same stamps.
+        If ``shared``, they are correlated with the components of other figures that use the same stamps.
         """
         parts = (("stamp jitter", self.jitter_s, "stamps"), ("timer resolution", self.step_s, "ticks"))
         return [Component(name, per_s * u, shared=f"{tag}:{phase}" if shared else None) for name, u, tag in parts]
@@ -57,7 +57,7 @@ def time_figures(
 ) -> Figures:
     """Return execution times by phase and in total, and the time in which the device was busy if samples overlapped.
 
-    ``stamps`` are those of spans, by phase.
+    ``stamps`` holds the uncertainty of the stamps of spans, by phase.
     """
     if not activity.phases:
         return Figures()

@@ -168,7 +168,7 @@ def cuts_of(trace: Trace, seconds: Seconds, moments: Floats, evenly: int) -> Ind
     return np.unique(np.concatenate([[0, n], first, last, np.arange(0, n, -(-n // evenly))]))
 
 
-def in_means(trace: Trace, at_once: int, copies: int = 1, block: int = BLOCK) -> Trace:
+def in_means(trace: Trace, at_once: int, copies: int = 1) -> Trace:
     """Return a trace on a uniform grid as at most ``at_once`` means of successive readings.
 
     A mean is NaN if any of its readings is not a number, and an overload if any is. If each reading was delivered
@@ -177,7 +177,7 @@ def in_means(trace: Trace, at_once: int, copies: int = 1, block: int = BLOCK) ->
     n = len(trace.value)
     many = -(-n // (at_once * copies)) * copies
     whole = n // many * many
-    step = max(block // many, 1) * many
+    step = max(BLOCK // many, 1) * many
     values, overloads = list[Floats](), list[Bools]()
     for a in range(0, whole, step):
         part = trace.part(a, min(a + step, whole))
@@ -242,7 +242,7 @@ def pooled(
     ``like`` are single readings of it, on the same time, whose conversion holds for all. ``ends`` are the upper ends of
     ranges of its readings. ``beside`` are the volts that the trace names. Raises ``DataError`` for readings that are
     not in order of time. About ``AT_ONCE // 4`` runs of readings at the end of the range get pieces of their own. A
-    later piece with such a reading is a lower bound.
+    later piece that holds such a reading counts as an overload as a whole.
     """
     starts, sums = zip(*_blocks(trace, like, ends, seconds, cuts, beside, block), strict=True)
     start, total = np.concatenate(starts), {name: np.concatenate([of[name] for of in sums]) for name in sums[0]}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.result.finding import Finding, note
-from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged, touches
+from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, means_by, merged, touches
 from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.profile import FAR, FEW, LEAST, MANY, SEVERAL, Profile
@@ -108,8 +108,7 @@ def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float
     r = rail.readings
     of = inside(spans_s, r.start_s, r.end_s)
     use = np.flatnonzero(r.ok & (of >= 0))
-    count = np.bincount(of[use], minlength=len(spans_s))
-    watts = np.bincount(of[use], r.watts[use], len(spans_s)) / np.maximum(count, 1)
+    watts, count = means_by(of[use], len(spans_s), np.ones(len(use)), r.watts[use])
     pitch_s = float(np.median(np.diff(spans_s[:, 0])))
     near_s = found_s + np.array([-pitch_s, pitch_s])
     beside = touches(merged(near_s), *spans_s.T)

@@ -218,11 +218,8 @@ def step_in(value: Floats, beside: Floats) -> tuple[float, Floats]:
     show neighbours of these values. The step is 0 if no value recurs.
     """
     levels, count = np.unique(value[:: max(1, len(value) // LOOKED_AT)], return_counts=True)
-    often = levels[count >= SEVERAL]
-    if not len(often):
-        return 0.0, often
-    others = np.unique(np.concatenate([levels, beside]))
-    if len(others) < 2:
+    often, others = levels[count >= SEVERAL], np.unique(np.concatenate([levels, beside]))
+    if not len(often) or len(others) < 2:
         return 0.0, often
     apart = np.abs(others - levels[np.argmax(count)])
     near = others[np.sort(np.argsort(apart)[: LEVELS + 1])]

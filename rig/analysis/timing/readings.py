@@ -138,11 +138,6 @@ class Readings:
         return self.tau_s > self.rail.filter_tau_s
 
     @property
-    def uneven(self) -> bool:
-        """Return whether readings are weighted by length: intervals of a counter, and means of single readings."""
-        return self.counter or self.pool is not None
-
-    @property
     def many(self) -> Floats:
         """Return the single readings behind each, shape (n,)."""
         return np.ones(len(self.watts)) if self.pool is None else self.pool.many

@@ -2,7 +2,7 @@
 
 A reading that was not measured counts as missing. Stamps of arrival or of polls are replaced by the steady pace of the
 meter, which can be found because no reading arrives before it was taken. Readings whose noise is cut off are corrected,
-with a bias. Everything else is a failed check, which refuses power.
+with a bias. Every other error is a failed check, and the power of the rail is refused.
 """
 
 from __future__ import annotations

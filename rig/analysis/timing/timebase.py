@@ -55,10 +55,6 @@ class Timebase:
         """Return the shortest time between two stamps that the clock can resolve."""
         return self.look_s or 1.0 / self.clock.tick_hz
 
-    def same_map(self, other: Timebase) -> bool:
-        """Return whether both give each tick the same second."""
-        return (self.ref_tick, self.ref_s, self.rate) == (other.ref_tick, other.ref_s, other.rate)
-
     def seconds(self, ticks: Floats | NDArray[np.int64]) -> Floats:
         """Return run seconds of ticks as float64 of the same shape, without rounding of integer ticks."""
         since: Floats = np.asarray(ticks - self.ref_tick, dtype=np.float64)

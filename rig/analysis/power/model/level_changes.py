@@ -14,7 +14,7 @@ from rig.analysis.power.model.blocks import GAP, IDLE, SPAN
 from rig.types import Bools, Floats, Indices
 
 RARE = 0.1
-"""Prior probability that idle power changes in shape during a recording."""
+"""Prior probability that the level of idle power changes during a recording, by one of the shapes below."""
 DECAYS = (0.05, 0.15, 0.5, 2.0)
 """Time constants of a decay from the begin of the trace."""
 SETTLES = tuple(0.01 * 2.0**k for k in range(7))

@@ -20,9 +20,9 @@ from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats, Indices
 
 Lines = tuple[tuple[float, float, float], ...]
-
+"""For each line of the spectrum: frequency in Hz, amplitude in W, and uncertainty of the frequency in Hz."""
 Looks = tuple[Floats, Floats]
-
+"""For a counter: length of each reading, (n,), and how busy the device is at each counter value, 0 to 1, (n + 1,)."""
 MAX_LINES = 8
 SHORTEST = 8
 """The spectrum of a stretch of at least this many readings is used."""
@@ -76,10 +76,9 @@ class Noise:
         """Return the variance of counter values in J**2; ``busy`` is how busy the device is, 0 to 1."""
         return np.asarray((self.look_j * (1.0 + (self.rise - 1.0) * busy)) ** 2 + self.step_j**2)
 
-    def reading_w(self, busy: bool) -> float:
-        """Return the standard deviation of one reading, in watts."""
-        own = self.busy_w if busy else self.white_w
-        return math.sqrt(own**2 + 2.0 * float(self.look_j2(float(busy))) / self.period_s**2)
+    def reading_w(self) -> float:
+        """Return the standard deviation of one reading while the device is busy, in watts."""
+        return math.sqrt(self.busy_w**2 + 2.0 * float(self.look_j2(1.0)) / self.period_s**2)
 
 
 def spread(differences: Floats) -> float:
@@ -227,7 +226,7 @@ def periodogram(x: Floats, period_s: float) -> tuple[Floats, Floats]:
 def lines_of(residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats]], period_s: float) -> Lines:
     """Return up to ``MAX_LINES`` lines: frequency in Hz, amplitude in W, and uncertainty of the frequency in Hz."""
     longest = int(np.argmax([len(f) for f, _ in spectra]))
-    data = [r for r in residuals if len(r) >= 8]
+    data = [r for r in residuals if len(r) >= SHORTEST]
     f, power = spectra[longest]
     if len(f) < 16:
         return ()
@@ -243,18 +242,10 @@ def lines_of(residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats
             continue
         shown = [line_near(r, f[k], df, period_s) for r in data]
         at_hz = max(zip(map(len, data), shown, strict=True))[1][0]
-        off_hz = frequency_u_hz(df, ratio[k], at_hz)
+        # the first term is from the least variance of the frequency of a tone in white noise (Rife and Boorstyn, 1974)
+        off_hz = max(KNOWN * 0.39 * df / math.sqrt(ratio[k]), WANDER * at_hz)
         found.append((at_hz, math.sqrt(np.mean([a * a for _, a in shown])), min(off_hz, float(df))))
     return tuple(found)
-
-
-def frequency_u_hz(df_hz: float, ratio: float, at_hz: float) -> float:
-    """Return the largest error of the frequency of a line in Hz.
-
-    The line has ``ratio`` times the power of the noise at resolution ``df_hz``. The formula is the least variance of
-    the frequency of a tone in white noise (Rife and Boorstyn, 1974).
-    """
-    return max(KNOWN * 0.39 * df_hz / math.sqrt(ratio), WANDER * at_hz)
 
 
 def line_near(x: Floats, f_hz: float, df_hz: float, period_s: float) -> tuple[float, float]:

@@ -16,7 +16,7 @@ import numpy as np
 from rig.analysis.power.model.blocks import GAP, MOST, SPAN, Blocks, blocks_of, look_errors
 from rig.analysis.power.model.noise import Noise, noise_of, variances
 from rig.analysis.power.model.trace_model import SMOOTH, TraceModel, fit
-from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
+from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, means_by, merged, touches
 from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.long_traces import span_sigma_s
@@ -117,7 +117,8 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
     of_span = held if rail.single is None else inside(spans, one.start_s, one.end_s)
     gap = gap_of(r, spans, sigma_s, where) if len(spans) else np.full(len(where), -1)
     noise = noise_of(one, of_one, of_span)
-    looks = _at_looks(r, spans) if r.counter else None
+    at_s = np.append(r.start_s[0], r.end_s)
+    looks = np.clip(mean_signal(edges_of(spans), at_s, at_s, r.tau_s), 0.0, 1.0) if r.counter else None
     blocks = blocks_of((r.start_s, r.end_s), r.watts, _weight(r), r.many, (where, gap, np.where(r.ok, held, -1)))
     trace = fit(blocks, _white(blocks, r, noise, looks) + _swings(blocks, r, (where, gap, held)))
     return RailModel(
@@ -192,8 +193,7 @@ def _swings(blocks: Blocks, r: Readings, at: tuple[Indices, Indices, Indices]) -
     number = np.where(r.ok & (gap >= 0), 2 * gap, np.where(r.ok & (held >= 0), 2 * held + 1, -1))
     used = number >= 0
     n = int(number.max(initial=0)) + 1
-    total = np.bincount(number[used], _weight(r)[used], n)
-    level = np.bincount(number[used], (_weight(r) * r.watts)[used], n) / np.where(total > 0.0, total, 1.0)
+    level, total = means_by(number[used], n, _weight(r)[used], r.watts[used])
     pair = 2 * np.flatnonzero((total[:-1:2] > 0.0) & (total[1::2] > 0.0))
     groups = [level[g[:, None] + [0, 1]] for g in np.array_split(pair, MOST[GAP]) if len(g) > 1]
     if len(pair) < LEAST_PAIRS or not groups:
@@ -215,8 +215,3 @@ def _weight(r: Readings) -> Floats:
     if r.pool is not None:
         return r.pool.weight
     return np.where(r.ok, r.end_s - r.start_s if r.counter else 1.0, 0.0)
-
-
-def _at_looks(r: Readings, spans_s: Floats) -> Floats:
-    at = np.append(r.start_s[0], r.end_s)
-    return np.clip(mean_signal(edges_of(spans_s), at, at, r.tau_s), 0.0, 1.0)

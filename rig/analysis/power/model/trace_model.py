@@ -35,7 +35,10 @@ SIZES = 9
 DRAWS = 48
 """Number of sets of variances that the fit tries in each round; in the first round, it tries twice this many."""
 FLATTER, WIDER, UPPER = (0.3, 0.7, 1.0), 1.4, 7.0
-"""Exponent on the likelihood in each round; factor on the covariance of points; log range with more of the points."""
+"""Exponent of the likelihood in each round; factor on the covariance of points; width of the upper part of a log range.
+
+Half of the first points are drawn from this upper part.
+"""
 COMPOUND = 8
 """For each of three sets of variances, this many changes from ``compound_changes`` are kept."""
 KEPT = 32
@@ -159,7 +162,10 @@ class TraceModel:
         return mean, math.sqrt(max(square - mean * mean, 0.0))
 
     def idle_at(self, t_s: Floats) -> Floats:
-        """Return idle power at ``t_s`` in watts, interpolated between predictions for 32 parts of the trace."""
+        """Return idle power at ``t_s`` in watts, interpolated between predictions for 32 parts of the trace.
+
+        To save time, the predictions average over the first four configurations only.
+        """
         cuts = np.linspace(self.from_s, self.from_s + self.lasts_s, 33)
         start, end = (cuts[:-1] - self.from_s) / self.lasts_s, (cuts[1:] - self.from_s) / self.lasts_s
         d, level = self.design, np.zeros(len(start))

@@ -32,7 +32,7 @@ rare."""
 UNSEEN = 0.7
 """Cost of a span that no reading covers; a span without its rise costs 1."""
 LEAST_UNLIKE, USUAL, MOST_UNLIKE = 0.05, 4.0, 0.6
-"""Levels that fit a span leave less than this part of its variance: LEAST_UNLIKE + USUAL * usual, or MOST_UNLIKE."""
+"""Levels that fit a span leave less than LEAST_UNLIKE + USUAL * usual, and MOST_UNLIKE, of its variance."""
 LAST = 2
 """If readings before the last spans are lost, at least this many of these spans show no rise, and all others do."""
 CLEAR = 0.25

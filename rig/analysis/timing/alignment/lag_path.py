@@ -128,7 +128,7 @@ def _refined(
     return sorted(places, key=lambda p: p[2])
 
 
-def far_places(s: Shown, least_s: float, most_s: float, *, each: int = RIVALS) -> Floats:
+def far_places(s: Shown, least_s: float, most_s: float) -> Floats:
     """Return the latenesses within limits at which the trace is most like the spans, unsorted, by one FFT of both."""
     c = s.cells
     begin_s, end_s = max(c.begin_s[0] + least_s, s.at_s[0]), min(c.end_s[-1] + most_s, s.at_s[-1])
@@ -148,7 +148,7 @@ def far_places(s: Shown, least_s: float, most_s: float, *, each: int = RIVALS) -
     late = grid[0] - train_s[0] + step_s * (np.arange(len(score)) - len(pad))
     score[(late < least_s) | (late > most_s)] = -np.inf
     apart, found = max(int(0.5 * c.width_s / step_s), 1), list[float]()
-    while len(found) < each and np.isfinite(score[best := int(np.argmax(score))]):
+    while len(found) < RIVALS and np.isfinite(score[best := int(np.argmax(score))]):
         found.append(float(late[best]))
         score[max(best - apart, 0) : best + apart + 1] = -np.inf
     return np.array(found)

@@ -85,7 +85,7 @@ def placed(meter: MeterClock, traces: list[Trace]) -> list[AlignedRail]:
     rails = [readings_of(t, first, meter.volts(t, first)) for t in traces]
     seen = [shown(r, spans_s) for r in rails]
     final, notes = by_trace(meter, rails, seen)
-    if not final.same_map(first):
+    if final.method != first.method:  # the map was moved
         rails = [readings_of(t, final, meter.volts(t, final)) for t in traces]
         seen = [shown(r, spans_s) for r in rails]
     sigma_s = final.most_sigma(activity.busy_windows_s())

@@ -140,18 +140,17 @@ class Shown:
         beside = cell[0] - inside[0]
         return np.asarray((inside[0] > WHOLE * spans) & (beside > WHOLE * (cells - spans)) & (beside >= 1.0))
 
-    def doubts(self, late_s: Floats) -> Floats:
-        """Return twice the negative log-likelihood of each span at each place, with levels and noise; see ``left``."""
+    def doubt(self, late_s: Floats) -> Floats:
+        """Return twice the negative log-likelihood of all spans at each place, with levels and noise, shape (m,).
+
+        ``late_s`` is as in ``sums_of``.
+        """
         c = self.cells
         inside, many = ((x / self.period_s) for x in (c.off_s - c.on_s, c.end_s - c.begin_s))
         # power is never even to a thousandth; where an edge splits a reading, levels leave a sixth of the squared rise
         least = np.maximum(1e-3, many / (3.0 * inside * np.maximum(many - inside, 1e-9)))
         left = np.clip(self.left(late_s), np.minimum(least, 1.0)[:, None], None)
-        return np.asarray(np.minimum(many, MOST_READINGS)[:, None] * np.log(left))
-
-    def doubt(self, late_s: Floats) -> Floats:
-        """Return the sum of ``doubts`` over all spans, shape (m,)."""
-        return np.asarray(self.doubts(late_s).sum(axis=0))
+        return np.asarray((np.minimum(many, MOST_READINGS)[:, None] * np.log(left)).sum(axis=0))
 
     def _left(self, late_s: Floats) -> Floats:
         c, (inside, cell) = self.cells, self.sums_of(late_s)
@@ -173,12 +172,12 @@ class Shown:
         return np.asarray(self.sums[:, i] + part * (self.sums[:, i + 1] - self.sums[:, i]))
 
 
-def shown(r: Readings, windows_s: Floats, most: int = MOST_SPANS) -> Shown | None:
+def shown(r: Readings, windows_s: Floats) -> Shown | None:
     """Return the sums of a trace over the disjoint sorted spans, shape (k, 2), or None without spans or readings."""
     cells = _cells(windows_s, r.period_s)
     if not len(cells) or r.period_s <= 0.0 or np.count_nonzero(r.ok) < 2:
         return None
-    return _summed(r, windows_s, cells.some(cells.evenly(most)))
+    return _summed(r, windows_s, cells.some(cells.evenly(MOST_SPANS)))
 
 
 def _summed(r: Readings, windows_s: Floats, cells: Cells) -> Shown:

@@ -351,10 +351,8 @@ def ramp(since_s: float, tau_s: float) -> float:
 
 
 @CALM
-@given(ANY_WINDOWS, READINGS, st.floats(-3.0, 3.0), st.just(0.0) | st.floats(0.05, 20.0))
-def test_a_reading_sees_the_mean_of_what_a_filter_lets_through(
-    windows: Floats, readings: Floats, height: float, tau_s: float
-) -> None:
+@given(ANY_WINDOWS, READINGS, st.just(0.0) | st.floats(0.05, 20.0))
+def test_a_reading_sees_the_mean_of_what_a_filter_lets_through(windows: Floats, readings: Floats, tau_s: float) -> None:
     """Readings may come in any order, and are not changed."""
     start, end = np.random.default_rng(0).permutation(readings).T + np.array([[0.25], [0.5]])
     start.setflags(write=False)
@@ -363,8 +361,8 @@ def test_a_reading_sees_the_mean_of_what_a_filter_lets_through(
         sum(ramp(e - a, tau_s) - ramp(s - a, tau_s) - ramp(e - b, tau_s) + ramp(s - b, tau_s) for a, b in windows)
         for s, e in zip(start, end, strict=True)
     ]
-    found = signals.mean_signal(signals.edges_of(windows, height), start, end, tau_s)
-    assert found == pytest.approx(height * np.array(plain) / (end - start), abs=1e-9)
+    found = signals.mean_signal(signals.edges_of(windows), start, end, tau_s)
+    assert found == pytest.approx(np.array(plain) / (end - start), abs=1e-9)
 
 
 def at_instant(windows: Floats, tau_s: float, t: float) -> float:
