@@ -25,7 +25,7 @@ class Ended(BaseException):
 
     ``field`` names what was wrong, ``value`` is its value, ``remedy`` is what to do next.
 
-    ``example`` is a value for the option ``field``, if the remedy is to give one.
+    With ``example``, a value for the option ``field``, the remedy is to add this option.
     """
 
     exit_code = 10
@@ -55,7 +55,7 @@ class RigError(Ended, Exception):
 
 
 def said(error: BaseException, where: str = "") -> str:
-    """Return class, ``where`` and the begin of the text of an exception; the exception's own methods may fail."""
+    """Return the class of an exception, ``where``, and the beginning of its text; its own methods may fail."""
     name = f"{type(error).__name__}{where}"
     try:
         return f"{name}: {str(error)[:SAID]}".removesuffix(": ")
@@ -114,10 +114,10 @@ class UnknownNameError(UsageError):
 
 
 def closest(name: str, known: Iterable[str], where: str = "") -> str:
-    """Return the remedy for an unknown name: the names near it, and a list of all.
+    """Return the remedy for an unknown name: similar names, and a list of all.
 
-    A name without its unit (``rate`` for ``rate_hz``) is near. A long list becomes ``where``, or else the most similar
-    names.
+    A name that lacks its unit (``rate`` for ``rate_hz``) is similar. Instead of a long list, the remedy has ``where``,
+    or without it the most similar names.
     """
     import difflib  # needed only after a mistake
 
@@ -133,7 +133,7 @@ def closest(name: str, known: Iterable[str], where: str = "") -> str:
 
 
 def number_wanted(text: str, whole: bool) -> str:
-    """Return the kind of number to give instead of a text that is no number, such as ``5s``."""
+    """Return what to give instead of a text that is no number, such as ``5s``: a (whole) number (without its unit)."""
     unit = text[:1].isdigit() and text[-1:].isalpha()
     return f"a {'whole ' if whole else ''}number{' without its unit' if unit else ''}"
 
@@ -151,7 +151,7 @@ class MissingExtraError(SetupError):
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether an installed package lacks memory; its import then raises errors of its own."""
+    """Return whether a package failed to be imported because memory is short, whatever the class of the error."""
     return any(text in str(error) for text in ("failed to map segment", "annot allocate memory"))
 
 
@@ -160,7 +160,7 @@ def missing_extra(
 ) -> SetupError:
     """Return the error for ``what``, which needs a package of the optional extra ``extra``.
 
-    An installed package that lacks memory gives another error.
+    If memory is too short for an installed package, the error says so instead.
     """
     if out_of_memory(error):
         return SetupError(f"{what} cannot be loaded: {error}", field=field, remedy="Free some memory, and try again")
@@ -170,7 +170,7 @@ def missing_extra(
 
 
 class DataError(RigError):
-    """Input data cannot be used: it is unreadable, truncated, clipped, miscounted, or holds NaN."""
+    """Input data cannot be used: it is unreadable, truncated, clipped or miscounted, or contains NaN."""
 
     exit_code = 6
 
@@ -265,7 +265,7 @@ class RuleFailure(NamedTuple):
 
 
 class ConformanceError(RigError):
-    """A driver or workload fails rules. ``failures`` has one entry for each, ``kept`` names the rules that it keeps."""
+    """A driver or workload fails the rules in ``failures``; ``kept`` names the rules that it keeps."""
 
     exit_code = 33
 
@@ -280,7 +280,7 @@ class ConformanceError(RigError):
 class Interrupted(Ended, KeyboardInterrupt):
     """Ctrl-C: what was recorded is kept.
 
-    It is no error, so that code that handles errors does not treat it as a result and continue.
+    It is no ``RigError``. Code that handles errors and continues therefore does not catch it.
     """
 
     exit_code = 130

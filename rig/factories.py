@@ -31,7 +31,7 @@ class Option:
 
     @property
     def required(self) -> bool:
-        """Return whether it has no default, so that the user must give it."""
+        """Return whether the option has no default, so that the user must give it."""
         return self.default is inspect.Parameter.empty
 
 
@@ -113,8 +113,8 @@ def _reserved(factory: Factory, name: str) -> SetupError:
 def located(places: Mapping[str, str]) -> Iterator[None]:
     """Put the place in a bench file before the message of an error about an option.
 
-    ``places`` gives FILE:LINE and key by option, and the place of the table under ``""``. A remedy that gives the
-    option then refers to the file instead of the command line.
+    ``places`` has FILE:LINE and key by option, and the place of the table under ``""``. If the remedy is to add an
+    option, it then says where to write it in the file, not on the command line.
     """
     try:
         yield
@@ -164,8 +164,9 @@ def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, 
     """Assign ``key=value`` texts to the takers (device, meter, ...) that declare the key.
 
     ``device.key=value`` names one taker. A key without a taker's name goes to all meters that declare it, or to a
-    device and its simulated bench. Raises ``UnknownNameError`` for a key that no taker declares, ``UsageError`` for a
-    value of another type than declared, and for a key of takers of several kinds that names no taker.
+    device and its simulated bench. Raises ``UnknownNameError`` for a key that no taker declares. Raises ``UsageError``
+    for a text without ``=``, for a value of another type than declared, and for a key that names no taker and that
+    takers of several kinds declare.
     """
     declared = {who: options_of(factory) for who, factory in takers.items()}
     out: dict[str, dict[str, str]] = {who: {} for who in takers}
@@ -203,7 +204,7 @@ def _unknown_option(key: str, asked: Sequence[str], declared: Mapping[str, Mappi
 
 
 def _hints(factory: Factory) -> dict[str, Any]:
-    """Return annotations by parameter; only those of plain types if others cannot be resolved at run time."""
+    """Return annotations by parameter; if some cannot be resolved at run time, only those of plain types."""
     function = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
     try:
         return typing.get_type_hints(function)
@@ -240,7 +241,7 @@ def _converted(option: Option, text: str, who: str = "") -> Any:
             raise _bad(option, text, number_wanted(text, option.kind is int), who) from error
         if isinstance(number, float) and not math.isfinite(number):
             raise _bad(option, text, "a finite number", who)
-        if number < 0 and option.name.split("_")[-1] == "seed":  # no random generator accepts it
+        if number < 0 and option.name.split("_")[-1] == "seed":  # no random generator accepts a negative seed
             raise _bad(option, text, "a whole number of 0 or more", who)
         return number
     return text

@@ -1,6 +1,6 @@
 """Find the factories of drivers, workloads and scenarios, by entry point or as ``path.py:name``.
 
-A factory is the function that opens one of these. Only the plugin that a user names is imported.
+A factory is the function that opens a driver, workload or scenario. Only the plugin that a user names is imported.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _installed(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
 
 
 def names(group: str) -> dict[str, EntryPoint]:
-    """Return the registered plugins of a group by name; if two share a name, the last one."""
+    """Return the registered plugins of a group by name; of two with the same name, only the last."""
     return {e.name: e for e in registered(group)}
 
 
@@ -70,8 +70,9 @@ def load(group: str, name: str) -> Factory:
     """Find a factory by its registered name, as ``path.py:name``, or as ``NAME:REST``.
 
     For ``NAME:REST``, the module of NAME must have a function ``named(rest)``, which returns the factory. Raises
-    ``UnknownNameError`` for an unknown name, and ``MissingExtraError`` if packages that it needs are not installed.
-    Raises ``SetupError`` if two packages registered the name or its package cannot be loaded.
+    ``UsageError`` for an unknown name, a missing file, or a ``:REST`` that NAME does not take. Raises
+    ``MissingExtraError`` if packages that it needs are not installed. Raises ``SetupError`` if two packages registered
+    the name, or if its package or file cannot be loaded.
     """
     if ".py:" in name:
         return _from_file(group, name)
@@ -105,7 +106,10 @@ def load(group: str, name: str) -> Factory:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Return the error for an unregistered name; for a file, it lists the file's functions without running it."""
+    """Return the error for an unregistered name.
+
+    For a Python file without ``:function``, the error lists the functions of the file, which is read but not run.
+    """
     path = name.rpartition(":")[0] or name
     if not path.endswith(".py") and ("/" in path or Path(path).exists()):
         return refused(kind, name, "Write path/to/file.py:function", f"{kind} {name!r} is no Python file")
@@ -145,7 +149,7 @@ PROGRAMS = ("interpreter", "path", "arguments")
 
 
 def code_in(names: Iterable[str], options: Iterable[str]) -> list[str]:
-    """Return code named by path (``path.py:function``), also in options, and the options that name programs."""
+    """Return code that names and options give by path (``path.py:function``), and the options that name programs."""
     given = [text.partition("=") for text in options]
     programs = [f"{key}={value}" for key, _, value in given if value and key.rpartition(".")[2] in PROGRAMS]
     return [name for name in (*names, *(value for _, _, value in given)) if ".py:" in name] + programs
@@ -173,8 +177,8 @@ def code_of_others(code: Sequence[str], source: Path, folder: Path) -> dict[str,
 def written_by_others(path: Path) -> str:
     """Return why other users can change a file or files beside it; empty if they cannot. Links are followed.
 
-    Others can change it if another user (except root) owns the file or its folder, or if everyone may write one of
-    these. A folder that a group of this user shares is accepted, and so is a sticky folder such as ``/tmp``.
+    Others can change a file if another user (except root) owns it or its folder, or if everyone may write to one of
+    the two. A folder that a group of this user may write to is accepted, and so is a sticky folder such as ``/tmp``.
     """
     if not hasattr(os, "getuid"):  # only POSIX has owners and modes
         return ""
@@ -220,7 +224,7 @@ def _from_file(group: str, name: str) -> Factory:
 
 
 class _SourceLoader(SourceFileLoader):
-    """Compiles the source each time, because others may have written the bytecode file beside it."""
+    """Compiles the source at each load, because others may have written the bytecode file beside it."""
 
     def get_code(self, fullname: str) -> types.CodeType:
         path = self.get_filename(fullname)

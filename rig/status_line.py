@@ -1,4 +1,4 @@
-"""One line on the terminal that says what a command does now: check, doctor, init, sweep, tail and view.
+"""One line on the terminal that says what a command does now; check, doctor, init, sweep, tail and view show it.
 
 `rig measure` draws the progress of its runs otherwise (``reports/watch/run_progress.py``).
 """
@@ -31,7 +31,7 @@ class StatusLine:
             self._live.update(Text(clean(text), no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def pace(self, text: str) -> None:
-        """Show how far something is, if that is due: in place on a terminal, elsewhere as one more line."""
+        """Show progress, if an update is due: in place on a terminal, otherwise as one more line."""
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + (TERMINAL_EVERY_S if self.shown else PLAIN_EVERY_S)

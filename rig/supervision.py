@@ -1,8 +1,8 @@
-"""Run code of others in a separate process below a small parent, with its output captured.
+"""Run code of drivers in a child process, and capture what it prints.
 
-``rig measure`` forks before anything heavy is imported; this takes a millisecond. The parent imports nothing more: it
-passes signals on, shows what drivers print, and reports if the process ended without the rig's doing. On systems that
-do not name the sender of a signal (macOS, Windows), there is no parent.
+``rig measure`` forks before anything heavy is imported; the fork takes a millisecond. The parent imports nothing more:
+it passes signals on, shows what drivers print, and reports if a driver, and not the rig, ended the child. On systems
+that do not name the sender of a signal (macOS, Windows), all code runs in one process.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _dies_with(parent: int) -> None:
 
 
 class _Shown:
-    """Shows what drivers print as dim lines on standard error that name their source."""
+    """Shows what drivers print on standard error, as dim lines that begin with ``driver:``."""
 
     def __init__(self, printed: BinaryIO) -> None:
         self._printed, self._at, self._rest = printed, 0, b""
@@ -141,7 +141,7 @@ class _Shown:
         return bool(found)
 
     def rest(self, log: Path | None) -> None:
-        """Show the rest, and write all output to ``log`` if there is any and the recording was begun."""
+        """Show the rest; write all output to ``log``, if there is any output and the recording was begun."""
         while self.more():
             pass
         if self._rest:
@@ -162,7 +162,7 @@ def _new(path: str, flags: int) -> int:
 
 
 class Kept:
-    """Restores after a block what a driver may have changed in the interpreter: hooks and recursion limit."""
+    """Restores, after a block, the interpreter's hooks and recursion limit, which a driver may have changed."""
 
     def __enter__(self) -> None:
         self._depth, self._hooks = sys.getrecursionlimit(), (sys.excepthook, threading.excepthook)

@@ -49,9 +49,9 @@ def say(*lines: object, error: bool = False) -> None:
 
 
 def tell(text: str, *, dim: bool = False) -> None:
-    """Print a line on standard error for a watching user; if the stream is closed, the line is dropped.
+    """Print a line on standard error for a user who watches; if the stream accepts no text, drop the line.
 
-    With ``dim``, a terminal shows the line dim, in the place of a progress line.
+    With ``dim``, a terminal shows the line dim, and replaces a progress line with it.
     """
     line = _short(clean(text))
     try:
@@ -66,12 +66,12 @@ def own() -> TextIO:
 
 
 _own: TextIO | None = None
-"""The standard output of the process, while drivers use ``sys.stdout`` and its descriptor."""
+"""The standard output of the process while ``aside`` redirects ``sys.stdout`` and its descriptor."""
 
 
 @contextmanager
 def aside(printed: int, *, back: bool = True) -> Iterator[None]:
-    """Redirect others' standard output to a descriptor; the rig's own output is not redirected.
+    """Redirect what drivers print on standard output to a descriptor; what the rig prints is not redirected.
 
     Without ``back``, the redirection stays after the block, for what a driver prints when the process ends.
     """
@@ -114,8 +114,8 @@ def answer(document: object, *lines: object, as_json: bool = True) -> int:
 def usable_streams() -> bool:
     """Make standard streams accept all text: a closed one becomes a null device, other characters are escaped.
 
-    A closed stream left as it is would give its number to the first opened file, and with it all output of libraries.
-    Return whether one was closed.
+    If a stream stayed closed, the next opened file would get its number, and with it all output of libraries. Return
+    whether a stream was closed.
     """
     closed = False
     while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
@@ -136,7 +136,7 @@ def usable_streams() -> bool:
 
 
 class _Left(io.FileIO):
-    """A stream whose reader may leave early, as ``head`` does; the command still returns its own exit code."""
+    """A stream whose reader may end early, as ``head`` does; the command still returns its own exit code."""
 
     def write(self, data: Any, /) -> int:
         """Write, or drop the text if nobody reads."""

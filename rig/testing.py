@@ -5,7 +5,8 @@
         result = rig_measure("drivers/my_chip.py:open_device", meter="mock")
 
 A repository may have its own packages ``drivers``, ``fixtures``, ``reports`` or ``scenarios``: while pytest runs, each
-such name covers its package and that of the rig. Nothing else of the rig is imported until a test requests a fixture.
+such name covers the repository's package and the rig's. Nothing else of the rig is imported until a test requests a
+fixture.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def rig_measure(tmp_path: Path, pytestconfig: pytest.Config) -> Measures:
     """A function that measures in a temporary directory, and returns the ``Result``.
 
     ``rig_measure(device, meter="none", scenario="single-stream", workload=None, data=None, simulate=False,
-    options={})`` takes names as ``rig measure`` does; a path is relative to the root of the tests. All is in one run
-    (``--mode together``). Raises a ``RigError`` as the command does.
+    options=None)`` takes names as ``rig measure`` does; a path is relative to pytest's root directory. All is in one
+    run (``--mode together``). Raises a ``RigError`` as the command does.
     """
 
     def measured(
@@ -84,9 +85,9 @@ def rig_measure(tmp_path: Path, pytestconfig: pytest.Config) -> Measures:
 def assert_conforms() -> Conforms:
     """A function that checks an opened device, meter or workload by every rule of the rig, and closes a driver.
 
-    ``assert_conforms(device, samples=(...))`` issues these samples to a device, by default three of noise.
-    Further arguments are those of ``rig.check_device`` and ``rig.check_meter``, such as ``clock=rig_bench.clock``. The
-    test fails with each broken rule; the names of the kept rules are returned.
+    ``assert_conforms(device, samples=(...))`` issues the given samples to a device, by default three samples of noise.
+    Further arguments are those of ``rig.check_device`` and ``rig.check_meter``, such as ``clock=rig_bench.clock``. If
+    a rule is broken, the test fails and names each broken rule. Otherwise the names of the kept rules are returned.
     """
 
     def conforms(part: Any, samples: Sequence[Sample] = (), **more: Any) -> tuple[str, ...]:
@@ -113,7 +114,7 @@ def _noise() -> list[Sample]:
 
 
 class _Shared:
-    """Finds packages of the rig and of the tested repository: packages of one name get the folders of both."""
+    """Finds packages: a name that the rig and the tested repository share gets the folders of both."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
@@ -131,6 +132,6 @@ class _Shared:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests() -> None:
-    """Let the repository keep its packages, before any of its files is imported."""
+    """Make shared names cover the packages of the repository too, before any of its files is imported."""
     if _Shared not in sys.meta_path:
         sys.meta_path.insert(0, _Shared)

@@ -1,7 +1,7 @@
-"""The nouns, the steps and the protocols of the rig; of this project, the module imports only ``rig.network``.
+"""The data types, steps and protocols of the rig. From this project, the module imports only ``rig.network``.
 
 Units are SI and part of the name: ``_s``, ``_w``, ``_j``, ``_hz``. Host time is an integer number of nanoseconds
-(``_ns``) on the run's one host clock. ``_tick`` is a count on the clock named beside it.
+(``_ns``) on the host clock; a run has only one. ``_tick`` is a count of the clock that is named with it.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One thing to process.
+    """One input that a device processes.
 
     ``payload`` is any array. ``rate_hz`` is set for a time series. ``inferences`` is the number of inferences in the
     sample (a 10 s sequence of 1 s scenes: 10). For a frame of a stream, ``label_age_s`` is how long its label had been
-    true when the frame ended. With ``keep``, the payload is stored with the recording, because the answers can only be
-    checked with it. With ``learn``, a device that learns takes the payload, shape (shots, ...), as examples of the
-    label, in its phase ``learning``.
+    true when the frame ended (s). With ``keep``, the payload is stored with the recording, because the answers can
+    only be checked with it. With ``learn``, a device that learns takes the payload, shape (shots, ...), as examples of
+    the label, in its phase ``learning``.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The step that reads every clock many times and, if the device can do it, pulses the power trace."""
+    """The step that reads every clock many times and, if the device can and there is a meter, makes power pulses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +86,11 @@ class Issue(msgspec.Struct, frozen=True, gc=False):
     """The step that hands samples to the device.
 
     If ``due_ns`` is None, they are issued as soon as the device is free, and the step waits for the answers. Otherwise
-    they are due ``due_ns`` after the first issue that has a due time, even if the device is busy, and the scenario
-    continues. Samples that are due together are issued together, up to the largest batch of the device. ``repeat``
-    loops the work inside one span. ``phase`` restricts it to one phase. Issues with ``warmup`` are recorded but are not
-    part of any result. With ``queue``, a sample is dropped if this many samples wait for an answer at its due time.
+    they are due at ``due_ns``, even if the device is busy, and the scenario continues. The first step with a due time
+    is due at once; later steps follow it by the difference of their due times. Samples that are due together are issued
+    together, up to the largest batch of the device. ``repeat`` loops the work inside one span. ``phase`` restricts it
+    to one phase. Issues with ``warmup`` are recorded but are not part of any result. With ``queue``, a sample is
+    dropped if this many samples wait for an answer at its due time.
     """
 
     samples: Sequence[Sample]
@@ -111,8 +112,9 @@ class Rules:
     A field that is None requires nothing. ``percentile``, between 0 and 1, is the share of latencies that an estimate
     or a bound refers to. ``in_time_share`` is the share of frames that must meet their deadline. ``late_share`` limits
     the 99th percentile of the scheduling delay, relative to the latency bound or deadline. ``gap_distance`` limits the
-    Kolmogorov distance between the scheduled and the actual gaps. ``trial_tolerance`` is relative to the mean.
-    ``reports`` names figures (``FigureKey.quantity``) that a result must state.
+    Kolmogorov distance between scheduled and actual gaps between samples. ``trial_tolerance`` limits how far a trial
+    may be from the mean of the trials, relative to this mean. ``reports`` names figures (``FigureKey.quantity``) that a
+    result must state.
     """
 
     name: str
@@ -162,7 +164,7 @@ class Rules:
 
 
 UNSTAMPED = -(2**63)
-"""Both ticks of a span that is marked only on a pin (``DeviceInfo.spans_on_pin``)."""
+"""The value of both ticks of a span that is marked only on a pin (``DeviceInfo.spans_on_pin``)."""
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
@@ -185,9 +187,9 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
 class Reply(msgspec.Struct, frozen=True, gc=False):
     """The device's answer to one sample.
 
-    ``output`` is any value that JSON can hold. A simulator of a declared network (``DeviceInfo.network``) adds its
-    ``activity`` while it processed the sample once; ``rig.network.counting.count`` computes it. If each sample is a
-    network of its own, such as a graph to be solved, the answer holds this ``network``.
+    ``output`` is any value that JSON can represent. A simulator of a declared network (``DeviceInfo.network``) adds
+    the ``activity`` of one pass over the sample; ``rig.network.counting.count`` computes it. If each sample is a
+    network of its own, such as a graph to be solved, the reply includes this ``network``.
     """
 
     sample_id: str
@@ -254,10 +256,11 @@ class Preprocessing:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """The system under test.
+    """A description of the system under test.
 
     If ``clock`` is None, spans are stamped in host nanoseconds. ``max_pending`` is the most unanswered samples that the
-    device can hold; None means one batch at a time. Of two requests for one sample, the device begins the first first.
+    device can hold; None means one batch at a time. If a sample is requested twice, the device begins the earlier
+    request first.
     """
 
     name: str
@@ -290,8 +293,8 @@ class Conversion:
     """The conversion of raw readings to watts: ``p = x * v - x**2 * r`` for amperes, ``p = x`` for watts.
 
     ``supply_v`` is the voltage before the meter. ``burden_ohm`` is the resistance of the shunt. Instead of a constant
-    voltage, ``supply_rail`` can name a rail of volts in the same run; its readings are then multiplied with this
-    rail's. A rail of volts alone gives no power. Raises ``ValueError`` for any other unit.
+    voltage, ``supply_rail`` can name a rail of volts in the same run; its readings are then multiplied with the
+    readings in amperes. From a rail of volts alone, no power is computed. Raises ``ValueError`` for any other unit.
     """
 
     unit: Unit = "W"
@@ -428,21 +431,21 @@ class Meter(Protocol):
 
 @runtime_checkable
 class Clocked(Protocol):
-    """A device or meter whose clock can be read at any time between spans."""
+    """A device or meter whose clock can be read at any time outside a span."""
 
     def timer(self) -> int: ...
 
 
 @runtime_checkable
 class Marks(Protocol):
-    """A device that can visibly raise its power for about ``seconds``, and stamps this pulse by its own clock."""
+    """A device that can raise its power for about ``seconds``, so that a meter sees the pulse, and stamps the pulse."""
 
     def pulse(self, seconds: float) -> Span: ...
 
 
 @runtime_checkable
 class Repeats(Protocol):
-    """A device that can loop a sample, or one phase of it, without the host in between."""
+    """A device that can loop a sample, or one phase of it, without the host."""
 
     def submit_repeated(
         self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None
@@ -481,11 +484,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """The benchmark of a workload, and which of its parameters the workload keeps.
+    """The benchmark of a workload: what it allows, and what the workload has.
 
-    ``scenarios`` are those in which the benchmark presents its task. ``options`` holds the allowed values of
-    options of the scenario; their ``found`` is empty. ``baselines`` holds versions of software, by distribution, that
-    the published baselines name.
+    ``scenarios`` are those in which the benchmark presents its task. ``options`` has the allowed values of options of
+    the scenario; their ``found`` is empty. ``baselines`` has the versions of software that the published baselines
+    name, by distribution.
     """
 
     name: str
@@ -517,7 +520,7 @@ class Workload(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleSet:
-    """A workload of nothing but samples; see ``Workload``."""
+    """A workload that is a sequence of samples and their description; see ``Workload``."""
 
     name: str
     task: str
@@ -562,11 +565,11 @@ class Exports(Protocol):
 class Problem(Protocol):
     """What a solver must solve.
 
-    The group ``rig.problems`` holds, by workload or task, a function that makes the problem from a stored payload.
+    The entry point of a workload or task in the group ``rig.problems`` makes the problem from a stored payload.
     """
 
     def judge(self, solution: str) -> tuple[float, int | None]:
         """Return the cost of the ``solution`` in a reply, and how many constraints of the problem it violates.
 
-        The second is None for a problem without constraints.
+        The number is None for a problem without constraints.
         """

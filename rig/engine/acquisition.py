@@ -1,4 +1,4 @@
-"""Acquisition: start, drain and stop the meters of a bench, and read every clock."""
+"""Start, drain and stop the meters of a bench, and read every clock."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Acquisition:
 
 
 def start(acquisition: Acquisition) -> None:
-    """Start the meters and declare their rails in the recording."""
+    """Start each meter, record the bracket of its first tick, and declare its rails in the recording."""
     for meter in acquisition.bench.meters:
         info = acquisition.infos[id(meter)] = meter.info()
         name = f"start() of meter {info.name}"
@@ -87,7 +87,7 @@ def start(acquisition: Acquisition) -> None:
 
 
 def sleep(acquisition: Acquisition, seconds: float) -> None:
-    """Wait for ``seconds``, and drain the meters meanwhile."""
+    """Wait for ``seconds``; meanwhile drain the meters and read the clocks when due."""
     until_ns = acquisition.bench.clock.now_ns() + round(seconds * 1e9)
     while (now_ns := acquisition.bench.clock.now_ns()) < until_ns:
         acquisition.bench.clock.sleep_until(min(until_ns, now_ns + DRAIN_EVERY_NS))
@@ -118,7 +118,7 @@ def show(acquisition: Acquisition) -> None:
 def drain(acquisition: Acquisition) -> None:
     """Record the readings that every meter has ready, and write all waiting rows, so that none pile up.
 
-    Raises ``MeterSilentError`` for a rail without readings.
+    Raises ``MeterSilentError`` for a rail that has given no reading for too long.
     """
     for meter in acquisition.bench.meters:
         info = acquisition.infos[id(meter)]
@@ -147,7 +147,7 @@ def _copied(chunk: Chunk) -> Chunk:
 
 
 def _record_chunks(chunks: Sequence[Chunk], meter: Meter, acquisition: Acquisition) -> None:
-    """Hand the readings over to the recorder, which checks and writes them. Raises ``StoreError``."""
+    """Hand the readings to the recorder, which checks and writes them later. Raises what ``Recorder.chunk`` raises."""
     info, last = acquisition.infos[id(meter)], {chunk.rail: chunk for chunk in chunks if np.size(chunk.value)}
     now_ns = acquisition.bench.clock.now_ns()
     for chunk in chunks:
@@ -161,8 +161,8 @@ def _record_chunks(chunks: Sequence[Chunk], meter: Meter, acquisition: Acquisiti
 def _check_usable(name: str, rail: Rail, chunk: Chunk, last: Chunk | None) -> None:
     """Refuse readings that a reader cannot use; ``last`` is the rail's previous chunk.
 
-    Such readings end the run. Later ones of the rail are not recorded, because the position of readings without ticks
-    depends on earlier ones. Raises ``MeterError``.
+    Refused readings end the run. Later readings of the rail are not recorded, because the position of a reading without
+    ticks depends on the readings before it. Raises ``MeterError``.
     """
     try:
         check_chunk(rail, chunk, last)
@@ -210,14 +210,14 @@ def _check_silence(meter: Meter, now_ns: int, at_least_s: float, acquisition: Ac
 def max_undrained_s(acquisition: Acquisition) -> float:
     """Return how long (s) the meters may stay undrained while the device is busy.
 
-    It is half of the time that the smallest buffer can hold.
+    This is half of the time that the smallest buffer can hold, but at least 1 ms and at most 2 s.
     """
     buffers = [info.buffer_s for info in acquisition.infos.values() if info.buffer_s]
     return max(min([2.0, *(0.5 * b for b in buffers)]), 1e-3)
 
 
 def _mean_w(info: MeterInfo, chunk: Chunk) -> float:
-    """Return the mean power at the end of a chunk (W) for the live display; NaN if readings alone give no power."""
+    """Return the mean power at the end of a chunk (W) for the live display; NaN if it needs other readings too."""
     rail = next((r for r in info.rails if r.name == chunk.rail), None)
     if rail is None or rail.kind == "cumulative" or rail.conversion.unit == "V" or rail.conversion.supply_rail:
         return math.nan
@@ -227,7 +227,7 @@ def _mean_w(info: MeterInfo, chunk: Chunk) -> float:
 
 
 def read_clocks(acquisition: Acquisition, rounds: int, why: str) -> None:
-    """Read the clocks of the device and of every meter ``rounds`` times, each between two readings of the host's."""
+    """Read the clocks of the device and of every meter ``rounds`` times, each between two reads of the host clock."""
     sources: list[tuple[str, Clocked, type[RigError]]] = []
     clock, meters = acquisition.device.clock, acquisition.bench.meters
     if clock is not None and isinstance(acquisition.bench.device, Clocked):
@@ -245,7 +245,7 @@ def read_clocks(acquisition: Acquisition, rounds: int, why: str) -> None:
 
 
 def finish(acquisition: Acquisition, error: Ended | None) -> Ended | None:
-    """Stop the meters, record their last readings, and always write the stop line. Return the first error."""
+    """Stop the meters, record their last readings, and always write the stop line; return the first error, if any."""
     for meter in acquisition.started:
         info = acquisition.infos[id(meter)]
         take = partial(_chunks_of, meter.stop, info)

@@ -21,7 +21,7 @@ class Owners:
         self._owned = [*((part, "workload") for part in workloads), *((part, "driver") for part in drivers)]
 
     def of(self, error: BaseException) -> tuple[str, str]:
-        """Return the owner of the code that raised ``error`` ("" if unknown), and the file and line there."""
+        """Return whose code raised ``error`` ("" if unknown), and the file and line in that code."""
         who, where = "", "an unknown place"
         for frame, at in frames(error):
             this = frame.f_locals.get("self")
@@ -32,7 +32,7 @@ class Owners:
 
 
 def ended_by(error: BaseException, owners: Owners) -> Ended:
-    """Return an exception that ended a run, in the form that the stop line records."""
+    """Return the error that the stop line records, for an exception that ended a run."""
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("interrupted", remedy=KEPT)
     if isinstance(error, RigError) and error.__cause__ is None:

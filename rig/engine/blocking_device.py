@@ -34,9 +34,9 @@ class BlockingDevice:
     ``info`` is by default the name of the function, in hardware mode. ``load`` gets the samples beforehand, and is not
     timed. ``count`` is called after ``run``, outside the span, and returns the network's activity for the same sample.
     With ``batches``, ``run`` takes the samples that are issued together, up to ``info.max_batch``, and how many times
-    to run them without a pause. It returns an output or a reply for each; their span is then the call. ``close`` calls
-    ``end`` once. ``power`` states by rail the power that the device would use, (idle_w, busy_w), for the
-    simulated meter ``mock``; it is reported as SIMULATED. Raises ``UsageError`` for watts that are not valid.
+    to run them without a pause. It returns an output or a reply for each sample; the span of each output is the call.
+    ``close`` calls ``end`` once. ``power`` states by rail the power that the device would use, (idle_w, busy_w), for
+    the simulated meter ``mock``; it is reported as SIMULATED. Raises ``UsageError`` for watts that are not valid.
 
     Example::
 
@@ -85,16 +85,13 @@ class BlockingDevice:
             self._load(samples)
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        """Queue the samples.
-
-        The first call starts the worker.
-        """
+        """Queue the samples for the worker, which the first call starts."""
         self.submit_repeated(samples, 1, None, budget)
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         """Queue the samples, each to run ``times`` times without a pause.
 
-        Raises ``UsageError`` for one of several phases, because a function cannot run a part of itself.
+        Raises ``UsageError`` for a phase that is not the device's only one: a function cannot run a part of itself.
         """
         if phase is not None and (phase,) != self._info.phases:
             remedy = "A function runs all its phases at each call. Leave --per-phase out, or write a class"
@@ -128,7 +125,7 @@ class BlockingDevice:
         return ready
 
     def close(self) -> None:
-        """End the worker after the calls that are queued; a worker that hangs is abandoned."""
+        """Let the worker end after the queued calls, without waiting for it, and call ``end``."""
         self._todo.put(None)
         if self._end is not None:
             end, self._end = self._end, None
@@ -172,7 +169,7 @@ class BlockingDevice:
 
 
 def _looped(run: Run, batch: Sequence[Sample], times: int) -> tuple[Any]:
-    """Run one sample ``times`` times; a reply holds the spans of all runs."""
+    """Run one sample ``times`` times, and return the last output; a ``Reply`` gets the spans of all runs."""
     spans: list[Span] = []
     for _ in range(times):
         output = run(batch[0])

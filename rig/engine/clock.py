@@ -11,16 +11,13 @@ SPIN_NS = 200_000
 
 
 class HostClock:
-    """The host's CLOCK_MONOTONIC in integer nanoseconds."""
+    """The host's monotonic clock, in integer nanoseconds."""
 
     spin_ns = SPIN_NS
     now_ns = staticmethod(time.monotonic_ns)
 
     def sleep_until(self, ns: int) -> None:
-        """Return at ``ns`` or as soon after it as the machine allows.
-
-        If ``ns`` is already past, let other threads run.
-        """
+        """Wait until ``ns``, or as soon after it as the machine allows; if it is past, only let other threads run."""
         left_ns = ns - time.monotonic_ns()
         if left_ns <= 0:
             _yield_thread()

@@ -1,4 +1,4 @@
-"""``collect`` plays the steps of a scenario to a device and records what the meters read; it computes nothing.
+"""Play the steps of a scenario to a device, and record what the meters read; nothing is computed.
 
 Writing, draining and reading of clocks happen between spans. Inside a span the host only waits for the reply, and
 drains a meter only if its buffer would overflow. ``rig.engine.dispatcher`` issues the samples.
@@ -107,7 +107,7 @@ def _play(steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatche
 
 
 def check_wiring(device: DeviceInfo, meters: Sequence[MeterInfo]) -> None:
-    """Check that no two rails share a file, and that the meters have the pin and the voltages that are needed.
+    """Check that the meters have the pin and the voltages that are needed, and that no two rails share a file.
 
     Raises ``SetupError``.
     """
@@ -127,9 +127,9 @@ def check_wiring(device: DeviceInfo, meters: Sequence[MeterInfo]) -> None:
 
 
 def _check_pin(device: DeviceInfo, meters: Iterable[MeterInfo]) -> None:
-    """Check that exactly one meter input sees the pin on which a device marks its spans.
+    """Check a device that marks its spans on a pin: exactly one meter input watches the pin, and the device fits.
 
-    Raises ``SetupError``.
+    It must have no clock, one phase, and batches of one sample. Raises ``SetupError``.
     """
     if not device.spans_on_pin:
         return

@@ -1,4 +1,4 @@
-"""The errors for drivers that fail, and for steps that a device cannot play."""
+"""Make the errors for drivers that fail, and for steps of a scenario that a device cannot carry out."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 def guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
     """Run a driver's call.
 
-    An exception that is not a ``RigError`` is raised as ``kind``, with ``what`` before its text. This includes
-    ``SystemExit``, with which a driver would otherwise end the process, but not Ctrl-C.
+    If it raises anything but a ``RigError``, ``kind`` is raised, with ``what`` before the text of the exception. This
+    includes ``SystemExit``, which would otherwise end the process, but not Ctrl-C.
     """
     try:
         return call()
@@ -38,6 +38,6 @@ def failed_on(sample_id: str, error: BaseException) -> RigError:
 
 
 def bad_step(field: str, value: object, why: str) -> SetupError:
-    """Return the error for a step that the device cannot play."""
+    """Return the error for a step of a scenario that the device cannot carry out."""
     what = f"the scenario yielded a step with {field} {value!r}: {why}"
     return SetupError(what, field=field, value=repr(value), remedy="Correct the scenario; due times may not decrease")

@@ -1,4 +1,4 @@
-"""The dispatcher issues samples to a device and matches the replies to them.
+"""Issue samples to a device, and match the replies to them.
 
 A step without a due time is played to its end: the next step begins after all its replies have arrived. A step with a
 due time joins a queue when it is due. Queued samples are issued when the device can take them, in batches of at most
@@ -33,7 +33,7 @@ LONG_NS = 1_000_000
 NEARLY_FULL = 0.75
 STAGE, SUBMIT, POLL = "stage() of the device", "submit() of the device", "poll() of the device"
 OUTPUT, ACTIVITY = (f"reading the {part} of a reply of the device" for part in ("output", "activity"))
-"""Names of reads that may run code of the driver, which may compute a value only when it is read."""
+"""The names, for the watch, of reads that may run code of the driver: it may compute a value only when it is read."""
 
 
 class Dispatcher:
@@ -48,7 +48,7 @@ class Dispatcher:
     def __init__(self, acquisition: Acquisition) -> None:
         device = acquisition.bench.device
         self._busy = True
-        """Whether some sample may be incomplete, or none has been issued yet."""
+        """Whether a sample may still wait for its reply, or no sample has been issued yet."""
         self._acquisition, self._device, self._recorder = acquisition, device, acquisition.recorder
         self._now, self._clock = acquisition.bench.clock.now_ns, acquisition.bench.clock
         self._submit, self._poll, self._stage = device.submit, device.poll, device.stage
@@ -136,12 +136,16 @@ class Dispatcher:
             self.settle()
 
     def _takes_fast_path(self, queue: int | None) -> bool:
-        """Return whether a single sample with a due time can be issued immediately and nothing else waits."""
+        """Return whether a single sample with a due time may take the fast path.
+
+        It may if the schedule has begun, batches have one sample, and no ``queue`` drops samples. The function also
+        sets ``_busy``, since the sample may have to wait.
+        """
         self._busy = True
         return self._origin_ns is not None and self._batch == 1 and queue is None
 
     def _free_at(self, due_ns: int) -> bool:
-        """Wait until ``due_ns``. Return False if the device is still busy then, so the sample must queue."""
+        """Wait until ``due_ns``; return whether the device is free then. Otherwise the sample must join the queue."""
         if self._now() < due_ns:
             self._wait_until(due_ns)
         else:  # on a late schedule, nothing else drains and polls
@@ -168,7 +172,7 @@ class Dispatcher:
             self._as_batches(step)
 
     def _as_batches(self, step: Issue) -> None:
-        """Play a step of several samples, or of a loop, in batches that the device takes, one after the other."""
+        """Play a step of several samples, or one that loops, in batches that the device takes, one after the other."""
         for sample in step.samples:
             self._recorder.sample(sample)
         self._load(step.samples)
@@ -202,7 +206,7 @@ class Dispatcher:
         self._join(step, due_ns)
 
     def _checked_due(self, due_ns: object) -> int:
-        """Return a due time (ns after the first) that is not before the last one. Raises ``SetupError``."""
+        """Return a due time (ns) as an integer. Raises ``SetupError`` if an earlier step was due later."""
         try:
             found = tick_of(due_ns)
         except (TypeError, ValueError) as error:
@@ -212,7 +216,7 @@ class Dispatcher:
         return found
 
     def _join(self, step: Issue, due_ns: int) -> None:
-        """Put the samples of a step that is due into the queue, and drop those that do not fit."""
+        """Put the samples of a step that is due into the queue; drop samples for which the step's queue has no room."""
         for sample in step.samples:
             query = self._query(sample, step, due_ns)
             if step.queue is not None and self._pending.count + len(self._due) >= step.queue:
@@ -235,7 +239,7 @@ class Dispatcher:
     # ---- waiting --------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Wait until every sample that is due was issued and completed."""
+        """Issue every sample that is due, and wait until all samples are completed."""
         while self._due or self._pending.count:
             self._issue_due()
             wait_s = min(self._max_wait_s, max(self._pending.left_s(self._now()), 0.0))
@@ -307,7 +311,7 @@ class Dispatcher:
             self._watch.guard(partial(self._send, samples, step), DeviceError, what, SUBMIT)
 
     def _capacity(self) -> int:
-        """Return how many samples the device takes now: a batch if it is free, else what its queue has room for."""
+        """Return how many samples the device takes now: at most a batch, and at most what its queue has room for."""
         if self._max_pending is None:
             return 0 if self._pending.count else self._batch
         return min(self._batch, self._max_pending - self._pending.count)
@@ -329,7 +333,7 @@ class Dispatcher:
         return self._watch.guard(partial(self._poll, wait_s), DeviceError, what, POLL)
 
     def _take(self, replies: Sequence[Reply], completed_ns: int) -> None:
-        """Match replies to issued samples; of a sample issued twice, the oldest issue is completed first."""
+        """Match replies to issued samples; for a sample that was issued twice, complete the oldest issue first."""
         acquisition = self._acquisition
         for reply in replies:
             query = self._pending.complete(reply, completed_ns)
@@ -346,7 +350,7 @@ class Dispatcher:
         self._watch.guard(call, DeviceError, what, ACTIVITY)
 
     def abandon(self, error: Ended | None) -> Ended | None:
-        """Record the samples that were not completed, and return the error that ended the run."""
+        """Record the samples that were not completed; return ``error``, or else the error of the recorder, if any."""
         queries = [*self._pending, *self._due]
         try:
             for q in sorted(queries, key=lambda q: q.issue):

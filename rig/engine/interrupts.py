@@ -1,4 +1,4 @@
-"""Effects of Ctrl-C, SIGTERM and a closed terminal during a recording."""
+"""Handle Ctrl-C, SIGTERM and a closed terminal during a recording."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def on_signals(handler: Callable[[int, object], None], *numbers: int) -> Iterato
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Until the block ends, hold back signals that end a command, so that a stop line is written."""
+    """Hold back signals that end a command until the block ends, so that the block can write the stop line."""
     held: list[int] = []
     try:
         with on_signals(lambda number, _: held.append(number), signal.SIGINT, *ENDING):
@@ -48,15 +48,15 @@ def deferred() -> Iterator[None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Ignore signals that end a command inside the block, because the block already reports the interruption."""
+    """Inside the block, which reports an interruption, ignore further signals that end a command."""
     with on_signals(lambda *_: None, signal.SIGINT, *ENDING):
         yield
 
 
 def again(found: Any) -> None:
-    """Deliver a Ctrl-C again if it came in a callback, where Python only prints it; print other errors as usual.
+    """Deliver a Ctrl-C again if it came where Python only prints it, as in a callback; print other errors as usual.
 
-    Use it as ``sys.unraisablehook``.
+    This is a function for ``sys.unraisablehook``.
     """
     if found.exc_type is KeyboardInterrupt:
         import threading  # takes a millisecond
@@ -67,5 +67,5 @@ def again(found: Any) -> None:
 
 
 def interrupt(*_: object) -> None:
-    """Handle a signal as Ctrl-C."""
+    """Raise ``KeyboardInterrupt``, so that a signal acts like Ctrl-C."""
     raise KeyboardInterrupt

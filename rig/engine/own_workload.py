@@ -22,12 +22,13 @@ def workload(
     classes: Iterable[str] = (),
     details: Mapping[str, Any] | None = None,
 ) -> SampleSet:
-    """Return a workload of these samples, with a digest of all that is streamed and scored.
+    """Return a workload of these samples, with a digest of what is streamed and scored.
 
-    The digest covers order, ids, labels, rates, durations, and the dtype, shape and bytes of each payload. Change
-    ``version`` when the meaning of the samples changes. The declared ``classes`` are the given ones and all labels of
-    the samples; an answer outside them makes a run INVALID. Raises ``UsageError`` for an object that is not a
-    ``Sample``, and for a label that is not a text.
+    The digest covers ``name``, ``task`` and ``version``, the order of the samples, and of each sample the payload
+    (dtype, shape and bytes), id, label, target cost, duration, rate, number of inferences and age of the label. Change
+    ``version`` when the meaning of the samples changes. The workload declares as classes the given ``classes`` and all
+    labels of the samples; an answer outside them makes a run INVALID. Raises ``UsageError`` for an object that is not
+    a ``Sample``, and for a label that is not a text.
 
     Example::
 

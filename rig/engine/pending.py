@@ -28,7 +28,7 @@ class Query(msgspec.Struct, frozen=True):
 class Pending:
     """The issued samples without a reply.
 
-    ``alive_ns`` is the last time at which the device was known to work.
+    ``alive_ns`` is the last time at which the device was known to work (host ns).
     """
 
     __slots__ = ("_by_sample", "_device", "alive_ns", "count")
@@ -44,7 +44,7 @@ class Pending:
 
     @property
     def first(self) -> str:
-        """Return the id of the oldest sample, for an error message; "none" without a sample."""
+        """Return the id of a sample that has waited long, for an error message; "none" without a sample."""
         return next(iter(self._by_sample), "none")
 
     def add(self, query: Query, now_ns: int) -> None:
@@ -57,7 +57,8 @@ class Pending:
     def complete(self, reply: Reply, completed_ns: int) -> Query:
         """Remove and return the oldest query for the reply's sample.
 
-        Raises ``DeviceError`` for an object that is no ``Reply``, for other spans, and for a reply without a query.
+        Raises ``DeviceError`` for an object that is no ``Reply``, for a span that is no ``Span``, and for a reply
+        without a query.
         """
         if type(reply) is not Reply:
             raise failed_on(self.first, TypeError(f"poll() gave a {type(reply).__name__}, not a Reply"))
@@ -77,7 +78,7 @@ class Pending:
         return query
 
     def left_s(self, now_ns: int) -> float:
-        """Return how long the device may stay silent from now on."""
+        """Return how much longer the device may stay silent (s)."""
         return self._allowed_s() - (now_ns - self.alive_ns) * 1e-9
 
     def check_alive(self, now_ns: int) -> None:

@@ -50,8 +50,9 @@ def record(
 
     ``said`` are further fields of the first line; see ``start_document``.
 
-    Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises; the remedy then also names
-    ``path``, which holds everything recorded until then.
+    Raises ``StoreError`` for a directory that is not empty or a declaration that cannot be stored, ``DataError`` for
+    samples with the same id, and whatever ``collect`` raises. From the first line on, the remedy also names ``path``,
+    which has everything recorded until then.
     """
     from rig.bench.read import lab_of
 
@@ -88,10 +89,10 @@ def start_document(
 ) -> Start:
     """Return the first line of ``events.jsonl``; ``said`` are further fields of it, such as the rules and the session.
 
-    ``local_code`` is the SHA-256 of the user's own files by path. Home directories and absolute paths of the command
-    line are left out unless ``keep_identity`` is set.
+    ``local_code`` is the SHA-256 of the user's own files by path. Home directories and absolute paths in the command
+    line and in options are shortened unless ``keep_identity`` is set.
 
-    Raises ``StoreError`` for a driver that declares a value that a line cannot hold.
+    Raises ``StoreError`` for a driver or workload that declares a value that a line cannot hold.
     """
     device: Any = guard(bench.device.info, DeviceError, "the device failed to describe itself")
     meters = [guard(meter.info, MeterError, "a meter failed to describe itself") for meter in bench.meters]
@@ -118,7 +119,7 @@ def start_document(
 
 def check_ids(workload: Workload) -> None:
     """Refuse a workload in which two samples share an id. Raises ``DataError``."""
-    if not isinstance(workload.samples, list | tuple):  # making all lazy samples could take hours
+    if not isinstance(workload.samples, list | tuple):  # to make all samples of a lazy sequence could take hours
         return
     seen: dict[str, Sample] = {}
     for sample in workload.samples:
@@ -138,7 +139,7 @@ def environment_with(local_code: Mapping[str, str], keep_identity: bool) -> Envi
 def environment() -> Environment:
     """Return interpreter, machine, package versions, and the commit of the source if it is a checkout.
 
-    They are read once: a process keeps the code that it has loaded, even if files change.
+    They are read once, because a process keeps the code that it has loaded, even if files change.
     """
     packages = {}
     for name in PACKAGES:

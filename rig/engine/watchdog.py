@@ -1,7 +1,7 @@
 """Watch every call of a driver: a call that does not return ends the run, and if necessary the process.
 
-The engine stores the name of a call before it and None after it. These are plain attribute stores, because they happen
-between two queries. A thread reads them, and also notices when the process itself was stopped.
+The engine stores the name of each call before it, and None after it. Plain attributes hold the name, because they must
+be fast between two queries. A thread reads the attributes, and also notices when the process itself was stopped.
 
 A call that hangs and holds Python's lock also stops this thread, and is not noticed.
 """
@@ -28,7 +28,7 @@ DEFAULT_TIMEOUT_S = 60.0
 PATIENCE_S = {"open": 60.0, "info": 30.0, "stage": 600.0, "stop": 30.0, "close": 30.0}
 """A call may take this long (s), or the device's ``timeout_s`` if that is longer and above the default.
 
-Other calls may take ``timeout_s`` plus ``MORE_S``.
+Other calls may take ``timeout_s`` for each repetition of a sample, plus ``MORE_S``.
 """
 MORE_S = 30.0
 AFTER_S = 5.0
@@ -41,14 +41,15 @@ GRACE_S = 5.0
 """A call that lasts too long is interrupted. If it has not returned after this further time, the process ends."""
 LOOK_S = 0.25
 GAP_S, RESTED = 1.0, 0.5
-"""The process was stopped if the thread woke ``GAP_S`` late and the process used less than ``RESTED`` of that time."""
+"""The process was stopped if the thread woke over ``GAP_S`` late and it ran for under ``RESTED`` of the time."""
 
 
 class Watch:
-    """Knows the driver's running call: ``call`` names it, such as ``poll() of the device``, or is None.
+    """A watch over the calls of drivers.
 
-    ``issued`` returns a number that grows between two calls of the same name. A call may take ``patience_s``;
-    None means the constants of this module and ``timeout_s``.
+    ``call`` names the running call, such as ``poll() of the device``; it is None between calls. ``issued`` returns a
+    number that grows between two calls of the same name. A call may take ``patience_s``; None means the constants of
+    this module and ``timeout_s``.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Watch:
         return self.read(name, lambda _: guard(call, kind, what), None)
 
     def read(self, name: str, look: Callable[[Any], T], given: Any) -> T:
-        """Read what a driver returned, under watch. Call it only between two queries."""
+        """Return ``look(given)``, under watch: it may run code of a driver. Call it only between two queries."""
         self._count += 1
         self.call = name
         try:
@@ -88,8 +89,8 @@ class Watch:
         """Watch inside the block.
 
         In a call that lasts too long, a signal raises a typed error. If this does not end the call, the watch's thread
-        calls ``give_up`` with the error, and the process exits. With ``gaps``, ``gaps_ns`` then holds the
-        times when the process was stopped.
+        calls ``give_up`` with the error, and the process exits. With ``gaps``, the times when the process was stopped
+        are appended to ``gaps_ns``.
         """
         self._gaps = gaps
         halt = threading.Event()
@@ -166,9 +167,9 @@ def patience_of(call: str, timeout_s: float) -> float:
 
 
 def let_go(close: Callable[[], object], name: str, patience_s: float) -> None:
-    """Close a driver in a thread, which is abandoned if the call does not return; everything is recorded by then.
+    """Close a driver in a thread, which is abandoned if the call does not return in ``patience_s``.
 
-    Errors of the driver are ignored.
+    Everything is recorded by then. Errors of the driver are ignored.
     """
 
     def end() -> None:
