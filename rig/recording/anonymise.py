@@ -35,14 +35,15 @@ def without_homes(text: str) -> str:
 
 
 def without_identity(line: str) -> str:
-    """Return a line of JSON without home directories, and without the values of fields called ``host``."""
+    """Return a line of JSON without home directories, and without texts of the fields host, hostname and host_name."""
     return without_homes(_HOST_FIELD.sub(rf'"\1":"{LEFT_OUT}"', line))
 
 
 def without_place(value: Any) -> Any:
-    """Shorten an absolute path in a text: to ``~/...`` if it is below a home directory, else to its last part.
+    """Shorten each absolute path in a text: to ``~/...`` if it is below a home directory, else to its last part.
 
-    The value after ``host=`` is removed. Values that are not text are unchanged.
+    The value after ``host=`` is removed, and paths below ``/dev``, ``/sys`` and ``/proc`` stay. Values that are not
+    text are unchanged.
     """
     if not isinstance(value, str):
         return value
@@ -50,6 +51,6 @@ def without_place(value: Any) -> Any:
 
 
 def without_places(argv: Iterable[str]) -> list[str]:
-    """Return a command line with ``without_place`` applied to each word, and the command without its path."""
+    """Return a command line with ``without_place`` applied to each word; the first word keeps only its last part."""
     words = [without_place(word) for word in argv]
     return [PurePath(words[0]).name, *words[1:]] if words else []

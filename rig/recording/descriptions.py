@@ -18,7 +18,7 @@ _REMEDY = "Restore the original recording; no figure is computed from one with t
 
 
 def described(info: MeterInfo, rail: Rail, trigger_tick: int, keep_identity: bool) -> dict[str, str]:
-    """Return the description of a trace. If the reader would refuse it, raises the error of the reader."""
+    """Return the description of a trace, for its file. Raises the reader's error if the reader would refuse it."""
     period = info.clock.tick_hz / rail.rate_hz if rail.rate_hz > 0 else 0.0
     aperture = period if rail.aperture_s is None else rail.aperture_s * info.clock.tick_hz
     told = json.dumps(asdict(rail))
@@ -32,8 +32,7 @@ def described(info: MeterInfo, rail: Rail, trigger_tick: int, keep_identity: boo
 def check_descriptions(start: Start, rails: Mapping[str, Rail]) -> None:
     """Raise ``DataError`` for a rail or a clock with two different descriptions.
 
-    ``rails`` are the rails as the traces describe them. If the start line does not list a rail, only its trace
-    describes it.
+    ``rails`` are the rails as the traces describe them. A rail that the start line does not list has one description.
     """
     listed_hz = {clock.name: clock.tick_hz for clock in start.clocks}
     for user, clock in (("device", start.device.clock), *((f"meter {m.name}", m.clock) for m in start.meters)):
@@ -51,6 +50,6 @@ def check_descriptions(start: Start, rails: Mapping[str, Rail]) -> None:
 
 
 def _told(rail: Rail, field: str) -> object:
-    """Return the value of a rail's field. The source of its limits is left out, because it may contain a path."""
+    """Return the value of a rail's field; an accuracy without its ``source``, because that may contain a path."""
     told = getattr(rail, field)
     return replace(told, source="") if isinstance(told, Accuracy) else told

@@ -18,7 +18,7 @@ SCHEMA = "neurorig-run/1"
 REMEDY = "See docs/reference/run-directory.md for what it must hold"
 
 MOVED = frozenset({"schedule_depends_on_budget", "algorithm", "targets", "notes", "nodes"})
-"""Keys that older recordings have in the details of a device or a workload, and that now have their own fields."""
+"""Keys that now have fields of their own; older recordings have them in the details of a device or a workload."""
 
 LIMIT = 2**62
 Integer = Annotated[int, Meta(gt=-LIMIT, lt=LIMIT)]
@@ -33,10 +33,7 @@ def malformed(where: str, what: str, value: object, field: str = "") -> StoreErr
 
 
 def plain(value: Any) -> Any:
-    """Convert a value that msgspec does not encode by itself.
-
-    Arrays become lists, any mapping becomes an object, and everything else becomes text.
-    """
+    """Convert a value that msgspec cannot encode: arrays to lists, any mapping to an object, all else to text."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return dict(value) if isinstance(value, Mapping) else str(value)
@@ -45,8 +42,7 @@ def plain(value: Any) -> Any:
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """One line of ``events.jsonl``.
 
-    Every line in the file also has ``seq`` and ``prev``, which chain it to the line before. The structs do not have
-    these fields.
+    In the file, every line also has ``seq`` and ``prev``, which chain it to the line before.
     """
 
 
@@ -114,7 +110,7 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
     def played(self) -> dict[str, Any]:
         """Return scenario and workload as they were recorded.
 
-        A value that is also in the details of the workload is returned only there.
+        The fields of the workload in ``MOVED`` are left out, because its details have the same values.
         """
         given = {name: self.as_recorded[name] for name in ("scenario", "workload")}
         given["workload"] = {k: v for k, v in given["workload"].items() if k not in MOVED}
@@ -181,20 +177,20 @@ class ChunkArrived(Line, frozen=True, tag="chunk", omit_defaults=True):
     arrived_ns: Integer
     """When the host received the readings (host ns)."""
     waiting_s: float | None = None
-    """Readings of this rail that waited to be written then, in seconds. Informative."""
+    """How many seconds of readings of this rail waited to be written at that time. Informative."""
 
 
 class Note(Line, frozen=True, tag="note"):
     """Something that the files of an import lack."""
 
     about: str
-    """files or trace."""
+    """What lacks something: files, or trace (the readings of a meter)."""
     text: str
     """A sentence for the reader; notes about files are in every report."""
 
 
 class ReferenceWindows(Line, frozen=True, tag="peer", omit_defaults=True):
-    """Values from which the program that made an import computes its figures."""
+    """Values from which another program, whose files were imported, computes its figures."""
 
     method: str
     rail: str = ""

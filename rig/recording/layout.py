@@ -33,7 +33,7 @@ def _safe(name: str) -> str:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """Return different names for folders in one place; a name that occurs again gets a number."""
+    """Return the names, made different for folders in one place: a name that occurs again gets a number."""
     found: list[str] = []
     for name in names:
         numbered = (f"{name}-{k}" for k in count(2))
@@ -67,7 +67,7 @@ def run_folder(path: Path | Folder) -> Folder:
 
 
 def read_files(folder: Folder, tables: Iterable[str]) -> list[str]:
-    """Return the tables, traces and payloads of a run directory.
+    """Return the files of the tables, traces and payloads that a run directory has.
 
     Raises ``StoreError`` if one of them is a link, a pipe, a device or a directory.
     """

@@ -78,9 +78,9 @@ class _First(msgspec.Struct):
 
 
 def first_line(path: Path, events: bytes) -> tuple[str, SessionLink | None]:
-    """Return the purpose of the run at ``path``, and its place in its session.
+    """Return the purpose of the run at ``path`` and its place in its session, from the content of its ``events.jsonl``.
 
-    Raises ``StoreError`` if the first line of its ``events`` cannot be read.
+    Raises ``StoreError`` if the first line cannot be read.
     """
     try:
         line = events[: LINE_BYTES + 1].partition(b"\n")[0]
@@ -92,7 +92,7 @@ def first_line(path: Path, events: bytes) -> tuple[str, SessionLink | None]:
 
 
 def _check_counters(lines: Sequence[Line]) -> None:
-    """Refuse a clock whose counter went back between two brackets. Raises ``DataError``."""
+    """Raise ``DataError`` if the counter of a clock went back between two brackets."""
     last: dict[str, tuple[int, int, int]] = {}
     for line in (line for line in lines if isinstance(line, Brackets)):
         for row in line.rows:
@@ -105,9 +105,9 @@ def _check_counters(lines: Sequence[Line]) -> None:
 
 
 def check_networks(log: Log, sample_ids: pa.ChunkedArray) -> None:
-    """Refuse a second network for one sample, and a network for a sample that the run does not have.
+    """Raise ``StoreError`` for a second network of one sample, and for a network of a sample that the run lacks.
 
-    A run that did not end as planned may have lost its last samples. Raises ``StoreError``.
+    A run that did not end as planned may lack its last samples, so only the first check applies to it.
     """
     own = [event.sample_id for event in log.events if isinstance(event, SampleNetwork)]
     whole = own and log.stop is not None and log.stop.error is None
@@ -123,7 +123,7 @@ def check_networks(log: Log, sample_ids: pa.ChunkedArray) -> None:
 
 
 def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
-    """Verify the chain; return the head of each complete line, and these lines. A crash may cut off the last line."""
+    """Verify the chain; return the head of each line, and the lines. A last line that a crash cut off is left out."""
     lines = data.split(b"\n")
     heads: list[_Head] = []
     prev = GENESIS
@@ -158,10 +158,10 @@ def _seal(folder: Folder, digest: str) -> bool:
 
 
 def verified(folder: Folder, stop: Stop | None, present: Sequence[str] = ()) -> dict[str, Opened]:
-    """Verify the hash of every file that the stop line lists, and return the Arrow files among ``present``.
+    """Verify the hash of every file that the stop line lists, and return the open Arrow files among ``present``.
 
-    The Arrow files are later read through the same file descriptor, so that nobody can exchange them. Raises
-    ``IntegrityError``, also for a file that is present but not listed.
+    They are later read through the same file descriptor, so that nobody can exchange them. Raises ``IntegrityError``,
+    also for a file that is missing, or present but not listed.
     """
     listed = {} if stop is None else stop.files
     for name in listed:

@@ -30,14 +30,14 @@ from rig.types import Bracket, ClockInfo
 
 L = TypeVar("L", bound=Line)
 PAYLOAD_BYTES = 1 << 30
-"""The largest payload that is read."""
+"""The largest file of a payload that is read."""
 
 
 @dataclass(frozen=True)
 class Run(Log):
     """One recording.
 
-    ``stop`` is None after a crash; the data then end at the last whole batch.
+    After a crash, ``stop`` is None, and each table and trace ends at its last whole batch.
     """
 
     path: Path
@@ -47,6 +47,7 @@ class Run(Log):
     activity: pa.Table
     traces: Mapping[str, Trace]
     truncated: tuple[str, ...]
+    """Names of the files whose end is missing."""
     left_out: tuple[str, ...]
     """Spans and readings that were left out, each with its fault."""
     folder: Folder
@@ -73,7 +74,7 @@ class Run(Log):
         return {c.name: c for c in self.start.clocks}
 
     def brackets(self, clock: str) -> list[Bracket]:
-        """Return every reading of a clock between two host stamps."""
+        """Return every reading of a clock, each between two host stamps."""
         return [Bracket(*row) for e in self.of_type(Brackets) if e.clock == clock for row in e.rows]
 
     def networks(self) -> dict[str, NetworkInfo]:
@@ -96,7 +97,10 @@ class Run(Log):
         return dict(zip(self.samples["id"].to_pylist(), self.samples[column].to_pylist(), strict=True))
 
     def payload(self, sample_id: str) -> NDArray[Any] | None:
-        """Return the stored payload of a sample, or None if it was not kept. Raises ``DataError`` for a damaged one."""
+        """Return the stored payload of a sample, or None if it was not kept.
+
+        Raises ``DataError`` if it cannot be read, and ``IntegrityError`` if it was changed after recording.
+        """
         name = payload_path(sample_id)
         if not self.folder.has(name):
             return None
@@ -120,8 +124,9 @@ def open_run(path: Path | str | Folder, *, at_once: int = AT_ONCE) -> Run:
 
     A trace of more than ``at_once`` readings stays in its file, and its columns are read when they are sliced.
 
-    Raises ``StoreError`` if it is not a run directory, or if a file would be far larger in memory than on disk. Raises
-    ``IntegrityError`` if a byte was changed after recording. Raises ``DataError`` if an interval ends before it begins,
+    Raises ``StoreError`` if it is not a run directory, if a file does not have the recorded format, or if it would be
+    far larger in memory than on disk. Raises ``IntegrityError`` if a byte was changed after recording. Raises
+    ``DataError`` if an interval ends before it begins, if a clock goes back, if readings contradict the declared rate,
     or if a rail or a clock has two different descriptions.
 
     Example::

@@ -15,14 +15,11 @@ Object = dict[str, Any]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the start or stop line.
-
-    Fields that it does not name are allowed and ignored.
-    """
+    """A part of the start or stop line. Fields that the struct does not name are allowed and ignored."""
 
 
 class Algorithm(Record, frozen=True, omit_defaults=True):
-    """What a device runs, as far as its driver declares it."""
+    """What a device runs, so far as its driver declares it."""
 
     algorithm: Any = None
     model: Any = None
@@ -40,7 +37,7 @@ class Algorithm(Record, frozen=True, omit_defaults=True):
 
     @property
     def tuned(self) -> Any:
-        """Return the best description of its training and tuning; None if nothing is declared."""
+        """Return the best description of the training and tuning; None if nothing is declared."""
         return self.tuning or self.training or self.parameters
 
 
@@ -126,27 +123,27 @@ class ScenarioRecord(Record, frozen=True):
 
     @property
     def stride_s(self) -> float | None:
-        """Return the time between frames of a stream (s), None without one."""
+        """Return the time between frames (s); None without a stream."""
         return self._real("stride_s") or None
 
     @property
     def latency_bound_s(self) -> float | None:
-        """Return the latency that the scenario allows, in seconds."""
+        """Return the latency that the scenario allows (s)."""
         return self._real("latency_bound_s")
 
     @property
     def arrival_hz(self) -> float | None:
-        """Return the mean rate of random arrivals."""
+        """Return the mean rate of random arrivals (Hz)."""
         return self._real("arrival_hz")
 
     @property
     def duration_s(self) -> float | None:
-        """Return for how long samples should at least arrive, in seconds."""
+        """Return the least time for which samples should arrive (s)."""
         return self._real("duration_s")
 
     @property
     def timeout_s(self) -> float | None:
-        """Return the budget of each solve, in seconds."""
+        """Return the budget of each solve (s)."""
         return self._real("timeout_s")
 
     @property
@@ -243,7 +240,7 @@ class ErrorRecord(Record, frozen=True):
 
 
 def error_record(error: Ended) -> ErrorRecord:
-    """Return what the stop line records about an error, so that the line can always be read."""
+    """Return what the stop line records about an error: texts are cut, so that readers accept the line."""
     said = {name: _short(value) if isinstance(value, (str, int)) else value for name, value in error.to_json().items()}
     return msgspec.convert(said, ErrorRecord)
 

@@ -1,7 +1,7 @@
 """Sessions: runs that belong together. ``session.json`` lists their hashes in order.
 
 In addition, the start line of each run has the hash of the run before (the chain). The digest of a session is the
-SHA-256 of ``session.json``. It depends on every run, its purpose and the order.
+SHA-256 of ``session.json``. It depends on every run, the purpose of each run, and the order.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ SEAL = "session.json.sha256"
 REQUEST = "request.json"
 """The request of a session; the file exists until the session is complete."""
 PlainName = Annotated[str, Meta(pattern=r"\A(?!\.)[^/\\\x00-\x1f\x7f]{1,200}\Z")]
-"""A name of a directory inside another: no path, no control character."""
+"""The name of a directory inside another one: no path, and no control character."""
 
 BrokenOff = Annotated[str, Meta(pattern=r"\Abroken/(?!\.)[^/\\\x00-\x1f\x7f]{1,220}\Z")]
-"""Place of a recording that was interrupted."""
+"""The place, inside the session, of a recording that was interrupted."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,9 @@ def open_session(path: Path) -> Session:
 
 
 def runs_in(path: Path) -> list[tuple[Path, str]]:
-    """Return the run directories in ``path``, each with its purpose: ``path`` itself, or the runs of its session.
+    """Return the runs of the session ``path``, each with its purpose; for a single run, ``path`` itself with "".
 
-    Raises what ``open_session`` raises.
+    Raises what ``open_session`` and ``run_folder`` raise.
     """
     if is_session(path):
         return list(open_session(path).runs)
@@ -159,7 +159,7 @@ def runs_in(path: Path) -> list[tuple[Path, str]]:
 
 
 def _link(session: Folder, run: BoundRun) -> SessionLink | None:
-    """Verify the hash and purpose of a run, and return the place in the session that its start line states."""
+    """Verify the hash and purpose of a run; return its place in the session, as its start line states it."""
     path, where = session.path, session.path / run.path
     try:
         events = session.read(f"{run.path}/{EVENTS}", EVENTS_BYTES)
@@ -176,7 +176,7 @@ def _link(session: Folder, run: BoundRun) -> SessionLink | None:
 
 
 def _check_chain(path: Path, runs: Sequence[BoundRun], links: Sequence[SessionLink | None]) -> None:
-    """Refuse runs that do not follow each other. Imported runs and the oldest recordings have no chain."""
+    """Raise ``IntegrityError`` if a run does not follow the one before. Imports and the oldest runs have no chain."""
     if not any(links):
         return
     previous = GENESIS

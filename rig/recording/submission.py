@@ -1,6 +1,7 @@
 """The submission folder: its description in ``submission.json``, and the manifest of all its files.
 
-The root hash of a submission is the SHA-256 of ``MANIFEST.sha256``. It covers every file but the manifest's signature.
+The root hash of a submission is the SHA-256 of ``MANIFEST.sha256``. It covers every file except the signature of the
+manifest and the folders called ``derived``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ FILE = "submission.json"
 MANIFEST = "MANIFEST.sha256"
 SIGNATURE = "MANIFEST.sha256.sig"
 NAMESPACE = "neurorig-submission"
-"""The purpose of a signature; a signature for another purpose is not accepted."""
+"""The namespace of a signature: its purpose. A signature for another purpose is not accepted."""
 SESSIONS = "sessions"
 PAGE = "report.html"
 LINE = re.compile(r"([0-9a-f]{64})  ((?!/)(?!(?:[^\0]*/)?\.\.?(?:/|$))[^\0-\x1f\x7f\\\ud800-\udfff]+)")
@@ -98,13 +99,13 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     class_: Class = msgspec.field(name="class")
     """The origin of the figures."""
     verdict: Literal["VALID", "INVALID"] | None
-    """By the rules of the recordings; null if they have none."""
+    """The verdict by the rules of the recordings; null if they have none."""
     page: Short
     """The file with the six sections of this configuration."""
     sessions: Annotated[list[Inside], Meta(min_length=1, max_length=10_000)]
     """The folders of its sessions or single runs, which are trials of the same configuration."""
     claims: Annotated[dict[str, Claim], Meta(max_length=100_000)]
-    """By the names of the figures in results.json."""
+    """The submitted figures, by their names in results.json."""
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -136,7 +137,7 @@ def missing(about: About) -> list[str]:
 
 
 def manifest_of(hashes: Mapping[str, str]) -> bytes:
-    """Return a manifest of hashes by path, which ``sha256sum -c`` reads."""
+    """Return the manifest for hashes by path, in the form that ``sha256sum -c`` reads."""
     return "".join(f"{hashes[path]}  {path}\n" for path in sorted(hashes)).encode()
 
 

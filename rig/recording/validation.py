@@ -1,7 +1,8 @@
-"""Check samples, replies, spans and clock reads; each error names the value that does not fit.
+"""Check tables, samples, replies, spans and clock reads; each error names the value that does not fit.
 
-The engine and the recorder check a value before it is written, and the reader before it is used. The checks raise
-``ValueError`` or ``TypeError``; the caller converts these to an error about the driver or the file.
+The engine and the recorder check a value before it is written, and the reader checks a table before it is used. Checks
+of a table raise ``StoreError``. Checks of a value raise ``ValueError`` or ``TypeError``, which the caller converts to
+an error about the driver or the file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rig.recording.events import LIMIT, malformed
 from rig.types import Bracket, Progress, Sample, Span
 
 FUTURE_NS = 1_000_000_000
-"""A span on the host's clock may end at most this long after its answer."""
+"""A span on the host's clock may end at most this long (ns) after its answer came."""
 NEVER_NULL = {
     "samples": ("id",),
     "replies": ("issue", "sample_id", "warmup"),
@@ -64,7 +65,7 @@ def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
 
 
 def _may_grow(type_: pa.DataType) -> bool:
-    """Return whether a cast may make a column larger in memory, except for texts that a file stores once."""
+    """Return whether a column may become larger in memory when it is cast; texts that are stored once are allowed."""
     coded = pa.types.is_dictionary(type_) and not has_text(type_.value_type)
     return coded or pa.types.is_run_end_encoded(type_) or "view" in str(type_)
 
@@ -122,10 +123,10 @@ def without_bad_spans(replies: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
 def bad_spans(
     on: NDArray[Any], off: NDArray[Any], executions: NDArray[Any], before_ns: NDArray[np.int64] | None = None
 ) -> list[tuple[int, str]]:
-    """Return the row and the reason of each span that does not fit, from columns of shape (n,).
+    """Return the row and the fault of each span that does not fit, from columns of shape (n,).
 
-    ``before_ns`` are the host stamps of the answers, for spans on the host's clock. Absent values are NaN; comparisons
-    with NaN are false, so they are not bad.
+    For spans on the host's clock, ``before_ns`` are the host stamps of their answers. An absent value is NaN; it is no
+    fault, because comparisons with NaN are false.
     """
     rules = [
         ((on <= -LIMIT) | (on >= LIMIT) | (off <= -LIMIT) | (off >= LIMIT), "has a tick outside +-2^62"),
@@ -141,7 +142,7 @@ def bad_spans(
 
 
 def tick_of(value: object) -> int:
-    """Return a tick or a stamp as an integer. Raises ``TypeError`` or ``ValueError``."""
+    """Return a tick or a time stamp as an integer. Raises ``TypeError`` or ``ValueError``."""
     try:
         tick = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -166,7 +167,7 @@ def progress_row(progress: object) -> tuple[int, float, bytes]:
 
 
 def check_span(span: object) -> Span:
-    """Return a span whose ticks are in order. Raises ``TypeError`` or ``ValueError``."""
+    """Return the span if its ticks are in order. Raises ``TypeError`` or ``ValueError``."""
     if type(span) is not Span:
         raise TypeError(f"it gave a {type(span).__name__}, not a Span")
     if tick_of(span.off_tick) < tick_of(span.on_tick):
@@ -187,7 +188,7 @@ def check_bracket(bracket: object, last: Sequence[int] | None) -> tuple[int, int
 
 
 def went_back(last: Sequence[int], row: Sequence[int]) -> bool:
-    """Return whether a clock showed less in a later bracket (before_ns, tick, after_ns)."""
+    """Return whether a clock has a lower tick in ``row`` than in the earlier ``last`` (before_ns, tick, after_ns)."""
     return row[0] >= last[2] and row[1] < last[1]
 
 

@@ -21,7 +21,7 @@ from rig.recording.layout import EVENTS, GENESIS, SEAL
 
 
 class Chain:
-    """The lines of one run directory. Without ``keep_identity``, they name no home directories and hosts."""
+    """Writes the lines of one run. Without ``keep_identity``, home directories and names of hosts are removed."""
 
     def __init__(self, folder: Folder, keep_identity: bool) -> None:
         self._folder, self._keep_identity = folder, keep_identity
@@ -49,7 +49,7 @@ class Chain:
         self._counted()
 
     def _counted(self) -> None:
-        """Continue after the newest line in the file: an interruption may come between its write and its count."""
+        """Count the newest line if it is in the file: an interruption may come after its write, before its count."""
         end, last = self._next
         if self._file.tell() >= end:
             self._last = last

@@ -1,4 +1,4 @@
-"""The writer of the run directory: append-only, hash-chained, flushed in whole batches.
+"""Write a run directory: lines that hashes chain, and tables and traces that grow by whole batches.
 
 ``docs/reference/run-directory.md`` describes the format, and ``rig.recording.reader`` reads it. Nothing here computes a
 result.
@@ -44,8 +44,7 @@ class Recorder:
     """The writer of one run directory.
 
     Rows wait in memory until ``flush``. Lines of ``events.jsonl`` are written at once; for ``keep_identity`` see
-    ``Chain``. With ``background``, a separate thread writes readings, and ``flush`` does not wait for the
-    disk.
+    ``Chain``. With ``background``, a separate thread writes the readings, and ``flush`` does not wait for it.
     """
 
     def __init__(self, path: Path, keep_identity: bool = False, background: bool = False) -> None:
@@ -67,7 +66,7 @@ class Recorder:
         self.device = "without a name"
         self._start: Start | None = None
         self._steps: Steps[None] | None = None
-        """The remaining steps of a write of replies that ``write_some`` began."""
+        """The steps that remain of a write of replies, which ``write_some`` began."""
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES if name != "replies"}
         self.seen: set[str] = set()
         self._networks: dict[str, NetworkInfo] = {}
@@ -91,9 +90,9 @@ class Recorder:
         self.event(Brackets(clock=clock, why=why, rows=[(b.before_ns, b.tick, b.after_ns) for b in rows]))
 
     def sample(self, sample: Sample) -> None:
-        """Describe a sample once, however often it is issued.
+        """Add a row that describes a sample, unless ``seen`` has its id; store its payload if it is to be kept.
 
-        ``seen`` holds the ids of the samples that are described.
+        Raises ``DataError`` for a sample that readers would refuse, and ``StoreError`` if its payload is not stored.
         """
         if sample.id in self.seen:
             return
@@ -115,8 +114,8 @@ class Recorder:
     ) -> None:
         """Add a row for each span of an answer, with the output in the first, and the solver's progress.
 
-        Rows wait in a buffer of fixed size, which is written when it is full. Raises ``StoreError`` for a value that
-        does not fit its column, and ``DeviceError`` for a value that is not a reply.
+        Rows wait in a buffer of fixed size, which is written when it is full. Raises ``DeviceError`` for a value that
+        does not fit its column, and ``StoreError`` if the buffer cannot be written.
         """
         if self.replies.put(issue, reply, due_ns, issued_ns, completed_ns, warmup):
             self.remainder(issue, reply, (due_ns, issued_ns, completed_ns), warmup)
@@ -164,10 +163,10 @@ class Recorder:
         return len(self.replies) / ROWS
 
     def write_some(self, long: bool) -> bool:
-        """Take one step towards writing the oldest rows of a table, and return whether there was one.
+        """Take one step of writing rows if enough rows wait, and return whether a step was taken.
 
-        A step takes a fraction of a millisecond. With ``long``, it may also write to another table in which only
-        ``STEP_ROWS`` rows wait. Raises what ``flush`` raises.
+        A step takes a fraction of a millisecond. It writes replies, or else rows of another table in which ``ROWS``
+        rows wait; with ``long``, ``STEP_ROWS`` rows are enough. Raises what ``flush`` raises.
         """
         if self._steps is not None or len(self.replies) >= PART_ROWS:
             steps, self._steps = self._steps or self._replies_to_disk(PART_ROWS), None
@@ -182,7 +181,7 @@ class Recorder:
         return False
 
     def _append_replies(self) -> list[RigError]:
-        """Write all waiting replies, and return the errors."""
+        """Finish a begun write of replies, write all that wait, and return the errors."""
         failed: list[RigError] = []
         begun, self._steps = self._steps, None
         for steps in (begun, self._replies_to_disk(ROWS)):
@@ -204,9 +203,10 @@ class Recorder:
             raise DeviceError(what, field="spans", value=sample_id, remedy="Correct the spans of its driver")
 
     def activity(self, issue: int, reply: Reply) -> None:
-        """Record the activity of a network, one count per execution, and once for each sample its own network, if any.
+        """Record what a reply states of a network: its activity in each execution, and the network of the sample.
 
-        Raises ``DeviceError`` for counts that are no integers, and for a network that readers would refuse.
+        The network of a sample is recorded once. Raises ``DeviceError`` for counts that are no integers, for a network
+        that readers would refuse, and for a second network of the sample.
         """
         part, remedy = "network", "Give one NetworkInfo for each sample, as its docstring says"
         try:
@@ -223,7 +223,7 @@ class Recorder:
         self._rows["activity"].extend(rows)
 
     def _network(self, sample_id: str, given: NetworkInfo) -> None:
-        """Record the network of a sample. Raises ``TypeError`` or ``ValueError`` for one that readers would refuse."""
+        """Record the network of a sample once. Raises ``TypeError`` or ``ValueError`` for a bad or a second network."""
         known = self._networks.get(sample_id)
         if known is not None and known == given:
             return
@@ -235,7 +235,10 @@ class Recorder:
             raise ValueError("it is another network than before")
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int, check: Check | None = None) -> None:
-        """Declare one rail; its readings follow through ``chunk``. ``check`` sees each chunk before it is written."""
+        """Declare one rail; ``chunk`` takes its readings. ``check`` is called with each chunk before it is written.
+
+        Raises ``StoreError`` for a rail that readers would refuse, or whose file another rail has.
+        """
         try:
             meta = described(info, rail, trigger_tick, self._keep_identity)
             if self._start is not None:
@@ -252,7 +255,7 @@ class Recorder:
         self._readings.open(rail, meta, check)
 
     def chunk(self, chunk: Chunk, arrived_ns: int) -> None:
-        """Hand over raw readings and the time when they reached the host; this time bounds the meter's clock.
+        """Take raw readings, and the time when they reached the host (host ns), which bounds the meter's clock.
 
         The readings are announced in ``events.jsonl`` once they are written; until then, the arrays must not change.
         Raises ``MeterError`` for an undeclared rail, and ``DiskTooSlowError``, once, if too many readings wait.
@@ -285,8 +288,7 @@ class Recorder:
     def flush(self) -> None:
         """Write every waiting row as one batch per file, and announce the readings that are written.
 
-        Raises ``StoreError`` for what cannot be written, after everything else is, and whatever went wrong with
-        readings.
+        Raises the first error of a write or of a check, after everything else is written.
         """
         self._flush(self._readings.write)
 
@@ -310,7 +312,8 @@ class Recorder:
     def stop(self, error: Ended | None = None, issues: int = 0, replies: int = 0) -> None:
         """Flush, close, and write the last line with the hash of every other file, and then the seal.
 
-        Raises ``StoreError`` for a row that could not be written, after the seal is written.
+        Raises the first error of a write or of a check, after the seal is written, and ``StoreError`` if the last line
+        cannot be written.
         """
         failed = None
         try:
@@ -351,7 +354,7 @@ class Recorder:
         self._folder.close()
 
     def _append_rows(self, name: str, rows: list[tuple[Any, ...]]) -> list[RigError]:
-        """Append one batch of rows that were checked when they came; return the error of the disk."""
+        """Append one batch of rows, which were checked when they came; return the error of the write, if any."""
         error = self._arrows.append(f"{name}.arrows", partial(table_batch, name, rows)) if rows else None
         return [] if error is None else [error]
 

@@ -17,7 +17,7 @@ CHECK_DRIVER = "Check what the driver delivers. What came before is kept"
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Work in short steps; the caller does each step between two samples, so that it delays no sample."""
+"""Work in short steps. The caller does each step between two samples, so that the work delays no sample."""
 
 
 def to_the_end(steps: Steps[T]) -> T:
@@ -50,7 +50,7 @@ class ArrowFiles:
         return to_the_end(self.appending(name, made()))
 
     def appending(self, name: str, making: Steps[pa.RecordBatch]) -> Steps[StoreError | None]:
-        """Do the same as ``append``, but in steps: first the steps of ``making``, then the steps of the write."""
+        """Do what ``append`` does in steps: first the steps of ``making``, which makes the batch, then the write."""
         before: tuple[int, Any] | None = None
         try:
             batch = yield from making
@@ -107,7 +107,7 @@ class ArrowFiles:
         return self._streams[name]
 
     def _end(self, name: str, before: tuple[int, Any] | None) -> None:
-        """End a file after its last whole batch; later batches would need parts of the failed one."""
+        """End a file after its last whole batch: a later batch could need texts of the batch that failed."""
         self.full.add(name)
         file, _ = self._streams.pop(name, (None, None))
         with suppress(OSError):

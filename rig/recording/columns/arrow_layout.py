@@ -17,7 +17,7 @@ from rig.errors import StoreError
 from rig.recording.disk.files import Opened
 
 SMALL, RATIO_MOST = 20 << 20, 8
-"""A file may take ``SMALL`` bytes in memory, or ``RATIO_MOST`` bytes for each byte on disk if this is more."""
+"""A file may take ``SMALL`` bytes in memory, or ``RATIO_MOST`` bytes for each byte on disk, whichever is more."""
 MOST_EMPTY = 10_000
 MARK, WINDOW = 0xFFFFFFFF, 1 << 16
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
@@ -27,7 +27,7 @@ _TYPE, _BODY = 1, 3
 
 
 class Damaged(ValueError):
-    """The error for a stream whose next message is damaged."""
+    """A message of a stream is damaged or incomplete."""
 
 
 class Message(NamedTuple):
@@ -63,7 +63,7 @@ class _Bytes:
 
 
 def messages(file: Opened, schema: list[pa.Schema]) -> Iterator[Message]:
-    """Append the schema of a stream to ``schema``, and then yield every record batch and dictionary.
+    """Append the schema of a stream to the list ``schema``, and then yield every record batch and dictionary.
 
     Raises ``Damaged`` if the file is not a complete stream. Raises ``StoreError`` if it is compressed or has too many
     batches without rows.
@@ -116,7 +116,7 @@ def _message(name: str, meta: bytes, root: int, kind: int, body: int, size: int)
 
 
 def becomes_of(file: Opened, row_bytes: int = 0) -> int:
-    """Return the size of a stream in memory (bytes), plus ``row_bytes`` for each row, without an incomplete end."""
+    """Return the size in memory of a stream up to a damaged message (bytes), plus ``row_bytes`` for each row."""
     total = 0
     with suppress(Damaged):
         for message in messages(file, []):
@@ -125,7 +125,7 @@ def becomes_of(file: Opened, row_bytes: int = 0) -> int:
 
 
 def check_becomes(name: str, becomes: int, size: int, ratio_most: int = RATIO_MOST) -> None:
-    """Refuse a file that takes far more bytes in memory than on disk. Raises ``StoreError``."""
+    """Raise ``StoreError`` for a file that takes far more bytes in memory (``becomes``) than on disk (``size``)."""
     if becomes > (most := max(SMALL, ratio_most * size)):
         what, remedy = f"{name} unpacks to more than {most} bytes", "No recording is like this; see its origin"
         raise StoreError(what, field="bounds", value=becomes, remedy=remedy)

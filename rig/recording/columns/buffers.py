@@ -1,7 +1,6 @@
 """Make Arrow columns from buffers, without ``pyarrow.array``, and read them without ``to_numpy``.
 
-The first call of either would import pandas, which takes 50 MB and 0.2 s in every report, and during a
-recording.
+The first call of either would import pandas, which takes 50 MB and 0.2 s, in every report and during a recording.
 """
 
 from __future__ import annotations
@@ -71,10 +70,7 @@ def booleans(values: Bools) -> pa.Array:
 
 
 class Texts:
-    """Dictionary-encoded texts for any number of columns.
-
-    Each distinct text is stored once, and None is null.
-    """
+    """Texts for dictionary-encoded columns: each distinct text is stored once, and None is null."""
 
     __slots__ = ("_codes", "_distinct", "_null")
 
@@ -121,10 +117,7 @@ def _flags(buffer: pa.Buffer, first: int, n: int) -> Bools:
 
 
 def table_batch(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Return rows as a batch with the columns of a table in order.
-
-    Raises what ``of`` raises.
-    """
+    """Return rows as a batch of the table ``name``. Raises what ``of`` raises."""
     schema = TABLES[name]
     arrays = [of(values, f.type) for values, f in zip(zip(*rows, strict=True), schema, strict=True)]
     return pa.record_batch(arrays, schema=schema)
@@ -141,7 +134,7 @@ def trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
 
 
 def joined(chunks: Sequence[Chunk]) -> Chunk:
-    """Join one or more chunks of one rail, which have the same columns, into one."""
+    """Join chunks of one rail, at least one, which have the same columns."""
     if len(chunks) == 1:
         return chunks[0]
     return replace(chunks[0], **{k: np.concatenate([getattr(c, k) for c in chunks]) for k in columns_of(chunks[0])})

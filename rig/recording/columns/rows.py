@@ -1,4 +1,4 @@
-"""Rows of ``replies.arrows`` that wait to be written, packed into one buffer; each text is stored as a number.
+"""Rows of ``replies.arrows`` that wait to be written, packed into one buffer, in which a number stands for each text.
 
 This code runs between two queries, and a device may answer immediately, so it must be fast. The buffer is allocated in
 advance, a row allocates little memory, and a flush is a few copies.
@@ -35,7 +35,7 @@ _NULLABLE = ("due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick")
 Kind = tuple[str, str | None, str | None, bool]
 """Sample id, phase, output as JSON, and whether it is warm-up: values that many rows share."""
 _Split = tuple[list[columns.Texts], NDArray[np.bool_]]
-"""Many kinds as columns: one column of texts for each of id, phase and output, and the warm-up flags."""
+"""Several kinds as columns: texts for id, phase and output, and the warm-up flags."""
 
 
 class ReplyRows:
@@ -57,7 +57,7 @@ class ReplyRows:
         self.on_host_clock = False
         """Whether ticks are host nanoseconds."""
         self.refused: tuple[str, str] | None = None
-        """Sample and fault of the first span that ``take`` left out."""
+        """Id of the sample, and fault, of the first span that ``take`` left out."""
 
     def __len__(self) -> int:
         return self._at // _SIZE
@@ -72,9 +72,9 @@ class ReplyRows:
     ) -> bool:
         """Add the row of a reply that has one span, and return True if work remains for the caller.
 
-        Work remains if the buffer is now full, or if no row was added because the reply has several
-        spans, no span, or a progress record. Raises ``DeviceError`` for a tick that is not an integer of 64 bits
-        or an output that JSON cannot represent, and ``TypeError`` for a value that is not a span.
+        Work remains if the buffer is now full, or if no row was added because the reply has several spans, no span, or
+        a progress record. Raises ``DeviceError`` for a tick that is not an integer of 64 bits or an output that JSON
+        cannot represent, and ``TypeError`` for a value that is not a span.
         """
         spans = reply.spans
         if len(spans) != 1 or reply.progress:
@@ -109,10 +109,10 @@ class ReplyRows:
         self._at += _SIZE
 
     def take(self, most: int = ROWS) -> Steps[pa.RecordBatch]:
-        """Return the oldest rows, ``most`` of them, as one batch; texts are dictionary-encoded.
+        """Return the oldest rows, at most ``most``, as one batch; texts are dictionary-encoded.
 
         Each step takes a fraction of a millisecond; rows may be added between steps. A bad span is left out of its row,
-        and the reason is then in ``refused``.
+        and ``refused`` gets its fault.
         """
         n = min(len(self), most)
         width = len(_COLUMNS)
@@ -136,7 +136,7 @@ class ReplyRows:
         return pa.record_batch([arrays[name] for name in REPLIES.names], names=REPLIES.names)
 
     def _forget(self, n: int) -> None:
-        """Move the rows after the first ``n`` to the front; if there are many texts, keep only texts of these rows."""
+        """Move the rows after the first ``n`` to the front; if there are many texts, keep only texts of moved rows."""
         left = len(self) - n
         self._buffer[: left * _SIZE] = self._buffer[n * _SIZE : self._at]
         self._at = left * _SIZE
@@ -164,9 +164,9 @@ class ReplyRows:
     def _named(
         self, kinds: NDArray[np.int64]
     ) -> Steps[tuple[NDArray[np.int32], list[columns.Texts], NDArray[np.bool_]]]:
-        """Return the number of each row's kind, and the texts and warm-up flags by that number.
+        """Return the number of each row's kind, and the texts and warm-up flags by this number.
 
-        If no text is new, all batches share one set of text columns, which Arrow writes once. If texts are new, the
+        If no kind is new, all batches share one set of text columns, which Arrow writes once. If kinds are new, the
         batch has only its own texts; otherwise the file would grow with the square of their number.
         """
         count = len(self._texts)
@@ -214,7 +214,7 @@ def _split(kinds: list[Kind]) -> Steps[_Split]:
 
 
 def json_of(output: Any) -> str:
-    """Return an output in its recorded form.
+    """Return an output as the JSON text that is recorded.
 
     Raises ``DeviceError`` for a value that JSON cannot represent, or that readers would refuse.
     """

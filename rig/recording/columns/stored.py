@@ -30,7 +30,7 @@ MOST_COLUMNS = 1000
 
 
 class Sliced:
-    """Base of columns that are read when they are sliced; as an array, it is the slice of all rows."""
+    """The base class of columns that are read when they are sliced; ``np.asarray`` reads all rows."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype=dtype)  # type: ignore[index]
@@ -38,7 +38,7 @@ class Sliced:
 
 @dataclass(frozen=True)
 class GridTicks(Sliced):
-    """Ticks of readings at a fixed period: ``first + period * k``, plus ``within``."""
+    """Ticks of readings at a fixed period: ``first + period * k``, plus ``within`` if it is given."""
 
     first: int | float
     period: int | float
@@ -67,13 +67,13 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Batches:
-    """The places of the batches of a file: ``row[k]`` is the first row of batch k, ``row[-1]`` the number of rows."""
+    """The places of a file's batches: ``row[k]`` is the first row of batch k, and ``row[-1]`` the number of rows."""
 
     file: Opened
     schema: pa.Schema
     row: Indices
     columns: Mapping[str, Indices]
-    """For the name of each column of numbers: an array with one row per batch, the values of ``Column``."""
+    """By the name of each column of numbers: an array with the values of ``Column`` in one row per batch."""
 
     def part(self, number: int, name: str, first: int, last: int) -> NDArray[Any]:
         """Return the rows ``first`` to ``last`` of a column of one batch, with null as NaN."""
@@ -100,7 +100,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class Stored(Sliced):
-    """A column of numbers in a file, in its recorded type; with ``marks``, a column of whether each is not zero."""
+    """A column of numbers in a file, in its recorded type; with ``marks``, True for each number that is not zero."""
 
     batches: Batches
     name: str
@@ -116,12 +116,12 @@ class Stored(Sliced):
 
     @cached_property
     def absent(self) -> int:
-        """Return how many of the numbers are null."""
+        """Return how many numbers are null."""
         return int(self.batches.columns[self.name][:, 0].sum())
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """Return the type of the numbers."""
+        """Return the type of the values."""
         return np.dtype(bool) if self.marks else self.batches.dtype(self.name)
 
     def __getitem__(self, key: Key) -> Any:
@@ -154,7 +154,7 @@ class Stored(Sliced):
 
 @dataclass(frozen=True)
 class Changed(Sliced):
-    """A column after ``change``, which computes each value from a reading and the readings before and after it."""
+    """A column of new values: ``change`` computes each from a reading and the readings just before and after it."""
 
     column: Any
     change: Callable[[Floats], Floats]
@@ -189,8 +189,8 @@ def check_columns(name: str, schema: pa.Schema) -> None:
 def batches_of(file: Opened, truncated: list[str]) -> Batches | None:
     """Return the places of the batches of a file, or None if its schema cannot be read.
 
-    From an incomplete batch on, the file is left out and named in ``truncated``. Raises ``StoreError`` as
-    ``check_columns`` and ``messages`` do.
+    If a batch is incomplete, this batch and all later ones are left out, and the file is named in ``truncated``. Raises
+    ``StoreError`` as ``check_columns`` and ``messages`` do.
     """
     rows, places = [0], dict[str, tuple[int, int, int]]()
     columns: dict[str, array[int]] = {}
@@ -216,7 +216,7 @@ def batches_of(file: Opened, truncated: list[str]) -> Batches | None:
 
 
 def _places(name: str, schema: pa.Schema) -> dict[str, tuple[int, int, int]]:
-    """Return first node, first buffer and bits per number of each column of numbers. Raises as ``check_columns``."""
+    """Return node, first buffer and bits per number of each column of numbers. Raises as ``check_columns`` does."""
     check_columns(name, schema)
     found, buffer = {}, 0
     for node, column in enumerate(schema):

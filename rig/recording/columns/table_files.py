@@ -1,4 +1,4 @@
-"""Read a table of a recording into memory, after its size in memory is computed from its messages."""
+"""Read a table of a recording, after its size in memory is computed from its messages and accepted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rig.recording.disk.files import Opened
 from rig.recording.validation import fitted_table
 
 TOGETHER = 1000
-"""This many batches are converted together, because small batches would be slow one by one."""
+"""The number of batches that are converted together, because small batches would be slow one by one."""
 
 TEXTS_MOST = 32
 """Texts stored once for many rows may take at most this many bytes for each byte of their file."""
@@ -24,8 +24,7 @@ TEXTS_MOST = 32
 def read_table(file: Opened | None, name: str, truncated: list[str]) -> pa.Table:
     """Return the whole batches of a table; an incomplete file is named in ``truncated``.
 
-    Raises ``StoreError`` for columns that are not the table's, and for a file that would become far larger in
-    memory.
+    Raises ``StoreError`` for columns that are not the table's, and for a file that would become far larger in memory.
     """
     schema = TABLES[name]
     if file is None:
@@ -49,7 +48,7 @@ def _spelt(batch: pa.RecordBatch) -> int:
 
 
 def _batches(file: Opened, truncated: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the checked batches of a file that are not empty."""
+    """Yield the batches of a file, except empty ones, after Arrow has validated them; stop at a damaged one."""
     try:
         with pa.ipc.open_stream(pa.py_buffer(file.read(0, file.size))) as reader:
             check_columns(file.name, reader.schema)

@@ -26,4 +26,4 @@ ACTIVITY = pa.schema({
 })  # fmt: skip
 TABLES = {"samples": SAMPLES, "replies": REPLIES, "progress": PROGRESS, "activity": ACTIVITY}
 ADDED = {"samples": ("label_age_s",)}
-"""Columns that the first recordings do not have; a missing column is null."""
+"""Columns that the first recordings lack; a missing column is read as null."""

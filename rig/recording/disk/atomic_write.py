@@ -1,4 +1,4 @@
-"""Write whole files: a file is replaced completely or not at all, and only if it is a regular file."""
+"""Write whole files: a file is replaced completely or not at all, and only a regular file is replaced."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def not_stored(path: Path, what: str, remedy: str = "") -> StoreError:
 
 
 def unwritten(error: Exception) -> str:
-    """Return the reason of a file system error, as text to follow the path in a message."""
+    """Return the text that follows the path in the message about a file system error."""
     return f"cannot be written ({reason(error)})"
 
 
 @contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Inside the block, which writes ``path``, convert an error of the file system to ``StoreError``."""
+    """Convert an error of the file system inside the block, which writes ``path``, to ``StoreError``."""
     try:
         yield
     except OSError as error:
@@ -45,7 +45,7 @@ def storing(path: Path) -> Iterator[None]:
 def regular(path: Path, refuse: Refuse = bad_out) -> Path:
     """Return the regular file that ``path`` names, with links followed; it need not exist.
 
-    Raises ``refuse``'s error for a device, a pipe, a directory or a broken link.
+    Raises the error that ``refuse`` makes for a device, a pipe, a directory or a broken link.
     """
     try:
         place = path.resolve()
@@ -78,8 +78,8 @@ def inside(root: Path, path: Path) -> Path:
 def replacing(path: Path, *, sync: bool = False, refuse: Refuse = bad_out) -> Iterator[IO[bytes]]:
     """Yield a file that replaces ``path`` when the block ends, and is removed if the block raises.
 
-    With ``sync``, the content is synced to disk before the file replaces ``path``, and its name afterwards. Raises the
-    error of ``refuse`` for a path that is not a regular file or cannot be written.
+    With ``sync``, the content is synced to disk before the file replaces ``path``, and the name afterwards. Raises the
+    error that ``refuse`` makes for a path that is not a regular file or cannot be written.
     """
     place = regular(path, refuse)
     try:
@@ -98,7 +98,7 @@ def write_whole(path: Path, content: bytes, *, sync: bool = False, refuse: Refus
 
 
 def sync_to_disk(path: Path) -> None:
-    """Write one file, or the names in one directory, to disk."""
+    """Sync one file, or the names in one directory, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -113,7 +113,7 @@ def folder_inside(root: Path, path: Path) -> Path:
 
 
 def set_aside(folder: Path, path: Path, key: str) -> Path:
-    """Move a file or recording that is not valid to ``broken``, with the first free number; return its new path.
+    """Move a file or recording to ``broken`` in ``folder``, named ``key`` and the first free number; return its path.
 
     Raises ``StoreError``, also if ``broken`` or the directory of ``path`` is a link.
     """

@@ -1,6 +1,6 @@
 """Bounds on files that anyone may have written: size of files and lines, length of texts, depth of nesting.
 
-A file or text that exceeds a bound is refused with a typed error before it is read into memory or decoded.
+A file is refused before it is read into memory, and a text before it is decoded.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def content_of(file: BinaryIO, path: Path, most_bytes: int) -> bytes:
 
 
 def check_lines(path: Path) -> None:
-    """Raise ``OSError`` for a table of text with a line that is too long for memory, and as ``open_bounded`` does."""
+    """Raise ``OSError`` for a table of text with a line that is too long, and as ``open_bounded`` does."""
     with open_bounded(path, TABLE_BYTES) as file:
         while len(piece := file.read(CELLS_BYTES)) == CELLS_BYTES:
             if b"\n" not in piece and b"\r" not in piece:
@@ -85,12 +85,12 @@ def _too_large(path: Path, most_bytes: int) -> OSError:
 
 
 def check_line(line: bytes, number: int) -> None:
-    """Refuse a line of ``events.jsonl`` that is too long or that ``check_json`` refuses. Raises ``StoreError``."""
+    """Raise ``StoreError`` for a line of ``events.jsonl`` that is too long or that ``check_json`` refuses."""
     check_json(line, f"line {number + 1} of events.jsonl", LINE_BYTES if number else START_BYTES)
 
 
 def check_json(text: bytes, where: str, most_bytes: float = math.inf) -> None:
-    """Refuse JSON that is too long, nested too deeply or has a number of too many digits. Raises ``StoreError``."""
+    """Raise ``StoreError`` for JSON that is too long, nested too deeply or has a number of too many digits."""
     if len(text) > most_bytes:
         raise _beyond(where, f"is longer than {most_bytes} bytes", len(text))
     nested = text.count(b"[") + text.count(b"{") > DEPTH
@@ -106,7 +106,7 @@ def check_json(text: bytes, where: str, most_bytes: float = math.inf) -> None:
 
 
 def check_texts(document: Any, where: str = "the start line") -> None:
-    """Refuse a document with a text that is too long, or nested too deeply. Raises ``StoreError``."""
+    """Raise ``StoreError`` for a document that has a text that is too long, or that is nested too deeply."""
     waiting = [(document, 0)]
     while waiting:
         value, depth = waiting.pop()
@@ -121,7 +121,7 @@ def check_texts(document: Any, where: str = "the start line") -> None:
 
 
 def check_dense(found: os.stat_result, name: str) -> None:
-    """Refuse a sparse file that is almost empty: reading it could take hours. Raises ``StoreError``."""
+    """Raise ``StoreError`` for a large file of which almost nothing is on disk: reading it could take hours."""
     held = getattr(found, "st_blocks", found.st_size) * 512
     if found.st_size > SPARSE_BYTES and held < DENSITY * found.st_size:
         raise _beyond(name, f"has {found.st_size} bytes, of which {held} are on the disk", found.st_size)

@@ -59,10 +59,7 @@ def _no_number(text: str) -> NoReturn:
 
 
 def start_of(document: Mapping[str, Any]) -> events.Start:
-    """Return a start line from plain JSON.
-
-    Raises ``msgspec.ValidationError``.
-    """
+    """Return a start line from plain JSON. Raises ``msgspec.ValidationError``, and ``StoreError`` beyond a bound."""
     check_texts(document)
     moved = dict(document)
     for name, record in (("device", DeviceRecord), ("workload", WorkloadRecord)):
@@ -75,7 +72,7 @@ def start_of(document: Mapping[str, Any]) -> events.Start:
 def declared_start(document: Mapping[str, Any]) -> events.Start:
     """Return a start line with the present time, from the declarations of drivers, workload and rules.
 
-    Raises ``StoreError`` for a value that cannot be stored in a line.
+    Raises ``StoreError`` for a value that the line cannot contain.
     """
     for kind in ("device", "meters", "workload"):
         given = document.get(kind)
@@ -103,10 +100,7 @@ def _check_declared(kind: str, part: Any) -> None:
 
 
 def reference_windows(given: Mapping[str, Any]) -> events.ReferenceWindows:
-    """Check and return the windows from which the program that made an import computes its figures.
-
-    Raises ``DataError``.
-    """
+    """Return the windows from which another program computes its figures. Raises ``DataError`` for bad ones."""
     try:
         return msgspec.convert(dict(given), events.ReferenceWindows)
     except ValueError as error:
@@ -114,9 +108,9 @@ def reference_windows(given: Mapping[str, Any]) -> events.ReferenceWindows:
 
 
 def declared(details: object, record: type[DeviceRecord | WorkloadRecord]) -> dict[str, Any]:
-    """Return the values in ``details`` that now have their own field in the record.
+    """Return the values in ``details`` that have their own field in the record.
 
-    Older recordings and drivers have them in ``details``.
+    Older recordings and some drivers have such values only in ``details``.
     """
     if not isinstance(details, Mapping):
         return {}
@@ -166,7 +160,7 @@ def place_of(error: Exception, document: Any) -> tuple[str, str, Any]:
 
 
 def _check_order(found: events.Line, type_: str, number: int) -> None:
-    """Refuse an interval that ends before it begins. Raises ``DataError``."""
+    """Raise ``DataError`` for a line with an interval that ends before it begins."""
     pairs: Sequence[Sequence[int]] = ()
     if isinstance(found, events.IdleWindow | events.HostGap):
         pairs = [(found.on_ns, found.off_ns)]

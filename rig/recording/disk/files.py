@@ -1,8 +1,8 @@
 """Open files below a directory through the directory's descriptor, without following links.
 
 The directory is opened once. Nobody can therefore exchange it, or a file in it, between the check and the use. Windows
-has no such descriptors; there, names are checked for links. New files have at most the mode 0644, and new directories
-0755, whatever the umask is.
+has no descriptors of directories; there, names are checked for links. New files have at most the mode 0644, and new
+directories 0755, whatever the umask is.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Folder:
 
     @staticmethod
     def at(path: Path | Folder, *, make: bool = False) -> Folder:
-        """Open a directory that a user names, and follow links; with ``make``, make it first. Raises ``OSError``."""
+        """Open a directory that a user names; links are followed. With ``make``, make it first. Raises ``OSError``."""
         if isinstance(path, Folder):
             return path
         if make:
@@ -109,7 +109,7 @@ class Folder:
             return None
 
     def has(self, name: str) -> bool:
-        """Return whether there is a regular file. Raises ``StoreError`` for anything else in its place."""
+        """Return whether a regular file has this name. Raises ``StoreError`` if anything else has it."""
         found = self.stat(name)
         self._check(name, stat.S_ISREG, 0 if found is None else found.st_mode)
         return found is not None
@@ -123,7 +123,7 @@ class Folder:
             return []
 
     def walk(self) -> Iterator[str]:
-        """Yield every regular file below, sorted by name in each directory. Links and devices are left out."""
+        """Yield every regular file at any depth, sorted by name in each directory. Links and devices are left out."""
         for name in self.names():
             found = self.stat(name)
             if found is not None and stat.S_ISDIR(found.st_mode):
@@ -208,7 +208,7 @@ class Folder:
 class Opened:
     """A file that is opened once. A small file is kept in memory; a larger file is read through its descriptor.
 
-    A read fails if the file was changed after it was opened.
+    A read of a larger file fails if it was changed after it was opened.
     """
 
     def __init__(self, folder: Folder, name: str, in_memory: int = IN_MEMORY) -> None:
@@ -337,6 +337,6 @@ class Hashed(Whole):
             self.hashed += len(data)
 
     def cut(self, end: int, sha256: Any) -> None:
-        """Cut the file to ``end`` bytes, and return to its hash at that length. Raises ``OSError``."""
+        """Cut the file to ``end`` bytes, and continue with ``sha256``, its hash at that length. Raises ``OSError``."""
         self.truncate(end)
         self.sha256, self.hashed = sha256, end

@@ -1,4 +1,4 @@
-"""Reserve disk space for the end of a recording, so that it has its last line even if the disk is full."""
+"""Reserve disk space for the end of a recording, so that its last line can be written even if the disk is full."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOM = ".room"
 """A file that reserves disk space for the stop line and the seal until they are written."""
 ROOM_BYTES = 1 << 16
 LINE_BYTES = 256
-"""Bytes reserved in the stop line for one file."""
+"""Bytes that are reserved for one file in the stop line."""
 
 
 def keep_room(folder: Folder, kept: int, files: int) -> int:

@@ -14,10 +14,11 @@ SUPPLIES_V = (1e-6, 1e6)
 
 
 def to_watts(raw: Floats, conversion: Conversion, volts: Floats | None = None) -> Floats:
-    """Return the power at the device: ``i * v - i**2 * r`` for a current through a shunt; watts are unchanged.
+    """Return the power at the device (W): ``i * v - i**2 * r`` for a current through a shunt.
 
-    ``volts``, in the shape of ``raw``, are the voltage of the rail in ``supply_rail``. Raises ``DataError`` for a
-    current whose voltage was neither declared nor measured. Raises it for a voltage too, because it is not power.
+    Watts, and the joules of a counter, are returned unchanged. ``volts``, in the shape of ``raw``, are the readings of
+    the rail in ``supply_rail``. Raises ``DataError`` for a current whose voltage was neither measured nor plausibly
+    declared, and for a voltage, from which no power follows.
     """
     if conversion.unit in ("W", "J"):
         return raw

@@ -29,12 +29,12 @@ Check = Callable[[Chunk, Chunk | None], None]
 
 
 _Arrived = tuple[Chunk, int, float | None]
-"""A chunk, its arrival (host ns), and how many seconds of readings of its rail waited at that time."""
+"""A chunk, its arrival (host ns), and how many seconds of readings of its rail waited then; None if not known."""
 
 
 @dataclass
 class _Waiting:
-    """The chunks of one rail that wait to be written, and the written ones that are not announced yet."""
+    """The chunks of one rail that wait to be written, and the written chunks that are not announced yet."""
 
     rail: Rail
     meta: Mapping[str, str]
@@ -53,8 +53,8 @@ class _Waiting:
 class Readings:
     """The readings of all rails of a run.
 
-    ``put`` hands over a chunk and never waits for the disk. ``write`` writes all waiting chunks; with ``background``, a
-    thread does it. ``settle`` waits until they are written. ``written`` and ``failed`` return the outcome.
+    ``put`` adds a chunk and never waits for the disk. ``write`` writes all waiting chunks; with ``background``, it lets
+    a thread write them. ``settle`` returns when all are written. ``written`` and ``failed`` return the outcome.
     """
 
     def __init__(self, files: ArrowFiles, background: bool) -> None:
@@ -65,7 +65,7 @@ class Readings:
         self._failed: deque[RigError] = deque()
         self._late = False
         self._came = self._gone = 0
-        """Bytes that came, and bytes that no longer wait; the threads that change them are as in ``_Waiting``."""
+        """Bytes of readings put so far, and bytes that no longer wait; for the threads see ``_Waiting``."""
 
     def __contains__(self, rail: str) -> bool:
         return rail in self._rails
@@ -78,7 +78,7 @@ class Readings:
         self._rails[rail.name] = _Waiting(rail, meta, check)
 
     def put(self, chunk: Chunk, arrived_ns: int) -> None:
-        """Add readings of a declared rail. A value that is not an array has no reading.
+        """Add readings of a declared rail. A value that is no array counts as no reading.
 
         Raises ``DiskTooSlowError`` once if more than ``HOLDS_BYTES`` wait for the thread. The readings are still
         written.
@@ -109,7 +109,7 @@ class Readings:
         self._work.set()
 
     def settle(self) -> None:
-        """Return after all waiting readings are written."""
+        """Write all waiting readings; the thread, if there is one, writes none meanwhile."""
         with self._writing:
             while any([self._write_some(own) for own in self._rails.values()]):  # noqa: C419  each rail in turn
                 pass
@@ -122,7 +122,7 @@ class Readings:
             self._thread.join()
 
     def written(self) -> Iterator[ChunkArrived]:
-        """Yield lines about readings written since the last call; chunks of a rail that came together share a line."""
+        """Yield lines for the readings written since the last call: one for the chunks of a rail that came together."""
         for own in self._rails.values():
             lines = [own.written.popleft() for _ in range(len(own.written))]
             for _, together in groupby(lines, key=lambda line: line.arrived_ns):
@@ -130,7 +130,7 @@ class Readings:
                 yield replace(last, readings=last.readings + sum(line.readings for line in before))
 
     def failed(self) -> list[RigError]:
-        """Return the errors since the last call."""
+        """Return the errors of writes and checks since the last call."""
         return [self._failed.popleft() for _ in range(len(self._failed))]
 
     def _run(self) -> None:

@@ -24,13 +24,16 @@ from rig.recording.traces.conversion import PLAUSIBLE
 from rig.types import Accuracy, Bools, Chunk, Conversion, Floats, Rail
 
 DENSEST, SPARSEST = 0.5, 20.0
-"""Limits of the spacing of readings, in periods; lost readings may explain a spacing below the upper limit."""
+"""The least and the largest spacing of readings, in periods; lost readings may explain a spacing between the two."""
 BAD_READINGS, MOST_BAD = 0.01, 20
-"""At most this share of a trace's readings, and this many, may be left out for bad values or ticks."""
+"""The largest share and the largest number of a trace's readings that may be left out for bad values or ticks."""
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """The positions of readings that have no ticks, in ticks of the trace's clock; fractions are allowed."""
+    """The positions of readings without ticks: the first tick, the ticks between readings, and those in one reading.
+
+    Fractions of a tick are allowed.
+    """
 
     t0_tick: int | float
     period_tick: int | float
@@ -40,7 +43,7 @@ class Grid(msgspec.Struct, frozen=True):
 def check_chunk(rail: Rail, chunk: Chunk, last: Chunk | None) -> None:
     """Refuse readings that no reader could use; ``last`` is the rail's previous chunk.
 
-    Raises ``TypeError`` or ``ValueError``, which names the rail.
+    Raises ``TypeError``, ``ValueError`` or ``DataError``, which names the rail.
     """
     given = columns_of(chunk)
     for name, values in given.items():
@@ -81,7 +84,7 @@ def _ends(ticks: NDArray[Any]) -> tuple[int, int]:
 
 
 def integers(column: Stored) -> NDArray[np.int64]:
-    """Return a column of ticks, shape (n,), that ``check_numbers`` accepts. Raises ``StoreError`` beyond 64 bits."""
+    """Return a column of integers as an array, shape (n,). Raises ``StoreError`` for an integer beyond 64 bits."""
     values = np.asarray(column)
     if len(values) and values.max() > np.iinfo(np.int64).max:
         raise malformed(column.batches.file.name, f"has a column {column.name} that does not fit 64 bits", column.name)
@@ -101,8 +104,7 @@ def good_readings(rail: Rail, start: NDArray[Any], end: NDArray[Any], value: Flo
     """Return which readings of a trace to keep, shape (n,), or None for all.
 
     A reading is left out if it is out of bounds, ends before it begins, or is out of order. If the share of bad
-    readings is above ``BAD_READINGS``, or more than ``MOST_BAD`` are bad, all are kept. The checks of the trace then
-    refuse the trace.
+    readings is above ``BAD_READINGS``, or more than ``MOST_BAD`` are bad, none is left out.
     """
     if not len(value):
         return None
@@ -129,8 +131,8 @@ def good_readings(rail: Rail, start: NDArray[Any], end: NDArray[Any], value: Flo
 def check_ticks(rail: Rail, start: NDArray[Any], end: NDArray[Any], tick_hz: float | None) -> None:
     """Raise ``DataError`` for readings that end before they begin, or whose spacing contradicts the declared rate.
 
-    The spacing is wrong if, for example, the rate was declared in kHz instead of Hz. It is not checked if ``tick_hz``
-    is None.
+    The spacing is wrong if, for example, the rate was declared in kHz instead of Hz. It is not checked for edges,
+    without a declared rate, for fewer than three readings, and if ``tick_hz`` is None.
     """
     backward = end < start
     if np.any(backward):
@@ -147,10 +149,7 @@ def check_ticks(rail: Rail, start: NDArray[Any], end: NDArray[Any], tick_hz: flo
 
 
 def check_edges(rail: Rail, value: NDArray[Any], start: NDArray[Any], end: NDArray[Any], uniform: bool) -> None:
-    """Refuse edges that lack ticks, have a level other than 0 or 1, or are out of order.
-
-    Raises ``DataError``.
-    """
+    """Raise ``DataError`` for edges that lack ticks, have two different ticks or a bad level, or are out of order."""
     for field, bad, what in (
         ("start_tick", uniform, "have no ticks of their own"),
         ("value", np.any((value != 0) & (value != 1)), "hold a level that is neither 0 nor 1"),
@@ -165,8 +164,8 @@ def check_edges(rail: Rail, value: NDArray[Any], start: NDArray[Any], end: NDArr
 def rail_from_json(data: Mapping[str, Any]) -> Rail:
     """Return a ``Rail`` from its JSON form; absent fields take their defaults.
 
-    Raises ``ValueError`` for an unknown field, because it would change a figure without notice, and for a value that
-    does not fit its field.
+    Raises ``ValueError`` for an unknown field, because it could mean something that would change a figure, and for a
+    value that does not fit its field. Raises ``TypeError`` for JSON that is no object.
     """
     if not isinstance(data, Mapping):
         raise TypeError(f"the rail is a {type(data).__name__}, not an object")
@@ -195,10 +194,7 @@ def described_rail(meta: Mapping[str, str], name: str) -> Rail:
 
 
 def grid_of(meta: Mapping[str, str]) -> Grid:
-    """Return the first tick, the ticks between readings, and the ticks within one reading.
-
-    Raises ``ValueError`` or ``KeyError``.
-    """
+    """Return the grid in the description of a trace. Raises ``ValueError`` or ``KeyError``."""
     grid = msgspec.convert(strict(meta["grid"]), Grid)
     ahead = 0 <= grid.period_tick < LIMIT and 0 <= grid.aperture_tick < LIMIT  # false for NaN, too
     if not (ahead and abs(grid.t0_tick) < LIMIT):

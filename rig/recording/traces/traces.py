@@ -21,15 +21,16 @@ COLUMNS = ("start_tick", "end_tick", "value", "overload")
 AT_ONCE = 1 << 20
 """A trace of at most this many readings is read into memory; a longer one stays in its file."""
 LOOKED_AT = 1 << 16
-"""When a long trace is opened, the spacing of this many readings is compared with the declared rate."""
+"""When a long trace is opened, the spacing of its first readings, this many, is compared with the declared rate."""
 
 
 @dataclass(frozen=True)
 class Trace:
     """Raw readings of one rail, shapes (n,).
 
-    Ticks are on ``clock``. Counter values are as read. ``overload`` is True where the instrument flagged a reading.
-    The columns of a long trace are not arrays but columns of ``columns.stored``, which are read when they are sliced.
+    Ticks are on ``clock``. Values are in the rail's raw unit. ``overload`` is True where the instrument flagged a
+    reading. ``uniform`` is True for readings without ticks of their own. The columns of a long trace are not arrays but
+    columns of ``columns.stored``, which are read when they are sliced.
     """
 
     rail: Rail
@@ -56,8 +57,8 @@ class Trace:
     def changed(self, change: Callable[[Floats], Floats]) -> Trace:
         """Return the trace with changed values; the values of a long trace are computed when they are sliced.
 
-        ``change`` maps successive readings, shape (n,). Each result may depend only on the reading and its two
-        neighbours; NaN is a missing reading.
+        ``change`` maps successive values, shape (n,), to new values. A new value may depend only on the old one and its
+        two neighbours; NaN is a missing reading.
         """
         column = self.value
         if isinstance(column, np.ndarray):
@@ -66,7 +67,7 @@ class Trace:
 
 
 def by_rail(path: Path, traces: Iterable[Trace | None]) -> dict[str, Trace]:
-    """Return the traces of the run at ``path`` by rail. Raises ``StoreError`` for two of one rail."""
+    """Return the traces of the run at ``path`` by rail. Raises ``StoreError`` for two traces of one rail."""
     found: dict[str, Trace] = {}
     for trace in traces:
         if trace is not None and found.setdefault(trace.rail.name, trace) is not trace:
@@ -79,8 +80,9 @@ def by_rail(path: Path, traces: Iterable[Trace | None]) -> dict[str, Trace]:
 def read_trace(batches: Batches, hz: Mapping[str, float], at_once: int) -> tuple[Trace, tuple[str, ...]]:
     """Return the trace of one file, and notes about what was left out.
 
-    ``hz`` are the rates of the clocks by name. Raises ``StoreError`` for a file without a valid description and
-    ``DataError`` for ticks that run backwards.
+    ``hz`` are the rates of the clocks by name. Raises ``StoreError`` for a file without a valid description or with
+    columns of wrong types. Raises ``DataError`` for readings that end before they begin, for a spacing that contradicts
+    the declared rate, and for edges that readers cannot use.
     """
     rows, name, schema = int(batches.row[-1]), batches.file.name, batches.schema
     uniform = "start_tick" not in schema.names and "end_tick" not in schema.names
@@ -101,7 +103,7 @@ def read_trace(batches: Batches, hz: Mapping[str, float], at_once: int) -> tuple
 
 @contextmanager
 def described(name: str) -> Iterator[None]:
-    """Raise ``StoreError`` for whatever is wrong with the description of the trace ``name`` inside the block."""
+    """Convert an error inside the block, which reads the description of the trace ``name``, to ``StoreError``."""
     try:
         yield
     except RigError:
