@@ -208,7 +208,8 @@ def check_sample(sample: Sample) -> None:
         value = getattr(sample, name)
         if value is None and name not in ("inferences", "duration_s"):
             continue
-        if not isinstance(value, (int, np.integer)) and pa.types.is_integer(SAMPLES.field(name).type):
-            raise TypeError(f"{name} is {value!r}, not an integer")
+        whole = pa.types.is_integer(SAMPLES.field(name).type)
+        if not isinstance(value, (int, np.integer) if whole else (int, float, np.number)):
+            raise TypeError(f"{name} is {value!r}, not {'an integer' if whole else 'a number'}")
         if not low <= value <= high:
             raise ValueError(f"{name} is {value!r}, not between {low:g} and {high:g}")

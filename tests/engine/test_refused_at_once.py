@@ -291,6 +291,7 @@ BAD_SAMPLES: dict[str, dict[str, Any]] = {
     "inferences": {"inferences": 0}, "half an inference": {"inferences": 0.5}, "an age": {"label_age_s": -1.0},
     "a label": {"label": 3}, "an id": {"id": ""}, "a payload": {"payload": [1, 2]}, "a seed": {"seed": 2**63},
     "a long id": {"id": LONG}, "a long label": {"label": LONG}, "a target": {"target_cost": "low"},
+    "a duration of None": {"duration_s": None}, "a text as rate": {"rate_hz": "fast"},
 }  # fmt: skip
 
 
