@@ -28,8 +28,8 @@ Evaluate = Callable[[Run], Result]
 def results_of(runs: Sequence[Run], evaluate: Evaluate, long: int = LONG) -> Iterator[Result]:
     """Yield the result of each run, in order, as ``evaluate`` computes it.
 
-    If at least two runs have ``long`` readings, a second process evaluates its share. If it fails at a run, this
-    process evaluates the run again, so that the error of ``evaluate`` is raised here.
+    If at least two runs have ``long`` readings or more, a second process evaluates some of the long runs. If it fails
+    at a run, this process evaluates the run again, so that the error of ``evaluate`` is raised here.
     """
     others = _half([sum(len(t.value) for t in run.traces.values()) for run in runs], long)
     found = dict[int, Result]()
@@ -71,7 +71,7 @@ def _half(readings: Sequence[int], long: int) -> frozenset[int]:
 
 
 def _begun(runs: dict[int, Run], evaluate: Evaluate, file: BinaryIO) -> int:
-    """Start a copy of this process that writes the numbers and results of runs to ``file``; return its process id."""
+    """Start a copy of this process that evaluates ``runs`` and writes their numbers and results; return its id."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of Arrow's thread that frees memory
         process = os.fork()

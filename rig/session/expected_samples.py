@@ -10,7 +10,7 @@ BY_TIME = ("duration_s", "stream_s")
 
 
 def known_total(samples: int, purpose: str, options: Mapping[str, Any], least_s: float) -> int:
-    """Return how many samples a run issues, or 0 if unknown; ``least_s`` is the minimum duration of its rules."""
+    """Return how many samples a run issues, or 0 if unknown; ``least_s`` is the least duration by its rules (s)."""
     if purpose != "accuracy" and (least_s > 0 or any(name in options for name in BY_TIME)):
         return 0
     return samples * int(options.get("solves") or 1)

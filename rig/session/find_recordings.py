@@ -28,9 +28,9 @@ def unfinished_in(folder: Path) -> list[Path]:
 
 
 def meant(path: Path) -> Path:
-    """Return the recording at a path, or else the only one below ``runs/`` whose name equals or contains ``path``.
+    """Return ``path`` if it exists, or else the only recording in ``runs/`` whose name equals or contains ``path``.
 
-    If several names match, prints them and raises ``UsageError``.
+    If no name matches, return ``path``. If several names match, print them and raise ``UsageError``.
     """
     if path.exists() or path.is_absolute():
         return path
@@ -42,7 +42,7 @@ def meant(path: Path) -> Path:
 
 
 def one_of(path: Path) -> Path:
-    """Return the path of a recording. For a folder of recordings, print them and raise ``UsageError``."""
+    """Return ``path``, unless it is a folder of recordings: then print them and raise ``UsageError``."""
     inside = [] if _recorded_s(path) is not None else recordings_in(path)
     if inside:
         lost = "" if any((one / FILE).is_file() for one in inside) else f" and no {FILE} that binds them"

@@ -1,4 +1,4 @@
-"""Repeat a recording of others: take the task and its options, but nothing of their bench."""
+"""Take the task and its options from a recording of others, to repeat it on a bench of one's own."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Like:
 
 
 def like(path: Path, workload: str | None = None) -> Like:
-    """Return the task and options to repeat a run, a session or a submission; ``workload`` replaces the recorded one.
+    """Return the task and options with which to repeat a run, a session or a submission.
 
-    The result names no device, meter, path or code. Raises ``UsageError`` for a submission of several
-    configurations. Raises ``UnknownNameError`` for a scenario, workload or rules that the rig does not have. Other
-    errors are those of ``rig.report``.
+    ``workload`` replaces the recorded workload. The result names no device, meter, path or code. Raises ``UsageError``
+    for a submission of several configurations and for a recording of nothing but probes. Raises ``UnknownNameError``
+    for a scenario, workload or rules that the rig does not have. Other errors are those of ``rig.report``.
     """
     path = _only_session(path)
     runs = [(read_log(run).start, purpose) for run, purpose in runs_in(path)]
@@ -111,14 +111,14 @@ def _only_session(path: Path) -> Path:
 
 
 def _known(group: str, name: str) -> str:
-    """Return a name if it is registered: a name from a recording is never looked up as a file."""
+    """Return the name if it is registered, else raise: a name from a recording is never looked up as a file."""
     if name not in names(group):
         raise UnknownNameError(group.removesuffix("s"), clean(name)[:100], list(names(group)))
     return name
 
 
 def _drawn_again(start: Start) -> Mapping[str, Any]:
-    """Return the options of the workload; seeds that were drawn at random are listed explicitly."""
+    """Return the options of the workload; if seeds were drawn at random, the option ``seeds`` lists them."""
     options, seeds = dict(start.workload.options), start.workload.details.get("seeds")
     if options.get("draw") and isinstance(seeds, list):
         options |= {"draw": 0, "seeds": ",".join(map(str, seeds))}

@@ -26,7 +26,7 @@ def runtime_dir() -> Path:
 
     It is ``NEURORIG_RUNTIME_DIR``, else ``XDG_RUNTIME_DIR/neurorig``, else ``/run/user/UID/neurorig``, else
     ``neurorig-UID`` in the directory for temporary files. Raises ``SetupError`` for a link, and for a directory that
-    another user owns or that others can write.
+    another user owns or others can write. Raises ``StoreError`` if the directory cannot be made.
     """
     named = os.environ.get("NEURORIG_RUNTIME_DIR")
     uid = os.getuid() if hasattr(os, "getuid") else None
@@ -40,7 +40,7 @@ def runtime_dir() -> Path:
 
 
 def own_dir(folder: Path, variable: str) -> Path:
-    """Make a directory that only this user may enter, and return it. Messages name the environment ``variable`` for it.
+    """Make a directory that only this user may enter, and return it. ``variable`` names it in the environment.
 
     Raises ``OSError``, and ``SetupError`` for a link and for a directory that another user owns or others can write.
     """
@@ -80,10 +80,11 @@ def device_lock(device: str, wait: bool = True, say: Say | None = None, which: s
 def locked(
     path: Path, what: str, wait: bool = True, say: Say | None = None, remedy: str = "Wait until it ends"
 ) -> Iterator[None]:
-    """Lock the file ``path`` for ``what``. If this must wait, ``say`` gets one message that names the other process.
+    """Lock the file ``path`` inside the block. Messages name ``what`` is locked.
 
-    The lock file and a second file, which names its last holder, are not removed. Raises ``SetupError`` if another
-    process holds the lock and ``wait`` is off, ``StoreError`` on a file system without locks.
+    If this must wait, ``say`` gets one message that names the process with the lock. The lock file and a second file,
+    which names the last process with the lock, are not removed. Raises ``SetupError`` if another process has the lock
+    and ``wait`` is off, ``StoreError`` on a file system without locks.
     """
     holder = holder_of(path)
     lock = FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
@@ -103,7 +104,7 @@ def locked(
 
 
 def _sign(holder: Path) -> None:
-    """Write this process's id, without following a link that another user may have put there."""
+    """Write the id of this process to ``holder``; a link that another user put there is not followed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
     try:
         with os.fdopen(os.open(holder, flags, 0o600), "w") as file:
@@ -113,7 +114,7 @@ def _sign(holder: Path) -> None:
 
 
 def holder_of(path: Path) -> Path:
-    """Return the file beside a lock file that names the last process with the lock."""
+    """Return the path of the file that names the last process with the lock ``path``."""
     return path.with_name(f"{path.name}.holder")
 
 

@@ -1,6 +1,6 @@
-"""``measure`` plans and records the runs of a session.
+"""Plan and record the runs of a session.
 
-It evaluates only probes: the runs with which a search finds the highest rate or the largest problem.
+Only probes are evaluated: the runs with which a search finds the highest rate or the largest problem.
 """
 
 from __future__ import annotations
@@ -128,7 +128,11 @@ def _session(request: Request, setup: BenchSetup, folder: Path, quiet: bool, res
 
 
 def _plan(request: Request, setup: BenchSetup) -> Iterator[PlannedRun]:
-    """Yield the runs of a session: accuracy; then for each trial, performance without a meter and power with meters."""
+    """Yield the runs of a session.
+
+    They are an accuracy run if the scenario can make one; for each trial, a performance run without meters and, if
+    there are meters, a power run; and a compliance run if it is requested.
+    """
     trials = request.trials or setup.rules.trials
     if takes(setup.scenario, "purpose"):
         yield PlannedRun("accuracy", "accuracy", setup.workload, False)
@@ -182,8 +186,8 @@ def _for_power(request: Request, setup: BenchSetup) -> Workload:
 
 
 def _repeated_sample(workload: Workload) -> Workload:
-    """Return one sample of a workload, repeated."""
-    first = workload.samples[len(workload.samples) // 2]  # the first samples are used for warm-up just before
+    """Return a workload that repeats one sample of ``workload``."""
+    first = workload.samples[len(workload.samples) // 2]  # the first samples were just used for warm-up
     times = max(REPEATS_LEAST, min(len(workload.samples), 1024))
     details = {**workload.details, "repeated": first.id}
     benchmark = getattr(workload, "benchmark", None)
@@ -192,7 +196,7 @@ def _repeated_sample(workload: Workload) -> Workload:
 
 
 def exclusive(request: Request, setup: BenchSetup) -> AbstractContextManager[None]:
-    """Lock a real device, so that only one command on this host measures it at a time."""
+    """Lock a real device, if the request asks for it, so that one command on this host measures it at a time."""
     if not request.exclusive or not isinstance(setup.bench.clock, HostClock):
         return nullcontext()
     return device_lock(request.device, wait=False, which=which_of(request.device, request.options))

@@ -1,4 +1,4 @@
-"""Note the requests of this user on this computer, to trust the code that they name when they are resumed.
+"""Note which requests this user wrote on this computer. Code that such a request names is trusted at a resume.
 
 A note is an empty file in the user's cache. Its name is the digest of the path and content of a request file. Other
 users cannot write a note. A request file that was changed, moved or copied has no note.
@@ -24,7 +24,7 @@ FOREIGN = "no one asked for this here, so it may have come from others together 
 def cache_dir(name: str) -> Path:
     """Return the user's directory ``name`` in ``NEURORIG_CACHE_DIR``, else in ``neurorig`` in the cache.
 
-    Raises ``StoreError`` if it cannot be made, ``SetupError`` if others can write it.
+    Raises ``StoreError`` if it cannot be made, ``SetupError`` if it is a link or others own it or can write it.
     """
     named = os.environ.get(CACHE)
     user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
@@ -42,7 +42,7 @@ def note(file: Path, said: bytes) -> None:
 
 
 def code_of_continued(code: Sequence[str], file: Path, said: bytes) -> dict[str, str]:
-    """Return the code named in the request ``file`` that others may have written or named, and why."""
+    """Return the entries of ``code``, named in the request ``file``, that may come from others, and why."""
     with suppress(RigError, OSError):
         if _place(file, said).is_file():
             return code_of_others(code, file, Path())

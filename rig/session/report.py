@@ -43,7 +43,7 @@ class Report:
 
     @property
     def power_refused(self) -> bool:
-        """Return whether a run has readings of a meter but no active power."""
+        """Return whether a run has a meter but no active power."""
         if self.runs is not None:
             return any(run.power_refused for run in self.runs)
         return self.result is not None and self.result.power_refused
@@ -55,7 +55,7 @@ class Report:
 
     @property
     def invalid(self) -> bool:
-        """Return whether the verdict is INVALID, or a session is incomplete."""
+        """Return whether the verdict is INVALID, or this is an incomplete session."""
         validity = None if self.result is None else self.result.validity
         return self.unfinished or (validity is not None and not validity.valid)
 
@@ -80,10 +80,10 @@ def report(
     """Compute the figures of a run directory or session, and write them as JSON, pages and pictures.
 
     Files are written to ``out``, by default the folder ``derived`` of the recording. Each run of a session gets its own
-    report without pictures; for its pictures, report this run alone. ``beside`` is a table for the page of the session.
-    ``tell`` is called with the figures before any file is written. Without ``pages``, only the JSON is written, and
-    other files of an earlier report stay. Raises a ``RigError`` for a recording that cannot be read or does not match
-    its hashes, and ``StoreError`` if the files cannot be written.
+    report without pictures; for its pictures, report this run alone. ``beside`` is a table for the page of the session,
+    or of a single run. ``tell`` is called with the result, if there is one, before any file is written. Without
+    ``pages``, only the JSON is written, and other files of an earlier report stay. Raises a ``RigError`` for a
+    recording that cannot be read or does not match its hashes, and ``StoreError`` if the files cannot be written.
 
     Example::
 
@@ -145,7 +145,7 @@ class Evaluated:
 
     @property
     def run(self) -> Run:
-        """Return the run that the result describes; for a session, the run in its pictures."""
+        """Return the run that the result describes; for a session, the run that its pictures show."""
         return next(part.run for part in self.parts if part.result.run_digest == self.result.run_digest)
 
 
@@ -173,9 +173,10 @@ def evaluated(path: Path | str) -> Evaluated:
 
 
 def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
-    """Return the result of a session, or None if its runs have no common figures; notes name interrupted runs.
+    """Return the result of a session, or None if its runs have no common figures.
 
-    Raises ``StoreError`` for a session without runs.
+    A note names the recordings in its directory that are no part of the session. Raises ``StoreError`` for a session
+    without runs.
     """
     if not parts:
         from rig.session.resumable_session import go_on  # only an interrupted session needs it
@@ -199,7 +200,7 @@ def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
 
 
 def _to_go_on(findings: Iterable[Finding], parts: Sequence[Part]) -> Iterator[Finding]:
-    """Yield the findings of an interrupted session; if the interruption causes a finding, its remedy is to go on."""
+    """Yield the findings of an interrupted session; where the interruption causes a finding, its remedy is to go on."""
     ended = [part for part in parts if part.result.complete]
     kept = {refused for part in ended for refused in part.result.refusals}
     names = tuple(f"{part.name}: " for part in ended)

@@ -1,6 +1,6 @@
-"""A session while it is recorded. Each run is added to ``session.json`` (bound) when it ends.
+"""Record a session so that it can be resumed: each run is added to ``session.json`` (bound) when it ends.
 
-A killed session can therefore be resumed. Until the session is complete, its request is in ``request.json``.
+Until the session is complete, its request is in ``request.json``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LEAST_ROOM = 1 << 16
 
 @dataclass
 class Book:
-    """The runs of a session so far, each with name and purpose. ``of`` is their final number, None during a search."""
+    """The runs of a session so far, each with name and purpose. ``of`` is how many there will be; None in a search."""
 
     folder: Path
     id: str
@@ -63,10 +63,10 @@ class Book:
         return SessionLink(id=self.id, number=self.given, of=self.of, previous=before)
 
     def known(self, planned: PlannedRun, local_code: Mapping[str, str]) -> Path | None:
-        """Return the directory of a run that was recorded before the session was resumed.
+        """Return the directory of a run if it was recorded before the session was resumed, else None.
 
         Tells the user if it was recorded with other ``local_code``. For a probe whose recording ended with an error,
-        raises this ``RigError`` again.
+        raises a ``RigError`` with the same message.
         """
         if (planned.name, planned.purpose) not in self.runs[: self.kept]:
             return None
@@ -130,7 +130,7 @@ def _begin(held: ExitStack, book: Book, request: Request) -> None:
 
 
 def unused(folder: Path) -> None:
-    """Raise ``StoreError`` for a directory inside a session, or one that has any file except the lock of a session."""
+    """Raise ``StoreError`` for a file, for a directory with any file but a session's lock, or one inside a session."""
     lock, inside = folder / LOCK, is_session(folder.absolute().parent)
     if inside or (folder.exists() and (not folder.is_dir() or {*folder.iterdir()} - {lock, holder_of(lock)})):
         what = f"{folder} {'lies in a session' if inside else 'is not empty'}"
@@ -198,10 +198,10 @@ def _stored(folder: Path) -> tuple[Request, bytes]:
 
 
 def _reopened(folder: Path) -> Book:
-    """Return the book of an interrupted session with its runs before the first bad run; set the other runs aside.
+    """Return the book of an interrupted session, with the runs before the first bad one; set the other runs aside.
 
-    A run is first removed from ``session.json`` and then set aside. If this process is killed between these steps, the
-    session can still be resumed.
+    A run is removed from ``session.json`` before it is set aside, so that the session can still be resumed if this
+    process is killed in between.
     """
     found = open_session(folder)
     runs = [(path.name, purpose) for path, purpose in found.runs]

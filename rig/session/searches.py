@@ -24,7 +24,7 @@ SIZE = "nodes"
 MEMORY_SHARE = 0.85
 """A search may take this share of the memory that is free at its start."""
 CLOSE, CLOSE_SIZE = 1.02, 1.05
-"""A search ends when the lowest failed rate or size is at most this many times the highest good one."""
+"""A search for a rate (a size) ends when the lowest bad value is at most this many times the highest good value."""
 MOST_PROBES, MOST_NODES = 40, 2**24
 LOWEST = 1.0 / 1024.0
 """The search gives up below this fraction of the first rate, because a lower rate would not help either."""
@@ -45,7 +45,7 @@ Play = Callable[[PlannedRun], Path]
 
 
 def find_peak(holds: Callable[[float], bool], start_hz: float) -> float:
-    """Find the highest good rate: double or halve until one rate is good and one fails, then bisect geometrically.
+    """Return the highest good rate: double or halve until one rate is good and one fails, then bisect geometrically.
 
     Raises ``MeasurementRefusedError`` if no rate is good.
     """
@@ -70,7 +70,7 @@ def find_peak(holds: Callable[[float], bool], start_hz: float) -> float:
 
 
 def find_largest(holds: Callable[[int], bool], start: int) -> int:
-    """Return the largest good whole number, within a factor ``CLOSE_SIZE``; 0 if none up to ``start`` is good."""
+    """Return the largest good number, within a factor ``CLOSE_SIZE``; 0 if neither ``start`` nor a half is good."""
     low, high, size = 0, 0, start
     for _ in range(MOST_PROBES):
         low, high = (size, high) if holds(size) else (low, size)
@@ -86,7 +86,10 @@ def find_largest(holds: Callable[[int], bool], start: int) -> int:
 
 
 def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
-    """Search for the highest valid rate; return it as a scenario option. Raises ``UsageError`` without a rate."""
+    """Search for the highest valid rate, and return it as a scenario option.
+
+    Raises ``UsageError`` for a scenario without a rate, and ``MeasurementRefusedError`` if no rate is valid.
+    """
     from rig.analysis.sessions.rate_probes import RATE, failed_rules
 
     if RATE not in options_of(setup.scenario):
@@ -108,7 +111,8 @@ def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
 def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: bool) -> int:
     """Search within 5 % for the most nodes at which the device finds a cost below 0; add each probe to ``probes``.
 
-    A probe fails if the device refuses the problem, fails, finds nothing or has too little memory.
+    A probe fails if the device refuses the problem, fails, finds no cost below 0 or has too little memory. Raises
+    ``UsageError`` for a workload without a size, and ``MeasurementRefusedError`` if every probe fails.
     """
     nodes = len(setup.workload.samples) and (setup.workload.details or {}).get(SIZE)
     if not isinstance(nodes, int):
@@ -146,7 +150,7 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
 
 @contextmanager
 def memory_bound(share: float) -> Iterator[None]:
-    """Raise ``MemoryError`` if the block takes more than ``share`` of the free memory, before the system kills it.
+    """Make the block raise ``MemoryError``, before the system kills it, if it takes over ``share`` of the free memory.
 
     This is a soft limit of the process's data (setrlimit(2), RLIMIT_DATA) on Linux; elsewhere there is no limit.
     """

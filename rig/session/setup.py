@@ -30,12 +30,12 @@ WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
 SCENARIO, PROBLEMS = "single-stream", ("qubo", "qubo-mis")
 """The default scenario, and the workloads whose default is ``optimization``."""
 METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
-"""The methods that a driver must have besides ``info``."""
+"""The methods that a driver must have in addition to ``info``."""
 OPENING_S = "start_s"
 """The option for how long a driver may take to open (s), if it takes longer than usual."""
 YEAR_S = 365.25 * 86400
 Takers = dict[str, Factory]
-"""The factories that take options; the key is the name before the dot in ``name.key=value``."""
+"""The factories that take options, by the name before the dot in ``name.key=value``."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,13 @@ class Request:
     configuration: str = ""
     """The configuration of the system that is measured, such as performance or efficiency."""
     exclusive: bool = False
-    """Whether to lock the device against other commands on this host; False for a caller that holds the lock."""
+    """Whether to lock the device against other commands on this host; False if the caller has locked it."""
     repeats_sha256: str = ""
     """Digest of the samples of the repeated recording, which the workload must match; empty without repetition."""
     keep_identity: bool = False
     """Whether to record home directories and absolute paths of the command line too."""
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
+    """Files to store with each run, by name, such as the bench file."""
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Places of the options in a bench file, by taker (device, meter, meter1); see ``rig.factories.located``."""
     rails: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -104,13 +105,13 @@ class BenchSetup:
     workload_options: Mapping[str, Any] = field(default_factory=dict)
     """Every option with which the workload was opened."""
     device_options: Mapping[str, Any] = field(default_factory=dict)
-    """Every option with which a device of the user's own was opened; drivers of the rig state their own."""
+    """Every option with which a device of the user's own was opened; empty for a driver of the rig."""
     local_code: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each file that was loaded by its path."""
 
 
 def workload_for(scenario: str, named: str | None = None, data: str | None = None) -> str:
-    """Return the name of the workload: ``named``, else the default of the scenario, which may depend on ``data``."""
+    """Return the name of the workload: ``named``, else the default of the scenario, with or without ``data``."""
     return named or (WORKLOADS | ({"optimization": "qubo"} if data else {})).get(scenario, WORKLOAD)
 
 
@@ -134,7 +135,7 @@ def which_of(device: str, texts: Iterable[str]) -> str:
 
 
 def plant_factory_of(device_factory: Factory, simulate: bool) -> Factory | None:
-    """Return the factory of the simulated bench that a device needs, or None."""
+    """Return the factory of the simulated bench if the device needs one, or can use one and ``simulate`` is set."""
     simulated = needs(device_factory, "bench") or (simulate and takes(device_factory, "bench"))
     return load("plants", PLANT) if simulated else None
 
@@ -211,7 +212,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
 
 
 def feeds(factory: Factory, said: bool | None) -> bool:
-    """Return whether a device gets its power through a meter: ``said``, or else ``FEEDS`` in the driver's module."""
+    """Return whether a device gets its power through a meter: ``said``, else ``FEEDS`` in the meter's module."""
     own = getattr(sys.modules.get(getattr(factory, "__module__", "")), "FEEDS", False)
     return bool(own) if said is None else said
 
@@ -234,12 +235,12 @@ def _feeding(request: Request, given: Mapping[str, Any], takers: Takers, handles
 
 
 def _slots(meters: Sequence[str]) -> dict[str, str]:
-    """Return the names of the drivers by slot, the name under which options address a meter."""
+    """Return the names of the meters' drivers by slot; in ``slot.key=value``, the slot names the meter."""
     return {meter_slot(k): name for k, name in enumerate(name for name in meters if name != "none")}
 
 
 def _of_meters(request: Request, chosen: Sequence[str], takers: Takers) -> dict[str, dict[str, str]]:
-    """Return the options of each chosen meter by slot. Raises ``UsageError`` for an option that nobody declares."""
+    """Return the options of each chosen meter by slot. Raises ``UsageError`` for an option that no part declares."""
     factories = {slot: load("meters", name) for slot, name in _slots(chosen).items()}
     return split_options(list(request.options), {**takers, **factories})
 
@@ -257,9 +258,9 @@ def _meter(
 
 
 def _check_wiring(info: MeterInfo, name: str, slot: str, request: Request) -> None:
-    """Raise ``SetupError`` if a meter lacks a rail that the bench file names, or has an unknown rail.
+    """Raise ``SetupError`` if a meter lacks a rail that the bench file names for it, or has an unknown rail.
 
-    A rail of power is unknown if the file names the rails of the device and this rail is not among them.
+    A rail of power is unknown if the file names the rails of the device, and this rail is not among them.
     """
     known, there = [rail.name for rail in info.rails], request.rails.get("device", ())
     powered = [rail.name for rail in info.rails if rail.kind != "edges" and rail.conversion.unit != "V"]
@@ -275,9 +276,9 @@ def _check_wiring(info: MeterInfo, name: str, slot: str, request: Request) -> No
 
 
 def opened(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str], kind: str, name: str) -> Any:
-    """Open a driver. The time limit is above the driver's option ``OPENING_S``, so that its own timeout comes first.
+    """Open a driver. The time limit is above its option ``OPENING_S``, so that the driver's own timeout comes first.
 
-    Raises a ``RigError`` if it fails, calls ``sys.exit``, or does not return.
+    Raises a ``RigError`` if the driver fails, calls ``sys.exit``, or does not return.
     """
     patience_s = patience_of("open", values_of(factory, options).get(OPENING_S, 0.0) + MORE_S)
     open_it = partial(build, factory, given, options)
@@ -294,7 +295,7 @@ def close_quietly(driver: Device | Meter, timeout_s: float = 0.0) -> None:
 
 
 def _of_takers(texts: Iterable[str], takers: Takers) -> list[str]:
-    """Return the options that these takers declare. Others may belong to a meter that is not chosen yet."""
+    """Return the options that the takers declare. The other options may belong to a meter that is not chosen yet."""
     known = {key for factory in takers.values() for key in options_of(factory)}
 
     def theirs(text: str) -> bool:

@@ -30,15 +30,16 @@ class Task(msgspec.Struct, frozen=True):
     cell: Cell
     wait: bool = True
     rows: bool = False
-    """Whether to compute the row even if linear algebra uses several threads."""
+    """Whether to compute the row of a recorded cell even if linear algebra uses several threads."""
     mend: bool = True
-    """Whether to set an altered recording aside when its row is to be computed."""
+    """Whether to set an altered recording aside, rather than stop, when its row is to be computed."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of a task. ``halted``: the sweep ends, for example because a write failed or the device is in use.
+    """The result of a task.
 
-    ``again``: the recording was altered and is set aside, so the cell is open again.
+    In the state ``halted``, the sweep must end, for example because a write failed or the device is in use. In the
+    state ``again``, the recording was altered and is set aside, so the cell is open again.
     """
 
     key: str
@@ -47,7 +48,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def perform(task: Task, say: Say | None = None) -> Outcome:
-    """Do one task. The only exception is ``KeyboardInterrupt``, if the cell was not begun."""
+    """Do one task. An error becomes the outcome; only a Ctrl-C outside the recording of a cell is raised."""
     folder, cell = Path(task.folder), task.cell
     try:
         if task.what == "row":
@@ -130,7 +131,7 @@ def _row(folder: Path, cell: Cell, mend: bool, say: Say | None) -> Outcome:
 
 
 def _writable(folder: Path) -> bool:
-    """Return whether a file can be written; if the disk is full, the cell itself has not failed."""
+    """Return whether a file can be written; if not, the disk is full, and the cell itself has not failed."""
     probe = folder / PENDING / ".probe"
     try:
         keep(folder, probe, b"\0" * 65536)

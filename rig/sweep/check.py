@@ -24,7 +24,7 @@ from rig.types import Workload
 
 
 def grids_for(folder: Path, spec: GridSpec, extend: bool, wait: bool, say: Say) -> Sequence[Frozen]:
-    """Return the grids to record in ``folder``: the grids stored there, and ``spec``, which is added if it is new.
+    """Return the grids to record in ``folder``: the grids that are stored there, and ``spec``, which is added if new.
 
     Raises ``UsageError`` for an additional grid without ``extend``, and ``StoreError`` if the folder has other files.
     """
@@ -47,7 +47,7 @@ def grids_for(folder: Path, spec: GridSpec, extend: bool, wait: bool, say: Say) 
 def checked(spec: GridSpec, wait: bool = True, say: Say | None = None) -> Grid:
     """Check that every option of a grid is known and of the right type, and return the grid.
 
-    Opens the bench of each device once, for the first of its cells, and closes it. Raises as
+    Opens and closes the bench of each device, for the first of its cells that can be opened. Raises as
     ``session.setup.set_up_bench`` does, and ``UsageError`` for a value that no option accepts.
     """
     check_size(spec)
@@ -88,7 +88,7 @@ def _own_takers(spec: GridSpec, device: str) -> Takers:
 def _facts_of(spec: GridSpec, device: str, simulated: bool, wait: bool, say: Say | None) -> Facts:
     """Return the facts of a device's bench, from the first cell that can be opened; cells before it fail later.
 
-    Raises the error of the first cell if no value of a varied key can be used. Raises any error with another cause.
+    Raises the error of the first cell if no value of a varied key can be used, or if the cause is no varied key.
     """
     vary, first = dict(spec.vary), None
     while True:
@@ -105,7 +105,7 @@ def _facts_of(spec: GridSpec, device: str, simulated: bool, wait: bool, say: Say
 def _facts_of_first_cell(
     spec: GridSpec, vary: Mapping[str, tuple[str, ...]], device: str, simulated: bool, wait: bool, say: Say | None
 ) -> Facts:
-    """Return the facts of a device's bench, opened for its first cell; the workload is opened for each varied value."""
+    """Return the facts of a device's bench, opened for its first cell; check the workload with each varied value."""
     first = msgspec.structs.replace(spec, devices=(device,), vary={k: v[:1] for k, v in vary.items()}, repetitions=1)
     options = first.options | {key: values[0] for key, values in first.vary.items()}
     trial = Grid(first, options, {}, {device: {}}, {device: Facts(not simulated, ())})
@@ -138,7 +138,7 @@ def _check_same(one: Workload, open_it: Callable[[Mapping[str, str]], Workload],
 
 
 def _owners(spec: GridSpec, own: Takers, meters: Takers) -> dict[tuple[str, str], str]:
-    """Return the key that sets each option, by (taker, name)."""
+    """Return, by (taker, name), the key of the grid that sets the option. Raises ``UsageError`` if two keys set it."""
     found: dict[tuple[str, str], str] = {}
     for key, values in _all(spec):
         for place in _places(key, values[0], own, meters):
@@ -149,7 +149,7 @@ def _owners(spec: GridSpec, own: Takers, meters: Takers) -> dict[tuple[str, str]
 
 
 def _places(key: str, value: str, own: Takers, meters: Takers) -> list[tuple[str, str]]:
-    """Return the takers of a key and the option's name; meters only if no other part takes it.
+    """Return (taker, name) of the option that a key sets, for each taker; meters only if no other part takes the key.
 
     Raises ``UnknownNameError``.
     """

@@ -70,7 +70,7 @@ def _client(address: str) -> Any:
 
 
 def _greeted(client: Any, address: str, folder: Path) -> int:
-    """Return how many threads the workers have; each worker must be able to read the folder and have this version."""
+    """Return how many threads the workers have, after each has shown that it sees the folder and has this version."""
     try:
         client.wait_for_workers(1, timeout=TIMEOUT_S)
     except (OSError, TimeoutError) as error:
@@ -96,7 +96,7 @@ def _greeted(client: Any, address: str, folder: Path) -> int:
 
 
 def greet(token: str) -> tuple[str, str]:
-    """Return a worker's reply: the content of a file, and the digest of its estimators."""
+    """Return a worker's reply: the content of the file ``token``, and the digest of the worker's estimators."""
     return text_in(Path(token)), figures_by()
 
 

@@ -21,13 +21,13 @@ from rig.session.setup import Request, workload_for
 Value = str | int | float | bool
 MOST_CELLS = 1_000_000
 AUTO = "auto"
-"""With this value, repetitions vary every seed that device, simulated bench and meters declare."""
+"""With this value, every seed that the device, simulated bench and meters declare differs between repetitions."""
 NONE = "none"
 _KEY_LENGTH = 96
 _PASSED_ON = ("scenario", "workload", "rules", "mode", "simulate", "meters")
-"""The fields that a cell copies from its grid, and a request from its cell."""
+"""The fields that a cell gets from its grid, and a request from its cell."""
 _IDENTITY = ("device", "scenario", "workload", "rules", "mode", "simulate", "meters", "options", "repetition")
-"""The fields of a cell's digest. They must never change, because they identify the cells of existing sweeps."""
+"""The fields that a cell's digest covers. The list must never change, because digests identify existing cells."""
 
 
 class GridSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,7 +72,7 @@ class Grid(msgspec.Struct, frozen=True):
     devices: dict[str, Facts]
 
     def code(self) -> list[str]:
-        """Return the same as ``GridSpec.code``, but with the values that cells use."""
+        """Return what ``GridSpec.code`` returns, but with the values that cells use."""
         return msgspec.structs.replace(self.asked, options=self.options, vary=self.vary).code()
 
 
@@ -111,7 +111,7 @@ def with_workload(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_texts(texts: Iterable[str], what: str) -> dict[str, str]:
-    """Return ``key=value`` texts by key. Raises ``UsageError`` for another form, or a key that is given twice."""
+    """Return the value by key of ``key=value`` texts. Raises ``UsageError`` for another form or a repeated key."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -154,7 +154,7 @@ def plain(value: Value | None) -> str:
 
 
 def check_size(spec: GridSpec) -> None:
-    """Check the number of cells. Raises ``UsageError`` for none, or for more than ``MOST_CELLS``."""
+    """Raise ``UsageError`` for no cells, for more than ``MOST_CELLS``, or for a device or key that is given twice."""
     if spec.repetitions < 1:
         raise _empty("repetitions", spec.repetitions, "1 or more")
     if not spec.devices:

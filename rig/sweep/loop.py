@@ -1,4 +1,4 @@
-"""The loop of a sweep: record the open cells, then compute the missing rows."""
+"""Carry out a sweep: record the open cells, then compute the missing rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def available_cores() -> int:
 
 @dataclass(frozen=True)
 class Means:
-    """How to carry out a sweep. If ``jobs`` is None, it is the number of cores if cells may overlap, else 1."""
+    """How to carry out a sweep. ``jobs`` cells run at once; None means one a core, or one if cells may not overlap."""
 
     jobs: int | None = None
     scheduler: str | None = None
@@ -156,9 +156,9 @@ def _stop_if_halted(outcome: Outcome) -> None:
 
 @contextmanager
 def _braking(here: bool) -> Iterator[Brake]:
-    """End the sweep after the cells in progress on Ctrl-C, and at once on a second Ctrl-C or SIGTERM.
+    """Yield a brake that Ctrl-C sets to level 1, and a second Ctrl-C or SIGTERM to level 2.
 
-    ``here`` is true if this process records the cells itself.
+    If this process records the cells itself (``here``), level 2 also raises ``KeyboardInterrupt``.
     """
     brake = Brake()
 

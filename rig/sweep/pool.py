@@ -30,7 +30,7 @@ Outcomes = Generator[Outcome | None, None, None]
 
 @dataclass
 class Brake:
-    """Whether to end a sweep early: level 1 is after the cells in progress, level 2 is at once."""
+    """Whether to end a sweep early: at level 1 after the cells in progress, at level 2 at once; 0 is not."""
 
     level: int = 0
 
@@ -39,8 +39,9 @@ def spread(tasks: Sequence[Task], jobs: int, brake: Brake, say: Say, quiet_cores
     """Yield the outcome of each task when it is known, and None from time to time.
 
     Tasks of one exclusive device never overlap. With 0 ``jobs``, this process does all tasks. With ``quiet_cores``, the
-    linear algebra of each worker has one thread. If a worker dies, all workers end, and their cells are tried again one
-    by one. A cell that kills its second worker fails. Raises ``SetupError`` if workers cannot start.
+    linear algebra of each worker has one thread. If a worker dies, all workers end, and their tasks are done again, one
+    at a time. A cell that kills its second worker fails. Raises ``SetupError`` if workers cannot start, or if a row
+    kills its second worker.
     """
     if jobs == 0:
         for task in tasks:
@@ -64,7 +65,7 @@ def through(
     recall: Callable[[dict[Future[Outcome], Task], int], None],
     given_up: Callable[[Task, BaseException], Outcome] | None = None,
 ) -> Generator[Outcome | None, None, list[Task]]:  # fmt: skip
-    """Yield the outcomes of the tasks in ``waiting``; return the tasks whose worker died.
+    """Yield the outcomes of the tasks in ``waiting``, and None from time to time; return the tasks whose worker died.
 
     While the brake's level is not 0, ``recall`` is called repeatedly with this level; it cancels or interrupts tasks.
     ``given_up`` makes the outcome of a task that raised an exception.
@@ -110,7 +111,7 @@ def _exclusive(task: Task) -> bool:
 
 @contextmanager
 def _local(jobs: int, quiet_cores: bool) -> Iterator[Executor]:
-    """Yield worker processes that import nothing from the working directory; at the end, interrupt busy workers."""
+    """Yield a pool of processes that import nothing from the working directory; at the end, interrupt busy ones."""
     environment = {**(THREADS if quiet_cores else {})}
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), begin, (environment,))
     before = os.environ.get("PYTHONSAFEPATH")
@@ -132,7 +133,7 @@ def _local(jobs: int, quiet_cores: bool) -> Iterator[Executor]:
 
 
 def _broken_off() -> Callable[[dict[Future[Outcome], Task], int], None]:
-    """Return a function that interrupts the workers at level 2, and kills workers that take too long to end."""
+    """Return a function that interrupts the workers at level 2, and kills those that take too long to end."""
     told_s: list[float] = []
 
     def recall(out: dict[Future[Outcome], Task], level: int) -> None:

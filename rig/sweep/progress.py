@@ -1,4 +1,4 @@
-"""Show the progress of a sweep and the time left, as a live line on a terminal, otherwise as occasional lines."""
+"""Show the progress of a sweep and the time left, as a live line on a terminal, otherwise as a line now and then."""
 
 from __future__ import annotations
 

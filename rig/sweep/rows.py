@@ -32,13 +32,13 @@ ESTIMATORS = ("analysis", "bench", "network", "recording")
 """The packages whose files count as estimators, beside the modules at the root of ``rig``."""
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 VOLATILE = ("run_id", "created_utc", "argv", "environment", "seq", "prev")
-"""Fields in which two recordings of one simulated cell differ."""
+"""Fields of lines in which two recordings of one simulated cell differ."""
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One figure of a row: its value, and the half-width of its 95 % interval or None.
+    """One figure of a row: its value, and the half-width of its 95 % interval; each is None if it is not finite.
 
-    ``whole`` is the result of ``Quantity.to_json``, for a figure with a value and an interval.
+    The half-width is also None if it is 0. ``whole`` is the result of ``Quantity.to_json``, if the interval is stated.
     """
 
     key: FigureKey
@@ -48,7 +48,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """The table's entries for one done cell. ``runs`` has the digest of each run by its directory."""
+    """The table's entries for one recorded cell. ``runs`` has the digest of each run by its directory."""
 
     runs: dict[str, str]
     content_sha256: str

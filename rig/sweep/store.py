@@ -1,4 +1,4 @@
-"""The directory of a sweep: the place of each file, and when a cell is done.
+"""The directory of a sweep: the place of each file, and whether a cell is done.
 
 sweep.json            the grids, frozen, with their digests
 cells/KEY/            one run directory (or session) of each cell that is done
@@ -137,7 +137,7 @@ def note_failure(folder: Path, cell: Cell, error: Mapping[str, Any], recording: 
 
 
 def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
-    """Return the error of a failed cell, or one that reports an unreadable file."""
+    """Return the error of a failed cell; if its file cannot be read, an error that says so."""
     try:
         return dict(json.loads(read_bounded(failure_of(folder, cell)))["error"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -145,7 +145,7 @@ def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
 
 
 def outcome_of(folder: Path, cells: Iterable[Cell]) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
-    """Return how many cells are in each state, and the error of each failed one by its key."""
+    """Return how many cells are in each state, and the error of each failed cell by its key."""
     states = [(cell, state_of(folder, cell)) for cell in cells]
     count = {known: sum(state == known for _, state in states) for known in get_args(State)}
     return count, {cell.key: error_of(folder, cell) for cell, state in states if state == "failed"}
@@ -162,7 +162,7 @@ def seal_of(path: Path) -> Path:
 
 
 def torn(path: Path, cell: Cell) -> str:
-    """Return why a recording is not valid, or "" if it is this cell's, sealed, without error and unaltered."""
+    """Return why a recording cannot be used; "" if it is of this cell, sealed, without error and unaltered."""
     try:
         runs = [run for run, _ in session.runs_in(path)]
         if not seal_of(path).is_file():

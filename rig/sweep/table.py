@@ -23,7 +23,7 @@ Plain = str | int | float | bool | None
 class Table:
     """The table in memory: each row maps columns to values or None; ``varied`` are the columns of varied keys.
 
-    Rows also have both ends of each interval, which the file does not have.
+    Rows also have the two ends of each interval, which the file lacks.
     """
 
     columns: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Measure each network on every device with one workload, in a sweep with one grid per device.
 
-For the same samples, the table has two tracks of figures. The algorithm track is the network's accuracy and operations,
-and the system track is the device's cost.
+The table has two tracks of figures for the same samples. The algorithm track has the network's accuracy and operations;
+the system track has the time, power and energy of the device.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request for all devices: networks and fields of ``GridSpec``; an option or meter may be for one device."""
+    """What a user asks for: networks, devices and fields of ``GridSpec``; an option or meter may be for one device."""
 
     networks: tuple[str, ...]
     devices: tuple[str, ...]
@@ -55,7 +55,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One network on one device; ``figures`` are empty if it is not done, and ``error`` says why it failed."""
+    """One network on one device; ``figures`` are empty if it is not measured, and ``error`` says why it failed."""
 
     device: str
     network: str
@@ -75,7 +75,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Tracks:
-    """The result: networks on devices, why some devices accepted none, and each device's energy line."""
+    """The result: each network on each device, why some devices accepted none, and each device's energy line."""
 
     tracks: tuple[Track, ...]
     refused: Mapping[str, str]
@@ -89,7 +89,7 @@ class Tracks:
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """Return the networks, by their files."""
+        """Return the networks, as their files were named."""
         return tuple(dict.fromkeys(track.network for track in self.tracks))
 
     def to_json(self) -> dict[str, Any]:
@@ -100,9 +100,10 @@ class Tracks:
 
 
 def front(tracks: Sequence[Track]) -> list[Track]:
-    """Return the tracks that no other track of their kind, measured or simulated, dominates.
+    """Return the tracks that no other track dominates; measured and simulated tracks are not compared.
 
-    A track dominates another if it is no worse in accuracy, energy and execution time, and better in one of them.
+    A track dominates another if it is no worse in accuracy, energy and execution time, and better in one of them. A
+    track without one of these figures is left out.
     """
     keys = (FigureKey("accuracy"), FigureKey("energy_per_inference_j"), FigureKey("execution_time_s"))
     known = [track for track in tracks if all(key in track.figures for key in keys)]
@@ -116,7 +117,7 @@ def front(tracks: Sequence[Track]) -> list[Track]:
 
 
 def grids_of(folder: Path, asked: Asked, extend: bool, wait: bool, say: Say) -> tuple[Sequence[Frozen], dict[str, str]]:
-    """Add the grids of all devices to the sweep in ``folder``. Return all its grids, and why devices accept no network.
+    """Add the grids of all devices to the sweep in ``folder``; return all its grids, and refusals by device.
 
     Raises ``UsageError`` for names, options and devices that cannot be used, and for a new grid beside others unless
     ``extend`` is set. If no device takes the networks, raises the first device's error.
@@ -194,7 +195,11 @@ def _meters(asked: Asked, device: str) -> tuple[str, ...]:
 
 
 def _is_for(text: str, device: str, asked: Asked, spec: GridSpec) -> bool:
-    """Return whether an option is for a device: by name, or as it, the scenario, the workload or no device takes it."""
+    """Return whether an option is for a device.
+
+    An option that names a device is for this device only. Any other option is for each device that declares it, and
+    for all devices if the scenario or workload declares it, or no device does.
+    """
     key = text.partition("=")[0]
     if named := next((name for name in asked.devices if key.startswith(f"{name}.")), None):
         return named == device

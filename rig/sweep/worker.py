@@ -1,4 +1,4 @@
-"""Run a worker process of a sweep, set up before heavy imports. If its parent ends, it ends after its current cell."""
+"""Run a worker process of a sweep, which ends after its current cell if its parent ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _WORKING = threading.Lock()
 
 
 def begin(environment: dict[str, str]) -> None:
-    """Prepare this process. Drivers' output goes to standard error; the parent decides what Ctrl-C does."""
+    """Prepare this process, before heavy imports.
+
+    What drivers print goes to standard error. Ctrl-C is ignored, because the parent decides what it does.
+    """
     os.environ |= environment  # before numpy is imported
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
