@@ -46,9 +46,6 @@ def options_of(factory: Factory) -> dict[str, Option]:
     return found
 
 
-_VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-
-
 INJECTED = ("bench", "clock", "device", "workload", "simulate", "phases", "rules", "purpose", "metered")
 STATE_POWER = 'state its power: rig.blocking(answer, power={"core": (idle_w, busy_w)}), with --meter mock'
 
@@ -73,7 +70,7 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
             if plain_hint(hints.get(p.name)) and not isinstance(given[p.name], (str, int, float)):
                 raise _reserved(factory, p.name)
             arguments[p.name] = given[p.name]
-        elif p.default is inspect.Parameter.empty and p.kind not in _VARIADIC:
+        elif p.default is inspect.Parameter.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
             raise _unmet(factory, p.name)
     arguments |= {key: _converted(declared[key], text) for key, text in options.items() if key in declared}
     if missing := [option for option in declared.values() if option.required and option.name not in arguments]:

@@ -146,12 +146,7 @@ class Dispatcher:
 
     def _free_at(self, due_ns: int) -> bool:
         """Wait until ``due_ns``; return whether the device is free then. Otherwise the sample must join the queue."""
-        if self._now() < due_ns:
-            self._wait_until(due_ns)
-        else:  # on a late schedule, nothing else drains and polls
-            self._background_work(0)
-            if self._pending.count:
-                self._take(self._polled(0.0), self._now())
+        self._wait_until(due_ns)
         if self._due:
             self._issue_due()
         return not (self._pending.count or self._due)
@@ -160,11 +155,11 @@ class Dispatcher:
         if not (isinstance(step.repeat, int) and 1 <= step.repeat < 2**31):
             raise device_errors.bad_step("repeat", step.repeat, "it is not an integer of 1 or more")
         self._watch.times = step.repeat
+        self._max_wait_s = min(max_undrained_s(self._acquisition), self._acquisition.device.timeout_s)
         if step.due_ns is not None:
             self._on_schedule(step)
             return
         self.settle()
-        self._max_wait_s = min(max_undrained_s(self._acquisition), self._acquisition.device.timeout_s)
         self._busy = False
         if step.repeat == 1 and step.phase is None and len(step.samples) == 1:
             self.play(step)
@@ -198,7 +193,6 @@ class Dispatcher:
         self._load(step.samples)
         if self._origin_ns is None:
             self.settle()
-            self._max_wait_s = min(max_undrained_s(self._acquisition), self._acquisition.device.timeout_s)
             housekeep(self._acquisition)
             self._origin_ns = self._now() - after_ns
         due_ns = self._origin_ns + after_ns
@@ -251,7 +245,7 @@ class Dispatcher:
 
     def _wait_until(self, due_ns: int) -> None:
         """Wait until ``due_ns``: take replies, issue what fits, and drain and write while the device is idle."""
-        if self._now() > due_ns:  # a late host must still serve meters and replies
+        if self._now() >= due_ns:  # on a late schedule, nothing else drains and polls
             self._background_work(0)
             if self._pending.count:
                 self._take(self._polled(0.0), self._now())
@@ -317,9 +311,7 @@ class Dispatcher:
         return min(self._batch, self._max_pending - self._pending.count)
 
     def _send(self, samples: Sequence[Sample], step: Issue) -> None:
-        if step.repeat == 1 and step.phase is None:
-            self._submit(samples, step.budget)
-        elif isinstance(self._device, Repeats):
+        if isinstance(self._device, Repeats) and (step.repeat > 1 or step.phase is not None):
             self._device.submit_repeated(samples, step.repeat, step.phase, step.budget)
         elif step.phase is not None:
             what = f"device {self._acquisition.device.name} cannot run the phase {step.phase!r} alone"

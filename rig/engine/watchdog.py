@@ -52,9 +52,7 @@ class Watch:
     this module and ``timeout_s``.
     """
 
-    def __init__(
-        self, patience_s: float | None = None, grace_s: float = GRACE_S, leave: Callable[[int], object] = leave
-    ) -> None:
+    def __init__(self, patience_s: float | None = None, grace_s: float = GRACE_S) -> None:
         self.call: str | None = None
         self.issued: Callable[[], int] = int
         self.times = 1
@@ -68,7 +66,7 @@ class Watch:
         self._gaps = False
         self.hung = False
         """Whether a call has lasted too long."""
-        self._patience_s, self._grace_s, self._leave = patience_s, grace_s, leave
+        self._patience_s, self._grace_s = patience_s, grace_s
         self._error: RigError | None = None
 
     def guard(self, call: Callable[[], T], kind: type[RigError], what: str, name: str) -> T:
@@ -158,7 +156,7 @@ class Watch:
         with suppress(Exception):
             give_up(error)
         say(f"rig: {error}", error=True)
-        self._leave(error.exit_code)
+        leave(error.exit_code)
 
 
 def patience_of(call: str, timeout_s: float) -> float:

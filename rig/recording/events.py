@@ -224,7 +224,4 @@ class Stop(Line, frozen=True, tag="stop"):
     """Number of answers that count. Informative."""
 
 
-LINES: dict[str, type[Line]] = {
-    "start": Start, "brackets": Brackets, "idle": IdleWindow, "gap": HostGap, "network": SampleNetwork,
-    "marks": MarkPulses, "chunk": ChunkArrived, "note": Note, "peer": ReferenceWindows, "stop": Stop,
-}  # fmt: skip
+LINES: dict[str, type[Line]] = {str(line.__struct_config__.tag): line for line in Line.__subclasses__()}

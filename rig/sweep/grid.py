@@ -171,12 +171,14 @@ def check_size(spec: GridSpec) -> None:
         raise refused("vary", count, f"Give at most {MOST_CELLS} cells", f"the grid has {count} cells")
 
 
-def check_whole_grid(grid: Grid) -> None:
-    """Check that all cells of a grid can be listed.
+def check_whole_grid(grid: Grid, grid_sha256: str) -> None:
+    """Check the digest of a grid, and that all its cells can be listed.
 
-    Raises ``UsageError`` as ``check_size`` does, ``KeyError`` for a device without facts, ``ValueError`` for a seed
-    that is no number.
+    Raises ``UsageError`` as ``check_size`` does, ``KeyError`` for a device without facts, ``ValueError`` for another
+    digest and for a seed that is no number.
     """
+    if digest(grid) != grid_sha256:
+        raise ValueError("its digest")
     check_size(msgspec.structs.replace(grid.asked, options={}, vary=grid.vary))
     for device in grid.asked.devices:
         _ = grid.devices[device]

@@ -112,7 +112,7 @@ def _exclusive(task: Task) -> bool:
 @contextmanager
 def _local(jobs: int, quiet_cores: bool) -> Iterator[Executor]:
     """Yield a pool of processes that import nothing from the working directory; at the end, interrupt busy ones."""
-    environment = {**(THREADS if quiet_cores else {})}
+    environment = THREADS if quiet_cores else {}
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), begin, (environment,))
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"

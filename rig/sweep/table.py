@@ -16,6 +16,8 @@ from rig.sweep.store import CELLS, State, error_of, keep, state_of
 
 HALF, ENDS = ".half_width_95", ".interval_95"
 TABLE, RUNS = "table.csv", "runs.csv"
+OF_ROW = ("verdict", "simulated", "refusals", "content_sha256", "error")
+"""The fields of a ``Row`` that are columns of the table."""
 Plain = str | int | float | bool | None
 
 
@@ -48,25 +50,24 @@ def table_of(folder: Path, cells: Sequence[Cell], grids: Sequence[Grid], all_col
         head |= {key: parse[key](cell.options[key]) if key in cell.options else None for key in keys}
         row = verified_row(folder, cell) if state == "done" else None
         rows.append(head | {"repetition": cell.repetition} | _said(folder, cell, state, row))
-        ties += _ties(cell, row)
-        for figure in row.figures if row else ():
+        if row is None:
+            continue
+        place = Path(CELLS) / cell.key
+        ties += [(cell.key, (place / run).as_posix(), row.created_utc, sha) for run, sha in row.runs.items()]
+        for figure in row.figures:
             if all_columns or figure.key.of_whole:
                 name = str(figure.key)
                 figures[name] = figure.key
                 ends = None if figure.whole is None else figure.whole["interval_95"]
                 rows[-1] |= {name: figure.value, name + HALF: figure.half_width, name + ENDS: ends}
-    fixed = ("verdict", "simulated", "refusals", "content_sha256", "error")
-    columns = ("cell", "state", "device", *keys, "repetition", *fixed, *(c for n in figures for c in (n, n + HALF)))
+    columns = ("cell", "state", "device", *keys, "repetition", *OF_ROW, *(c for n in figures for c in (n, n + HALF)))
     varied = ("device", *keys) if len({cell.device for cell in cells}) > 1 else tuple(keys)
     return Table(columns, varied, figures, tuple(rows), tuple(ties))
 
 
 def _said(folder: Path, cell: Cell, state: State, row: Row | None) -> dict[str, Plain]:
     if row is not None:
-        return {
-            "verdict": row.verdict, "simulated": row.simulated, "refusals": row.refusals,
-            "content_sha256": row.content_sha256, "error": row.error,
-        }  # fmt: skip
+        return {name: getattr(row, name) for name in OF_ROW}
     if state == "failed":
         error = error_of(folder, cell)
         return {"error": f"{error.get('error')}: {error.get('message')}"}
@@ -94,12 +95,6 @@ def write(folder: Path, table: Table) -> list[Path]:
     for name, content in files.items():
         keep(folder, folder / name, content)
     return [folder / name for name in files]
-
-
-def _ties(cell: Cell, row: Row | None) -> list[tuple[str, ...]]:
-    where = Path(CELLS) / cell.key
-    runs = row.runs.items() if row is not None else ()
-    return [(cell.key, (where / run).as_posix(), row.created_utc if row else "", sha) for run, sha in runs]
 
 
 def _csv(columns: Sequence[str], rows: Sequence[Sequence[Plain]]) -> bytes:

@@ -29,7 +29,7 @@ def columns_of(chunk: Chunk) -> dict[str, Any]:
 
 
 def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    """Return values as a column of type ``type_``; None becomes null.
+    """Return values as a column of texts, bytes, lists, integers or float64, by its ``type_``; None becomes null.
 
     Raises ``TypeError``, ``ValueError`` or ``OverflowError`` for a value that does not fit the type.
     """
@@ -42,14 +42,10 @@ def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
         lists = [() if v is None else v for v in values]
         inner = of([v for part in lists for v in part], type_.value_type)
         return pa.Array.from_buffers(type_, len(lists), _ends(lists, null), children=[inner])
-    if pa.types.is_boolean(type_) and not null.any():
-        return booleans(np.array(values, dtype=bool))
     if pa.types.is_integer(type_):
         # ``index`` refuses a fraction, which a cast would cut off silently
         return numbers(np.array([0 if v is None else index(v) for v in values], dtype=type_.to_pandas_dtype()), null)
-    if pa.types.is_floating(type_):
-        return numbers(np.array([0.0 if v is None else float(v) for v in values]), null)
-    return pa.array(values, type_)
+    return numbers(np.array([0.0 if v is None else float(v) for v in values]), null)
 
 
 def numbers(values: NDArray[Any], null: Bools | None = None) -> pa.Array:
@@ -75,10 +71,7 @@ class Texts:
     __slots__ = ("_codes", "_distinct", "_null")
 
     def __init__(self, known: Sequence[str | None]) -> None:
-        distinct: dict[str | None, int] = {}
-        for text in known:
-            if text is not None:
-                distinct.setdefault(text, len(distinct))
+        distinct = {text: k for k, text in enumerate(dict.fromkeys(text for text in known if text is not None))}
         codes = np.array([-1 if text is None else distinct[text] for text in known], np.int32)
         self._null = codes < 0
         self._codes = np.where(self._null, 0, codes).astype(np.int32)

@@ -122,7 +122,7 @@ class ReplyRows:
         yield
         self._leave_out_bad_spans(number, looped)
         yield
-        which, texts, warm = yield from self._named(number.pop("kind"))
+        which, (texts, warm) = yield from self._named(number.pop("kind"))
         arrays: dict[str, pa.Array] = {}
         for name, values in number.items():
             yield
@@ -161,9 +161,7 @@ class ReplyRows:
             on[k] = off[k] = NULL
             executions[k] = NO_COUNT
 
-    def _named(
-        self, kinds: NDArray[np.int64]
-    ) -> Steps[tuple[NDArray[np.int32], list[columns.Texts], NDArray[np.bool_]]]:
+    def _named(self, kinds: NDArray[np.int64]) -> Steps[tuple[NDArray[np.int32], _Split]]:
         """Return the number of each row's kind, and the texts and warm-up flags by this number.
 
         If no kind is new, all batches share one set of text columns, which Arrow writes once. If kinds are new, the
@@ -173,13 +171,13 @@ class ReplyRows:
         if count == self._count:
             if self._all is None:
                 self._all = yield from _split(list(self._texts))
-            return (kinds.astype(np.int32), *self._all)
+            return kinds.astype(np.int32), self._all
         self._all, self._count = None, count
         used = np.flatnonzero(np.bincount(kinds, minlength=count))
         place = np.zeros(count, np.int32)
         place[used] = np.arange(len(used), dtype=np.int32)
         known = list(self._texts)
-        return (place[kinds], *(yield from _split([known[k] for k in used.tolist()])))
+        return place[kinds], (yield from _split([known[k] for k in used.tolist()]))
 
     def _new_kind(self, reply: Reply, span: Span, warmup: bool) -> int:
         if type(span) is not Span:

@@ -67,9 +67,6 @@ class Readings:
         self._came = self._gone = 0
         """Bytes of readings put so far, and bytes that no longer wait; for the threads see ``_Waiting``."""
 
-    def __contains__(self, rail: str) -> bool:
-        return rail in self._rails
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._rails)
 
