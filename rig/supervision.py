@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from rig.errors import DriverLeftError, Interrupted
-from rig.terminal import aside, clean, tell
+from rig.terminal import aside, tell
 
 HAS_PARENT = hasattr(os, "fork") and hasattr(signal, "sigtimedwait")
 LOOK_S = 0.25
@@ -153,8 +153,7 @@ class _Shown:
                     file.write(piece)
 
     def _line(self, line: bytes) -> None:
-        text = f"driver: {clean(line.decode(errors='replace'))}"
-        tell(text, dim=True)
+        tell(f"driver: {line.decode(errors='replace')}", dim=True)
 
 
 def _new(path: str, flags: int) -> int:

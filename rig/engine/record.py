@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cache, partial
@@ -80,7 +79,7 @@ def start_document(
     workload: Workload,
     run_id: str,
     scenario: Mapping[str, Any],
-    argv: list[str] | None = None,
+    argv: Iterable[str] = (),
     keep_identity: bool = False,
     workload_options: Mapping[str, Any] | None = None,
     device_options: Mapping[str, Any] | None = None,
@@ -97,7 +96,6 @@ def start_document(
     device: Any = guard(bench.device.info, DeviceError, "the device failed to describe itself")
     meters = [guard(meter.info, MeterError, "a meter failed to describe itself") for meter in bench.meters]
     clocks = [ClockInfo("host", 1e9, 0.0), *([device.clock] if device.clock else []), *(m.clock for m in meters)]
-    given = list(sys.argv if argv is None else argv)
 
     def stated(options: Mapping[str, Any] | None) -> dict[str, Any]:
         return {k: v if keep_identity else without_place(v) for k, v in (options or {}).items()}
@@ -108,7 +106,7 @@ def start_document(
     described = {name: getattr(workload, name) for name in names} | {"samples": len(workload.samples)}
     described |= {"details": dict(workload.details or {}), "benchmark": getattr(workload, "benchmark", None)}
     return declared_start({
-        "run_id": run_id, "t0_ns": bench.clock.now_ns(), "argv": given if keep_identity else without_places(given),
+        "run_id": run_id, "t0_ns": bench.clock.now_ns(), "argv": [*argv] if keep_identity else without_places(argv),
         "device": device, "meters": meters, "clocks": list({c.name: c for c in clocks}.values()),
         "scenario": {**scenario, "options": stated(scenario.get("options"))},
         "workload": {**described, "options": stated(workload_options)},

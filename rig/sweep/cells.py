@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from rig.errors import IntegrityError, RigError, StoreError
+from rig.errors import DeviceError, IntegrityError, RigError, StoreError
 from rig.recording.disk.atomic_write import not_stored, set_aside, unwritten
 from rig.session.locks import Say, claimed, device_lock
 from rig.session.setup import which_of
@@ -61,8 +61,10 @@ def perform(task: Task, say: Say | None = None) -> Outcome:
         return Outcome(cell.key, "halted", error=error.to_json())
 
 
-def give_up(folder: Path, cell: Cell, error: RigError) -> Outcome:
-    """Note that a cell failed because its worker died, and set its incomplete recording aside."""
+def give_up(task: Task, what: str) -> Outcome:
+    """Note that the task's cell failed because its workers died, and set its incomplete recording aside."""
+    folder, cell = Path(task.folder), task.cell
+    error = DeviceError(what, field="cell", value=cell.key, remedy="Correct the driver")
     with claimed(desk_of(folder, cell), f"cell {cell.key}") as desk:
         return _failed(folder, cell, desk / cell.key, error.to_json())
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.bench.plugin_list import text_in
-from rig.errors import DeviceError, SetupError, refused
+from rig.errors import SetupError, refused
 from rig.plugins import imported
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
@@ -115,9 +115,7 @@ def _given_up(task: Task, error: BaseException) -> Outcome:
     """Return the outcome of a task that killed its workers. Raises ``SetupError`` for any other error."""
     key = task.cell.key
     if type(error).__name__ == "KilledWorker":
-        what = "every worker that measured this cell died"
-        dead = DeviceError(what, field="cell", value=key, remedy="Correct the driver")
-        return give_up(Path(task.folder), task.cell, dead)
+        return give_up(task, "every worker that measured this cell died")
     what = f"a worker failed with cell {key}: {type(error).__name__}: {error}"
     remedy = "See the worker's log; finished cells are kept. If the scheduler is gone, start it and try again"
     raise SetupError(what, field="scheduler", value=key, remedy=remedy)

@@ -11,12 +11,11 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExe
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from rig.errors import DeviceError, SetupError
+from rig.errors import SetupError
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
 from rig.sweep.rows import THREADS
@@ -153,5 +152,4 @@ def _killed(task: Task) -> Outcome:
     key, what = task.cell.key, "2 workers died while they worked on it"
     if task.what == "row":
         raise SetupError(f"cell {key} cannot be evaluated: {what}", field="cell", value=key, remedy="Try `rig report`")
-    error = DeviceError(what, field="cell", value=key, remedy="Correct the driver")
-    return give_up(Path(task.folder), task.cell, error)
+    return give_up(task, what)
