@@ -125,7 +125,7 @@ def drain(acquisition: Acquisition) -> None:
         take, what = partial(_chunks_of, meter.read, info), f"meter {info.name} failed while it was read"
         chunks = acquisition.watch.guard(take, MeterError, what, f"read() of meter {info.name}")
         _record_chunks(chunks, meter, acquisition)
-        _check_silence(meter, acquisition.bench.clock.now_ns(), SILENT_S, acquisition)
+        _check_silence(meter, SILENT_S, acquisition)
     acquisition.recorder.flush()
     acquisition.last_drain_ns = acquisition.bench.clock.now_ns()
 
@@ -195,8 +195,8 @@ def _edges(chunk: Chunk) -> Chunk:
     return Chunk(chunk.rail, np.asarray(chunk.value, np.uint8), *ticks)
 
 
-def _check_silence(meter: Meter, now_ns: int, at_least_s: float, acquisition: Acquisition) -> None:
-    info = acquisition.infos[id(meter)]
+def _check_silence(meter: Meter, at_least_s: float, acquisition: Acquisition) -> None:
+    info, now_ns = acquisition.infos[id(meter)], acquisition.bench.clock.now_ns()
     for rail in info.rails:
         if rail.kind == "edges":
             continue
@@ -254,7 +254,7 @@ def finish(acquisition: Acquisition, error: Ended | None) -> Ended | None:
             chunks = acquisition.watch.guard(take, MeterError, what, f"stop() of meter {info.name}")
             _record_chunks(chunks, meter, acquisition)
             acquisition.recorder.settle()
-            _check_silence(meter, acquisition.bench.clock.now_ns(), SILENT_AT_STOP_S, acquisition)
+            _check_silence(meter, SILENT_AT_STOP_S, acquisition)
         except RigError as caught:
             error = error or caught
         except KeyboardInterrupt:

@@ -6,7 +6,7 @@ import _thread
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 ENDING = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
@@ -22,11 +22,9 @@ def on_signals(handler: Callable[[int, object], None], *numbers: int) -> Iterato
     An ignored signal stays ignored, as SIGHUP does under nohup. Outside the main thread, no handler is changed.
     """
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    try:
+    before: dict[int, Any] = {}
+    with suppress(ValueError):  # not the main thread
         before = {number: signal.signal(number, handler) for number in heard}
-    except ValueError:  # not the main thread
-        yield
-        return
     try:
         yield
     finally:

@@ -31,8 +31,8 @@ from rig.session.setup import BenchSetup, Request, set_up_bench, which_of
 from rig.terminal import tell
 from rig.types import DeviceInfo, MeterInfo, SampleSet, Sequenced, Step, Workload
 
-MODES = ("session", "together", "performance", "accuracy", "power")
 PURPOSES = {"together": "all", "performance": "performance", "accuracy": "accuracy", "power": "power"}
+MODES = ("session", *PURPOSES)
 MOST_TRIALS = 1000
 REPEATS_LEAST = 64
 """A compliance run issues the same sample at least this many times."""

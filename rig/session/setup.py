@@ -44,7 +44,7 @@ class Request:
 
     device: str
     meters: tuple[str, ...] = ()
-    scenario: str = "single-stream"
+    scenario: str = SCENARIO
     workload: str = WORKLOAD
     simulate: bool = False
     data: str | None = None

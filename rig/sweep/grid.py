@@ -16,7 +16,7 @@ import msgspec
 
 from rig.errors import UsageError, refused
 from rig.plugins import code_in
-from rig.session.setup import Request, workload_for
+from rig.session.setup import SCENARIO, WORKLOAD, Request, workload_for
 
 Value = str | int | float | bool
 MOST_CELLS = 1_000_000
@@ -34,8 +34,8 @@ class GridSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A grid as written on the command line."""
 
     devices: tuple[str, ...]
-    scenario: str = "single-stream"
-    workload: str = "asc"
+    scenario: str = SCENARIO
+    workload: str = WORKLOAD
     rules: str = "quick"
     mode: str = "together"
     simulate: bool = False
