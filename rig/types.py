@@ -72,7 +72,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The step that reads every clock many times and, if the device can and there is a meter, makes power pulses."""
+    """The step that reads every clock many times. A device that can pulse its power does so if there is a meter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,7 +438,7 @@ class Clocked(Protocol):
 
 @runtime_checkable
 class Marks(Protocol):
-    """A device that can raise its power for about ``seconds``, so that a meter sees the pulse, and stamps the pulse."""
+    """A device that can raise its power for about ``seconds``; it returns this pulse as a span on its own clock."""
 
     def pulse(self, seconds: float) -> Span: ...
 

@@ -40,9 +40,10 @@ def runtime_dir() -> Path:
 
 
 def own_dir(folder: Path, variable: str) -> Path:
-    """Make a directory that only this user may enter, and return it. ``variable`` names it in the environment.
+    """Return a directory; if it does not exist, make it so that only this user may enter it.
 
-    Raises ``OSError``, and ``SetupError`` for a link and for a directory that another user owns or others can write.
+    The environment variable ``variable`` can name another directory; messages say so. Raises ``OSError``, and
+    ``SetupError`` for a link and for a directory that another user owns or others can write.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()

@@ -1,4 +1,4 @@
-"""Note which requests this user wrote on this computer. Code that such a request names is trusted at a resume.
+"""Note which requests this user wrote on this computer. Code that a noted request names may run again at a resume.
 
 A note is an empty file in the user's cache. Its name is the digest of the path and content of a request file. Other
 users cannot write a note. A request file that was changed, moved or copied has no note.
