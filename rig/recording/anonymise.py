@@ -12,7 +12,7 @@ _BEGIN, _END = r"""(?<![^\s"'=:,;(\[])""", r"""(?=[/\\"'\s:,;)\]]|$)"""
 _USER = r"""(?:/home/|/Users/|[A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})[^/\\"'\s:,;)\]]+"""
 _ABSOLUTE = re.compile(_BEGIN + r"""(?:/(?!dev/|sys/|proc/|/)|[A-Za-z]:[\\/])[^\s"'=:,;]+""")
 
-_HOST_FIELD, _HOST_OPTION = re.compile(r'"(host(?:_?name)?)":"[^"]+"'), re.compile(r"(?<=\bhost=)\S+")
+_HOST_FIELD, _HOST_OPTION = re.compile(r'"(host(?:_?name)?)":"(?:[^"\\]|\\.)+"'), re.compile(r"(?<=\bhost=)\S+")
 LEFT_OUT = "left out"
 
 

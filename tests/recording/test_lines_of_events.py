@@ -73,8 +73,9 @@ def test_a_command_line_says_nothing_of_who_and_where(word: str, left: str) -> N
     assert without_places(["/opt/env/bin/rig", word]) == ["rig", left]
 
 
-def test_a_line_says_nothing_of_homes_and_hosts() -> None:
-    line = json.dumps({"message": "cannot open /home/alice/x: no", "host": "board"}, separators=(",", ":"))
+@pytest.mark.parametrize("host", ["board", 'the "old" board', "lab\\"])
+def test_a_line_says_nothing_of_homes_and_hosts(host: str) -> None:
+    line = json.dumps({"message": "cannot open /home/alice/x: no", "host": host}, separators=(",", ":"))
     assert json.loads(without_identity(line)) == {"message": "cannot open ~/x: no", "host": "left out"}
 
 
