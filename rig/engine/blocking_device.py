@@ -140,7 +140,9 @@ class BlockingDevice:
             except Exception as error:
                 self._done.put(error)
             except BaseException as error:  # sys.exit() in the function must end the run, not the worker
-                self._done.put(_ended(batch[0], error))
+                what = f"the function ended with {type(error).__name__} on sample {batch[0].id}"
+                remedy = "Let it return its output or raise an Exception"
+                self._done.put(DeviceError(what, field="sample_id", value=batch[0].id, remedy=remedy))
 
     def _replies(self, batch: Sequence[Sample], times: int) -> Sequence[Reply]:
         on_ns = time.monotonic_ns()
@@ -176,12 +178,6 @@ def _looped(run: Run, batch: Sequence[Sample], times: int) -> tuple[Any]:
         if isinstance(output, Reply):
             spans.extend(output.spans)
     return (replace(output, spans=tuple(spans)) if isinstance(output, Reply) else output,)
-
-
-def _ended(sample: Sample, error: BaseException) -> DeviceError:
-    what = f"the function ended with {type(error).__name__} on sample {sample.id}"
-    remedy = "Let it return its output or raise an Exception"
-    return DeviceError(what, field="sample_id", value=sample.id, remedy=remedy)
 
 
 def checked_power(power: Power) -> dict[str, tuple[float, float]]:

@@ -205,7 +205,7 @@ def _reopened(folder: Path) -> Book:
     """
     found = open_session(folder)
     runs = [(path.name, purpose) for path, purpose in found.runs]
-    keep = list(takewhile(lambda run: _good(folder / run[0], *run), runs))
+    keep = list(takewhile(lambda run: _good(folder / run[0], run[1]), runs))
     link = read_log(folder / keep[0][0]).start.session if keep else None
     book = Book(folder, secrets.token_hex(16) if link is None else link.id, keep, kept=len(keep))
     book.repeated += found.repeated
@@ -219,7 +219,7 @@ def _reopened(folder: Path) -> Book:
     return book
 
 
-def _good(run: Path, _: str, purpose: str) -> bool:
+def _good(run: Path, purpose: str) -> bool:
     """Return whether a run can be kept. The failure of a probe is a result, unless the probe was interrupted."""
     stop = read_log(run).stop
     if stop is None or stop.error is None:

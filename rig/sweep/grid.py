@@ -47,9 +47,9 @@ class GridSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def code(self) -> list[str]:
         """Return the code and programs that the grid names; see ``rig.plugins.code_in``."""
-        options = [(key, value) for key, values in self.vary.items() for value in values]
+        varied = [f"{key}={value}" for key, values in self.vary.items() for value in values]
         named = (*self.devices, *self.meters, self.scenario, self.workload, self.rules)
-        return code_in(named, [*texts(self.options), *(f"{key}={value}" for key, value in options)])
+        return code_in(named, [*texts(self.options), *varied])
 
 
 class Facts(msgspec.Struct, frozen=True):
