@@ -9,9 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
@@ -21,9 +19,6 @@ from rig.recording.session import SizeProbe
 from rig.session.setup import BenchSetup
 from rig.terminal import say
 from rig.types import Workload
-
-if TYPE_CHECKING:
-    from rig.analysis.result.result import Result
 
 SIZE = "nodes"
 MEMORY_SHARE = 0.85
@@ -99,10 +94,14 @@ def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
 
     if RATE not in options_of(setup.scenario):
         raise refused("find_peak", True, "Use --scenario server", "this scenario has no rate to search")
-    numbers = count(1)
+    from rig.analysis.evaluate import evaluate
+    from rig.recording.reader import open_run
+
+    count = iter(range(1, 1000))
 
     def holds(rate_hz: float) -> bool:
-        failed = failed_rules(_probed(play, next(numbers), setup.workload, {RATE: repr(rate_hz)}))
+        planned = PlannedRun(f"probe-{next(count):02d}", "probe", setup.workload, False, {RATE: repr(rate_hz)})
+        failed = failed_rules(evaluate(open_run(play(planned))))
         _say(quiet, f"{rate_hz:.6g} per second: {', '.join(failed) or 'valid'}")
         return not failed
 
@@ -119,15 +118,18 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
     if not isinstance(nodes, int):
         what = f"workload {setup.workload.name} has no size to search"
         raise refused("find_size", setup.workload.name, "Use --scenario optimization --workload qubo-mis", what)
+    from rig.analysis.evaluate import evaluate
     from rig.analysis.result.figure_key import FigureKey
+    from rig.recording.reader import open_run
 
-    numbers = count(1)
+    count = iter(range(1, 1000))
 
     def probe(size: int) -> bool:
         held = False
         try:
             workload = setup.other_workload({SIZE: str(size), "seeds": "0"})
-            best = _probed(play, next(numbers), workload, {"solves": "1"}).quantities.get(FigureKey("cost_best"))
+            planned = PlannedRun(f"probe-{next(count):02d}", "probe", workload, False, {"solves": "1"})
+            best = evaluate(open_run(play(planned))).quantities.get(FigureKey("cost_best"))
             held = best is not None and best.value < 0
             found = "no solution" if best is None else f"cost {best.value:g}"
         except (RigError, MemoryError) as error:
@@ -144,14 +146,6 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
         raise MeasurementRefusedError(what, field=SIZE, value=nodes, remedy=remedy)
     _say(quiet, f"the largest is {found} nodes")
     return found
-
-
-def _probed(play: Play, number: int, workload: Workload, options: dict[str, str]) -> Result:
-    """Record the probe of a number, and return its result."""
-    from rig.analysis.evaluate import evaluate
-    from rig.recording.reader import open_run
-
-    return evaluate(open_run(play(PlannedRun(f"probe-{number:02d}", "probe", workload, False, options))))
 
 
 @contextmanager
