@@ -13,7 +13,7 @@ from tests.support.instruments import live
 
 
 def rest(to: Connection, seconds: float, seed: int) -> None:
-    """Send bursts of no work."""
+    """Send the times of bursts, and do no work."""
     began_s = time.monotonic()
     time.sleep(seconds)
     bursts_s = began_s + np.cumsum(np.random.default_rng(seed).uniform(*BURSTS_S, 400))

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from tests.support.hostile.drivers import VERDICT
 from tests.support.paths import ROOT
 from tests.support.processes import MAIN, begun, python
 from tests.support.undrawn import UNDRAWN
+from tests.support.waiting import until
 
 DRIVERS = ROOT / "tests" / "support" / "hostile" / "drivers.py"
 BRIEF = ("--meter", "none", "--mode", "together", "--option", "samples=4", "--option", "idle_s=0.01", "--quiet")
@@ -96,9 +96,7 @@ def test_a_measurement_dies_with_its_parent(tmp_path: Path) -> None:
     many = ("--option", "workload.samples=5000", "--speed", "1")
     words = ("--device", "mock", *BRIEF[2:4], *many)
     running = begun(UNDRAWN + MAIN, "measure", "--out", tmp_path / "run", "--json", *words)
-    lines, deadline = tmp_path / "run" / "events.jsonl", time.monotonic() + 60.0
-    while not lines.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until((tmp_path / "run" / "events.jsonl").exists)
     running.send_signal(signal.SIGKILL)
     out, err = running.communicate(timeout=60.0)  # it ends when no process holds its streams
     assert running.returncode == -signal.SIGKILL

@@ -51,7 +51,7 @@ def subject(figures: Mapping[FigureKey, Quantity], instrument: str = "", submitt
 
 
 def power(watts: float) -> Quantity:
-    """Power with the limits of an instrument, and separate noise."""
+    """Return a power with the gain error of its instrument, the error of a clock's rate, and noise."""
     gain = Component("gain calibration", GAIN * watts, shared="gain:core")
     return Quantity(watts, "W", (gain, Component("rate", NOISE / 10, shared="rate:c"), Component("noise", NOISE)))
 
@@ -239,7 +239,7 @@ def test_sessions_and_submissions_are_compared_from_their_recordings(tmp_path: P
 
 
 def answered(right: Mapping[str, bool]) -> Subject:
-    """Return a subject with one run on the data ``d``, with these samples right; the data are named before a colon."""
+    """Return a subject that answered these samples rightly or wrongly; names that agree up to a colon share a datum."""
     data = [name.partition(":")[0] for name in right]
     accuracy = proportion(*independent(list(right.values()), data), "")
     known = {("d", name, datum): ok for (name, ok), datum in zip(right.items(), data, strict=True)}
@@ -371,7 +371,7 @@ ENERGY = FigureKey("energy_per_inference_j")
 
 
 def energy(value: float, own: float = 0.0, gain: float = 0.0, bias: float = 0.0, n: int = 100) -> Quantity:
-    """Return an energy with its own uncertainty and one of the instrument, both of 1."""
+    """Return an energy with noise of ``own`` joules, and a gain error that is a share of it."""
     parts = (Component("white noise", own), Component("gain calibration", gain * value, shared="gain:core"))
     return Quantity(value, "J", parts, bias, n)
 

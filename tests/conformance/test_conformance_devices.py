@@ -154,7 +154,7 @@ def any_phase(d: GoodDevice) -> Any:
 
 
 def counts(number: float, network: NetworkInfo | None = NETWORK) -> Spoil:
-    """Return a device that declares a network, and this number of active neurons in one execution of each sample."""
+    """Let a device declare a network, and count this number of active neurons in one execution of each sample."""
 
     def spoil(d: GoodDevice) -> None:
         says(network=network)(d)
@@ -176,7 +176,7 @@ EITHER: list[tuple[str, Spoil]] = [
     ("timer.rate", ticking(tick_hz=1.1e6)),
     ("close.twice", does("close", lambda d: refuse)),
 ]
-"""What a device and a meter may both do wrong."""
+"""Faults that devices and meters may both have: the broken rule, and the change that breaks it."""
 SPOILT: list[tuple[str, Spoil]] = [
     *EITHER,
     ("info.phases", says(phases=())),
@@ -293,14 +293,14 @@ def test_a_device_that_never_answers_is_asked_once_and_told_how_long_it_was_wait
 
 @pytest.mark.parametrize("name", ["submit", "poll"])
 def test_a_call_that_hangs_is_named_with_its_time_and_what_to_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_failures, "HANGS_S", 0.05)
+    monkeypatch.setattr(rule_failures, "HANGS_S", 0.5)
     device: Any = blocking(lambda sample: 1)
     setattr(device, name, lambda *given: threading.Event().wait(20.0))
 
     caught = raised(ConformanceError, check_device, device, SAMPLES)
 
     (failure,) = [f for f in caught.failures if f.rule == "calls"]
-    told = rf"{name}\(\) of device <lambda> has not returned for 0\.\d s\. Check its power and link"
+    told = rf"{name}\(\) of device <lambda> has not returned for [\d.]+ s\. Check its power and link"
     assert re.search(told, failure.found)
     assert "recorded" not in failure.found
 

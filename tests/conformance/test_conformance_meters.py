@@ -60,7 +60,7 @@ def rail(**changes: Any) -> Spoil:
 
 
 def gives(name: str, change: Callable[[Chunk], Chunk]) -> Spoil:
-    """Change the rail's chunks; for None the rail delivers nothing."""
+    """Let a meter change the chunks of one rail."""
     return lambda m: setattr(m, "gives", lambda chunks: [change(c) if c.rail == name else c for c in chunks])
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.bench.live_plant import LivePlant
@@ -35,10 +35,10 @@ from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, Floats, M
 from tests.support.instruments import INSTRUMENTS
 from tests.support.paths import ROOT
 from tests.support.tiny_board import Chip, TinyBoardSim
+from tests.support.waiting import within
 
 pytestmark = pytest.mark.real_time
 
-CALM = settings(deadline=None, derandomize=True, database=None)
 SECONDS = 0.05
 Doctor = Callable[..., list[Finding]]
 
@@ -89,7 +89,6 @@ def test_a_clock_beyond_its_tolerance_is_broken_and_its_rate_is_told(visit: Doct
     assert told_hz == pytest.approx(12.5e6 * (1 + ppm * 1e-6), rel=number(clock, "off_doubt"))
 
 
-@CALM
 @given(st.floats(-9e-4, 9e-4), st.floats(-1e6, 1e6), st.integers(0, 99))
 def test_rate_and_offset_of_a_clock_lie_within_what_is_said(off: float, offset_s: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -210,7 +209,6 @@ def test_amperes_that_cannot_be_right_are_broken(rail: Rail, amperes: Floats, to
     assert math.isfinite(number(said["noise"], "mean"))
 
 
-@CALM
 @given(st.integers(0, 999), st.floats(-1.0, 1.0))
 def test_a_drift_is_found_within_its_doubt(seed: int, drift: float) -> None:
     start_s = np.arange(1000) * 1e-3
@@ -294,7 +292,7 @@ def interrupt():
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
     time.sleep(0.3)
 
-WAYS = {"hang": lambda: closed.wait(5.0), "interrupt": interrupt, "raise": lambda: 1 / 0, "lie": lambda: 3}
+WAYS = {"hang": lambda: closed.wait(60.0), "interrupt": interrupt, "raise": lambda: 1 / 0, "lie": lambda: 3}
 
 class Rogue:
     def __init__(self, how):
@@ -327,10 +325,9 @@ def test_a_device_that_another_process_measures_is_left_alone(tmp_path: Path, ro
 
 
 def test_a_driver_that_hangs_is_given_up_and_the_others_are_visited(rogue: Doctor) -> None:
-    began_s = time.monotonic()
-    found = rogue("hang", timeout_s=0.1)
+    with within(30.0):
+        found = rogue("hang", timeout_s=0.1)
 
-    assert time.monotonic() - began_s < 4.0
     assert of(found, "bad", "patience").text.endswith("while reading its info")
     assert of(found, "good", "identity").level == "ok"
 
@@ -348,17 +345,16 @@ def test_a_driver_that_throws_or_lies_is_broken(rogue: Doctor, how: str, says: s
 def test_ctrl_c_ends_it_and_closes_what_is_open(tmp_path: Path, rogue: Doctor) -> None:
     from rig.plugins import load
 
-    began_s, before = time.monotonic(), signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:  # a process in a shell's background ignores Ctrl-C
-        with pytest.raises(KeyboardInterrupt):
-            rogue("interrupt", seconds=0.05, timeout_s=10.0)
+        with within(30.0), pytest.raises(KeyboardInterrupt):
+            rogue("interrupt", seconds=0.05, timeout_s=60.0)
     finally:
         signal.signal(signal.SIGINT, before)
 
-    assert time.monotonic() - began_s < 5.0
     opened = load("devices", f"{tmp_path / 'rogue.py'}:open_device")
     closed: threading.Event = opened.__globals__["closed"]
-    assert closed.wait(2.0)
+    assert closed.wait(30.0)
 
 
 # ---- the host ------------------------------------------------------------------------------------------------------

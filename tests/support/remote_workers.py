@@ -18,7 +18,7 @@ HONEST = """
 import os, subprocess, sys, time
 
 class Worker:
-    about = {"name": "honest", "mode": "simulator", "phases": ["inference"], "timeout_s": 5.0, "versions": {"w": "1"}}
+    about = {"name": "honest", "mode": "simulator", "phases": ["inference"], "timeout_s": 60.0, "versions": {"w": "1"}}
 
     def __init__(self, options):
         self.options, self.samples = options, {}
@@ -44,16 +44,16 @@ def open_worker(options):
 """
 
 
-def worker(body: str = "", *, timeout_s: float = 5.0, **terms: Any) -> Worker:
-    """Return an honest worker with ``output(self, sample, budget)``, or more of it, replaced."""
-    source = HONEST.replace('"timeout_s": 5.0', f'"timeout_s": {timeout_s}')
+def worker(body: str = "", *, timeout_s: float = 60.0, **terms: Any) -> Worker:
+    """Return an honest worker whose methods of the same name are replaced by those of ``body``."""
+    source = HONEST.replace('"timeout_s": 60.0', f'"timeout_s": {timeout_s}')
     indented = "\n".join(f"    {line}" for line in body.splitlines())
     changed = f"{source}\nclass Changed(Worker):\n    pass\n{indented}\n\n"
     changed += "def open_worker(options):\n    return Changed(options)\n"
     return Worker("test", [("changed", changed)], **terms)
 
 
-def opened(body: str = "", *, load_s: float = 5.0, **terms: Any) -> RemoteDevice:
+def opened(body: str = "", *, load_s: float = 60.0, **terms: Any) -> RemoteDevice:
     return RemoteDevice(worker(body, **terms), load_s=load_s)
 
 
@@ -92,7 +92,7 @@ def answers(device: Device, count: int, within_s: float = 20.0) -> list[Reply]:
 
 
 def living() -> dict[int, int]:
-    """Return the group of each process that is neither gone nor has ended and only waits for its parent."""
+    """Return the group of each process that has not ended."""
     found: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -107,9 +107,9 @@ def members(group: int) -> list[int]:
     return [pid for pid, own in living().items() if own == group]
 
 
-def gone(pids: Iterable[int], within_s: float = 5.0) -> None:
-    """Fail unless none of these processes lives any more within this time."""
-    until(lambda: living().keys().isdisjoint(pids), within_s)
+def gone(pids: Iterable[int]) -> None:
+    """Fail unless these processes end soon; what a test starts would live for a minute."""
+    until(lambda: living().keys().isdisjoint(pids), 30.0)
 
 
 def script(path: Path, text: str) -> str:

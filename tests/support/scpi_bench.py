@@ -33,7 +33,7 @@ class Scripted:
 def spoken(dialogue: Dialogue, use: Callable[[ScpiSession], T]) -> T:
     """Return what ``use`` returns with an instrument that knows only this dialogue, which must be completed."""
     instrument = Scripted(dialogue)
-    with ScpiServer(instrument) as server, closing(Visa(server.address, timeout_s=2.0).open()) as session:
+    with ScpiServer(instrument) as server, closing(Visa(server.address, timeout_s=20.0).open()) as session:
         value = use(session)
     assert (instrument.strange, instrument.left) == ([], [])
     return value

@@ -35,7 +35,7 @@ def samples(n: int) -> list[rig.Sample]:
 
 
 class Blank:
-    """A workload of just a name and its samples."""
+    """A workload of samples, without further details."""
 
     name, task, version, digest_sha256 = "blank", "none", "1", "0" * 64
 
@@ -201,12 +201,12 @@ class Wrapped:
 
 
 def honest(bench: SimPlant, *, inference_s: float = 0.05, spread: float = 0.0) -> Any:
-    """Return the same answers in the same time for every run."""
+    """Return a device that gives the same answers in the same time in every run."""
     return Wrapped(bench, lambda device, sample: sample, inference_s=inference_s, span_spread=spread)
 
 
 def caching(bench: SimPlant, *, kept: int = 1) -> Any:
-    """Answers in a fifth of the time if a sample is among the last ``kept`` ones."""
+    """Return a device that answers in a fifth of the time if a sample is among the last ``kept`` ones."""
     seen: deque[str] = deque(maxlen=kept)
 
     def before(device: MockDevice, sample: rig.Sample) -> rig.Sample:

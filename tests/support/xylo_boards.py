@@ -1,4 +1,4 @@
-"""Helpers of tests of Xylo boards, for a device on a simulated board."""
+"""Helpers for tests of a Xylo device on a simulated board."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same sweep with its rows, for tests that damage it."""
+    """A copy of the sweep and of the cache that holds its rows, for tests that damage them."""
     shutil.copytree(os.environ["NEURORIG_CACHE_DIR"], tmp_path / "cache")
     monkeypatch.setenv("NEURORIG_CACHE_DIR", str(tmp_path / "cache"))
     return Path(shutil.copytree(whole, tmp_path / "copy"))

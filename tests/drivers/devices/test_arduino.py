@@ -32,7 +32,7 @@ QUICK = Chip(input_bytes=2 * SLICE, inference_s=0.004)
 
 @contextmanager
 def board_with(**stated: object) -> Iterator[TinyBoardSim]:
-    """A board that answers ``about`` like the rig's firmware with the shipped network."""
+    """Start a simulated board that answers ``about`` like the rig's firmware, with the shipped network."""
     with TinyBoardSim(QUICK, baud=BAUD) as board:
         board.spoil = stating(facts(DEFAULT_NETWORK) | stated)
         yield board
@@ -45,7 +45,7 @@ def opened(**options: Any) -> Iterator[tuple[TinyBoardSim, Device]]:
 
 
 def open_(board: TinyBoardSim, **options: Any) -> Device:
-    given: dict[str, Any] = {"port": board.port, "network": str(DEFAULT_NETWORK), "timeout_s": 5.0, "boot_s": 5.0}
+    given: dict[str, Any] = {"port": board.port, "network": str(DEFAULT_NETWORK), "timeout_s": 30.0, "boot_s": 30.0}
     return open_device(**(given | options))
 
 
@@ -87,7 +87,7 @@ def test_the_board_gets_the_audio_as_16_bit_samples() -> None:
     assert bytes(board._buffer) == expected.tobytes()
 
 
-def test_a_recording_knows_the_firmware_the_network_and_the_flags() -> None:
+def test_a_recording_states_the_firmware_the_network_and_the_flags() -> None:
     with board_with(version="1.7") as board, closing(open_(board)) as device:
         info = device.info()
     stated = facts(DEFAULT_NETWORK)

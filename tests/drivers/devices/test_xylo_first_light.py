@@ -25,11 +25,12 @@ SHORTER = (
     ("stream_s=60", "stream_s=3"), ("--trials 5", "--trials 2"),
 )  # fmt: skip
 """Parts of commands that would take an afternoon, and their replacements here."""
-HAPPENS = {"14": {"other_s": 2.0}, "15": {"unplug_s": 2.0}}
-"""A person's action during a step."""
+HAPPENS = {"14": {"other_s": 4.0}, "15": {"unplug_s": 4.0}}
+"""A person's action during a step, in seconds after the board is opened."""
 ENDS = {"14": "its stopwatch went back", "15": "Device is not open"}
 """The command's output after this action."""
-LONGER = {"14": ("samples=2", "samples=40"), "15": ("samples=2", "samples=40")}
+LONGER = dict.fromkeys(HAPPENS, ("samples=2", "samples=400"))
+"""So many samples that the action comes before the last one."""
 
 
 @pytest.fixture(autouse=True)

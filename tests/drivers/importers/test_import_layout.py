@@ -172,29 +172,10 @@ def test_a_supply_in_millivolts_is_refused(tmp_path: Path) -> None:
 # ---- units that the file states and the user declares otherwise ---------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        "I (mA)",
-        "I [mA]",
-        "I / mA",
-        "I/mA",
-        "I_mA",
-        "current_ma",
-        "I mA",
-        "I (mA) mean",
-        "I (V)",
-        "I_mV",
-        "I (dBm)",
-        "I [a.u.]",
-        "I (counts)",
-        "I (%)",
-        "I (core)",
-        "I (mA rms)",
-        "i_ma",
-        "I (dBm) (core)",
-    ],
-)
+@pytest.mark.parametrize("header", [
+    "I (mA)", "I [mA]", "I / mA", "I/mA", "I_mA", "current_ma", "I mA", "I (mA) mean", "I (V)", "I_mV", "I (dBm)",
+    "I [a.u.]", "I (counts)", "I (%)", "I (core)", "I (mA rms)", "i_ma", "I (dBm) (core)",
+])  # fmt: skip
 def test_a_unit_that_contradicts_the_header_is_refused_unless_insisted(header: str, tmp_path: Path) -> None:
     columns = (T_S, WATTS / SUPPLY_V)
     options: dict[str, Any] = {"power": None, "current": f"{header}:A", "supply_v": SUPPLY_V}

@@ -77,7 +77,7 @@ def test_its_readings_are_the_power_where_it_was(name: str, how: Options, option
         got = values([*meter.read(), *meter.stop()]) * (rail.conversion.supply_v or 1.0)
         began_ns = instrument.began_ns()
 
-    assert bracket.before_ns <= began_ns <= bracket.after_ns < bracket.before_ns + 150_000_000
+    assert bracket.before_ns <= began_ns <= bracket.after_ns < bracket.before_ns + 1_000_000_000
     at_s = (began_ns - on_ns) * 1e-9 + np.arange(len(got)) / rail.rate_hz
     assert got[(at_s > 1e-3) & (at_s < 0.049)] == pytest.approx(plant.phase_w["inference"]["core"], rel=rel)
     assert got[(at_s < -1e-3) | (at_s > 0.051)] == pytest.approx(plant.idle_w["core"], rel=rel)
@@ -136,7 +136,7 @@ def test_what_goes_away_is_told_after_what_came(
             meter.start()
             time.sleep(0.15)
             threading.Thread(target=fault, args=(instrument.sim,)).start()
-            count, error = ended(meter, 2.5)
+            count, error = ended(meter)
             assert not meter.stop()
 
     assert isinstance(error, kind) and says in error.message and count > 0
@@ -179,7 +179,7 @@ UNMEANT: dict[str, list[Options | tuple[str, Options]]] = {
         {"resolution": "b=1"}, {"bad_share": 0.9}, {"clock_tolerance": 5.0}, {"timer_bits": -1}, {"port": ""},
     ],
 }  # fmt: skip
-"""Options of each meter that are refused: what the error names, if it is not the first of them."""
+"""Options that each meter refuses. The error names the first option, or the one that stands before the options."""
 
 
 @pytest.mark.parametrize("name", UNMEANT)

@@ -11,27 +11,12 @@ import pytest
 from drivers.meters.nvml import meter as nvml_gpu
 from drivers.meters.polled import LOOKS
 from rig.errors import SetupError
-from rig.types import Chunk, Meter
 from tests.support.fake_nvml import GPU_IS_LOST, LIBRARY_NOT_FOUND, FakeGpu, FakeNvml
 from tests.support.instruments import live
-from tests.support.meters import column
+from tests.support.meters import at_least, column
 from tests.support.raised import raised
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
-
-
-def taken(meter: Meter, readings: int) -> list[Chunk]:
-    """Return at least this many readings of the first GPU."""
-    chunks: list[Chunk] = []
-
-    def enough() -> bool:
-        chunks.extend(meter.read())
-        return sum(len(chunk.value) for chunk in chunks if chunk.rail == "gpu0") >= readings
-
-    meter.start()
-    until(enough)
-    return [*chunks, *meter.stop()]
 
 
 # ---- the contract with the real module ----------------------------------------------------
@@ -61,7 +46,7 @@ def test_a_reading_is_made_when_the_counter_is_renewed() -> None:
     with live("nvml") as it:
         with closing(it.open(rate_hz=500.0)) as meter:
             rail = meter.info().rails[0]
-            chunks = taken(meter, 12)
+            chunks = at_least(meter, 12, "gpu0")
         value, end = (column(chunks, name, "gpu0") for name in ("value", "end_tick"))
         renewals = np.array([it.sim.renewals(end_ns) for end_ns in end])
         renewed_ns = it.sim.began_ns + renewals * round(it.sim.update_s * 1e9)
@@ -83,7 +68,7 @@ def test_a_gpu_of_exactly_that_name_is_said_to_look_part_of_the_time(name: str, 
 
 def test_a_value_of_the_sensor_is_one_reading_however_often_it_is_read() -> None:
     with live("nvml") as it, closing(it.open(source="instant", rate_hz=500.0)) as meter:
-        end_ns = column(taken(meter, 12), "end_tick", "gpu0")
+        end_ns = column(at_least(meter, 12, "gpu0"), "end_tick", "gpu0")
         renewals = [it.sim.renewals(ns) for ns in end_ns]
 
     assert len(set(renewals)) == len(renewals)
@@ -103,7 +88,7 @@ def test_gpus_are_chosen_by_index_or_uuid_and_each_has_its_rail() -> None:
         it.plant.install({"core": 50.0, "other": 10.0}, {})
         with closing(it.open(gpus="GPU-abc,0", source="instant")) as meter:
             assert [(r.name, r.gain_id) for r in meter.info().rails] == [("gpu1", "GPU-abc"), ("gpu0", "GPU-0")]
-            chunks = taken(meter, 2)
+            chunks = at_least(meter, 2, "gpu0")
 
     assert [column(chunks, "value", rail)[0] for rail in ("gpu0", "gpu1")] == pytest.approx([50.0, 10.0], abs=0.01)
 

@@ -187,8 +187,6 @@ def test_a_stall_loses_nothing_while_the_memory_lasts() -> None:
     with live("scpi-dmm") as it, closing(it.open(rate_hz=50_000)) as meter:
         meter.start()
         it.sim.server.stall(0.2)
-        before_s = time.monotonic()
-        assert meter.read() is not None and time.monotonic() - before_s < 0.2
         time.sleep(0.3)
         chunks = [*meter.read(), *meter.stop()]
     counts = it.sim.counts()
@@ -202,7 +200,7 @@ def test_a_link_that_outlasts_the_memory_is_told_and_not_averaged_over(fault: Ca
     with live("scpi-dmm", memory=1000) as it, closing(it.open(rate_hz=50_000)) as meter:
         threading.Timer(0.05, fault, (it.sim.server,)).start()
         meter.start()
-        error = error_of(meter, 60.0)  # a busy machine may delay any thread for seconds
+        error = error_of(meter)
 
         assert "overflowed" in error.message and it.sim.counts()["dropped"] > 0
         assert "MEM" in error.remedy

@@ -20,9 +20,10 @@ from fixtures.instruments.pty_wire import PtyWire
 from fixtures.instruments.text_board import Sketch
 from rig.errors import DataError, MeterError, MeterSilentError, RigError, SetupError
 from tests.support.instruments import live
-from tests.support.meters import column, error_of, or_the_machine_was_busy, taken, values
+from tests.support.meters import at_least, column, error_of, or_the_machine_was_busy, taken, values
 from tests.support.raised import raised
 from tests.support.scpi_bench import calibration
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
 
@@ -137,17 +138,17 @@ def test_it_declares_what_the_lines_show_and_no_accuracy() -> None:
 @pytest.mark.parametrize("time_column", ["time:us", "-"])
 def test_what_is_read_first_happened_inside_the_bracket(time_column: str, ready_s: float) -> None:
     sketch = Sketch(columns="time:us,count:count", ready_s=ready_s, drift=0.0)
-    options: Options = {"columns": f"{time_column}, number:W", "rate_hz": 200.0}
+    options: Options = {"columns": f"{time_column}, number:W", "rate_hz": 200.0, "latency_s": 0.3}
     with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:
-        bracket = meter.start()
-        time.sleep(0.02)
-        chunks = meter.read()
+        bracket, chunks = meter.start(), list(meter.read())
+        while not chunks:
+            chunks += meter.read()
         true_ns = it.sim.ended_ns(round(float(chunks[0].value[0])))
     if time_column == "-":
         true_ns -= 5_000_000  # on a grid the bracket is where the first reading begins
 
     assert bracket.before_ns <= true_ns <= bracket.after_ns
-    assert bracket.after_ns - bracket.before_ns < 100_000_000
+    assert bracket.after_ns - bracket.before_ns < 1_000_000_000
 
 
 def test_its_time_wraps_and_its_readings_go_on() -> None:
@@ -165,9 +166,9 @@ def test_a_board_that_wants_a_command_is_started_and_stopped() -> None:
     with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:
         first = values(taken(meter, 0.1))
         assert len(values(taken(meter, 0.1))) > 5 and len(first) > 5
-        time.sleep(0.02)
+        until(lambda: it.sim.heard == "g\ns\n" * 3)
 
-    assert it.sim.heard == "g\ns\n" * 3 and first == pytest.approx(0.02)
+    assert first == pytest.approx(0.02)
 
 
 def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
@@ -184,7 +185,7 @@ def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
 
     options = TIMED | {"columns": "time:ms, core:mW, n:count", "start_command": "g", "ignore": "boot|#"}
     with PtyWire(115200, answer) as wire, closing(open_meter(port=wire.port, **options)) as meter:
-        chunks = taken(meter, 0.15)
+        chunks = at_least(meter, 6)
 
     got = len(values(chunks))
     assert values(chunks).tolist() == pytest.approx([1e-3 * (20.5 + k) for k in range(9)][-got:]) and got >= 6
@@ -238,7 +239,7 @@ def test_too_many_lines_that_are_no_readings_end_it() -> None:
 
 
 def test_a_time_that_stands_still_is_named() -> None:
-    """This applies to a time in s without a fraction, or in a wrong declared unit, too."""
+    """So does a time in whole seconds, or one that is declared in a wrong unit."""
     order = LineOrder(Plan(Board(timer_bits=0, timeout_s=1.0), layout_of("core:mW", "comma"), "column", 0.0, 0.03))
     with pytest.raises(MeterError, match=r"the column of time stands still.*unit"):
         for k in range(9):

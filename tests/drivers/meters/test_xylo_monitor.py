@@ -101,7 +101,7 @@ def test_readings_of_a_bus_that_carries_many_events_come_late_and_lose_nothing(o
 def test_a_program_that_is_held_up_at_the_start_takes_its_bracket_again(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device, held_s = opened(), iter([0.1])
+    device, held_s = opened(), iter([0.5])
     board = device.board
     assert board is not None
     tick = board.tick
@@ -114,7 +114,7 @@ def test_a_program_that_is_held_up_at_the_start_takes_its_bracket_again(
 
     bracket = open_meter(device).start()
 
-    assert bracket.after_ns - bracket.before_ns < 50_000_000
+    assert bracket.after_ns - bracket.before_ns < 400_000_000
 
 
 # ---- what it refuses ------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_a_rate_that_changes_under_way_is_an_error_and_no_figure(chip: str, othe
     board.power.stop_auto_power_measurement()
     other(board, 50.0)
 
-    error = error_of(meter, 5.0)
+    error = error_of(meter)
     assert re.search(r"runs at [\d.]+ Hz and was set to 500 Hz|stopped|stopwatch", error.message)
     assert "kept" in error.remedy
 
@@ -173,5 +173,4 @@ def test_accuracy_comes_from_a_calibration_file_alone(opened: Opened, tmp_path: 
 
 
 def test_the_monitor_keeps_every_rule(chip: str, opened: Opened) -> None:
-
     assert "chunk.grow" in check_meter(open_meter(opened(chip=chip, lost=0.02, late=0.02)), prompt_s=1.0)

@@ -35,7 +35,7 @@ def with_column(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.Record
 
 
 def one_text_for_all(run: Path) -> None:
-    """3.3 GB: an output of 1 MiB that is stored once, for 3300 replies."""
+    """Write 3300 replies with the same output of 1 MiB, which is stored once: read, they take 3.5 GB."""
     rows = rows_of(run, "replies.arrows", 3300)
     text = pa.array(['"' + "a" * MIB + '"'])
     coded = pa.DictionaryArray.from_arrays(pa.array(np.zeros(3300, np.int32)), text)
@@ -43,7 +43,7 @@ def one_text_for_all(run: Path) -> None:
 
 
 def runs_of_one_value(run: Path) -> None:
-    """A run of one value takes the same few bytes for any number of rows."""
+    """Write 16 million rows with the same issue, run-end encoded: they take a few bytes on disk."""
     many = 1 << 24
     value = pa.RunEndEncodedArray.from_arrays(pa.array([many], pa.int32()), pa.array([1], pa.int64()))
     nothing = [pa.nulls(many) for _ in range(10)]
@@ -52,7 +52,7 @@ def runs_of_one_value(run: Path) -> None:
 
 
 def rows_of_nothing(run: Path) -> None:
-    """2 billion rows of nulls, which have no bytes."""
+    """Write 2 billion rows of nulls, which take no bytes on disk."""
     names = read(run / "replies.arrows").column_names
     nothing = pa.Array.from_buffers(pa.null(), 2**31 - 1, [None])
     put(run, "replies.arrows", [pa.record_batch([nothing] * len(names), names=names)])
@@ -64,6 +64,6 @@ REFUSED: Mapping[str, Callable[[Path], None]] = {
 
 
 def empty_batches(run: Path, name: str, count: int) -> None:
-    """A file with this many empty batches after its own."""
+    """Add this many empty batches at the end of a file."""
     rows = read(run / name).to_batches()
     put(run, name, [*rows, *[rows[0].slice(0, 0)] * count])

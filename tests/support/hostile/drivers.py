@@ -54,7 +54,7 @@ def crashes() -> Device:
 
 
 def lowers_the_depth_of_calls() -> Device:
-    """Use a thread with few calls, so that the limit is below what the rig needs."""
+    """Limit the depth of calls to 25, from a thread that is less deep; the rig's own thread needs more."""
     return board(lambda sample: sys.setrecursionlimit(25))
 
 
