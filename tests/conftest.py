@@ -20,7 +20,8 @@ from rig.analysis.result.result import Result
 from rig.recording.reader import Run
 from scenarios.workloads.asc.scenes import synthesize
 
-# no deadline, because the machine may be a busy one; the same examples each time, except with the profile below
+# for every property test: no deadline, because the machine may be busy; the same examples each time, unless the
+# profile "thorough" is chosen
 settings.register_profile("any machine", deadline=None, max_examples=25, derandomize=True, database=None)
 settings.register_profile("thorough", deadline=None, max_examples=2000)  # pytest --hypothesis-profile thorough
 settings.load_profile("any machine")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rig
@@ -26,8 +26,6 @@ from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.processes import python
 from tests.support.raised import raised
 from tests.support.remote_workers import opened
-
-CALM = settings(deadline=None, derandomize=True, database=None)
 
 Made = dict[str, Any]
 
@@ -73,7 +71,6 @@ def test_options_are_keyword_only_parameters_with_their_types_and_defaults() -> 
     }  # fmt: skip
 
 
-@CALM
 @given(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.text())
 def test_what_a_user_writes_arrives_as_what_was_meant(count: int, rate_hz: float, loud: bool, label: str) -> None:
     options = {"count": str(count), "rate_hz": repr(rate_hz), "loud": str(loud), "label": label}

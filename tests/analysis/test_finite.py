@@ -22,9 +22,7 @@ from rig.recording.reader import open_run
 from tests.support.figures import POWER
 from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write
 
-WHATEVER = settings(
-    max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+WHATEVER = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 T0_NS = start_line()["t0_ns"]
 DEVICE_HZ, METER_HZ = 12.5e6, 1e7
 END_S, RATE_HZ = 3.0, 200.0

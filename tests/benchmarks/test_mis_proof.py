@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.mis_proof.reduce import reduced, undone
@@ -22,7 +22,6 @@ pytest.importorskip("numba", reason="extra qubo is not installed")
 from benchmarks.mis_proof import exact
 
 
-@settings(max_examples=25, deadline=None)
 @given(graphs(most_nodes=9), st.booleans())
 def test_a_proven_set_is_the_best_of_all_subsets(graph: Graph, reduce_first: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -32,7 +31,6 @@ def test_a_proven_set_is_the_best_of_all_subsets(graph: Graph, reduce_first: boo
     assert graph.judge(to_hex(solution)) == (least_cost(graph), 0)
 
 
-@settings(max_examples=25, deadline=None)
 @given(graphs(most_nodes=70))
 def test_reductions_do_not_change_the_answer(graph: Graph) -> None:
     costs = []
@@ -45,7 +43,6 @@ def test_reductions_do_not_change_the_answer(graph: Graph) -> None:
     assert costs[0] == costs[1]
 
 
-@settings(max_examples=25, deadline=None)
 @given(graphs())
 def test_undoing_reductions_gives_an_independent_set(graph: Graph) -> None:
     kernel, chosen = reduced(graph), set[int]()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.errors import DeviceError, RigError
@@ -59,7 +59,6 @@ def replies(draw: st.DrawFn) -> tuple[Reply, int | None, int, int, bool]:
     return reply, draw(st.none() | ticks), *draw(st.tuples(ticks, ticks)), draw(st.booleans())
 
 
-@settings(max_examples=30, deadline=None)
 @given(asked=st.lists(replies(), max_size=12), at=st.lists(st.integers(0, 12)))
 def test_whatever_was_answered_is_read_back_equal_and_in_order(
     asked: Sequence[tuple[Reply, int | None, int, int, bool]], at: Sequence[int]

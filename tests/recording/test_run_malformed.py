@@ -206,7 +206,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @given(data=st.data(), other=ANYTHING)
-@settings(max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 def test_no_malformed_line_makes_anything_but_a_rig_error(
     recording: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, other: Any
 ) -> None:
@@ -290,7 +290,7 @@ def test_a_clock_of_the_device_at_another_rate_than_in_the_list_is_refused(descr
 # ---- altered and cut off -----------------------------------------------------------------------
 
 UNCHECKED = list(HealthCheck)
-QUICK = settings(max_examples=30, deadline=None, database=None, derandomize=True, suppress_health_check=UNCHECKED)
+QUICK = settings(max_examples=30, suppress_health_check=UNCHECKED)
 TABLES = ("samples", "replies", "progress", "activity", "traces/core")
 RECORDED = ("events.jsonl", "events.jsonl.sha256", *(f"{table}.arrows" for table in TABLES))
 

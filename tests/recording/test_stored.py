@@ -51,7 +51,7 @@ def test_a_column_without_values_beside_the_readings_does_not_matter(tmp_path: P
     assert batches is not None and Stored(batches, "value")[:].tolist() == [1.0, 2.0, 3.0]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     cuts=st.lists(st.integers(0, N), max_size=6),
     absent=st.booleans(),
@@ -106,7 +106,6 @@ NUMBERS = {
 }  # fmt: skip
 
 
-@settings(deadline=None)
 @given(st.data(), st.sampled_from(list(NUMBERS)), st.integers(0, 9), st.booleans())
 def test_numbers_are_what_arrow_says(data: st.DataObject, kind: pa.DataType, cut: int, chunked: bool) -> None:
     held = data.draw(st.lists(st.none() | NUMBERS[kind], max_size=20))
@@ -117,7 +116,6 @@ def test_numbers_are_what_arrow_says(data: st.DataObject, kind: pa.DataType, cut
     assert found.dtype == said.dtype
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.booleans(), max_size=20), st.integers(0, 9))
 def test_an_absent_truth_value_is_false(held: list[bool | None], cut: int) -> None:
     assert array_of(pa.array(held, pa.bool_())[cut:]).tolist() == [v is True for v in held[cut:]]

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -62,7 +62,6 @@ def texts(svg: bytes) -> str:
 # ---- what was said of each class ----------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
 @given(parts=st.integers(1, 40), scenes=st.integers(1, 20), answers=st.integers(1, 300), seed=st.integers(0, 99))
 def test_shares_of_time_right_add_up_over_adjacent_parts(parts: int, scenes: int, answers: int, seed: int) -> None:
     stream = made_up_stream(scenes=scenes, answers=answers, total_s=10.0 + seed)

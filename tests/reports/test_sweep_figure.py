@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.sweeps import axes as sweep_axes
@@ -60,7 +60,7 @@ def test_it_shows_what_is_asked_for() -> None:
     assert "rate = 3" in svg
 
 
-def test_intervals_are_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_are_bars() -> None:
     rows = table([1, 2, 3])
     assert drawn(rows) != drawn([{k: v for k, v in row.items() if not k.endswith("_95")} for row in rows])
 
@@ -106,7 +106,6 @@ def test_what_is_not_in_the_table_is_named(plot: str | None, against: str | None
     assert error.value in (plot, against)
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.one_of(st.integers(-(10**9), 10**9), st.text(LETTERS, max_size=20), st.none()), min_size=1, max_size=6),
     st.floats(-1e9, 1e9),

@@ -195,7 +195,7 @@ def whole(frames: Lazy[int], duration_s: float) -> tuple[NDArray[np.float32], li
 lengths = st.integers(1, 400).map(lambda n: n / RATE_HZ) | st.floats(0.02, 4.0)
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=75)
 @example(window_s=3.84375, stride_s=1.107421875, scene_s=3.0234375, more_s=3.0, seed=0)
 @given(window_s=lengths, stride_s=lengths, scene_s=lengths, more_s=st.floats(0.0, 20.0), seed=st.integers(0, 9))
 def test_each_frame_is_a_slice_of_the_stream_sample_by_sample(

@@ -163,7 +163,7 @@ def test_the_published_digit_has_each_spike_in_both_polarities_in_its_own_dialec
         assert np.array_equal(on[np.lexsort(on.T)], off[np.lexsort(off.T)]) == same
 
 
-@settings(max_examples=50, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
 @given(
     dialect=st.sampled_from(aer.DIALECTS),
     events=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 2 * aer.PIXELS - 1)), max_size=20),
@@ -297,7 +297,7 @@ def test_a_flash_sends_about_as_many_events_as_those_of_ne15_and_a_moving_digit_
 # ---- digits without a pause -----------------------------------------------------------------
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(scene_s=st.sampled_from([0.1, 0.25, 0.3]), stride_s=st.sampled_from([0.05, 0.1, 0.4]), seed=st.integers(0, 99))
 def test_frames_hold_the_spikes_of_their_window_and_the_label_at_its_end(
     folder: Path, scene_s: float, stride_s: float, seed: int

@@ -32,7 +32,7 @@ Sessions = Callable[[str], Session]
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Session]:
-    """One session of each scenario, recorded once: in virtual time each takes a second or two."""
+    """Return a function that gives the session of a scenario. It records each once, which takes a second or two."""
     made: dict[str, Session] = {}
 
     def of(scenario: str) -> Session:
@@ -348,7 +348,7 @@ def test_one_change_makes_a_session_invalid_by_the_right_rule(session: Sessions,
 
 
 def test_readings_or_stamps_that_two_runs_share_are_one_measurement(session: Sessions) -> None:
-    """This is so for any files that hold them, and for any later stamps."""
+    """This holds whatever the other files of the runs are, and also for stamps that are all later by one time."""
     run = next(part.run for part in session(S).parts if part.purpose == "power")
     ids = [run.replies.column_names.index(name) for name in ("issued_ns", "completed_ns")]
     later = run.replies
@@ -373,7 +373,7 @@ def test_readings_of_a_coarse_meter_may_repeat(session: Sessions) -> None:
 
 QUOTE = re.compile(r"'([^']{12,})'")
 TEXTS = {"N": "001_35ce462ea1db13d4.txt", "P": "000_9b9f4804c7a9fbbb.txt"}
-"""The texts of N and P, if available; R is not."""
+"""The file of each source's text. Source R (see ``docs/reference/rules.csv``) has none."""
 
 
 def texts() -> dict[str, str]:
@@ -391,7 +391,7 @@ def test_every_rule_that_is_asked_names_its_sentence_or_this_projects_choice(sce
 
 
 def quoted(session: Session) -> set[tuple[str, str]]:
-    """(source, quotation) of every check of a session."""
+    """Return source and text of each quotation, for every check of a session."""
     validity = session.result.validity
     assert validity is not None
     parts = {part for check in validity.checks for part in check.source.split("; ")}

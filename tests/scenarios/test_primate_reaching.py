@@ -18,7 +18,7 @@ NAME = "indy_20160622_01"
 
 
 def write_session(folder: Path, times_s: list[list[list[float]]], steps: int) -> dict[str, str]:
-    """A file in the published layout; ``times_s`` holds the spikes by unit and channel. Return its md5 by name."""
+    """Write a file in the published layout, with spikes ``times_s`` by unit and channel; return its md5 by name."""
     h5py: Any = pytest.importorskip("h5py")
     path = folder / f"{NAME}.mat"
     with h5py.File(path, "w") as file:
@@ -89,8 +89,8 @@ def test_the_payload_holds_the_spikes_and_the_velocity() -> None:
     assert np.array_equal(sample.payload["velocity"], session.velocity.astype(np.float32))
 
 
-def test_synthetic_units_fire_most_along_one_direction_each() -> None:
-    """Regression of each unit's spikes on the velocity explains more than any other channel's direction."""
+def test_synthetic_units_fire_along_directions_of_all_quadrants_at_1_to_30_hz() -> None:
+    """The direction of a unit comes from a regression of its spikes on the velocity, where this is high."""
     session = synthetic(80, 0)
     speed = np.linalg.norm(session.velocity, axis=1)
     fast = speed > np.median(speed)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.devices.cpu.mis.command import largest_set
@@ -175,7 +175,6 @@ def test_energies_of_the_binary_quadratic_model_are_costs(nodes: int, density: f
 
 
 @given(st.integers(2, 30), st.sampled_from([0.01, 0.25, 1.0]), st.integers(0, 2**63 - 1))
-@settings(deadline=None, max_examples=20)
 def test_an_exported_graph_comes_back(tmp_path_factory: Any, nodes: int, density: float, seed: int) -> None:
     path = tmp_path_factory.mktemp("export") / "graph.npz"
     export(nodes, density, seed, path)

@@ -57,9 +57,6 @@ def test_a_rest_of_less_than_a_second_is_dropped_where_the_reference_pads_it_wit
 
 # ---- reading audio: what is decoded, and what is refused ---------------------------------------
 
-sf = pytest.importorskip("soundfile")
-pytest.importorskip("soxr")
-
 
 def tone(seconds: float = 1.0, rate_hz: int = 16000, freq_hz: float = 440.0, level: float = 0.5) -> np.ndarray:
     times_s = np.arange(round(seconds * rate_hz)) / rate_hz
@@ -67,7 +64,7 @@ def tone(seconds: float = 1.0, rate_hz: int = 16000, freq_hz: float = 440.0, lev
 
 
 def written(path: Path, samples: np.ndarray, rate_hz: int = 16000, subtype: str | None = None) -> Path:
-    sf.write(path, samples, rate_hz, subtype=subtype)
+    soundfile.write(path, samples, rate_hz, subtype=subtype)
     return path
 
 

@@ -80,7 +80,7 @@ def benchmarks() -> list[Benchmark]:
 
 
 def sources() -> Iterator[str]:
-    """Return the sources of every rule of neurobench-1.0, and of every parameter that a benchmark declares."""
+    """Yield the sources of every rule of neurobench-1.0, and of every parameter that a benchmark declares."""
     for scenario in SETS["neurobench-1.0"][2]:
         yield from rules("neurobench-1.0", scenario).sources.values()
     for benchmark in benchmarks():

@@ -144,7 +144,7 @@ def rig(capsys: Capture, *words: str, code: int = 0) -> str:
 
 @pytest.fixture
 def quick_tabu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The specified method with fewer reads and restarts; in full it takes half a minute."""
+    """Give the specified method fewer reads and restarts, because in full it takes half a minute."""
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
     monkeypatch.setattr(command, "specified_tabu", partial(command.specified_tabu, reads=2, restarts=1))
 
@@ -200,9 +200,9 @@ def test_a_method_that_nobody_knows_is_refused(capsys: Capture) -> None:
 
 def test_a_line_says_where_the_table_is_better_and_nothing_of_what_is_not_known(capsys: Capture) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
-    said = rig(capsys, "2500", "0.01", "0", "--seconds", "0.03", "--method", "search")
+    said = rig(capsys, "2500", "0.01", "0", "--seconds", "0.3", "--method", "search")
     assert "which is better" in said
-    said = rig(capsys, "20", "0.25", "7", "--seconds", "0.03", "--method", "search")
+    said = rig(capsys, "20", "0.25", "7", "--seconds", "0.3", "--method", "search")
     assert "None" not in said
     assert "no other target is known" in said
 

@@ -1,4 +1,4 @@
-"""If two commands use one directory, the later one changes nothing in it; a driver that moves does not move it."""
+"""If two commands use one directory, the later one changes nothing in it. A driver may change the working directory."""
 
 from __future__ import annotations
 

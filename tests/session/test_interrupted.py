@@ -118,7 +118,7 @@ def test_an_interrupted_report_says_that_the_recording_is_complete(
 
 
 def test_what_handles_errors_does_not_handle_an_interruption() -> None:
-    """Loop over sizes like a script that continues after an error."""
+    """So a script that continues after an error still ends when it is interrupted."""
     assert not issubclass(Interrupted, Exception)
 
 

@@ -32,7 +32,7 @@ OPTIONS = ("samples=12", "idle_s=2.0")
 
 
 class Killed(BaseException):
-    """Like a signal that nothing can catch: nothing below handles it."""
+    """Stands for SIGKILL: no code of the rig catches it."""
 
 
 def result_of(session: Path) -> rig.Result:
@@ -211,7 +211,7 @@ MINE = "from fixtures.bench.mock_device import open_device\n"
 
 @pytest.fixture
 def own(here: Path) -> Path:
-    """A session of a driver of one's own that was killed before its second run."""
+    """A session that was killed before its second run; its device is the user's own code."""
     (here / "mine.py").write_text(MINE)
     with killed_before("performance"):
         rig.measure(rig.Request("mine.py:open_device", ("mock",), options=OPTIONS, out=Path("run")), quiet=True)
@@ -276,7 +276,7 @@ def swap(document: dict[str, Any]) -> None:
 
 
 LEADING = ("..", "../one", "/etc", "a/b", "", ".", "a\nb", "x" * 300)
-"""No names of runs in a session."""
+"""Paths that no run of a session may have."""
 
 
 @pytest.mark.parametrize(("change", "error", "says"), [
@@ -310,8 +310,8 @@ def test_a_run_of_another_session_is_refused(whole: Path, wholes: tuple[Path, Pa
     raised(IntegrityError, rig.report, whole, says="another session")
 
 
-def right(run: Path) -> None:
-    """Forge a run so that the labels equal the answers."""
+def alike(run: Path) -> None:
+    """Forge a run so that every answer is its first one."""
     said = read(run / "replies.arrows")
     outputs = said["output"].to_pylist()
     first = next(filter(None, outputs))
@@ -320,14 +320,14 @@ def right(run: Path) -> None:
 
 
 def test_a_forged_accuracy_breaks_the_chain(whole: Path) -> None:
-    right(whole / "accuracy")
+    alike(whole / "accuracy")
     bind_again(whole)
     raised(IntegrityError, rig.report, whole, says="performance does not follow")
 
 
 def test_runs_that_are_all_forged_have_another_digest(whole: Path) -> None:
     before = open_session(whole).digest
-    right(whole / "accuracy")
+    alike(whole / "accuracy")
     for number, name in enumerate(("performance", "power")):
         lines = lines_of(whole / name)
         earlier = whole / ("accuracy", "performance")[number]

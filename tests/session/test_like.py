@@ -14,7 +14,7 @@ from fixtures.worlds.lab_recording import plain_lab, write
 from rig.commands.shell.main import main
 from rig.errors import UnknownNameError, UsageError
 from rig.session.find_recordings import meant
-from rig.session.like import Like, like
+from rig.session.like import like
 from tests.support.run_by_hand import rewritten
 from tests.support.submissions import session, submitted
 
@@ -30,7 +30,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A single run."""
     return session(tmp_path_factory.mktemp("lone") / "run", "samples=4", mode="together")
 
@@ -133,7 +133,6 @@ def test_other_samples_are_no_repetition(run: Path, tmp_path: Path, capsys: Capt
 
 def test_of_a_lone_run_the_mode_is_taken(run: Path) -> None:
     taken = like(run)
-    assert isinstance(taken, Like)
     assert (taken.mode, taken.trials) == ("together", None)
 
 

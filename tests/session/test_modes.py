@@ -26,7 +26,7 @@ Measure = Callable[..., Path]
 
 @pytest.fixture
 def session(tmp_path: Path) -> Measure:
-    """Record a session or run in virtual time; return its directory."""
+    """Return a function that records a session or a run in virtual time, and returns its directory."""
 
     return lambda *options, **more: recorded(tmp_path / "out", "samples=8", *options, **({"device": HONEST} | more))
 
@@ -117,7 +117,7 @@ def test_an_honest_device_passes_in_every_scenario(session: Measure, scenario: s
 
 @pytest.mark.parametrize("kept", [1, 100])
 def test_a_device_that_remembers_answers_is_found(session: Measure, kept: int) -> None:
-    """One cache knows only the last sample, the other all samples since the accuracy run."""
+    """One cache keeps the last sample alone; the other keeps all samples since the accuracy run."""
     (rule,) = failed(summary(session(f"kept={kept}", device=CACHING, compliance=True)))
     assert ("repeated" if kept == 1 else "time of the accuracy runs") in rule
 

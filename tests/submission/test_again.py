@@ -149,7 +149,7 @@ BY_VERSIONS = {
     "claims left out", "a column more", "a column that looks alike", "more runs in the table",
     "metadata of another device", "a page left out", "a submission.toml that is none",
 }  # fmt: skip
-"""Forged otherwise than in figures and words of rows and pages: other checks see these, or they cannot be read."""
+"""Forgeries of other things than figures and words. Other checks find them, or the folder cannot be read."""
 
 
 OTHER = rewritten("submission.json", r'"commit": "[^"]*"', '"commit": "0123456"')

@@ -89,10 +89,8 @@ def test_without_openssh_the_error_says_what_to_install(
 
 def test_a_good_signature_names_its_signer(folder: Path, key: Path) -> None:
     made = signature(folder, key)
-    for signers, who in (
-        (f"# ours\nlab@example.org {key.with_suffix('.pub').read_text()}", "lab@example.org"),
-        ("", ""),
-    ):
+    line = f"# ours\nlab@example.org {key.with_suffix('.pub').read_text()}"
+    for signers, who in ((line, "lab@example.org"), ("", "")):
         found = verify(MESSAGE, made, signers)
         assert found.who == who
         assert found.fingerprint.startswith("SHA256:")

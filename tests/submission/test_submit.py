@@ -46,7 +46,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(lab: Path) -> Submitted:
-    """A submission of all three."""
+    """A submission of the three sessions of ``lab``."""
     return submitted(lab / "made", lab / "a", lab / "b", lab / "slow", archive=lab / "made" / "sub.tar.gz")
 
 
@@ -168,7 +168,7 @@ def test_rules_about_trials_count_the_runs_of_all_sessions(made: Submitted) -> N
 
 
 def test_repetition_on_the_same_samples_makes_no_accuracy_more_certain(lab: Path, made: Submitted) -> None:
-    (one,) = [evaluated(lab / "a").result.quantities["accuracy"]]
+    one = evaluated(lab / "a").result.quantities["accuracy"]
     claim = made.document.configurations[0].claims["accuracy"]
     assert (claim.low, claim.high) == pytest.approx(one.interval(), rel=1e-12)
 
@@ -180,11 +180,12 @@ def test_a_name_of_others_is_no_formula_of_a_spreadsheet(made: Submitted) -> Non
     assert (said["name"], said["device"], said["workload"]) == ("'=cmd()", "'@x", "'-1")
 
 
-def test_the_page_has_the_rows_and_the_six_sections(made: Submitted) -> None:
+def test_the_page_has_the_rows_and_the_six_sections_of_a_report(made: Submitted) -> None:
     for page, text in ((p, (made.path / p).read_text()) for p in ("report.html", "report.md")):
         said = text.replace("\\", "")
         assert all(part in said for row in made.document.configurations for part in row.name.split(", ")), page
-        assert all(section in text for section in ("System architecture", "Algorithm", "Workflow", "Results"))
+        titles = ("System architecture", "Algorithm", "Workflow", "Timing measurement", "Power measurement", "Results")
+        assert all(f"{number}. {section}" in text for number, section in enumerate(titles, 1))
         assert "lab@example.org" in text
         assert "Missing:" not in text
         assert "derived/" not in text  # a link that leads nowhere

@@ -181,7 +181,7 @@ def test_nothing_arrives_of_what_was_sent_later_than_the_delay_allows(delay: int
 
 
 def test_counts_as_large_as_a_description_allows_stay_what_they_are(tmp_path: Path) -> None:
-    """A product of them, or a sum of products, exceeds 64 bits."""
+    """A product of two such counts, or a sum of products, exceeds 64 bits."""
     whole = Connection("in-output", "in", "output", MOST, 0, MOST, MOST)
     network = NetworkInfo((Layer("in", MOST), Layer("output", 1)), (whole,), ())
     times = 2048

@@ -44,7 +44,7 @@ def mean_w(found: OnPlant) -> float:
 
 
 def served(found: OnPlant) -> bool:
-    """Return whether the interval of average power contains the plant's mean power."""
+    """Return whether the interval of average power contains the plant's mean power, and is below 2 % of it each way."""
     real_w = mean_w(found)
     power = found.result.quantities["average_power_w"]
     return held(power, real_w, 0.999) and power.half_width() < 0.02 * real_w
@@ -66,7 +66,7 @@ def test_average_power_holds_the_exact_mean_over_the_time_served(tmp_path: Path,
 
 @pytest.mark.parametrize("repeat", [1, 10])
 def test_energy_and_latency_of_a_sample_do_not_depend_on_how_often_it_is_looped(tmp_path: Path, repeat: int) -> None:
-    """By hand: 20 ms at 3 mW and a link of 1 ms; the run's joules are divided by its executions."""
+    """By hand: 20 ms at 3 mW, and 1.2 ms on the link for each request; executions share the run's joules equally."""
     found = on_plant(
         tmp_path / "run", lambda work: single_stream(work, quick("single-stream"), idle_s=1.0, repeat=repeat),
         device={"inference_s": 0.02}, samples=40,
@@ -92,7 +92,7 @@ def test_a_rarely_asked_device_draws_nearly_idle_on_average_and_its_own_power_wh
 def test_a_stream_takes_its_strides_also_after_the_last_answer(
     tmp_path: Path, frames: int, inference_s: float, late_s: float
 ) -> None:
-    """A stride of 0.5 s has 0.1 s at 3 mW and the rest at 1 mW; a device that is too slow works to the end."""
+    """A stride of 0.5 s has ``inference_s`` at 3 mW, and 1 mW for the rest; a device that is too slow never rests."""
     found = on_plant(
         tmp_path / "run",
         lambda work: framed((Issue([s], due_ns=k * S // 2) for k, s in enumerate(work.samples)), work, 1.0, 1),

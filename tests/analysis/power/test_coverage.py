@@ -142,7 +142,7 @@ def uneven(loop_s: float, plant: SimPlant, device: MockDevice) -> MockDevice:
 def looped(
     path: Path, loop_s: float, aperture: float = 0.6, rate_hz: float = RATE_HZ, inferences: int = 1
 ) -> tuple[float, Result]:
-    """Return the true dynamic power of such a loop, and the result; an execution has ``inferences`` periods."""
+    """Return the true dynamic power of an ``uneven`` loop, and the result; an execution has ``inferences`` periods."""
     work = BlankWorkload((replace(blank(1).samples[0], inferences=inferences),))
     loop = Issue(list(work.samples), repeat=round(SPAN_S / loop_s / inferences))
     found = on_plant(

@@ -248,14 +248,14 @@ def two_scales(lab: Lab) -> None:
 
 
 def fan(seed: int, lab: Lab) -> None:
-    """A fan runs for more of the time at work than at rest."""
+    """A fan runs twelve times while the device works, and never at rest."""
     even(lab)
     at = np.sort(np.random.default_rng(seed).uniform(4.0, 16.0, 24))
     lab.steps_w = [(float(t), 0.2 if k % 2 == 0 else -0.2) for k, t in enumerate(at)]
 
 
 def moves_with_its_gaps(lab: Lab) -> None:
-    """Idle moves by three times what work adds, and so do the gaps beside its windows."""
+    """Power at idle, in gaps and in spans rises in the middle by three times what work adds."""
     even(lab)
     lab.steps_w = [(9.95, 3.0)]
 
@@ -266,7 +266,7 @@ def gaps_above_idle(lab: Lab) -> None:
 
 
 def after_work(fall: str, lab: Lab) -> None:
-    """The gaps are above idle, no window is before 18 s, and power falls from the last span on, at 15.9 s."""
+    """The gaps are above idle; after the last span, at 15.9 s, power falls, and no idle window begins before 18 s."""
     even(lab)
     lab.idle_s = [(0.1, 3.0), (18.0, 19.9)]
     steps = 60
@@ -280,7 +280,7 @@ LENGTH_S, GAP_S, PAUSE_S = 0.88, 0.2, 0.02
 
 
 def retried(which: int | None, lab: Lab) -> None:
-    """Six spans of 0.9 s, one of them tried twice; the clocks were read over a link of half a second."""
+    """Six spans of 0.88 s, of which ``which`` is tried twice; reading a clock takes half a second."""
     before_s = np.full(6 if which is None else 7, GAP_S)
     if which is not None:
         before_s[which + 1] = PAUSE_S
@@ -295,7 +295,7 @@ def retried(which: int | None, lab: Lab) -> None:
 
 
 def busy_in_windows(since: int, lab: Lab) -> None:
-    """The device works in the idle windows from this number on."""
+    """The device works once in each idle window whose number is ``since`` or more."""
     retried(None, lab)
     above_w = float(lab.span_w[0]) - lab.idle_w
     lab.pieces += [Piece(begin_s + 0.5, begin_s + 0.5 + LENGTH_S, above_w) for begin_s, _ in lab.idle_s[since:]]

@@ -8,15 +8,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.counters import one
 from fixtures.bench.faults import Flicker
 from rig.analysis.power.model.noise import Noise, estimate, line_near, variances
 from rig.types import Floats
-
-CALM = settings(deadline=None, derandomize=True, database=None)
 
 PERIOD_S = 1e-3
 NO_DIFFERENCES = np.zeros(0)
@@ -36,7 +34,7 @@ def hum(amplitude: float, hz: float = 50.0) -> Make:
 
 
 def idle(seed: int, *sources: Make, windows: int = 2, n: int = 3000) -> list[Floats]:
-    """Idle windows with their means removed, in the estimators' form."""
+    """Return the readings of idle windows, with the mean of each removed."""
     rng = np.random.default_rng(seed)
     stretches = [sum((make(rng, n) for make in sources), np.zeros(n)) for _ in range(windows)]
     return [x - x.mean() for x in stretches]
@@ -111,7 +109,6 @@ def test_lines_that_are_not_there_are_hardly_ever_claimed() -> None:
     assert sum(claims) <= 2
 
 
-@CALM
 @given(st.integers(1, 5000), st.floats(1e-3, 10.0), st.floats(1e-3, 10.0))
 def test_a_mean_of_n_white_readings_has_the_nth_part_of_their_variance(n: int, idle_w: float, busy_w: float) -> None:
     noise = Noise(idle_w, busy_w, 0.0, (), PERIOD_S, 1000.0)
@@ -196,7 +193,6 @@ def looked(weight: np.ndarray, noise: Noise, length_s: np.ndarray, busy: float =
     return variances(noise, weight, POLL_S * np.arange(n), np.zeros(n, bool), looks=(length_s, np.full(n + 1, busy)))
 
 
-@CALM
 @given(st.lists(st.floats(-1.0, 1.0), min_size=2, max_size=20))
 def test_the_variance_is_that_of_the_differences_of_neighbouring_weights(weights: list[float]) -> None:
     weight, length = np.array(weights), np.linspace(0.5, 1.5, len(weights))

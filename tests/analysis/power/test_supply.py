@@ -28,7 +28,6 @@ from tests.support.labs import lab_of, measured
 from tests.support.raised import raised
 from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write
 
-CALM = settings(deadline=None, derandomize=True, database=None)
 T0_NS = 1_000_000_000_000
 IDLE_A, BUSY_A, OPEN_V, OHM = 0.1, 0.6, 5.0, 0.5
 LIMIT_A = {"of_reading": 1e-3, "offset": 1e-4, "linearity": 0.0}
@@ -213,7 +212,6 @@ def test_the_resistance_of_a_supply_is_as_uncertain_as_few_readings_of_the_volts
     assert np.mean(held) > 0.88
 
 
-@CALM
 @given(st.floats(-2.0, 2.0), st.floats(0.01, 3.0), st.floats(0.0, 6.0))
 def test_points_on_a_line_give_its_mean_over_any_window(slope: float, length: float, begin: float) -> None:
     at = np.linspace(0.0, 10.0, 41)
@@ -277,7 +275,7 @@ def test_with_linearity_stated_two_levels_share_one_gain_and_one_offset(tmp_path
     assert "offset calibration" in parts_of(found[ACTIVE], "calibration")
 
 
-@settings(CALM, max_examples=50)
+@settings(max_examples=50)
 @given(st.floats(0.0, 0.15), st.floats(-0.5, 0.5), st.integers(0, 2**32 - 1))
 def test_a_level_beside_a_threshold_flips_and_that_is_no_dither(sigma: float, level: float, seed: int) -> None:
     values = np.round(level + np.random.default_rng(seed).normal(0.0, sigma, 4000))
@@ -285,7 +283,7 @@ def test_a_level_beside_a_threshold_flips_and_that_is_no_dither(sigma: float, le
     assert undithered(values, 1.0) == 1.0
 
 
-@settings(CALM, max_examples=50)
+@settings(max_examples=50)
 @given(st.floats(0.3, 5.0), st.floats(-0.5, 0.5), st.integers(0, 2**32 - 1))
 def test_what_dither_leaves_of_a_step_covers_the_error_of_a_mean(sigma: float, level: float, seed: int) -> None:
     values = np.round(level + np.random.default_rng(seed).normal(0.0, sigma, 20_000))

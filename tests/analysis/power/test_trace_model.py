@@ -6,15 +6,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.analysis.power.model.blocks import GAP, IDLE, SPAN, Blocks, blocks_of, look_errors
 from rig.analysis.power.model.trace_model import fit
 from rig.types import Floats
-
-CALM = settings(deadline=None, derandomize=True, database=None, max_examples=15)
-
 
 STATES = np.array([IDLE] * 8 + [SPAN, GAP] * 9 + [SPAN] + [IDLE] * 8)
 K = np.arange(len(STATES))
@@ -23,7 +20,7 @@ NOISE_W = 1e-3
 
 
 def idle_of(seed: int, gap_w: float, slow: Floats) -> tuple[float, float]:
-    """Return the predicted idle (true: 1 W) and its standard uncertainty; blocks have 20 readings plus ``slow``."""
+    """Return the predicted idle (true: 1 W) and its standard uncertainty; ``slow`` is added to the power of blocks."""
     start, n = K.astype(float), len(STATES)
     watts = 1.0 + gap_w * (STATES == GAP) + (STATES == SPAN) + slow
     watts = watts + np.random.default_rng(seed).normal(0.0, NOISE_W / np.sqrt(20.0), n)
@@ -87,7 +84,6 @@ def test_long_stretches_make_several_blocks_and_many_share_some() -> None:
         assert blocks.weights(np.eye(len(blocks.state))[k]) @ start == pytest.approx(blocks.watts[k])
 
 
-@CALM
 @given(st.integers(2, 30), st.integers(0, 99))
 def test_errors_of_looks_between_adjacent_blocks_cancel_in_their_sum(n: int, seed: int) -> None:
     """Energy adds up over adjacent windows: only the errors at both ends remain."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, multinomial
 
@@ -28,10 +28,7 @@ from rig.types import Reply, Sample, Span
 from tests.support.serving import Asked, recording
 from tests.support.start_lines import start
 
-CALM = settings(deadline=None, derandomize=True, database=None)
 
-
-@CALM
 @given(st.integers(1, 400), st.data())
 def test_the_limits_are_the_shares_that_make_the_count_an_event_of_one_in_forty(n: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, n))
@@ -60,7 +57,6 @@ def test_the_mean_of_shares_by_class_is_held(share: float) -> None:
     assert held >= 0.94 * 400
 
 
-@CALM
 @given(st.integers(0, 50), st.integers(1, 50))
 def test_the_json_of_a_share_is_read_as_the_same_share(count: int, n: int) -> None:
     q = proportion(min(count, n), n, "a")
@@ -110,7 +106,7 @@ def test_copies_of_a_sample_make_accuracy_no_more_certain(tmp_path: Path) -> Non
 
 
 def test_a_sample_of_which_most_are_copies_shows_little_more_than_one_sample(tmp_path: Path) -> None:
-    """With 90 copies and 10 others, all samples count in the share; the interval is of 100 / (0.9 * 90 + 0.1)."""
+    """The share counts all of 90 copies and 10 others; its interval is that of 100 / (0.9 * 90 + 0.1) samples."""
     run = copied(tmp_path, [90] + [1] * 10, [False] + [True] * 10)
     found = accuracy_figures(run, answers_of(run))["accuracy"]
     assert found.value == pytest.approx(0.1)
@@ -172,7 +168,7 @@ BOTH = PRE + INF
 def test_every_answer_counts_whichever_phases_ran_and_each_declared_phase_must_run(
     spans: Sequence[tuple[str, ...]], outputs: Sequence[Any], accuracy: float, said: dict[str, str], tmp_path: Path
 ) -> None:
-    """If an issue runs only the last phase, phases were issued alone, and an earlier phase decides nothing."""
+    """Where an issue has only the last phase, each phase was issued by itself; only issues of the last phase count."""
     run = phased(tmp_path, spans, outputs)
     assert accuracy_figures(run, answers_of(run))["accuracy"].value == accuracy
     assert {c.rule: c.found for c in (*answer_checks(run, answers_of(run)), *span_checks(run))} == said
@@ -204,7 +200,6 @@ def audited(path: Path) -> tuple[float, set[str]]:
 # ---- two that answered the same samples ---------------------------------------------------
 
 
-@CALM
 @given(st.integers(1, 300), st.data())
 def test_the_interval_of_pairs_turned_round_has_the_other_sign(n: int, data: st.DataObject) -> None:
     lost = data.draw(st.integers(0, n))

@@ -15,8 +15,6 @@ from scipy.special import bdtr, betaincinv, stdtrit
 from rig.analysis.result.distributions import _beta, beta_quantile, binomial_chances, student_quantile
 from rig.analysis.result.quantity import Component, Quantity, coverage_factor, from_json, linear, product
 
-CALM = settings(deadline=None, derandomize=True, database=None)
-
 SIZES = st.floats(1e-3, 10.0)
 SIGNED = st.one_of(SIZES, SIZES.map(lambda x: -x))
 ORIGINS = st.sampled_from([None, None, "gain:a", "gain:b", "stamps"])
@@ -48,7 +46,7 @@ def drawn(quantities: list[Quantity], n: int) -> list[np.ndarray]:
     return values
 
 
-@settings(CALM, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(SIGNED, QUANTITIES), min_size=1, max_size=4))
 def test_a_linear_combination_scatters_as_stated(terms: list[tuple[float, Quantity]]) -> None:
     stated = linear(terms, "W", "combined")
@@ -59,7 +57,7 @@ def test_a_linear_combination_scatters_as_stated(terms: list[tuple[float, Quanti
     assert stated.u == pytest.approx(float(np.std(found)), rel=0.05, abs=1e-9 * (1.0 + largest))
 
 
-@settings(CALM, max_examples=40)
+@settings(max_examples=40)
 @given(QUANTITIES, QUANTITIES)
 def test_a_product_of_well_known_quantities_scatters_as_stated(a: Quantity, b: Quantity) -> None:
     small = [
@@ -94,7 +92,6 @@ def test_exact_and_shared_components_do_not_lower_the_degrees_of_freedom(
     assert Quantity(0.0, "W", components).dof == pytest.approx(dof)
 
 
-@CALM
 @given(QUANTITIES, st.sampled_from([0.68, 0.95, 0.99]))
 def test_the_interval_is_t_times_u_plus_the_bias_bound(q: Quantity, confidence: float) -> None:
     low, high = q.interval(confidence)
@@ -103,7 +100,6 @@ def test_the_interval_is_t_times_u_plus_the_bias_bound(q: Quantity, confidence: 
     assert q.value - low == pytest.approx(half)
 
 
-@CALM
 @given(QUANTITIES)
 def test_what_is_written_as_json_is_read_back_the_same(q: Quantity) -> None:
     text = json.dumps(q.to_json(), allow_nan=False)
@@ -111,7 +107,6 @@ def test_what_is_written_as_json_is_read_back_the_same(q: Quantity) -> None:
     assert from_json(json.loads(text)).to_json() == q.to_json()
 
 
-@CALM
 @given(QUANTITIES, SIGNED)
 def test_an_exact_factor_scales_value_uncertainty_and_bias(q: Quantity, factor: float) -> None:
     s = q.scaled(factor, "J", "times an exact number")
@@ -122,14 +117,12 @@ def test_an_exact_factor_scales_value_uncertainty_and_bias(q: Quantity, factor: 
     assert q.scaled(factor, "J").method == q.method
 
 
-@CALM
 @given(SIZES, SIGNED)
 def test_a_scaled_quantity_remembers_in_which_direction_its_origin_moves_it(u: float, factor: float) -> None:
     q = Quantity(1.0, "W", (Component("gain", u, shared="gain:meter"),))
     assert linear([(factor, q), (-1.0, q.scaled(factor, "W"))], "W", "nothing").u == pytest.approx(0.0, abs=1e-12)
 
 
-@CALM
 @given(st.lists(QUANTITIES, min_size=1, max_size=4))
 def test_bias_bounds_add_whatever_the_signs_and_the_count_is_the_largest(quantities: list[Quantity]) -> None:
     signs = [(-1.0) ** k for k in range(len(quantities))]
@@ -140,7 +133,7 @@ def test_bias_bounds_add_whatever_the_signs_and_the_count_is_the_largest(quantit
 
 # ---- quantiles and chances, as scipy has them --------------------------------------------------
 
-MANY = settings(deadline=None, derandomize=True, database=None, max_examples=300)
+MANY = settings(max_examples=300)
 TWELVE = 1e-12
 
 

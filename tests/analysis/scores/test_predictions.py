@@ -31,7 +31,7 @@ from tests.support.drive import has
 from tests.support.predicted import recorded
 from tests.support.serving import Blank
 
-LAW = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+LAW = settings(max_examples=100)
 FLOATS = st.floats(allow_nan=True, allow_infinity=True, width=64)
 SERIES = np.array([9.0, 9.0, 1.0, 2.0, 4.0])
 """A series; its last three points are forecast."""

@@ -96,7 +96,6 @@ def test_latency_counts_from_when_a_sample_was_due_and_else_from_its_hand_over()
     assert (scheduled.scheduled, closed.scheduled) == (True, False)
 
 
-@settings(deadline=None)
 @given(due_ns=st.integers(0, 10**12), wait_ns=st.integers(0, 10**10))
 def test_a_latency_is_that_of_the_stamps_to_the_nanosecond(due_ns: int, wait_ns: int) -> None:
     """Rounding must not make an answer late that came just in time."""
@@ -219,7 +218,7 @@ def test_the_dropped_are_a_share_of_all_and_no_backlog() -> None:
 # ---- slip ----------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     gaps=st.lists(st.integers(0, 200), min_size=1, max_size=30), seconds=st.sampled_from([0.01, 0.1, 0.3]),
     batch=st.integers(1, 4), holds=st.none() | st.integers(1, 5),
@@ -262,7 +261,6 @@ def test_slip_is_how_late_a_sample_is_handed_over_to_a_device_that_has_room(
 values = st.lists(st.integers(0, 50).map(float), min_size=2, max_size=40).map(np.array)
 
 
-@settings(deadline=None)
 @given(one=values, other=values)
 def test_gap_distance_is_kolmogorovs(one: np.ndarray, other: np.ndarray) -> None:
     assert serving.gap_distance(one, other) == pytest.approx(ks_2samp(one, other, method="asymp").statistic)
@@ -354,7 +352,6 @@ def test_the_least_queries_are_loadgens(percentile: float, least: int) -> None:
     assert discarded(738_666, 0.9) == 73_265  # as published
 
 
-@settings(deadline=None)
 @given(over=st.integers(0, 5000), percentile=PERCENTS)
 def test_needed_is_the_least_count_at_which_chance_alone_explains_it_in_one_of_a_hundred(
     over: int, percentile: float
@@ -366,7 +363,6 @@ def test_needed_is_the_least_count_at_which_chance_alone_explains_it_in_one_of_a
     assert binom.cdf(over, n - 1, tail) > 0.01
 
 
-@settings(deadline=None)
 @given(n=st.integers(0, 200_000), percentile=PERCENTS)
 def test_needed_and_allowed_are_inverse(n: int, percentile: float) -> None:
     t = allowed(n, percentile)
@@ -375,7 +371,6 @@ def test_needed_and_allowed_are_inverse(n: int, percentile: float) -> None:
     assert needed(t + 1, percentile) > n
 
 
-@settings(deadline=None)
 @given(n=st.integers(0, 20_000), percentile=PERCENTS)
 def test_below_the_least_count_there_is_no_estimate_and_above_it_one_that_was_measured(
     n: int, percentile: float
@@ -395,7 +390,6 @@ def test_the_estimate_is_below_the_true_percentile_in_one_of_a_hundred() -> None
     assert 5 <= below <= 20 + 4 * math.sqrt(20)
 
 
-@settings(deadline=None)
 @given(n=st.integers(1, 1_000_000), percentile=PERCENTS)
 def test_nearest_rank_is_the_smallest_value_that_enough_do_not_exceed(n: int, percentile: float) -> None:
     rank = int(nearest_rank(np.arange(1.0, n + 1), percentile))
@@ -413,7 +407,6 @@ def test_an_interval_holds_the_true_percentile_at_least_as_often_as_it_claims(n:
     assert held >= 0.95 * trials - 3.0 * math.sqrt(0.95 * 0.05 * trials)
 
 
-@settings(deadline=None)
 @given(values=st.lists(st.floats(0, 1e3), min_size=1, max_size=300), percentile=PERCENTS)
 def test_an_interval_stands_round_the_nearest_rank(values: list[float], percentile: float) -> None:
     ordered = np.sort(values)
@@ -495,7 +488,7 @@ def test_stream_accuracy_is_the_share_of_time_in_which_the_last_answer_is_right(
 
 @pytest.mark.parametrize(("answers", "lag_s"), [(120, 0.1), (240, 0.7)])
 def test_the_interval_of_stream_accuracy_holds_what_a_long_stream_shows(answers: int, lag_s: float) -> None:
-    """Frames of half a second, scenes of 5 s, nine of ten answers right, each ``lag_s`` late."""
+    """A frame comes each half second and a scene lasts 5 s; nine of ten answers are right, each ``lag_s`` late."""
 
     def drawn(count: int, rng: np.random.Generator) -> Stream:
         due_s = 0.5 * np.arange(count)

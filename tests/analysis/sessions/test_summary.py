@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -141,7 +141,6 @@ quantities = st.builds(
 )  # fmt: skip
 
 
-@settings(deadline=None)
 @given(st.lists(quantities, min_size=2, max_size=6))
 def test_a_mean_lies_within_its_trials_and_states_no_less_than_their_scatter_or_what_they_share(
     values: list[Quantity],
@@ -259,7 +258,7 @@ def test_one_recording_under_two_names_is_one_trial(tmp_path: Path) -> None:
 SPEED = "execution time of the {} runs, against the performance runs"
 WITHIN = Rules("test", "single-stream", "a test", submittable=True, trial_tolerance=0.05)
 UNLIKE_S = np.array([0.01, 0.04, 0.15, 0.2])
-"""Samples whose times scatter by as much as their mean."""
+"""Times of samples, in seconds, which scatter by nearly as much as their mean."""
 
 
 def of_speed(result: Result, purpose: str = "power") -> list[str]:

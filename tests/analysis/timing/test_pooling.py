@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.worlds.lab_recording import Lab, write
@@ -56,7 +56,6 @@ values = st.integers(0, 2**32 - 1).map(lambda seed: lost(np.random.default_rng(s
 places = st.lists(st.integers(0, N), max_size=12).map(lambda found: np.unique([0, N, *found]))
 
 
-@settings(deadline=None, max_examples=30)
 @given(value=values, cuts=places, blocks=st.tuples(st.integers(1, N), st.integers(50, 2 * N)))
 def test_blocks_of_any_size_give_the_same_sums(value: Floats, cuts: np.ndarray, blocks: tuple[int, int]) -> None:
     trace = trace_of(value)
@@ -68,7 +67,6 @@ def test_blocks_of_any_size_give_the_same_sums(value: Floats, cuts: np.ndarray, 
     np.testing.assert_allclose(small.watts, large.watts, rtol=1e-12)
 
 
-@settings(deadline=None, max_examples=30)
 @given(value=values, cuts=places, fewer=places)
 def test_energy_adds_up_over_adjacent_windows(value: Floats, cuts: np.ndarray, fewer: np.ndarray) -> None:
     trace = trace_of(value)
@@ -110,7 +108,6 @@ def test_a_clock_between_readings_counts_by_its_stamps() -> None:
     np.testing.assert_allclose(found.watts[1], np.average(value[10:1234], weights=np.diff(edges)[10:1234]))
 
 
-@settings(deadline=None, max_examples=20)
 @given(seed=st.integers(0, 1000), sigma_s=st.floats(1e-5, 0.02), tau_s=st.sampled_from([0.0, 0.003]))
 def test_pieces_lie_on_one_side_of_every_moment_that_is_asked_for(seed: int, sigma_s: float, tau_s: float) -> None:
     rng = np.random.default_rng(seed)

@@ -14,14 +14,12 @@ from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.types import Bracket, ClockInfo, Floats
 from tests.support.plants import BARE, on_plant
 
-CALM = settings(deadline=None, derandomize=True, database=None)
-
 HZ = 12.5e6
 CLOCK = ClockInfo("device", HZ)
 
 
 def marks(length_s: float, each: int = 16, every_s: float = 5.0) -> Floats:
-    """Return when the clock is read: many times at both ends, twice now and then in between."""
+    """Return when the clock is read: ``each`` times at both ends, and twice after each ``every_s`` in between."""
     burst = np.arange(each) * 0.02
     between = [t + k for t in np.arange(every_s, length_s, every_s) for k in (0.0, 0.02)]
     return np.concatenate([burst, between, length_s + burst])
@@ -55,7 +53,6 @@ class Wire:
         return np.array([abs(e) / timebase.sigma_at(t) for e, t in zip(wrong, at_s, strict=True)])
 
 
-@CALM
 @given(st.integers(-(10**12), 10**12), st.floats(-3e-4, 3e-4), st.integers(3, 60))
 def test_readings_without_delay_give_the_map_itself(offset: int, rate: float, n: int) -> None:
     ticks = [offset + k * 12_500_000 for k in range(n)]
@@ -67,7 +64,6 @@ def test_readings_without_delay_give_the_map_itself(offset: int, rate: float, n:
     assert found.sigma_s < 1e-7
 
 
-@CALM
 @given(
     st.integers(-(2**61), 2**61), st.integers(0, 2**62), st.floats(1.0, 60.0), st.floats(1e-6, 1e-2),
     st.floats(0.0, 1e-3), st.integers(0, 99),
@@ -95,7 +91,7 @@ def test_readings_lie_about_the_map_within_half_of_their_round_trips_and_the_slo
     assert found[:, 1] == pytest.approx(-found[:, 2], abs=1.0 / HZ)
 
 
-@settings(CALM, max_examples=60)
+@settings(max_examples=60)
 @given(st.floats(1e-6, 1e-2), st.floats(0.0, 1e-2), st.booleans(), st.floats(-2e-4, 2e-4), st.floats(0.5, 120.0))
 def test_a_link_slower_one_way_errs_within_two_sigma(
     one_s: float, other_s: float, back: bool, rate: float, length_s: float
@@ -174,7 +170,6 @@ def test_the_host_clock_counts_nanoseconds_from_the_start_of_the_run() -> None:
     assert host.sigma_at(1e4) == 0.0
 
 
-@CALM
 @given(st.floats(-1e-2, 1e-2), st.floats(-1e-4, 1e-4), st.floats(-50.0, 50.0))
 def test_an_adjusted_map_moves_at_its_reference_and_stretches_about_it(by_s: float, rate_by: float, t: float) -> None:
     plain = fit_brackets(CLOCK, Wire().read(marks(10.0)), 0)

@@ -82,7 +82,7 @@ def test_a_run_that_keeps_every_rule_is_valid(tmp_path: Path) -> None:
 
 
 def slower(late: set[int], by_s: float, of: int) -> list[Asked]:
-    """Return samples, those of every ``of`` with these numbers answered ``by_s`` later, long before the next is due."""
+    """Return the run ``good``, with these numbers in each group of ``of`` answered ``by_s`` later."""
     return [replace(a, done=a.done + by_s) if k % of in late else a for k, a in enumerate(good()) if a.done is not None]
 
 

@@ -31,7 +31,7 @@ KINDS = ("grid", "stamped", "amperes")
 
 
 def recording(folder: Path, kind: str, batch: int = 3000, clipped: tuple[int, int] = (0, 0)) -> Path:
-    """One rail at 1 kHz from the start of the run, on a grid or with a stamp for each reading."""
+    """Write a run with one rail at 1 kHz from its start, on a grid or with a stamp for each reading."""
     rail: dict[str, Any] = {"name": "core", "rate_hz": HZ, "range_max": 6.4e-3}
     values = VALUES.copy()
     values[slice(*clipped)] = 6.4e-3
@@ -163,7 +163,7 @@ def test_a_file_that_is_still_written_gives_its_whole_batches(tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", ["grid", "stamped"])
 def test_clipped_readings_are_counted_by_span(tmp_path: Path, kind: str) -> None:
-    """Clipped: at the end of the range in the instrument's own numbers, rounded to single precision."""
+    """A reading is clipped if it is at the end of the range, which single precision rounds as it does the reading."""
     path = recording(tmp_path / "run", kind, clipped=(5000, 5007))
 
     _, found = opened(path).over(np.array([[0.0, 5.0], [4.9, 5.003], [5.0, 5.1], [60.0, 70.0]]))
@@ -205,7 +205,7 @@ def drawn(length: int, seed: int, lost: float = 0.0, kind: str = "f4") -> NDArra
 
 
 def cut(values: NDArray[Any], sizes: list[int]) -> list[NDArray[Any]]:
-    """Blocks of these lengths, repeatedly."""
+    """Return the values in blocks of these lengths; after the last length the first follows again."""
     ends = np.cumsum(np.resize(sizes, len(values) + 1)) if sizes else np.array([len(values)])
     return np.split(values, ends[ends < len(values)])
 

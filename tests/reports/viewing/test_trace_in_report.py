@@ -133,7 +133,7 @@ def test_a_long_trace_is_read_from_its_file_where_the_series_holds_means(tmp_pat
 
 
 def test_the_page_stays_small_whatever_the_trace_and_its_spans_are() -> None:
-    """Four rails with separate stamps and eight phases; everything else in a page takes less than 1 MB."""
+    """The trace has four rails with separate stamps, and eight phases."""
     series = made_up_series("core", 300_000, 40_000)
     jitter = np.random.default_rng(1).uniform(0.0, 5e-5, 300_000)
     rails = tuple(replace(series.rails[0], rail=f"r{k}", start_s=series.rails[0].start_s + jitter) for k in range(4))

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.analysis.timing.alignment.meter_clock import Match, expected, match, observed, quiet_s
 from rig.types import Floats, Pin
 
-CALM = settings(deadline=None, derandomize=True, database=None, max_examples=25)
 TICK_S = 1e-9
 
 
@@ -109,7 +108,6 @@ def matched(scene: Scene) -> tuple[Match, float]:
     return found, abs(scene.error_s(found)) / found.line.sigma_s
 
 
-@CALM
 @given(SCENES)
 def test_whatever_is_missing_extra_or_bounces_no_match_is_off_by_more_than_it_states(scene: Scene) -> None:
     """A shift by a period or by one edge would be thousands of sigmas off."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.bench.true_power import steps_of
@@ -26,8 +26,6 @@ from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.readings import Readings
 from rig.recording.reader import open_run
 from rig.types import Floats, Rail
-
-CALM = settings(deadline=None, derandomize=True, database=None)
 
 PERIOD_S = 1e-3
 
@@ -76,7 +74,7 @@ class Scene:
 
 
 def spans_of(seed: int, count: int = 40, width: float = 17.3, gap: tuple[float, float] = (4.0, 12.0)) -> Floats:
-    """Spans of one width with uneven gaps, in readings."""
+    """Return spans of one width with uneven gaps; width and gaps are given in readings."""
     gaps = np.random.default_rng(seed).uniform(*gap, count)
     on = 300.0 + np.cumsum(gaps + width)
     return np.column_stack([on, on + width]) * PERIOD_S
@@ -95,7 +93,6 @@ def aligned(scene: Scene, reach: float = 10.0, rate_reach: float = 0.0) -> Line:
     return found
 
 
-@settings(CALM, max_examples=25)
 @given(
     shift=st.floats(-9.0, 9.0), aperture=st.floats(0.3, 1.0), tau=st.sampled_from([0.0, 0.3, 1.0]),
     noise_w=st.floats(1e-3, 0.1), width=st.floats(6.0, 60.0), seed=st.integers(0, 999),
@@ -122,7 +119,6 @@ def test_a_reading_that_is_stamped_far_away_takes_no_memory() -> None:
     assert peak < 1 << 28
 
 
-@settings(CALM, max_examples=15)
 @given(rate=st.floats(-1e-4, 1e-4), shift=st.floats(-3.0, 3.0), seed=st.integers(0, 999))
 def test_a_wrong_rate_is_found_with_the_shift(rate: float, shift: float, seed: int) -> None:
     scene = Scene(spans_of(seed, count=150), shift * PERIOD_S, rate=rate, seed=seed)
@@ -267,7 +263,10 @@ def test_a_filter_that_begins_and_ends_show_alike_is_found_and_what_a_meter_leav
 
 
 def lab_with_long_spans(seed: int) -> Lab:
-    """Return a lab whose spans last 2000 readings, with noise of a tenth of what they add, and clocks of 0.4 ms."""
+    """Return a lab whose spans last 2000 readings.
+
+    The noise of a reading is a tenth of what a span adds; reading a clock takes 0.4 ms.
+    """
     lab, n, each = plain_lab(seed, "long spans"), 40, 2000
     lab.rate_hz, lab.device_rate, lab.meter_rate, lab.bracket_s = 1e5, 0.0, 1e-4, 4e-4
     on = (20_000 + 2 * each * np.arange(n)) / lab.rate_hz
@@ -307,13 +306,12 @@ READINGS = st.lists(st.tuples(GRID, st.integers(0, 10)), min_size=1, max_size=20
 
 
 def plain_union(windows: Floats) -> list[tuple[float, float]]:
-    """Count cells of one unit for the union of windows; windows that touch become one."""
+    """Return the union of windows, found by counting cells of one unit; windows that touch become one."""
     cells = {k for a, b in windows for k in range(int(a), int(b))}
     starts = sorted(k for k in cells if k - 1 not in cells)
     return [(float(k), float(next(e for e in range(k, 100) if e not in cells))) for k in starts]
 
 
-@CALM
 @given(ANY_WINDOWS)
 def test_merged_windows_cover_the_same_and_stand_apart(windows: Floats) -> None:
     found = signals.merged(windows)
@@ -321,7 +319,6 @@ def test_merged_windows_cover_the_same_and_stand_apart(windows: Floats) -> None:
     assert signals.merged(found).tolist() == found.tolist()
 
 
-@CALM
 @given(ANY_WINDOWS, READINGS)
 def test_a_reading_touches_each_window_with_time_in_common_and_is_inside_one(windows: Floats, readings: Floats) -> None:
     apart = signals.merged(windows)
@@ -331,7 +328,6 @@ def test_a_reading_touches_each_window_with_time_in_common_and_is_inside_one(win
         assert [j for j, (a, b) in enumerate(apart) if a <= s and e <= b] == ([] if k < 0 else [k])
 
 
-@CALM
 @given(ANY_WINDOWS, READINGS)
 def test_readings_in_order_of_time_are_found_as_those_in_any_order(windows: Floats, readings: Floats) -> None:
     apart, order = signals.merged(windows), np.lexsort(readings.T[::-1])
@@ -350,7 +346,6 @@ def ramp(since_s: float, tau_s: float) -> float:
     return since_s + tau_s * math.expm1(-since_s / tau_s) if tau_s else since_s
 
 
-@CALM
 @given(ANY_WINDOWS, READINGS, st.just(0.0) | st.floats(0.05, 20.0))
 def test_a_reading_sees_the_mean_of_what_a_filter_lets_through(windows: Floats, readings: Floats, tau_s: float) -> None:
     """Readings may come in any order, and are not changed."""
@@ -371,7 +366,6 @@ def at_instant(windows: Floats, tau_s: float, t: float) -> float:
     return rise - sum((1.0 - math.exp(-(t - b) / tau_s)) for _, b in windows if t > b)
 
 
-@CALM
 @given(ANY_WINDOWS, st.lists(st.floats(0.0, 80.0), min_size=1, max_size=10), st.floats(0.05, 20.0))
 def test_a_point_reading_sees_the_filter_at_that_instant(windows: Floats, at: list[float], tau_s: float) -> None:
     t = np.array(at)
@@ -379,7 +373,6 @@ def test_a_point_reading_sees_the_filter_at_that_instant(windows: Floats, at: li
     assert signals.mean_signal(signals.edges_of(windows), t, t, tau_s) == pytest.approx(np.array(plain), abs=1e-9)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(-9.0, 9.0), min_size=1, max_size=30), st.data())
 def test_a_correlation_is_the_sum_of_products_at_each_place(longer: list[float], data: st.DataObject) -> None:
     shorter = data.draw(st.lists(st.floats(-9.0, 9.0), min_size=1, max_size=len(longer)))
