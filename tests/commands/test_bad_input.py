@@ -15,6 +15,7 @@ from drivers.devices.xylo import rockpool_import
 from rig.commands.shell.main import main
 from rig.recording.reader import open_run
 from tests.support.processes import python
+from tests.support.raised import raising
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -81,10 +82,7 @@ def test_recordings_of_ones_own_are_measured(rig: Rig) -> None:
     (MemoryError(), "there is not enough free memory"),
 ])  # fmt: skip
 def test_what_the_system_refuses_is_one_line(rig: Rig, monkeypatch: Patch, error: BaseException, says: str) -> None:
-    def refuse(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr("rig.commands.report.run", refuse)
+    monkeypatch.setattr("rig.commands.report.run", raising(error))
     code, line = rig("report", "anything")
     assert code == SETUP
     assert says in line

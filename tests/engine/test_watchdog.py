@@ -25,6 +25,7 @@ from rig.session.setup import opened
 from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, Idle, Issue, Mark, MeterInfo, Rail, Reply, Span, Step
 from tests.support.ended_runs import before
 from tests.support.processes import python
+from tests.support.raised import raising
 from tests.support.serving import Blank, Queue
 
 pytestmark = pytest.mark.real_time
@@ -157,11 +158,7 @@ def test_a_driver_that_fails_to_close_is_let_go(capsys: pytest.CaptureFixture[st
 @pytest.fixture
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python raises ``RuntimeError`` if the system starts no thread; the reason is missing memory."""
-
-    def start(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
 
 
 @pytest.mark.usefixtures("no_threads")

@@ -27,6 +27,7 @@ from rig.recording.reader import Run, open_run
 from rig.types import Chunk, Idle, Issue, Mark, Sample, SampleSet, Step
 from tests.support.ended_runs import ByHand, Play, leaving
 from tests.support.processes import MAIN, begun, options
+from tests.support.raised import raising
 from tests.support.serving import Queue, samples
 
 
@@ -292,10 +293,7 @@ def test_a_failure_has_its_exit_code_and_line_and_what_was_recorded_is_reported(
 def test_a_system_that_refuses_files_ends_with_the_place_of_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: ArrowFiles) -> None:
-        raise OSError(24, "Too many")
-
-    monkeypatch.setattr(ArrowFiles, "check_there", refuse)
+    monkeypatch.setattr(ArrowFiles, "check_there", raising(OSError(24, "Too many")))
     ended = rig(tmp_path, *MEASURE, "--out", str(tmp_path / "run"))
     assert ended.code == SetupError.exit_code
     assert "Too many" in ended.err and f"Recorded until then: {tmp_path / 'run'}" in ended.err

@@ -38,7 +38,7 @@ from rig.recording.traces.readings import BATCH
 from rig.recording.writer import Recorder
 from rig.types import Accuracy, Chunk, ClockInfo, MeterInfo, Rail, Reply, Sample, Span
 from tests.support.processes import python
-from tests.support.raised import raised
+from tests.support.raised import raised, raising
 from tests.support.start_lines import HOST, start
 
 
@@ -242,12 +242,9 @@ def test_a_meter_may_fill_its_buffer_again_once_it_has_handed_it_over(tmp_path: 
 
 
 def test_an_error_of_the_thread_is_raised_by_the_next_call(threaded: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> int:
-        raise OSError(28, "No space left on device")
-
     threaded.chunk(readings(0, 10), 0)
     threaded.settle()
-    monkeypatch.setattr(Hashed, "write", full)
+    monkeypatch.setattr(Hashed, "write", raising(OSError(28, "No space left on device")))
     threaded.chunk(readings(10, 10), 1)
     raised(StoreError, threaded.settle, says="No space left")
     monkeypatch.undo()

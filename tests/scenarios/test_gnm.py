@@ -21,7 +21,7 @@ from scenarios.workloads.qubo_mis import random_graphs as gnm
 from scenarios.workloads.qubo_mis.graph import Graph, from_payload, to_hex
 from scenarios.workloads.qubo_mis.random_graphs import edge_count, gnm_edges
 from tests.support.mis_graphs import graphs
-from tests.support.raised import raised
+from tests.support.raised import raised, raising
 
 densities = st.floats(0.001, 1.0) | st.sampled_from([0.01, 0.05, 0.1, 0.25, 0.999, 1.0])
 seeds = st.integers(0, 2**63 - 1) | st.integers(0, 10)
@@ -103,10 +103,7 @@ def test_more_edges_than_a_payload_counts_are_refused_whatever_memory_holds(monk
 
 
 def test_memory_that_is_refused_while_drawing_is_an_error_of_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(gnm, "_drawn", refuse)
+    monkeypatch.setattr(gnm, "_drawn", raising(MemoryError()))
     raised(UsageError, gnm_edges, 50, 0.1, 0, says="memory holds")
 
 

@@ -14,6 +14,7 @@ from rig.errors import SetupError, StoreError
 from rig.session.locks import locked
 from rig.session.resumable_session import opened
 from rig.session.searches import PlannedRun
+from tests.support.raised import raising
 from tests.support.serving import samples
 
 Patch = pytest.MonkeyPatch
@@ -107,9 +108,7 @@ def test_a_target_that_cannot_be_written_is_refused_before_anything_is_opened(mo
 
 
 def test_a_full_disk_is_not_told_as_one_without_locks(tmp_path: Path, monkeypatch: Patch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
+    full = raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     monkeypatch.setattr("rig.session.locks.FileLock.acquire", full)
     with pytest.raises(StoreError, match="Make room"), locked(tmp_path / ".lock", "the session"):
         pass

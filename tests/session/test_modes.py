@@ -15,6 +15,7 @@ from rig.errors import DeviceTimeoutError, SetupError
 from rig.recording.session import is_session, runs_in
 from rig.session.measure import REPEATS_LEAST
 from tests.support.paths import SUPPORT
+from tests.support.raised import raising
 from tests.support.submissions import session as recorded
 
 Capture = pytest.CaptureFixture[str]
@@ -145,7 +146,7 @@ def test_a_session_that_breaks_off_binds_what_there_is(session: Measure, tmp_pat
 def test_a_verdict_that_a_simulator_makes_invalid_is_told_before_anything_is_recorded(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, rules: str, told: int
 ) -> None:
-    monkeypatch.setattr("rig.session.measure._record", lambda *_: (_ for _ in ()).throw(DeviceTimeoutError("begun")))
+    monkeypatch.setattr("rig.session.measure._record", raising(DeviceTimeoutError("begun")))
     with pytest.raises(DeviceTimeoutError, match="begun"):
         rig.measure(rig.Request(HONEST, meters=("mock",), mode="together", rules=rules, out=tmp_path / "out"))
 

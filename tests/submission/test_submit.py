@@ -25,7 +25,7 @@ from rig.session.report import evaluated
 from rig.submission.about import FIELDS, read_about, write_template
 from rig.submission.folder import Submitted, submit
 from tests.support.hardware_clothes import recorded
-from tests.support.raised import raised
+from tests.support.raised import raised, raising
 from tests.support.schema import schemas
 from tests.support.submission_folder import edited, row_edited
 from tests.support.submissions import WHOLE, session, submitted
@@ -322,10 +322,7 @@ def test_a_session_that_is_named_twice_is_no_second_trial(lab: Path, tmp_path: P
 
 
 def test_ctrl_c_leaves_nothing_half(lab: Path, tmp_path: Path, monkeypatch: Patch) -> None:
-    def interrupted(*_: object) -> str:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("rig.submission.folder._copy", interrupted)
+    monkeypatch.setattr("rig.submission.folder._copy", raising(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         submitted(tmp_path / "out", lab / "slow")
     assert list((tmp_path / "out").iterdir()) == [tmp_path / "out" / "submission.toml"]

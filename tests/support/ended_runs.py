@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from rig.errors import Ended
 from rig.recording.reader import Run
+from tests.support.raised import raising
 
 ByHand = Callable[..., Run]
 """Records steps on a device and meters, and returns the recording."""
@@ -32,8 +33,4 @@ def before(driver: D, method: str, do: Callable[[], object], at: int = 1) -> D:
 
 def leaving(driver: D, method: str, error: BaseException, at: int = 1) -> D:
     """Let the call number ``at`` of a driver's method, and each later one, raise an error."""
-
-    def leave() -> None:
-        raise error
-
-    return before(driver, method, leave, at)
+    return before(driver, method, raising(error), at)

@@ -1,4 +1,4 @@
-"""The error of a call that must fail."""
+"""The error of a call that must fail, and a function that fails."""
 
 from __future__ import annotations
 
@@ -15,3 +15,12 @@ def raised(kind: type[E], call: Callable[..., object], /, *args: Any, says: Any 
     with pytest.raises(kind, match=says) as caught:
         call(*args, **options)
     return caught.value
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """Return a function that raises this error, whatever its arguments are."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail

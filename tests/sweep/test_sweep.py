@@ -25,7 +25,7 @@ from rig.sweep.rows import content_digest, estimator_sources, figures_by, row_pa
 from rig.sweep.store import frozen, place_of
 from tests.support import sweep_bench as bench
 from tests.support.paths import ROOT
-from tests.support.raised import raised
+from tests.support.raised import raised, raising
 
 Capture = pytest.CaptureFixture[str]
 
@@ -232,10 +232,7 @@ def test_options_out_of_range_fail_their_cell_alone(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_takes_nothing_is_no_fault_of_a_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(request: Request, quiet: bool) -> Path:
-        raise StoreError("no space left")
-
-    monkeypatch.setattr("rig.session.measure.measure", full)
+    monkeypatch.setattr("rig.session.measure.measure", raising(StoreError("no space left")))
     monkeypatch.setattr("rig.sweep.cells._writable", lambda folder: False)
     raised(StoreError, bench.quick, tmp_path / "s", *bench.GRID, says="no space left")
     monkeypatch.undo()
@@ -243,10 +240,7 @@ def test_a_disk_that_takes_nothing_is_no_fault_of_a_cell(tmp_path: Path, monkeyp
 
 
 def test_a_recording_that_contradicts_itself_is_done_and_says_why(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def contradictory(run: object) -> None:
-        raise ValueError("spans run backwards")
-
-    monkeypatch.setattr("rig.analysis.evaluate.evaluate", contradictory)
+    monkeypatch.setattr("rig.analysis.evaluate.evaluate", raising(ValueError("spans run backwards")))
     bench.forget_rows(copy)
     bench.go_on(copy, "--table")
     assert bench.states(copy) == ["done"] * 4

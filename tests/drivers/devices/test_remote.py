@@ -25,7 +25,7 @@ from rig.network.description import Layer, NetworkInfo
 from rig.types import Budget, Sample
 from tests.support.paths import ROOT
 from tests.support.processes import begun
-from tests.support.raised import raised
+from tests.support.raised import raised, raising
 from tests.support.remote_workers import (
     answer,
     answers,
@@ -147,12 +147,7 @@ def test_a_sample_must_be_staged_first(honest: RemoteDevice) -> None:
 
 
 def test_what_the_driver_checks_never_reaches_the_worker() -> None:
-    def refuse(sample: Sample) -> None:
-        raise DataError("not this one", remedy="Another")
-
-    def keep(budget: Budget | None) -> Budget | None:
-        raise UsageError("not this budget", remedy="Another")
-
+    refuse, keep = (raising(kind("not this", remedy="Another")) for kind in (DataError, UsageError))
     with closing(RemoteDevice(worker(), check=refuse, keep=keep)) as device:
         raised(DataError, device.stage, [ONE])
         raised(UsageError, device.submit, [], None)

@@ -21,7 +21,7 @@ from rig.conformance.device import check_device
 from rig.errors import DataError, MissingExtraError, RigError, SetupError, UsageError
 from rig.types import Device, Reply, Sample, SampleSet
 from tests.support.fake_nvml import NOT_SUPPORTED, FakeNvml, NVMLError
-from tests.support.raised import raised
+from tests.support.raised import raised, raising
 from tests.support.remote_workers import asked
 
 HERE = """
@@ -239,10 +239,7 @@ def test_a_gpu_that_does_not_state_its_clocks_can_be_used(monkeypatch: pytest.Mo
 
 
 def test_without_nvml_the_clocks_are_not_recorded_and_none_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent() -> None:
-        raise SetupError("an NVIDIA GPU needs pynvml")
-
-    monkeypatch.setattr(processor, "open_nvml", absent)
+    monkeypatch.setattr(processor, "open_nvml", raising(SetupError("an NVIDIA GPU needs pynvml")))
     assert "needs pynvml" in open_cuda(FakeTorch(), 0, 0).details["clocks"]
     raised(SetupError, open_cuda, FakeTorch(), 0, 1200, says="needs pynvml")
 

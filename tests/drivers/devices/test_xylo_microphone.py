@@ -23,7 +23,7 @@ from fixtures.instruments.xylo.bench import Playback, listening, small_network
 from fixtures.instruments.xylo.board import SimBoard, Traits
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, SetupError, UsageError
 from rig.types import Sample
-from tests.support.raised import raised
+from tests.support.raised import raised, raising
 from tests.support.remote_workers import answer
 from tests.support.xylo_boards import awaited, hardware, opener
 
@@ -219,9 +219,7 @@ def test_a_sound_still_played_is_waited_for_before_the_next(opened: Opened, monk
 
 
 def test_the_only_sample_is_not_answered_if_its_player_fails(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(timeout_s: float) -> None:
-        raise DeviceError("sample sound-1 was not played", field="play", value=3)
-
+    fails = raising(DeviceError("sample sound-1 was not played", field="play", value=3))
     one_step = sound(seconds=STEP_S)
     raised(DeviceError, heard_whole, played(opened, Playback(fails), monkeypatch), one_step, says="was not played")
 

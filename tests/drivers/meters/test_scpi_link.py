@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +19,7 @@ from drivers.meters.scpi.session import ScpiSession, Visa, identified
 from fixtures.instruments.scpi_server import ScpiServer, block
 from rig.bench.connected import find
 from rig.errors import MeterError, SetupError, UsageError
-from tests.support.raised import raised
+from tests.support.raised import raised, raising
 from tests.support.scpi_bench import Fixed, spoken
 from tests.support.waiting import within
 
@@ -193,10 +192,8 @@ def test_a_session_on_pyvisa_sim(tmp_path: Path) -> None:
 def test_an_instrument_on_usb_that_cannot_be_opened_is_no_matter_of_the_network(
     says: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(*_: object, **__: object) -> Any:
-        raise ValueError(says)
-
-    monkeypatch.setattr(pyvisa, "ResourceManager", lambda library: SimpleNamespace(open_resource=failing))
+    manager = SimpleNamespace(open_resource=raising(ValueError(says)))
+    monkeypatch.setattr(pyvisa, "ResourceManager", lambda library: manager)
     error = raised(SetupError, Visa(USB).open)
     assert remedy in error.remedy
     assert "its network and the address" not in error.remedy
@@ -205,9 +202,7 @@ def test_an_instrument_on_usb_that_cannot_be_opened_is_no_matter_of_the_network(
 def test_an_instrument_on_usb_that_is_silent_under_pyvisa_py_is_told_of_other_ways(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def timed_out(*_: object) -> None:
-        raise RuntimeError("VI_ERROR_TMO (-1073807339): Timeout expired before operation completed.")
-
+    timed_out = raising(RuntimeError("VI_ERROR_TMO (-1073807339): Timeout expired before operation completed."))
     resource = SimpleNamespace(
         session=1, visalib=SimpleNamespace(read=timed_out), write_raw=len, close=lambda: None,
         ignore_warning=lambda *_: nullcontext(),
