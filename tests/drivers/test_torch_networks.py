@@ -42,7 +42,7 @@ def total(rows: list[Activity], *counters: str) -> int:
 
 
 def spiking() -> Any:
-    """Ten inputs, 20 and 7 leaky neurons: 367 trained values."""
+    """Return a model of ten inputs, 20 and 7 leaky neurons: 367 trained values."""
     import snntorch
     import torch
 

@@ -224,7 +224,7 @@ def test_the_network_of_an_answer_is_recorded_though_nothing_counted_it(steps: l
 
 
 def failing(after_s: float, error: BaseException) -> tuple[SimPlant, Queue]:
-    """A device that raises an error when it is polled after a given time."""
+    """Return a device that raises an error when it is polled after a given time."""
     plant, device = bench(0.3)
     until_ns = plant.clock.now_ns() + round(after_s * S)
 
@@ -236,7 +236,7 @@ def failing(after_s: float, error: BaseException) -> tuple[SimPlant, Queue]:
 
 
 def left_over(run: Run, at_s: Sequence[float]) -> None:
-    """Every sample due until the end is recorded: first answered, then issued, then waiting ones."""
+    """Check that every sample due until the end is recorded: first answered, then issued, then waiting ones."""
     table = run.replies.sort_by("issue").to_pylist()
     first_ns = table[0]["due_ns"]
     assert [row["issue"] for row in table] == list(range(len(table)))

@@ -37,7 +37,7 @@ def nested(depth: int) -> Any:
 
 
 def reported(run: rig.Run, error: Ended) -> None:
-    """The stop line names the error, and the rest of the recording has its figures."""
+    """Check that the stop line names the error, and the rest of the recording has its figures."""
     assert run.error is not None and error.message.startswith(run.error.message[:1000])
     assert run.left_out == ()
     assert rig.evaluate(run).quantities[FigureKey("execution_time_s")].n >= GOOD - 1

@@ -79,12 +79,12 @@ def one_by_one(n: int = 6) -> list[Step]:
 
 
 def caused(ended: Ended, error: BaseException) -> None:
-    """The error has the driver's error as its cause, unless that is already an error of the rig."""
+    """Check that the error has the driver's error as its cause, unless that is already an error of the rig."""
     assert isinstance(error, DeviceError) or ended.__cause__ is error
 
 
 def says(run: Run, error: Ended) -> None:
-    """The stop line names the error that was raised, and the recording is sealed."""
+    """Check that the stop line names the error that was raised, and the recording is sealed."""
     assert run.error is not None and (run.error.error, run.error.exit_code) == (type(error).__name__, error.exit_code)
     assert run.sealed
 

@@ -13,7 +13,7 @@ from tests.golden.test_golden import computed, unpacked
 
 
 def spans_s(run: Run) -> NDArray[np.float64]:
-    """Begins and ends of spans without the warm-up, shape (n, 2), in seconds."""
+    """Return begins and ends of spans without the warm-up, shape (n, 2), in seconds."""
     return np.asarray(1e-9 * run.replies.to_pandas().query("not warmup")[["on_tick", "off_tick"]].to_numpy())
 
 

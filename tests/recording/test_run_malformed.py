@@ -197,7 +197,7 @@ ANYTHING = st.recursive(
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a document, as a path of keys."""
+    """Yield every place in a document, as a path of keys."""
     yield at
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value[:6]):
@@ -297,7 +297,7 @@ RECORDED = ("events.jsonl", "events.jsonl.sha256", *(f"{table}.arrows" for table
 
 @contextmanager
 def with_content(file: Path, content: bytes) -> Iterator[None]:
-    """The file with other content, for a while."""
+    """Give the file other content until the block ends."""
     before = file.read_bytes()
     file.write_bytes(content)
     try:

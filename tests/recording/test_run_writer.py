@@ -337,7 +337,7 @@ def measured(path: Path, limits: str = "", *more: str) -> subprocess.CompletedPr
 
 
 def ended_well(path: Path, done: subprocess.CompletedProcess[str]) -> None:
-    """One typed line, no traceback; and the recording ends with the error."""
+    """Check that one typed line is told and no traceback, and the recording ends with the error."""
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == StoreError.exit_code, done.stderr
     assert "`rig report` reads it" in done.stderr

@@ -205,9 +205,6 @@ def test_nothing_to_draw_is_no_picture() -> None:
     assert "solver" not in draw(solved(solve([0.1], [-1.0], best=0.0)))
 
 
-# ---- all of them --------------------------------------------------------------------------
-
-
 # ---- what the network did -----------------------------------------------------------------
 
 

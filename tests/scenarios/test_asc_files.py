@@ -31,7 +31,7 @@ def write_audio(path: Path, seconds: float = 3.0, seed: int = 0) -> None:
 
 
 def write_tau(root: Path, *, train: int = 3, test: int = 2, absent: int = 1) -> Path:
-    """For each scene: ``train`` and ``test`` clips of 3 s; the last ``absent`` test clips are in
+    """Write ``train`` and ``test`` clips of 3 s for each scene; the last ``absent`` test clips are in
     no fold. Some clips do not belong (another device, another scene)."""
     names: list[tuple[str, str, str]] = []
     folds: dict[str, list[tuple[str, str]]] = {"train": [], "evaluate": []}
@@ -255,7 +255,7 @@ def test_a_list_that_cannot_be_used_is_refused(tmp_path: Path, old: str, new: st
 
 
 def write_takes(root: Path) -> Path:
-    """Four origins for each of two labels; the second origin of rain has two clips, far apart in the list."""
+    """Write clips of two labels, with four origins for each. One origin has two clips, far apart in the list."""
     rows = ["filename,label,source"]
     for label in ("rain", "sea"):
         for origin in range(4):

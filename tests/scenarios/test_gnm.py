@@ -112,13 +112,13 @@ def test_memory_that_is_refused_while_drawing_is_an_error_of_the_same_words(monk
 
 @st.composite
 def graphs_and_sets(draw: st.DrawFn) -> tuple[Graph, NDArray[np.uint8]]:
-    """Any graph, and any set of its nodes."""
+    """Draw any graph, and any set of its nodes."""
     graph = draw(graphs(12))
     return graph, np.array(draw(st.lists(st.integers(0, 1), min_size=graph.nodes, max_size=graph.nodes)), np.uint8)
 
 
 def q_of(graph: Graph) -> NDArray[np.int64]:
-    """Q of the benchmark: -1 for each node, 4 for each ordered pair of nodes that share an edge."""
+    """Return Q of the benchmark: -1 for each node, 4 for each ordered pair of nodes that share an edge."""
     q = -np.eye(graph.nodes, dtype=np.int64)
     u, v = graph.edges.T
     q[u, v] = q[v, u] = 4

@@ -15,7 +15,7 @@ SLICE, RATE_HZ = 16000, 16000
 
 
 def facts(network: Path) -> dict[str, object]:
-    """What a board with this network answers to ``about``."""
+    """Return what a board with this network answers to ``about``."""
     return {
         "firmware": "neurorig-mcu", "version": "1.0", "board": "nano33ble", "source": "5" * 64,
         "network": read_network(network).sha256, "flags": "gcc 12.2 -O2 [-mcpu=cortex-m4]", "memory": 2 * SLICE,

@@ -77,7 +77,7 @@ def solver(bench: SimPlant) -> Any:
 
 
 def scenes() -> asc.AscWorkload:
-    """Scenes that claim to be the whole test split, of a benchmark whose limits the rig does not know."""
+    """Return scenes that claim to be the whole test split, of a benchmark whose limits the rig does not know."""
     opened = asc.open_workload(samples=SET, audio_hz=1000.0)
     details = {**opened.details, "source": TAU}
     benchmark = benchmark_of(details)

@@ -122,7 +122,7 @@ def without_pictures(result: Result) -> Result:
 
 
 def made_up_stream(*, classes: int = 4, scenes: int = 12, answers: int = 120, total_s: float = 30.0) -> Stream:
-    """Scenes of equal length from second 5; most answers are right."""
+    """Return a stream with scenes of equal length from second 5; most answers are right."""
     rng = np.random.default_rng(5)
     known = ("airport", "street_traffic", "bus", "park", "shopping_mall", "metro", "tram", "public_square")
     names = tuple(known[k] if k < len(known) else f"class {k}" for k in range(classes))

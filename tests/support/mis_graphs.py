@@ -10,7 +10,7 @@ from scenarios.workloads.qubo_mis.graph import Graph
 
 @st.composite
 def graphs(draw: st.DrawFn, most_nodes: int = 40) -> Graph:
-    """Any simple graph, including edgeless and complete ones."""
+    """Draw any simple graph, including edgeless and complete ones."""
     nodes = draw(st.integers(1, most_nodes))
     seed = draw(st.integers(0, 2**32))
     return random_graph(nodes, draw(st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.7, 1.0])), seed)

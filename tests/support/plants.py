@@ -40,7 +40,7 @@ class OnPlant:
 
     @cached_property
     def result(self) -> Result:
-        """What is computed from the recording."""
+        """Return what is computed from the recording."""
         return evaluate(self.run)
 
     def real(self, phase: str = "inference") -> dict[str, float]:

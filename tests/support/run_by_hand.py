@@ -174,7 +174,7 @@ def _ns(t_s: float) -> int:
 
 
 def _read_clock(clock: WrongClock, name: str, end_s: float, rng: np.random.Generator) -> Document:
-    """Sixteen readings at each end, over a link with different delays each way."""
+    """Return sixteen readings at each end, over a link with different delays each way."""
     rows = []
     forth, back = rng.uniform(1e-5, 1e-3, 2)
     for t in (*np.linspace(0.0, 0.01, 16), *np.linspace(end_s, end_s + 0.01, 16)):

@@ -247,7 +247,7 @@ def straight(operations: float) -> float:
 def of_networks(
     rng: np.random.Generator, energy_j: Callable[[float], float] = straight, u: float = 0.004
 ) -> list[Point]:
-    """One energy for each number of operations, with a common gain, errors of stamps, and noise."""
+    """Return one energy for each number of operations, with a common gain, errors of stamps, and noise."""
     gain = 1.0 + GAIN_U * rng.normal()
     points = []
     for operations in OPERATIONS:

@@ -25,7 +25,7 @@ NAMED = {"gain_limit": 0.0, "offset_limit": 0.0}
 
 
 def measured(path: Path, meter: Options, **plant: Any) -> OnPlant:
-    """Ten spans of 0.1 s on a plant."""
+    """Measure ten spans of 0.1 s on a plant."""
     return on_plant(path / "run", device={"inference_s": 0.1}, meter=NAMED | meter, plant=plant, samples=10)
 
 

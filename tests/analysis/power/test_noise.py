@@ -170,7 +170,7 @@ POLL_S = 0.005
 
 
 def ages_of(n: int, rho: float, rng: np.random.Generator) -> np.ndarray:
-    """Errors of one joule, each correlated with the one before."""
+    """Return errors of one joule, each correlated with the one before."""
     kicks = rng.normal(0.0, np.sqrt(1.0 - rho**2), n)
     errors = np.empty(n)
     errors[0] = rng.normal()

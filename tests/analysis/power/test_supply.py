@@ -45,7 +45,7 @@ def recorded(
     conversion: dict[str, Any] | None = None, volts: dict[str, Any] | None = None, kind: str = "mean",
     look: float = 1.0,
 ) -> Path:  # fmt: skip
-    """Thirty spans on a sagging supply, measured by an ammeter and a voltmeter on the host's clock.
+    """Record thirty spans on a sagging supply, measured by an ammeter and a voltmeter on the host's clock.
 
     The voltmeter measures for the share ``look`` of the time from one reading to the next.
     """

@@ -68,7 +68,7 @@ def test_the_json_of_a_share_is_read_as_the_same_share(count: int, n: int) -> No
 
 
 def answered(folder: Path, outputs: list[Any], rounds: int = 1, **more: Any) -> Run:
-    """Samples a, b, ... labelled x and y in turn, all issued in each round, with the same answers."""
+    """Record samples a, b, ... labelled x and y in turn, all issued in each round, with the same answers."""
     n = len(outputs)
     known = [Sample(f"s{k}", np.full(1, k, np.float32), "xy"[k % 2]) for k in range(n)]
     asked = [Asked(None, 0.1 * k, 0.1 * k + 0.05, known[k % n].id, output=outputs[k % n]) for k in range(rounds * n)]
@@ -176,7 +176,7 @@ def test_every_answer_counts_whichever_phases_ran_and_each_declared_phase_must_r
 
 
 def phased(folder: Path, spans: Sequence[tuple[str, ...]], outputs: Sequence[Any]) -> Run:
-    """Samples labelled x and y in turn, answered with spans of these phases in sequence."""
+    """Record samples labelled x and y in turn, answered with spans of these phases in sequence."""
     known = [Sample(f"s{k}", np.zeros(1, np.float32), "xy"[k % 2]) for k in range(len(spans))]
     device = {"name": "hand", "mode": "hardware", "clock": None, "phases": list(BOTH)}
     with Recorder(folder / "run") as r:

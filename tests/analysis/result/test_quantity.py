@@ -33,7 +33,7 @@ QUANTITIES = st.builds(
 
 
 def drawn(quantities: list[Quantity], n: int) -> list[np.ndarray]:
-    """Values of each quantity in ``n`` imagined repetitions: parts with a shared origin change together."""
+    """Return values of each quantity in ``n`` imagined repetitions: parts with a shared origin change together."""
     rng = np.random.default_rng(5)
     origins: dict[str, np.ndarray] = {}
     values = []

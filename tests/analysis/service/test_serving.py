@@ -430,7 +430,7 @@ def test_a_side_that_too_few_values_cannot_bound_is_open() -> None:
 
 
 def stream(said: str, scenes: str = "ab", scene_s: float = 10.0, begin_s: float = 1.0, every_s: float = 1.0) -> Stream:
-    """One letter of ``said`` every ``every_s`` from ``begin_s``; ``-`` means no answer."""
+    """Return a stream whose answers are the letters of ``said``, from ``begin_s`` on; ``-`` means no answer."""
     at = [(begin_s + k * every_s, c) for k, c in enumerate(said) if c != "-"]
     onset_s = np.arange(len(scenes)) * scene_s
     return Stream(
@@ -508,7 +508,7 @@ def test_the_interval_of_stream_accuracy_holds_what_a_long_stream_shows(answers:
 
 
 def frames(count: int, stride_s: float, scene_s: float, window_s: float = 1.0) -> tuple[list[Sample], list[str]]:
-    """Frames of a stream with scenes called a, b, a, b, ... and the name of each frame's scene."""
+    """Return frames of a stream with scenes called a, b, a, b, ... and the name of each frame's scene."""
     known = []
     for k in range(count):
         end_s = window_s + k * stride_s

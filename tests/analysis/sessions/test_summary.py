@@ -58,7 +58,7 @@ def summary(tmp_path: Path) -> Summarise:
 def asked(
     seconds: float | Sequence[float] = 0.1, said: Sequence[Any] = ("x",) * 4, ids: Sequence[int] = range(4)
 ) -> list[Asked]:
-    """One query a second, each answered after its ``seconds``."""
+    """Return one query a second, each answered after its ``seconds``."""
     each = [seconds] * len(ids) if isinstance(seconds, float) else seconds
     return [
         Asked(None, 5.0 + k, 5.0 + k + s, f"s{i}", o) for k, (i, s, o) in enumerate(zip(ids, each, said, strict=True))

@@ -87,7 +87,7 @@ def test_of_gaps_closer_than_where_solves_were_told_to_stop_nothing_is_told() ->
 
 
 def untimed(seconds: float, budget_s: float = 1.0, overrun_s: float = 0.0) -> Solve:
-    """A solve of a problem without a target."""
+    """Return a solve of a problem without a target."""
     return Solve("p", seconds, budget_s, -4.0, -4.0, 0, True, np.zeros(0), np.zeros(0), {}, overrun_s)
 
 

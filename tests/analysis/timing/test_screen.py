@@ -78,7 +78,7 @@ def test_a_running_median_refuses_power(width: int) -> None:
 
 
 def changed(at: slice, by: Floats | float = 0.0, to: Floats | float | None = None) -> Floats:
-    """Readings of work, some of them higher by some watts, or at another level."""
+    """Return readings of work, some of them higher by some watts, or at another level."""
     value = work()
     value[at] = value[at] + by if to is None else to
     return value
@@ -219,7 +219,7 @@ def on_grid(own: Trace) -> Screened:
 
 
 def late(seed: int = 2) -> Floats:
-    """Delays of arrivals that keep their order, in ticks; some readings are held up by the host."""
+    """Return delays of arrivals that keep their order, in ticks; some readings are held up by the host."""
     rng = np.random.default_rng(seed)
     delay = TICKS * (rng.exponential(0.3, N) + 12.0 * (rng.random(N) < 2e-3))
     at = TICKS * np.arange(N)

@@ -24,7 +24,7 @@ SHAPE = (99, 40)
 
 
 def bright_or_dark(count: int, seed: int) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
-    """Noise that is louder in the upper filters (label 1) or in the lower ones (label 0)."""
+    """Return noise that is louder in the upper filters (label 1) or in the lower ones (label 0)."""
     rng = np.random.default_rng(seed)
     labels = np.tile([0, 1], count // 2)
     level = rng.normal(0, 25, (count, *SHAPE))

@@ -32,7 +32,7 @@ def read(path: Path, graph: Any, dt_s: float = DT_S) -> Network:
 
 
 def snntorch_model(hidden: str, **options: Any) -> Any:
-    """Three inputs, five neurons of a kind, two outputs; values by neuron, as the export needs them."""
+    """Return a model of three inputs, five neurons of a kind and two outputs. The export needs values by neuron."""
     import snntorch
     import torch
 

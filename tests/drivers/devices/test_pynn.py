@@ -40,7 +40,7 @@ DIGITS = tuple(k // 2 for k in range(20))
 
 
 def network(scale: float = 1.0) -> NetworkFile:
-    """Twenty templates; template k has learnt the pixels 30 k to 30 k + 29."""
+    """Return a network of twenty templates; template k has learnt the pixels 30 k to 30 k + 29."""
     weights = np.zeros((PIXELS, 20))
     for k in range(20):
         weights[30 * k : 30 * k + 30, k] = 0.7

@@ -28,7 +28,7 @@ def ends(inputs: Any, outputs: Any) -> dict[str, Any]:
 
 
 def recurrent(path: Path, seed: int) -> Path:
-    """Two recurrent hidden layers, and a connection that skips the second."""
+    """Return a graph of two recurrent hidden layers, and a connection that skips the second."""
     rng = np.random.default_rng(seed)
     shapes = {"a": (6, 4), "b": (5, 6), "c": (3, 5), "skip": (3, 6), "back_a": (6, 6), "back_b": (5, 5)}
     nodes = ends([4], [3]) | {name: nir.Linear(rng.normal(0, 0.7, shape)) for name, shape in shapes.items()}

@@ -234,7 +234,7 @@ def test_performance_and_accuracy_beside_energy_do_not_matter(tmp_path: Path) ->
 def logged(
     folder: Path, *, windows: int = 3, counts: tuple[int, ...] = (10, 10, 10), prefix: str = "trace1", log: bool = True
 ) -> Path:
-    """A session with a log but no results: 1 kHz, windows of 0.4 s, an idle tail of one second."""
+    """Write a session with a log but no results: 1 kHz, windows of 0.4 s, an idle tail of one second."""
     stamps = [0.01, *(round(0.1 + 0.5 * k + x, 3) for k in range(windows) for x in (0.0, 0.4))]
     session(folder, 1000.0, stamps, prefix=prefix)
     (folder / "results.txt").unlink()

@@ -41,7 +41,7 @@ def millis(moment: datetime, order: str = US) -> str:
 
 
 def readings(begin: datetime, watts: float) -> list[tuple[datetime, float]]:
-    """A reading a second, from 20 s before to 20 s after the load."""
+    """Return a reading a second, from 20 s before to 20 s after the load."""
     noise = random.Random(str(begin))
     at = [begin + timedelta(seconds=k - 20, milliseconds=420) for k in range(LENGTH_S + 40)]
     return [(t, round((watts if 20 <= k < 80 else 100.0) + noise.gauss(0.0, 0.2), 2)) for k, t in enumerate(at)]
@@ -52,13 +52,13 @@ def plain(stamp: str, watts: float) -> str:
 
 
 def channels(stamp: str, watts: float) -> str:
-    """WT333E with two channels, as PTDaemon 1.9 and 1.10 write it."""
+    """Return a line of a WT333E with two channels, as PTDaemon 1.9 and 1.10 write it."""
     each = ",".join(f"Ch{k},Watts,{watts / 3:.6f},Volts,231.0,Amps,2.4,PF,0.9" for k in (1, 2, 3))
     return f"Time,{stamp},Watts,{watts:.6f},Volts,-1.000000,Amps,-1.000000,PF,-1.000000,Mark,m_testing,{each}"
 
 
 def analyzers(stamp: str, watts: float) -> str:
-    """Two meters joined, as PTDaemon 1.11 writes it."""
+    """Return a line of two meters joined, as PTDaemon 1.11 writes it."""
     one = ",".join(
         f"Analyzer{k},Time,{stamp},Watts,{w:.6f},Volts,244.0,Amps,1.8,PF,0.9,Mark,m" for k, w in ((1, -8.0), (2, 400.0))
     )

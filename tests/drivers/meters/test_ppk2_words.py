@@ -21,7 +21,7 @@ def words(first: int, n: int) -> bytes:
 
 
 def taken(aligner: Aligner, pieces: Sequence[bytes]) -> tuple[list[int], list[int]]:
-    """ADC values, and the place of each."""
+    """Return the ADC values that the pieces hold, and the place of each among the words."""
     word, known = (np.concatenate(each) for each in zip(*(aligner.feed(piece) for piece in pieces), strict=True))
     return (word[known] & 0x3FFF).tolist(), np.flatnonzero(known).tolist()
 

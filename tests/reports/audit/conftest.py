@@ -23,7 +23,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def few(session: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four of its runs, for what each run shows by itself."""
+    """A copy of the session with four of its runs, for what each run shows by itself."""
     kept, folder = ("accuracy", "performance-1", "power-1", "power-2"), tmp_path_factory.mktemp("few")
     document = json.loads((session / "session.json").read_text())
     document["runs"] = [run for run in document["runs"] if run["path"] in kept]

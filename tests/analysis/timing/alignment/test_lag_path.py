@@ -138,7 +138,7 @@ def test_trains_far_apart_are_not_joined_by_a_wrong_rate(rate: float, shift: flo
 
 
 def periodic(count: int, seed: int, shift: float, rate: float = 0.0) -> Scene:
-    """Five readings busy, three idle, evenly: moved by one period, all spans fit but the first or the last."""
+    """Return a scene with five readings of work in eight: moved by one period, all spans fit except one at an end."""
     on = 200.0 + 8.0 * np.arange(count)
     return Scene(np.column_stack([on, on + 5.0]) * PERIOD_S, shift * PERIOD_S, rate, seed=seed)
 
@@ -204,7 +204,7 @@ EVEN = np.full(4150, 0.02)
 
 
 def drawn(drawn_s: Floats, length_s: Floats, seed: int = 1, aperture: float = 1.0) -> Readings:
-    """Readings of one length in sequence, of a device that works during ``drawn_s``.
+    """Return readings of one length in sequence, of a device that works during ``drawn_s``.
 
     They cover the first ``aperture`` of each length.
     """
@@ -341,7 +341,7 @@ def test_readings_in_order_of_time_are_found_as_those_in_any_order(windows: Floa
 
 
 def ramp(since_s: float, tau_s: float) -> float:
-    """The integral of a single pole's response to an edge, until ``since_s`` after it."""
+    """Return the integral of a single pole's response to an edge, until ``since_s`` after it."""
     since_s = max(since_s, 0.0)
     return since_s + tau_s * math.expm1(-since_s / tau_s) if tau_s else since_s
 
