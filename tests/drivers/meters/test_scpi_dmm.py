@@ -143,7 +143,7 @@ def test_a_meter_says_what_it_is_and_how_it_was_set() -> None:
     rail = info.rails[0]
     assert (rail.conversion.unit, rail.conversion.supply_v, rail.conversion.burden_ohm) == ("A", 1.8, 0.2)
     assert (rail.rate_hz, rail.aperture_s, rail.range_max) == (10_000.0, pytest.approx(98e-6), pytest.approx(0.12))
-    assert rail.accuracy is None and rail.resolution == pytest.approx(15e-6 * 0.1, rel=2)
+    assert rail.accuracy is None and rail.resolution == pytest.approx(15e-6 * 0.1)
     assert info.mode == "simulator" and info.buffer_s == pytest.approx(5.0)
     assert info.versions["34465A SIM0000001"].startswith("A.02.17")
     assert info.details["autozero"] == "off"
