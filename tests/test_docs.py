@@ -78,7 +78,7 @@ def test_no_two_errors_have_an_exit_code_of_their_own_in_common() -> None:
 
 
 def test_the_picture_of_the_terminal_is_what_its_commands_print() -> None:
-    """This measures on the simulated bench, which takes seconds."""
+    """The commands measure on the simulated bench, which takes seconds."""
     known = terminal_picture.PICTURE.read_text(encoding="utf-8")
 
     now = terminal_picture.picture()

@@ -99,7 +99,7 @@ def test_the_wheel_measures_reports_and_audits_with_what_it_declares(environment
 @pytest.mark.real_time
 @pytest.mark.parametrize("packages", [False, True], ids=["folders", "packages"])
 def test_a_repository_of_ones_own_is_tested_with_the_plug_in(environment: Path, tmp_path: Path, packages: bool) -> None:
-    """It has folders ``drivers`` and ``fixtures`` of its own."""
+    """The repository has its own folders ``drivers`` and ``fixtures``."""
     own = shutil.copytree(ROOT / "examples" / "own_repository", tmp_path / "own")
     for name in ("drivers", "fixtures") if packages else ():
         (own / name / "__init__.py").touch()

@@ -131,7 +131,7 @@ def test_errors_of_a_run_do_not_cancel_in_another() -> None:
 
 @pytest.mark.parametrize(("each", "shown"), [(np.ones(20), True), (np.linspace(0.4, 1.6, 20), False)])
 def test_times_that_scatter_from_run_to_run_show_no_difference_of_their_means(each: Floats, shown: bool) -> None:
-    """Each run times its own executions to a millionth, but the next run has others."""
+    """The mean of a run's times is certain to a millionth, but the times may differ from those of the next run."""
     sides = []
     for times_s in (np.ones(20), 1.03 * each):
         time = {FigureKey("execution_time_s"): Quantity(float(times_s.mean()), "s", (Component("rate", 1e-6),))}
@@ -308,7 +308,7 @@ def test_runs_that_asked_the_same_samples_are_no_folds(folds: Path) -> None:
 
 
 def test_folds_that_share_samples_are_no_folds(tmp_path: Path) -> None:
-    """One has part of the samples of the other, whose data have another digest."""
+    """One run has the samples of the other and two more, so their workloads differ in their digests."""
     for count in ("4", "6"):
         session(tmp_path / "shared" / count, f"samples={count}", mode="together")
     with pytest.raises(UsageError, match="4 of their 10 samples are in more than one run"):

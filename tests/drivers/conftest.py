@@ -18,7 +18,7 @@ def it(request: pytest.FixtureRequest) -> Iterator[StandIn]:
 
 @pytest.fixture(params=["audio2", "audio3"])
 def chip(request: pytest.FixtureRequest) -> str:
-    """Each chip of Xylo."""
+    """The name of each Xylo chip in turn."""
     return str(request.param)
 
 

@@ -31,7 +31,7 @@ TIGHT = 1e-6
 WORDING = {"method", "notes", "reason", "remedy", "message", "found", "allowed", "text", "source"}
 """Sentences: they may be written better. Everything else stays."""
 SENTENCES = {"notes", "error", "message", "remedy"}
-"""The same, as columns of a sweep's table."""
+"""Columns of a sweep's table that hold sentences."""
 HALF = ".half_width_95"
 
 

@@ -369,7 +369,7 @@ def test_a_missing_seal_is_said_not_refused(run: Path) -> None:
 
 @pytest.fixture(scope="module")
 def crashed(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same run after a crash: no stop line, no seal."""
+    """A copy of the recording as after a crash: without stop line and seal."""
     events, _ = read_plainly(recording)
     path = shutil.copytree(recording, tmp_path_factory.mktemp("crashed") / "run")
     write_lines(path, events[:-1], seal=False)

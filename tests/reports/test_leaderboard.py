@@ -98,7 +98,7 @@ def test_an_audit_is_of_one_root_hash(
 
 @pytest.mark.parametrize("order", [(True, False), (False, True), (False,)])
 def test_figures_whose_audit_failed_are_not_shown(tmp_path: Path, order: tuple[bool, ...]) -> None:
-    """This applies to any other audit of the same submission, such as a quick one."""
+    """Another audit of the same submission that passed, such as a quick one, changes nothing."""
     made(tmp_path, "good")
     root = made(tmp_path, "bad", device="another")
     page = audited(tmp_path, *({"root": root, "ok": ok} for ok in order))

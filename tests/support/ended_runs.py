@@ -13,7 +13,7 @@ from tests.support.raised import raising
 ByHand = Callable[..., Run]
 """Records steps on a device and meters, and returns the recording."""
 Play = Callable[..., tuple[Ended, Run]]
-"""The same for steps that end in an error, which is returned too."""
+"""Records steps that end in an error, and returns this error and the recording."""
 
 D = TypeVar("D")
 

@@ -37,7 +37,7 @@ class Toy(Queue):
 
 
 class Looping(Toy):
-    """The same device with its own loop."""
+    """A ``Toy`` that repeats samples by itself."""
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         self.noted.append(("loop", times, phase))

@@ -39,7 +39,7 @@ def test_the_limits_are_the_shares_that_make_the_count_an_event_of_one_in_forty(
 
 @pytest.mark.parametrize(("count", "n"), [(0.999, 1), (9.999, 10), (0.001, 1), (1e-16, 5)])
 def test_a_mean_of_counts_may_be_close_to_none_or_to_all(count: float, n: int) -> None:
-    """One of a thousand answers to the same sample differs from the others."""
+    """Such a mean results if one of many answers to the same sample differs from the others."""
     found, near = clopper_pearson(count, n), clopper_pearson(round(count), n)
 
     assert found == pytest.approx(near, abs=1e-2)

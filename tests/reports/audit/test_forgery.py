@@ -61,7 +61,7 @@ ALIKE = {
 def test_a_name_that_reads_alike_is_that_of_the_known_benchmark_whatever_it_declares(
     session: Path, tmp_path: Path
 ) -> None:
-    """Each trial uses one of the ways; a name in another script is one of its own."""
+    """Each performance run has one of the names in ``ALIKE``. A name in Chinese characters is like no known one."""
     ways = {f"performance-{number}": name for number, name in enumerate(ALIKE.values(), 1)}
     own = {"power-1": "\u58f0\u5b66\u573a\u666f\u5206\u7c7b 1.0"}
     names = defaultdict(lambda: "twelve scenes", ways | own)

@@ -217,7 +217,7 @@ def test_a_recording_without_a_trace_of_power_is_refused(recording: Path, tmp_pa
 
 
 def test_the_command_prints_the_address_and_ends_with_ctrl_c(recording: Path) -> None:
-    """One start of the interpreter, so that the signal is real."""
+    """The command runs in its own process, so that the signal is real."""
     with begun(MAIN, "view", recording, "--json", cwd=ROOT) as process:
         try:
             assert process.stdout is not None

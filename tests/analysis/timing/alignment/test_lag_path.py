@@ -199,7 +199,7 @@ def test_levels_that_have_nothing_to_do_with_the_spans_place_nothing(busy_w: flo
 # ---- a path beside the line -------------------------------------------------------------------
 
 SPANS_S = 1.0 + np.arange(80.0)[:, None] + np.array([0.0, 0.4])
-"""Each lasts twenty readings of 0.02 s."""
+"""Each span lasts twenty readings of 0.02 s."""
 EVEN = np.full(4150, 0.02)
 
 
