@@ -70,7 +70,7 @@ def test_without_a_terminal_progress_is_on_standard_error_alone(tmp_path: Path, 
 
 @pytest.fixture
 def full() -> Iterator[TextIO]:
-    """A stream that takes nothing."""
+    """A stream to which nothing can be written."""
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     with Path("/dev/full").open("w") as stream:

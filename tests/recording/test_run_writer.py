@@ -152,7 +152,7 @@ def threaded(tmp_path: Path) -> Iterator[Recorder]:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """A disk that takes nothing until the event is set."""
+    """A disk on which each write to an Arrow file waits until the event is set."""
     free, write = threading.Event(), Whole.write
 
     def slow(file: Whole, data: Any) -> int:

@@ -1,4 +1,4 @@
-"""A killed session is bound up to where it came, INVALID, and can be continued; a forged one is told."""
+"""A killed session holds its runs so far, is INVALID, and can be continued; a forged session is recognised."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Scripted:
-    """An instrument that knows one dialogue: each line must be the next written one."""
+    """An instrument with one written dialogue: each line that it gets must be the next one of the dialogue."""
 
     def __init__(self, dialogue: Dialogue) -> None:
         self.left = list(dialogue)

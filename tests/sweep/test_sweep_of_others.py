@@ -1,4 +1,4 @@
-"""A sweep takes nothing from what others altered or linked, and works alone on a directory and a device."""
+"""A sweep uses nothing that others altered or linked, and shares neither its directory nor its device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boards that speak the MLPerf Tiny protocol: their answers are recorded as stamped, or the run soon ends."""
+"""Boards with the MLPerf Tiny protocol: their answers are recorded as stamped, or the run soon ends."""
 
 from __future__ import annotations
 
