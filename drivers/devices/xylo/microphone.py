@@ -209,7 +209,7 @@ class MicrophoneBackend:
 
     def _done(self, heard: Heard, own: list[Raster]) -> Done:
         job, steps = heard.job, (heard.end_ns - heard.begin_ns) / self._step_ns
-        if abs(len(own) - steps) > 1.0 + LOST * steps:
+        if not own or abs(len(own) - steps) > 1.0 + LOST * steps:
             what = f"{len(own)} readouts came while sample {job.sample_id} was heard for {steps:.0f} time steps"
             remedy = "Close other programs that use the board or the processor"
             raise DeviceError(what, field="steps", value=len(own), remedy=remedy)

@@ -145,6 +145,12 @@ def test_time_steps_that_the_program_slept_through_or_the_board_loses_end_the_ru
     raised(DeviceError, answer, opened(**traits), sound(), says=r"\d+ readouts came while sample sound-1 was heard")
 
 
+def test_a_lost_readout_of_a_sample_of_one_step_ends_the_run(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = opened()
+    monkeypatch.setattr(device._backend, "_rows_of", lambda heard: [])
+    raised(DeviceError, answer, device, sound(seconds=STEP_S), says="0 readouts came while sample sound-1 was heard")
+
+
 def test_a_board_that_is_unplugged_ends_the_sample_by_type(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
     device.submit([sound()], None)
