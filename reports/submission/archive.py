@@ -49,10 +49,11 @@ def unpack(path: Path, folder: Path) -> Path:
     try:
         with ExitStack() as stack:
             for name, source in _members(path, stack):
-                target = inside(folder, name)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with source, target.open("xb") as sink:
-                    shutil.copyfileobj(source, sink)
+                with source:
+                    target = inside(folder, name)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with target.open("xb") as sink:
+                        shutil.copyfileobj(source, sink)
     except StoreError as error:
         refuse(f"{path.name}:", error.message, path.name, HOSTILE)
     except _BROKEN as error:

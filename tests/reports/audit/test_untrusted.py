@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from reports.audit.audit import audit
@@ -89,8 +90,9 @@ def linked(name: str) -> tarfile.TarInfo:
 def test_members_of_archives_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
     outward: dict[str, Member] = {"link.tar.gz": (linked("link"), ""), "win.zip": ("..\\out", "x")}
     packed(tmp_path / name, outward.get(name, ("../out", "x")))
-    raised(StoreError, unpack, tmp_path / name, tmp_path / "into", says=f"^{name}.* (leads outside|is a link)")
+    error = raised(StoreError, unpack, tmp_path / name, tmp_path / "into", says=f"^{name}.* (leads outside|is a link)")
     assert not (tmp_path / "out").exists()
+    assert not [file for file in psutil.Process().open_files() if file.path == str(tmp_path / name)], error
 
 
 @pytest.mark.parametrize(("members", "place"), [
