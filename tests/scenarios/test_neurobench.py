@@ -103,10 +103,6 @@ def start(*path: str, to: Any) -> Edit:
     return edit
 
 
-def found(parameter: str, *values: Any) -> Edit:
-    return start("workload", "benchmark", "parameters", parameter, "found", to=list(values))
-
-
 def option(name: str, value: Any) -> Edit:
     return start("scenario", "options", name, to=value)
 
@@ -287,7 +283,8 @@ CHANGES: dict[str, Change] = {
         S, start("workload", "benchmark", "name", to=ASC), "benchmark: samples"
     ),
     "fewer samples than are declared": whole(
-        S, {"accuracy": both(start("workload", "benchmark", "name", to=ASC), found("samples", 16240))},
+        S, {"accuracy": both(start("workload", "benchmark", "name", to=ASC),
+                             start("workload", "benchmark", "parameters", "samples", "found", to=[16240]))},
         "accuracy: samples in the recording",
     ),
     "ten inferences in a second of audio": whole(

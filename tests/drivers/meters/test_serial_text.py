@@ -152,10 +152,10 @@ def test_what_is_read_first_happened_inside_the_bracket(time_column: str, ready_
 
 
 def test_its_time_wraps_and_its_readings_go_on() -> None:
-    sketch = Sketch(columns="time:us,core:mW", begin_s=2**32 * 1e-6 - 0.15)
+    sketch = Sketch(columns="time:us,core:mW", begin_s=2**32 * 1e-6 - 0.6)
     options: Options = {"columns": "time:us, core:mW", "kind": "point"}
     with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:
-        tick = column(taken(meter, 0.3), "end_tick")
+        tick = column(taken(meter, 0.9), "end_tick")
 
     assert tick[0] < 2**32 * 1000 < tick[-1] and np.all(np.abs(np.diff(tick) - 5e6) < 2e3)
 
