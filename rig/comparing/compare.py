@@ -18,7 +18,7 @@ from rig.analysis.scores.accuracy import right_of
 from rig.analysis.scores.answers import data_of
 from rig.analysis.sessions.rate_probes import DRAWN, PEAK, SEED
 from rig.analysis.sessions.speed import Executions, executions_of, paired
-from rig.analysis.sessions.summary import together
+from rig.analysis.sessions.summary import SCATTER, together
 from rig.comparing.differing import differing
 from rig.errors import UsageError, refused
 from rig.recording.layout import EVENTS
@@ -275,6 +275,8 @@ def _difference(
         high = value + math.hypot(b_high - b.value, a.value - a_low)
         return Difference(key, a, b, value, low, high, False, kept)
     found = apart(key, first, second, shared)
+    if not found.stated:
+        return Difference(key, a, b, value, None, None, False, kept)
     names = {c.shared for c in a.components if c.shared} & {c.shared for c in b.components if c.shared}
     low, high = found.interval()
     return Difference(key, a, b, value, low, high, any(_instrument(name) in shared for name in names), kept)
@@ -284,15 +286,36 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
     """Return a figure of the second minus ``factor`` times that of the first.
 
     Errors of ``shared`` instruments stay correlated. For times, energies and average powers, the scatter between the
-    executions of the same samples in the two is added to the uncertainty.
+    executions of the same samples in the two is added to the uncertainty. Without uncertainty if nothing shows it.
     """
     a, b = first.result.quantities[key], second.result.quantities[key]
     found = linear([(-factor, _owned(a, "first", shared)), (1.0, _owned(b, "second", shared))], a.unit, "difference")
     one, other = first.executions, second.executions
     growth = _growth(key, first.result.quantities)
-    ratio = paired(other, one) if one and other and growth else None
-    scatter = () if ratio is None else ratio.scaled(growth, a.unit, "").components
-    return replace(found, components=(*found.components, *scatter))
+    if one is None or other is None or not growth:
+        return found
+    if (ratio := _ratio(one, other)) is None:
+        # one execution does not show how executions scatter; trials do
+        known = all(any(c.source == SCATTER for c in q.components) for q in (a, b))
+        return found if known else replace(found, components=(), bias=0.0)
+    return replace(found, components=(*found.components, *ratio.scaled(growth, a.unit, "").components))
+
+
+def _ratio(one: Executions, other: Executions) -> Quantity | None:
+    """Return the ratio of the times of two runs, by the executions that both hold, or else by the mean of each.
+
+    It is None if a run has fewer than two executions.
+    """
+    if (found := paired(other, one)) is not None or any(len(s) < 2 or not s.any() for _, s in (one, other)):
+        return found
+    scatter = [float(s.std(ddof=1) / s.mean()) / math.sqrt(len(s)) for _, s in (one, other)]
+    return Quantity(
+        1.0,
+        "1",
+        tuple(
+            Component("scatter of executions", u, len(s) - 1.0) for u, (_, s) in zip(scatter, (one, other), strict=True)
+        ),
+    )
 
 
 def _growth(key: FigureKey, of: Figures) -> float:

@@ -140,6 +140,35 @@ def test_times_that_scatter_from_run_to_run_show_no_difference_of_their_means(ea
     assert d.shown is shown
 
 
+def lone(time_s: float, *more: Component) -> Subject:
+    """Return a run of one execution, whose time is certain to a millionth."""
+    time = Quantity(time_s, "s", (Component("rate", 1e-6), *more))
+    figures = {FigureKey("execution_time_s"): time, POWER: power(3e-3)}
+    return replace(subject(figures), executions=(np.arange(1), np.array([time_s])))
+
+
+def test_one_execution_does_not_say_what_the_next_would_take() -> None:
+    found = compared(lone(1.0), lone(1.2))
+    time, watts = found.differences
+    assert (time.said, watts.said) == ("no interval stated", "no difference shown")
+    raised(UsageError, judged, found, limit_of("execution_time_s > +5%"), says="single execution.*--trials")
+    scatter = Component("scatter of trials", 0.01, 4.0)
+    assert compared(lone(1.0, scatter), lone(1.2, scatter)).differences[0].said == "worse"
+
+
+@pytest.mark.parametrize(("second_s", "shown"), [(np.full(20, 1.03), True), (np.linspace(0.4, 1.6, 20), False)])
+def test_times_of_other_samples_scatter_too(second_s: Floats, shown: bool) -> None:
+    sides = []
+    for first, times_s in ((0, np.ones(20)), (20, second_s)):
+        time = {
+            FigureKey("execution_time_s"): Quantity(
+                float(times_s.mean()) + first * 1e-3, "s", (Component("rate", 1e-6),)
+            )
+        }
+        sides.append(replace(subject(time), executions=(np.arange(first, first + 20), times_s)))
+    assert compared(*sides).differences[0].shown is shown
+
+
 @pytest.mark.parametrize(("scheduled", "idle_s"), [(False, 0.0), (False, 0.5), (False, 3.0), (True, 0.5), (True, 3.0)])
 def test_energies_and_average_power_scatter_as_far_as_their_executions_make_them(
     scheduled: bool, idle_s: float

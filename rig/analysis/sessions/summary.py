@@ -33,6 +33,7 @@ ROUNDING = 1e-12
 """Trials that differ by less than this part differ only by the rounding of their arithmetic."""
 SAMPLES = "samples"
 """The origin of the uncertainty of a finite sample, which all trials share."""
+SCATTER = "scatter of trials"
 INTEGRATED = "energy_per_inference_integrated_j"
 _EXECUTION_TIMES = (
     "execution_time_s", "execution_time_se_s", "execution_time_p{percentile}_s", "busy_time_per_inference_s",
@@ -262,7 +263,7 @@ def _mean(values: Sequence[Quantity]) -> Quantity:
     more = math.sqrt(max(scatter**2 - apart.u**2, 0.0))
     if more == 0.0:
         return mean
-    return replace(mean, components=(*mean.components, Component("scatter of trials", more, n - 1)))
+    return replace(mean, components=(*mean.components, Component(SCATTER, more, n - 1)))
 
 
 def _of_same_samples(q: Quantity) -> Quantity:
