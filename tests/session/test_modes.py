@@ -174,6 +174,15 @@ def test_energy_is_power_times_time_beside_it(tmp_path: Path, options: tuple[str
     assert agree(whole) == pytest.approx([1.0] * 3, rel=1e-12)
 
 
+def test_energy_holds_the_sum_over_phases_whose_mix_differs_between_runs(tmp_path: Path) -> None:
+    sure = ("span_spread=0.3", TWO, "inference_w=6e-3", "gain_limit=0", "offset_limit=0")
+    for seed in (1, 2, 3):
+        of_seed = (f"seed={seed}", f"device_seed={seed}", f"meter_seed={seed}")
+        figures = rig.evaluated(recorded(tmp_path / str(seed), *sure, *of_seed)).result.quantities
+        whole, *parts = (figures[FigureKey("energy_per_inference_j", phase)] for phase in TWO_PHASES)
+        assert whole.interval()[0] <= sum(part.value for part in parts) <= whole.interval()[1]
+
+
 def test_an_error_of_the_stamps_of_one_run_does_not_cancel_in_another(tmp_path: Path) -> None:
     found = rig.evaluated(recorded(tmp_path / "out", SPREAD, "stamp_jitter_s=1e-4"))
     (power,) = [part for part in found.parts if part.purpose == "power"]
