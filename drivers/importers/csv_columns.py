@@ -123,9 +123,14 @@ class Table:
     def _read(self, rows: int | None) -> Iterator[Columns]:
         known, before = list(self._layout.names), 0
         frames = self._frames(rows)
-        while (frame := _strictly(frames, self._path)) is not None:
+        after = _strictly(frames, self._path)
+        while (frame := after) is not None:
+            after = _strictly(frames, self._path)
             if len(frame.columns) != len(known):
                 raise unreadable(self._path, ValueError(f"{len(known)} names and {len(frame.columns)} columns"))
+            if after is None:  # a spreadsheet may end with empty rows
+                filled = np.flatnonzero(frame.notna().any(axis=1))
+                frame = frame.iloc[: int(filled[-1]) + 1] if len(filled) else frame
             chosen = frame.iloc[:, [known.index(n) for n in self._names]]
             chosen.columns = pd.Index(self._names)
             yield Columns(self._path, self._layout, chosen, before)

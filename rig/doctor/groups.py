@@ -9,7 +9,7 @@ from typing import Any
 from rig.bench.check import Entry, driver_name, factory_of, texts_of
 from rig.bench.read import PATIENCE_S, BenchFile, MeterEntry, Problem, where_of
 from rig.doctor.items import Item
-from rig.errors import MissingExtraError, RigError, UnknownNameError
+from rig.errors import MissingExtraError, RigError, UnknownNameError, refused
 from rig.factories import Factory, needs, options_of, split_options
 from rig.plugins import load, names
 from rig.session.setup import feeds
@@ -29,13 +29,15 @@ def groups_of(
     """Return the groups of the wanted names; without names, those of the whole bench file.
 
     Entries with a problem are left out, because the problem is already a finding. ``options`` are for names of drivers,
-    not of entries. Raises ``UnknownNameError``.
+    not of entries. Raises ``UnknownNameError``, and ``UsageError`` for options without such a name.
     """
     known = {p.entry for p in problems} | (set() if bench is None else {*bench.devices, *bench.meters})
     entries = [name for name in wanted if name in known]
     found = _of_bench(bench, entries, problems) if bench is not None and (entries or not wanted) else []
-    foreign = [name for name in wanted if name not in known]
-    return found + [_of_driver(name, list(options), bench, sorted(known - {""})) for name in foreign]
+    foreign, options = [name for name in wanted if name not in known], list(options)
+    if options and not foreign:
+        raise refused("option", options[0], "Write it into the entry of the bench file, or name a driver to examine")
+    return found + [_of_driver(name, options, bench, sorted(known - {""})) for name in foreign]
 
 
 def _of_bench(bench: BenchFile, entries: Sequence[str], problems: Sequence[Problem]) -> list[BenchGroup]:

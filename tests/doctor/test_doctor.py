@@ -34,6 +34,7 @@ from rig.session.locks import device_lock
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, Floats, MeterInfo, Rail
 from tests.support.instruments import INSTRUMENTS
 from tests.support.paths import ROOT
+from tests.support.raised import raised
 from tests.support.tiny_board import Chip, TinyBoardSim
 from tests.support.waiting import within
 
@@ -89,13 +90,27 @@ def test_a_clock_beyond_its_tolerance_is_broken_and_its_rate_is_told(visit: Doct
     assert told_hz == pytest.approx(12.5e6 * (1 + ppm * 1e-6), rel=number(clock, "off_doubt"))
 
 
-@given(st.floats(-9e-4, 9e-4), st.floats(-1e6, 1e6), st.integers(0, 99))
-def test_rate_and_offset_of_a_clock_lie_within_what_is_said(off: float, offset_s: float, seed: int) -> None:
+def brackets_of(off: float, offset_s: float, seed: int) -> tuple[Any, list[Bracket]]:
+    """Return when a clock of 1 MHz, off by these, was read, and its brackets over a link that is slow at times."""
     rng = np.random.default_rng(seed)
     at_ns = 10**12 + np.sort(rng.integers(0, 10**9, 60))
     out, back = rng.exponential(2e5, (2, 60)) + 1e5
     ticks = np.floor((at_ns - 10**12) * 1e-3 * (1 + off) + (offset_s + 1000.0) * 1e6)
-    brackets = [Bracket(int(t - o), int(k), int(t + b)) for t, k, o, b in zip(at_ns, ticks, out, back, strict=True)]
+    return at_ns, [Bracket(int(t - o), int(k), int(t + b)) for t, k, o, b in zip(at_ns, ticks, out, back, strict=True)]
+
+
+@pytest.mark.parametrize(("sigmas", "level"), [(1.5, "ok"), (3.5, "doubtful"), (6.0, "broken")])
+def test_a_rate_is_broken_only_beyond_chance(sigmas: float, level: str) -> None:
+    _, brackets = brackets_of(1e-3, 0.0, 1)
+    *_, loose = clock_findings("x", ClockInfo("c", 1e6, 0.1), brackets, 10**12)
+    tolerance = abs(number(loose, "off")) - sigmas * 0.5 * number(loose, "off_doubt")
+    *_, clock = clock_findings("x", ClockInfo("c", 1e6, tolerance), brackets, 10**12)
+    assert clock.level == level and ("--seconds" in clock.remedy) == (level == "doubtful")
+
+
+@given(st.floats(-9e-4, 9e-4), st.floats(-1e6, 1e6), st.integers(0, 99))
+def test_rate_and_offset_of_a_clock_lie_within_what_is_said(off: float, offset_s: float, seed: int) -> None:
+    at_ns, brackets = brackets_of(off, offset_s, seed)
 
     *_, clock = clock_findings("x", ClockInfo("c", 1e6, 1e-3), brackets, 10**12)
 
@@ -229,6 +244,10 @@ def test_a_rail_that_reads_backwards_or_is_not_settled_is_doubtful(value: float,
 
 
 # ---- whoever is asked for ------------------------------------------------------------------------------------------
+
+
+def test_options_are_for_drivers_that_are_named(visit: Doctor) -> None:
+    raised(UsageError, visit, "sim", text=DEVICE.format(""), options=("rate_hz=500",), says="name a driver")
 
 
 def test_a_driver_by_its_name_is_opened_with_its_meter_and_the_options_given(visit: Doctor) -> None:

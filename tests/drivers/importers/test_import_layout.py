@@ -125,15 +125,17 @@ def test_three_digits_behind_every_mark_may_be_thousands_and_are_asked_about(mar
     places=st.integers(1, 5),
     separator=st.sampled_from([",", ";", "\t"]),
     mark=st.sampled_from([".", ","]),
+    empty=st.integers(0, 3),
 )
 def test_numbers_are_read_as_written_or_asked_about(
-    tmp_path_factory: pytest.TempPathFactory, values: list[int], places: int, separator: str, mark: str
+    tmp_path_factory: pytest.TempPathFactory, values: list[int], places: int, separator: str, mark: str, empty: int
 ) -> None:
+    """A spreadsheet that once had more rows ends with rows of empty cells."""
     mark = "." if separator == "," else mark
     folder = tmp_path_factory.mktemp("csv")
     wanted = [v / 10**places for v in values]
     cells = [f"{v:.{places}f}".replace(".", mark) for v in wanted]
-    rows = [f"{k}{separator}{cell}" for k, cell in enumerate(cells)]
+    rows = [f"{k}{separator}{cell}" for k, cell in enumerate(cells)] + [separator] * empty
     try:
         run = plain(folder, text="\n".join([f"t{separator}p", *rows]))
     except UsageError as error:
