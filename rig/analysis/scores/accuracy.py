@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow.compute as pc
 
 from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.finding import Finding
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.proportion import independent, mean_proportion, proportion
 from rig.analysis.scores.answers import Answer, answer_in, answers_of, data_of
 from rig.recording.reader import Run
@@ -74,15 +74,18 @@ def right_of(run: Run) -> dict[str, bool]:
 def answer_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
     """Yield a failed check if answers are outside the labels of the workload, or if no sample was answered.
 
-    The labels are those of its samples and those in its ``classes``. A missing answer (null) counts as wrong. It fails
-    the check only if all answers are null.
+    The labels are those of its samples and those in its ``classes``. A missing answer (null) counts as wrong: it is a
+    note, and fails the check only if all answers are null.
     """
     told = [answer for _, _, answer in _labelled(run, answers)]
     declared = run.start.workload.details.get("classes")
     known = {label for label in run.samples["label"].to_pylist() if label is not None}
     known |= {name for name in declared if isinstance(name, str)} if isinstance(declared, list) else set()
     odd = [a for a in told if a is not None and not (isinstance(a, str) and a in known)]
-    if told and all(a is None for a in told):
+    if 0 < told.count(None) < len(told):
+        without = f"{told.count(None)} of {len(told)} answers are null. They count as wrong"
+        yield note(f"{without}, and their times and energies are in the figures")
+    elif told and told[0] is None:
         yield Finding("samples that the device answered", f"0 of {len(told)}: each answer is null", "1 or more", False)
     if odd:
         kind = "" if isinstance(odd[0], str) else ", which is no text"

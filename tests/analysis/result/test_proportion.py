@@ -136,7 +136,7 @@ def test_answers_outside_the_labels_fail_a_check(
 ) -> None:
     details = {} if classes is None else {"classes": classes}
     run = answered(tmp_path, outputs, details=details)
-    checks = list(answer_checks(run, answers_of(run)))
+    checks = [c for c in answer_checks(run, answers_of(run)) if c.effect == "check"]
     assert [c.found for c in checks] == said
     assert all(not c.ok and c.rule == "answers that are no label of the workload" for c in checks)
 
@@ -147,6 +147,12 @@ def test_a_device_that_never_answered_is_told_so(tmp_path: Path) -> None:
     assert [(c.rule, c.found, c.ok) for c in checks] == [
         ("samples that the device answered", "0 of 2: each answer is null", False)
     ]
+
+
+def test_some_answers_that_are_lost_are_told(tmp_path: Path) -> None:
+    run = answered(tmp_path, ["x", None, "x"])
+    (told,) = answer_checks(run, answers_of(run))
+    assert told.effect == "note" and told.found.startswith("1 of 3 answers are null")
 
 
 # ---- devices with phases -------------------------------------------------------------------
@@ -171,7 +177,8 @@ def test_every_answer_counts_whichever_phases_ran_and_each_declared_phase_must_r
     """Where an issue has only the last phase, each phase was issued by itself; only issues of the last phase count."""
     run = phased(tmp_path, spans, outputs)
     assert accuracy_figures(run, answers_of(run))["accuracy"].value == accuracy
-    assert {c.rule: c.found for c in (*answer_checks(run, answers_of(run)), *span_checks(run))} == said
+    found = (*answer_checks(run, answers_of(run)), *span_checks(run))
+    assert {c.rule: c.found for c in found if c.effect == "check"} == said
     assert audited(run.path) == (accuracy, set(said))
 
 
