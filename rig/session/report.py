@@ -213,12 +213,7 @@ def _to_go_on(findings: Iterable[Finding], parts: Sequence[Part]) -> Iterator[Fi
 
 
 def _written(
-    own: Folder,
-    result: Result,
-    out: Path | None,
-    run: Run,
-    runs: tuple[Report, ...] | None = None,
-    **shown: Any,
+    own: Folder, result: Result, out: Path | None, run: Run, runs: tuple[Report, ...] | None = None, **shown: Any
 ) -> Report:
     target = out or own.path / DERIVED
     try:

@@ -157,12 +157,7 @@ def connected(addresses: Sequence[str]) -> Iterator[Connected]:
 
 
 def open_meter(
-    clock: Clock | None = None,
-    *,
-    gpus: str = "0",
-    name: str = "nvml",
-    source: str = "auto",
-    rate_hz: float = 100.0,
+    clock: Clock | None = None, *, gpus: str = "0", name: str = "nvml", source: str = "auto", rate_hz: float = 100.0
 ) -> Meter:
     """Open GPUs by index or UUID, separated by commas. Each GPU is one rail, which covers its whole board.
 

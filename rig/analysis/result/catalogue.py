@@ -172,9 +172,7 @@ def figure(name: str, value: float, told: str, n: int = 0, **of: Any) -> Figures
 def title_of(key: FigureKey) -> str:
     """Return the title of a figure without its phase and rail, such as ``Latency, 99th percentile``."""
     title = entry_of(key).title.format(
-        target=key.target.replace("_", " "),
-        threshold=f"{100 * key.threshold:g} %",
-        percentile=ordinal(key.percentile),
+        target=key.target.replace("_", " "), threshold=f"{100 * key.threshold:g} %", percentile=ordinal(key.percentile)
     )
     title = f"{title}, layer {key.layer}" if key.layer else title
     title = f"{title}, {key.sample}" if key.sample else title

@@ -39,11 +39,7 @@ RISELESS = 0.8
 
 
 def aligned_rails(
-    run: Run,
-    activity: Activity,
-    device: Timebase,
-    end_s: float = math.inf,
-    at_once: int = AT_ONCE,
+    run: Run, activity: Activity, device: Timebase, end_s: float = math.inf, at_once: int = AT_ONCE
 ) -> list[AlignedRail]:
     """Return every rail of power, sorted by name; the recording ended at ``end_s``.
 
