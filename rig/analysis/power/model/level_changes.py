@@ -94,8 +94,7 @@ def simple_changes(state: Indices, start: Floats, end: Floats, watts: Floats, wo
     amid = use & np.isinf(simple[:, 1:]).all(axis=1)
     amid[amid] = [_stays(watts[state == SPAN], (end <= at)[state == SPAN]) for at in simple[amid, 0]]
     unseen = np.column_stack([late, columns[:, amid] * (state != SPAN)[:, None]])
-    beyond = np.tile([BEYOND, np.inf, np.inf], (unseen.shape[1], 1))
-    return np.vstack([simple[use], beyond]), np.column_stack([columns[:, use], unseen])
+    return np.vstack([simple[use], _beyond(unseen)]), np.column_stack([columns[:, use], unseen])
 
 
 def _stays(watts: Floats, before: Bools) -> bool:
@@ -116,7 +115,14 @@ def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats
     every = np.array(pairs + [(a, np.inf, tau) for a in borders for tau in SETTLES]).reshape(-1, 3)
     columns = means(every, start, end, np.empty((0, 3)))
     use = shown(columns, state)
-    return every[use], columns[:, use]
+    # a device may also work on after some of its spans, which leaves idle under spans as it is
+    unseen = columns[:, use & np.isinf(every[:, 2])] * (state != SPAN)[:, None]
+    return np.vstack([every[use], _beyond(unseen)]), np.hstack([columns[:, use], unseen])
+
+
+def _beyond(columns: Floats) -> Floats:
+    """Return shapes, (c, 3), that lie beyond the trace, for columns of changes that are absent from spans."""
+    return np.tile([BEYOND, np.inf, np.inf], (columns.shape[1], 1))
 
 
 def activity_of(state: Indices, start: Floats, end: Floats) -> tuple[float, float]:
