@@ -389,7 +389,11 @@ def _subject(
     each = [instruments_of(session.result.start.meters) for session in sessions]
     stated = {name: said for name, said in each[0].items() if all(other.get(name) == said for other in each)}
     digests = frozenset(part.run.digest for session in sessions for part in session.parts)
-    right = {key: ok for session in sessions for key, ok in _right(session).items()}
+    answers: dict[tuple[str, str, str], set[bool]] = {}
+    for key, ok in (pair for session in sessions for pair in _right(session).items()):
+        answers.setdefault(key, set()).add(ok)
+    # a sample that only some sessions answered rightly makes no pair
+    right = {key: min(oks) for key, oks in answers.items() if len(oks) == 1}
     timed = [part for session in sessions for part in session.parts if part.purpose in ("performance", "")]
     return Subject(path, name, result, submitted, digests, stated, right, executions_of(timed, codes))
 

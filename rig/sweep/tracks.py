@@ -103,10 +103,10 @@ def front(tracks: Sequence[Track]) -> list[Track]:
     """Return the tracks that no other track dominates; measured and simulated tracks are not compared.
 
     A track dominates another if it is no worse in accuracy, energy and execution time, and better in one of them. A
-    track without one of these figures is left out.
+    track without one of these figures is left out, and so is an INVALID one.
     """
     keys = (FigureKey("accuracy"), FigureKey("energy_per_inference_j"), FigureKey("execution_time_s"))
-    known = [track for track in tracks if all(key in track.figures for key in keys)]
+    known = [t for t in tracks if not t.verdict.startswith("INVALID") and all(key in t.figures for key in keys)]
     costs = [tuple((-1.0, 1.0, 1.0)[k] * track.figures[key].value for k, key in enumerate(keys)) for track in known]
 
     def excelled(k: int) -> bool:

@@ -264,6 +264,19 @@ def test_sessions_and_submissions_are_compared_from_their_recordings(tmp_path: P
     assert replace(of_sessions, alone=()).to_json()["alone"] == []
 
 
+def test_sessions_that_answered_differently_make_no_pairs(tmp_path: Path) -> None:
+    """Networks trained anew, or a chip with noise: the counts of one session say nothing about the mean of several."""
+    sides = []
+    for side in range(2):
+        seeds = (f"device_seed={10 * side + k}" for k in range(2))
+        some = [session(tmp_path / f"{side}{k}", "samples=12", "hit_rate=0.6", seed) for k, seed in enumerate(seeds)]
+        sides.append(submitted(tmp_path / str(side), *some).path)
+    (found,) = compare(sides)
+    (d,) = (d for d in found.differences if d.key == FigureKey("accuracy"))
+    assert d.paired is None and d.low is not None and d.high is not None
+    assert d.low < d.value < d.high
+
+
 # ---- accuracy on the same samples ---------------------------------------------------------
 
 

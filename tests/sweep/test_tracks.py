@@ -171,4 +171,5 @@ def test_the_front_is_what_no_other_one_of_its_kind_excels() -> None:
     best, worse = track("a", False, 0.9, 1.0, 1.0), track("b", False, 0.9, 2.0, 1.0)
     dear = track("c", False, 1.0, 9.0, 9.0)
     simulated, unmetered = track("d", True, 0.5, 5.0, 5.0), replace(best, figures=Figures())
-    assert front([worse, best, dear, simulated, unmetered]) == [best, dear, simulated]
+    invalid = replace(track("e", False, 1.0, 0.5, 0.5), verdict="INVALID")
+    assert front([worse, best, dear, simulated, unmetered, invalid]) == [best, dear, simulated]

@@ -84,11 +84,23 @@ def line(s: Shown, reach_s: float, rate_reach: float, start_s: float | None = No
     if start_s is not None:
         late, slope = slopes * (ref_s - start_s), slopes
     places = _refined(s, late, slope, rough.doubt(late + slope * (rough.cells.on_s[:, None] - ref_s)), ref_s, step_s)
-    best, rivals = places[0], [p[2] for p in places if abs(p[0] - places[0][0]) > 0.5 * c.width_s]
-    found = Line(best[0], best[1], ref_s)
-    if min([*rivals, 0.0]) - best[2] < CERTAIN**2 or not stands_out(s, found.at(c.on_s)):
+    best, rivals = places[0], [p for p in places if abs(p[0] - places[0][0]) > 0.5 * c.width_s]
+    found, others = Line(best[0], best[1], ref_s), [Line(late_s, slope, ref_s) for late_s, slope, _ in rivals]
+    if min([*(doubt for *_, doubt in rivals), 0.0]) - best[2] < CERTAIN**2 or not stands_out(s, found.at(c.on_s)):
         return None
-    return found
+    return None if others and _by_one_end(s, [found, *others]) else found
+
+
+def _by_one_end(s: Shown, lines: list[Line]) -> bool:
+    """Return whether only the first and last span prefer the first line to others, and it explains one of them badly.
+
+    Work that no span covers, before the first span or after the last, makes a place that is a period off as likely.
+    """
+    late_s = np.column_stack([at.at(s.cells.on_s) for at in lines])
+    inner, left = s.some(slice(1, -1)).doubt(late_s[1:-1]), s.left(late_s[:, :1])[:, 0]
+    return bool(
+        min(inner[1:]) - inner[0] < CERTAIN**2 and max(left[0], left[-1]) > 0.5 * STANDS_OUT + float(np.median(left))
+    )
 
 
 def stands_out(s: Shown, late_s: Floats) -> bool:
@@ -118,12 +130,14 @@ def _refined(
     places = []
     for start in chosen:
         best, by_s, turn = start, step_s, 0.5 * width_s / half_s if np.ptp(slope) else 0.0
-        for _ in range(4):
+        while by_s > 1e-3 * s.period_s:
             tries = (by_s * np.array([-1.0, -0.5, 0.0, 0.5, 1.0]), turn * np.array([-0.5, 0.0, 0.5] if turn else [0.0]))
             a, b = (x.ravel() for x in np.meshgrid(*tries))
             each = s.doubt(best[0] + a + (best[1] + b) * lever)
             k = int(np.argmin(each))
             best, by_s, turn = (best[0] + float(a[k]), best[1] + float(b[k])), 0.5 * by_s, 0.5 * turn
+            if np.ptp(each) < 1.0:  # chance changes doubt by as much
+                break
         places.append((*best, float(each[k])))
     return sorted(places, key=lambda p: p[2])
 
