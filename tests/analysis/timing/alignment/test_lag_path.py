@@ -20,7 +20,7 @@ from rig.analysis.timing.activity_signal import edges_of, mean_signal
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
 from rig.analysis.timing.alignment.lag_path import Line, along, line, wander, wandering
 from rig.analysis.timing.alignment.placement import undeclared_tau_s
-from rig.analysis.timing.alignment.shown import shown
+from rig.analysis.timing.alignment.shown import Shown, shown
 from rig.analysis.timing.counted_spans import activity_of
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.readings import Readings
@@ -147,6 +147,32 @@ def periodic(count: int, seed: int, shift: float, rate: float = 0.0) -> Scene:
 def test_a_periodic_train_is_not_placed_one_period_off(seed: int, shift: float) -> None:
     scene = periodic(100, seed, shift, 3e-5 * (seed % 2))
     assert scene.wrong_by(aligned(scene, reach=26.0, rate_reach=1e-4)) < 0.2
+
+
+@pytest.mark.parametrize("seed", [2, 6, 25, 32])
+def test_a_train_in_step_with_the_readings_is_not_placed_one_period_off(seed: int) -> None:
+    """All spans lie alike among the readings, so a small step of the place changes the misfit of all of them."""
+    on = (400.0 + 50.0 * np.arange(101) + np.random.default_rng(seed).uniform(0.0, 10.0)) * PERIOD_S
+    scene = Scene(np.column_stack([on, on + 30.0 * PERIOD_S]), noise_w=0.0125, seed=seed)
+    at = line(some(scene), 180.0 * PERIOD_S, 0.0)
+    assert at is None or scene.wrong_by(at) < 1.0
+
+
+def test_work_before_and_after_a_periodic_train_leaves_its_place_open() -> None:
+    """A warm-up and a last flush that no span covers: a place one period off has one of them outside, as the true."""
+    on = (400.0 + 49.3 * np.arange(103)) * PERIOD_S
+    work = np.column_stack([on, on + 30.0 * PERIOD_S])
+    for seed in range(10):
+        shift_s = np.random.default_rng(seed).uniform(-60.0, 60.0) * PERIOD_S
+        every = Scene(work, shift_s, seed=seed)
+        at = line(some(every, work[1:-1]), 180.0 * PERIOD_S, 0.0)
+        assert at is None or every.wrong_by(at) < 1.0
+
+
+def some(scene: Scene, spans_s: Floats | None = None) -> Shown:
+    found = shown(scene.readings(), scene.spans if spans_s is None else spans_s)
+    assert found is not None
+    return found
 
 
 def test_a_periodic_train_whose_ends_are_hidden_is_left_undecided() -> None:
