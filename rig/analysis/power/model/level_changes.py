@@ -116,8 +116,9 @@ def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats
     columns = means(every, start, end, np.empty((0, 3)))
     use = shown(columns, state)
     # a device may also work on after some of its spans, which leaves idle under spans as it is
-    unseen = columns[:, use & np.isinf(every[:, 2])] * (state != SPAN)[:, None]
-    return np.vstack([every[use], _beyond(unseen)]), np.hstack([columns[:, use], unseen])
+    beside = np.unique(columns[:, np.isinf(every[:, 2])] * (state == GAP)[:, None], axis=1)
+    beside = beside[:, shown(beside, state)]
+    return np.vstack([every[use], _beyond(beside)]), np.hstack([columns[:, use], beside])
 
 
 def _beyond(columns: Floats) -> Floats:
