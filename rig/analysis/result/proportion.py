@@ -8,7 +8,6 @@ Statistical Science 16 (2001) 101).
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,15 +33,19 @@ def proportion(count: float, n: float, method: str) -> Quantity:
     return _stated(count / n, clopper_pearson(count, n), round(n), f"{method}; {NAMED}")
 
 
-def independent(right: Sequence[float], data: Sequence[str]) -> tuple[float, float]:
+def independent(right: Sequence[float], data: Sequence[str], weights: Sequence[float] = ()) -> tuple[float, float]:
     """Return the count of right samples and the count of all samples, both as independent samples.
 
     ``data`` names the data of each sample. Samples with the same data get the same answer, so together they tell no
-    more than one sample. Every sample counts in the share. The count of all is Kish's effective number for clusters
-    (Journal of Official Statistics 8 (1992) 183). It is the number of distinct data if all data occur equally often.
+    more than one sample. Every sample counts in the share, by its weight or all alike. The count of all is Kish's
+    effective number for clusters (Journal of Official Statistics 8 (1992) 183). It is the number of distinct data if
+    all data weigh the same.
     """
-    n = len(data) ** 2 / sum(k * k for k in Counter(data).values())
-    return sum(right) * n / len(data), n
+    each, weights = dict[str, float](), weights or [1.0] * len(data)
+    for name, weight in zip(data, weights, strict=True):
+        each[name] = each.get(name, 0.0) + weight
+    n = sum(weights) ** 2 / sum(k * k for k in each.values())
+    return float(np.dot(right, weights)) * n / sum(weights), n
 
 
 def mean_proportion(counts: Sequence[tuple[float, float]], method: str) -> Quantity:

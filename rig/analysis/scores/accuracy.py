@@ -62,8 +62,10 @@ def session_figures(run: Run, answers: Sequence[Answer]) -> Figures:
         FigureKey(name, sample=f"session {session}"): proportion(*count, method)
         for (session, name), count in counts.items()
     }
-    means = [count for (_, name), count in counts.items() if name == "session_accuracy"]
-    return Figures({FigureKey("session_accuracy_mean"): mean_proportion(means, "mean over sessions"), **found})
+    whole = [own for (_, name), own in of.items() if name == "session_accuracy"]
+    asked = [(share, data[sample], 1.0 / len(own)) for own in whole for sample, share in own.items()]
+    mean = proportion(*independent(*zip(*asked, strict=True)), "mean over sessions")
+    return Figures({FigureKey("session_accuracy_mean"): mean, **found})
 
 
 def right_of(run: Run) -> dict[str, bool]:

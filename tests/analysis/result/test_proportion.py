@@ -20,7 +20,7 @@ from reports.audit.rules import judge_run
 from reports.audit.scores import accuracy as accuracy_by_the_auditor
 from rig.analysis.result.proportion import clopper_pearson, independent, mean_proportion, paired_difference, proportion
 from rig.analysis.result.quantity import from_json
-from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, seen_checks, span_checks
+from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, seen_checks, session_figures, span_checks
 from rig.analysis.scores.answers import answers_of
 from rig.recording.reader import Run, open_run
 from rig.recording.writer import Recorder
@@ -111,6 +111,43 @@ def test_a_sample_of_which_most_are_copies_shows_little_more_than_one_sample(tmp
     found = accuracy_figures(run, answers_of(run))["accuracy"]
     assert found.value == pytest.approx(0.1)
     assert found.interval() == pytest.approx(clopper_pearson(0.1 * 100 / 81.1, 100 / 81.1))
+
+
+def in_sessions(path: Path, asked: Sequence[Sequence[bool]]) -> Run:
+    """Return a run in which each session asks the same clips in the same order, and perhaps more; True is right."""
+    ok = {f"{s:02d}/old/{k}": right for s, own in enumerate(asked) for k, right in enumerate(own)}
+    known = [Sample(name, np.full(1, float(name.split("/")[2])), "x") for name in ok]
+    issues = [Asked(None, k, k + 0.5, name, "yx"[ok[name]]) for k, name in enumerate(ok)]
+    return recording(path, issues, known=known, details={"incremental": len(asked)})
+
+
+def test_a_mean_over_sessions_that_ask_the_same_clips_is_as_certain_as_one_session(tmp_path: Path) -> None:
+    right = [True, False, True, True]
+    runs = [in_sessions(tmp_path / str(n), [right] * n) for n in (1, 11)]
+    once, often = (session_figures(run, answers_of(run))["session_accuracy_mean"] for run in runs)
+    assert (often.n, often.value) == (once.n, once.value) == (4, 0.75)
+    assert often.interval() == pytest.approx(once.interval())
+
+
+def test_a_clip_counts_in_a_mean_over_sessions_with_its_share_of_each(tmp_path: Path) -> None:
+    """Two clips are 1/2 of one session and 1/4 of the other, two are 1/4 of the other: 3/8 and 1/8 of the mean."""
+    run = in_sessions(tmp_path, [[True, False], [True, False, True, True]])
+    found = session_figures(run, answers_of(run))["session_accuracy_mean"]
+    assert found.value == pytest.approx(5 / 8)
+    assert found.interval() == pytest.approx(clopper_pearson(5 / 8 * 3.2, 3.2))  # 1 / (2 * (3/8)^2 + 2 * (1/8)^2)
+
+
+def test_a_mean_over_sessions_of_old_and_new_clips_is_held() -> None:
+    """A network that learns nothing gives each clip one answer: 100 old clips, and ten new in each of ten sessions."""
+    sessions = [range(100 + 10 * s) for s in range(11)]
+    data = [str(clip) for session in sessions for clip in session]
+    weights = [1.0 / len(session) for session in sessions for _ in session]
+    rng, held = np.random.default_rng(1), 0
+    for _ in range(300):
+        right = rng.random(200) < 0.8
+        low, high = proportion(*independent([float(right[int(k)]) for k in data], data, weights), "").interval()
+        held += low <= 0.8 <= high
+    assert 0.93 * 300 <= held < 300
 
 
 def test_samples_without_a_label_are_told(tmp_path: Path) -> None:
