@@ -49,10 +49,10 @@ def session_figures(run: Run, answers: Sequence[Answer]) -> Figures:
 
     The ids of these words begin with ``SESSION/old/`` or ``SESSION/new/`` (``rig.types.Sample``, ``mswc-fscil``).
     """
-    if not run.start.workload.details.get("incremental"):
+    if not run.start.workload.details.get("incremental") or not (right := _shares(run, answers)):
         return Figures()
     of: dict[tuple[str, str], dict[str, float]] = {}
-    for sample, share in _shares(run, answers).items():
+    for sample, share in right.items():
         session, kind, _ = [*sample.split("/", 2), "", ""][:3]
         for name in ("", f"_{kind}"):
             of.setdefault((session, f"session_accuracy{name}"), {})[sample] = share

@@ -137,6 +137,11 @@ def test_a_clip_counts_in_a_mean_over_sessions_with_its_share_of_each(tmp_path: 
     assert found.interval() == pytest.approx(clopper_pearson(5 / 8 * 3.2, 3.2))  # 1 / (2 * (3/8)^2 + 2 * (1/8)^2)
 
 
+def test_sessions_without_an_answer_have_no_figure(tmp_path: Path) -> None:
+    run = recording(tmp_path / "run", [Asked(None, 0.0, None)], details={"incremental": 1})
+    assert not session_figures(run, answers_of(run))
+
+
 def test_a_mean_over_sessions_of_old_and_new_clips_is_held() -> None:
     """A network that learns nothing gives each clip one answer: 100 old clips, and ten new in each of ten sessions."""
     sessions = [range(100 + 10 * s) for s in range(11)]
