@@ -98,6 +98,16 @@ class Queries:
         """Return the latencies of completed samples; a scheduled sample without an answer has an infinite latency."""
         return np.where((self.answered | np.isnan(self.due_s))[self.completed], self.latency_s(), np.inf)
 
+    def batches(self, issues: Indices) -> float:
+        """Return how many independent latencies these issues are worth if all of a batch are worth one.
+
+        A batch was issued or completed together. If batches differ in size, they count as Kish's effective number of
+        clusters (``rig.analysis.result.proportion``). At least one issue was completed.
+        """
+        which = self.completed & np.isin(self.issue, issues)
+        sizes = (np.unique(s[which], return_counts=True)[1] for s in (self.issued_s, self.completed_s))
+        return min(float(k.sum() ** 2 / np.sum(k**2)) for k in sizes)
+
     def window_s(self) -> tuple[float, float]:
         """Return the times of the first request and the last completion, or (nan, nan) if nothing was completed.
 

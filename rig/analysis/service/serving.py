@@ -58,10 +58,10 @@ def throughput(q: Queries) -> Figures:
 def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | None) -> Figures:
     """Return the duration and the latencies of ``apart``; of several phases, only the sum of their means."""
     times_s, issue, duration = q.latency_s(), q.issue[q.completed], FigureKey("duration_s")
-    each = [own for issues in apart if len(own := times_s[np.isin(issue, issues)])]
-    found = latencies(each[0], early_stopping, q.looped) if len(each) == 1 else Figures()
+    each = [(own, q.batches(issues)) for issues in apart if len(own := times_s[np.isin(issue, issues)])]
+    found = latencies(each[0][0], early_stopping, q.looped, most=each[0][1]) if len(each) == 1 else Figures()
     if len(each) > 1:
-        total = linear([(1.0, mean_latency(own)) for own in each], "s", "sum over phases issued one at a time")
+        total = linear([(1.0, mean_latency(own)) for own, _ in each], "s", "sum over phases issued one at a time")
         found = Figures({FigureKey("latency_mean_s"): total})
     return Figures({duration: throughput(q)[duration]}) | found
 
@@ -74,7 +74,7 @@ def _latencies(q: Queries, early_stopping: float | None) -> Figures:
     """
     drawn = q.scheduled and q.arrival_hz > 0.0
     other_s = scatter_s(q, PERCENTILES) if drawn and q.holds_one else None
-    found = latencies(q.served_s(), early_stopping, q.looped, other_s)
+    found = latencies(q.served_s(), early_stopping, q.looped, other_s, q.batches(q.issue))
     if not drawn or q.holds_one or independent(q.latency_s()) >= STEADY:
         return found
     bare = {k: replace(v, components=(), method=f"{v.method}; {NOT_SHOWN}") for k, v in found.items() if v.stated}
@@ -82,13 +82,15 @@ def _latencies(q: Queries, early_stopping: float | None) -> Figures:
 
 
 def latencies(
-    times_s: Floats, early_stopping: float | None = None, looped: bool = False, least_u_s: Floats | None = None
-) -> Figures:
+    times_s: Floats, early_stopping: float | None = None, looped: bool = False, least_u_s: Floats | None = None,
+    most: float = math.inf,
+) -> Figures:  # fmt: skip
     """Return the mean and percentiles of latencies in order of time, shape (n,); only the mean if ``looped``.
 
     A latency is infinite without an answer, and the mean leaves it out. ``early_stopping`` is one percentile, 0 to 1,
     for which MLPerf's early-stopping estimate is added. ``least_u_s`` is the scatter of the mean and of the
-    ``PERCENTILES`` over other draws of arrivals.
+    ``PERCENTILES`` over other draws of arrivals. In the interval of a percentile, the latencies are worth at most
+    ``most`` independent ones, also where none is above the percentile, which does not show how alike they are.
     """
     ordered, n = np.sort(times_s), len(times_s)
     u_s = np.zeros(1 + len(PERCENTILES)) if least_u_s is None else least_u_s
@@ -97,7 +99,7 @@ def latencies(
         return out
     for p, least_s in zip(PERCENTILES, u_s[1:].tolist(), strict=True):
         above = times_s > nearest_rank(ordered, p)
-        value = percentile(ordered, p, count=independent(above.astype(float)))
+        value = percentile(ordered, p, count=min(independent(above.astype(float)), most))
         if least_s and not value.stated:  # the scatter over draws already includes how alike successive latencies are
             value = percentile(ordered, p)
         out |= {FigureKey("latency_p{percentile}_s", percentile=100 * p): _at_least(value, least_s)}

@@ -132,6 +132,46 @@ def test_latencies_in_a_queue_are_as_uncertain_as_they_are_alike() -> None:
     assert min(held.values()) > 50
 
 
+def batched(seed: int, count: int, uneven: bool = False) -> Queries:
+    """Return queries answered in batches of eight, or of one to eight, each of which lasts 0.7 to 1.3 s."""
+    rng = np.random.default_rng(seed)
+    of = np.repeat(np.arange(count), rng.integers(1, 9, count) if uneven else 8)
+    ends_s = np.cumsum(rng.uniform(0.7, 1.3, count))
+    return queries(np.full(len(of), NAN), np.append(0.0, ends_s)[of], ends_s[of])
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+@pytest.mark.parametrize("count", [8, 20, 60, 150])
+def test_percentiles_count_the_latencies_of_one_batch_as_one(count: int, uneven: bool) -> None:
+    """A percentile may be the longest latency, which all of a batch have; then no other latency is longer."""
+    least = {50: 6, 90: 36, 97: 122, 99: 368}  # fewer independent values do not bound the percentile
+    held, stated = Counter[int](), Counter[int]()
+    for seed in range(200):
+        found = serving.service_figures(batched(seed, count, uneven))
+        for p in least:
+            if (q := found[f"latency_p{p}_s"]).stated:
+                stated[p] += 1
+                held[p] += q.interval()[0] <= 0.7 + 0.006 * p <= q.interval()[1]
+    assert all(held[p] >= 0.9 * stated[p] - 2 for p in least)
+    assert not any(stated[p] for p in least if count < least[p])
+    assert all(stated[p] > 100 for p in least if count > 1.4 * least[p])
+
+
+@pytest.mark.parametrize(("issued_s", "completed_s", "worth"), [
+    ([0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0], 4.0),
+    ([0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0], 1.0),  # answered one by one
+    ([0.0, 1.0, 2.0, 3.0], [4.0, 4.0, 5.0, 5.0], 2.0),
+    ([0.0, 1.0, 1.0, 1.0], [1.0, 4.0, 4.0, 4.0], 1.6),  # (1 + 3)^2 / (1^2 + 3^2)
+    ([0.0, 1.0, 2.0, NAN], [1.0, 4.0, NAN, NAN], 2.0),  # one has no answer, and one was dropped
+])  # fmt: skip
+def test_latencies_issued_or_answered_together_are_worth_one(
+    issued_s: list[float], completed_s: list[float], worth: float
+) -> None:
+    q = queries([NAN] * 4, issued_s, completed_s)
+    assert q.batches(q.issue) == pytest.approx(worth)
+    assert q.batches(q.issue[:1]) == 1.0
+
+
 def busy(seed: int, n: int = 300, load: float = 0.85) -> Queries:
     """Return queries to a device that is busy for ``load`` of the time, with random arrivals and times of service."""
     rng = np.random.default_rng([seed, 2])
