@@ -9,7 +9,8 @@ import numpy as np
 from reports.figures.sheet import WIDTH, Panel, Sheet, Span
 from reports.figures.style import COLOURS, INK, LIMIT, TRACE
 from reports.format import prefix, quantity_text, si
-from rig.analysis.result.order_statistics import percentile
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.order_statistics import nearest_rank
 from rig.analysis.result.result import Result
 from rig.recording.records import ScenarioRecord
 from rig.types import Floats
@@ -47,7 +48,7 @@ def service_figure(result: Result) -> Sheet | None:
     x = 1.0, 2.4 * len(took)
     nines = _nines(x[1], sheet.width)
     by_share = sheet.panel(x, y, _HEIGHT, "samples completed within, %", log=True, log_y=wide, marks=nines)
-    key += _distribution(sheet, by_share, took, factor)
+    key += _distribution(sheet, by_share, took, factor, result.quantities)
     _bound(sheet, by_share, x, y, bound_s * factor)
     sheet.key([*key, *([(LIMIT, f"{limit[0]} {si(limit[1], 's')}")] if limit else [])])
     return sheet
@@ -94,8 +95,11 @@ def _columns(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats, Floa
     return edges[held], edges[held + 1], ordered[first], ordered[(first + last) // 2], ordered[last]
 
 
-def _distribution(sheet: Sheet, panel: Panel, took: Floats, factor: float) -> list[tuple[str, str]]:
-    """Draw latency against the share answered within it; each nine (90 %, 99 %, ...) has the same width."""
+def _distribution(sheet: Sheet, panel: Panel, took: Floats, factor: float, figures: Figures) -> list[tuple[str, str]]:
+    """Draw latency against the share answered within it; each nine (90 %, 99 %, ...) has the same width.
+
+    A percentile has the interval that ``figures`` state, if they are of the same latencies.
+    """
     (across, up), ordered = panel, np.sort(took)
     n = len(ordered)
     slower = np.unique(np.concatenate([np.geomspace(1, n, 300), np.linspace(1, n, 100)]).astype(int)) - 1
@@ -105,9 +109,9 @@ def _distribution(sheet: Sheet, panel: Panel, took: Floats, factor: float) -> li
     key = []
     for p, colour in _MARKED:
         if p <= 1.0 - 1.0 / n or (n == 1 and p == 0.5):
-            q = percentile(ordered, p)
-            sheet.dot(across(1.0 / (1.0 - p)), up(q.value * factor), colour, 3.0)
-            key.append((colour, f"p{100 * p:g}: {quantity_text(q) if q.u else si(q.value, 's')}"))
+            at, q = nearest_rank(ordered, p), figures.get(FigureKey("latency_p{percentile}_s", percentile=100 * p))
+            sheet.dot(across(1.0 / (1.0 - p)), up(at * factor), colour, 3.0)
+            key.append((colour, f"p{100 * p:g}: {quantity_text(q) if q and q.u and q.value == at else si(at, 's')}"))
     return key
 
 

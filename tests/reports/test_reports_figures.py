@@ -21,7 +21,7 @@ from reports.figures.stream import MAX_CLASSES, shown_of
 from reports.render import write
 from reports.stream_answers import stream_csv
 from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.quantity import Component
+from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve, Stream
 from rig.analysis.service.change_detection import right_share, time_right
@@ -155,6 +155,19 @@ def test_latency_shows_its_bound_and_what_went_past_it() -> None:
     assert "a sample too late" in said
     assert "p50" in said
     assert "p99" not in said
+
+
+def test_latency_shows_the_intervals_of_the_figures() -> None:
+    """Latencies of a batch are alike, so what the picture shows does not tell their intervals."""
+    p50, p90 = (FigureKey("latency_p{percentile}_s", percentile=p) for p in (50.0, 90.0))
+    result = served(range(64), np.repeat(np.arange(1.0, 9.0), 8))
+    assert "±" not in texts(draw(result)["service"])
+    stated = Figures({p50: Quantity(4.0, "s", (Component("finite sample", 1.0),)), p90: Quantity(8.0, "s")})
+    said = texts(draw(replace(result, quantities=stated))["service"])
+    assert "p50: 4.0 ± 2.0 s" in said
+    assert said.count("±") == 1
+    mean = Figures({p50: replace(stated[p50], value=4.5)})  # of several trials
+    assert "±" not in texts(draw(replace(result, quantities=mean))["service"])
 
 
 @pytest.mark.parametrize(("options", "word"), [({"deadline_s": 0.5}, "500"), ({"stride_s": 0.25}, "250"), ({}, "")])
