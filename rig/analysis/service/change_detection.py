@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.order_statistics import independent, percentile
 from rig.analysis.result.proportion import proportion
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.series import Stream
 from rig.analysis.scores.answers import answer_in
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import mean_latency
-from rig.analysis.timing.timebase import RECTANGLE
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 from rig.types import Bools, Floats
@@ -58,11 +57,9 @@ def change_figures(stream: Stream | None) -> Figures:
         method = f"changes of scene without {SUSTAIN} right answers in a row, or right to the scene's end"
         out |= {FigureKey("onset_never_share"): proportion(changes - len(reached), changes, method)}
     if len(reached):
-        # latencies are whole steps of the stream, so equal ones may hide a scatter of up to a step
+        # latencies are whole steps of the stream, so equal ones may hide a scatter within a step
         step_s = (stream.end_s - stream.begin_s) / len(stream.at_s)
-        step = Component("time between answers", step_s / RECTANGLE)
-        mean = mean_latency(reached)
-        out |= {FigureKey("onset_latency_mean_s"): replace(mean, components=(*mean.components, step))}
+        out |= {FigureKey("onset_latency_mean_s"): replace(mean_latency(reached), bias=0.5 * step_s)}
         for p in (0.5, 0.9):
             out |= {FigureKey("onset_latency_p{percentile}_s", percentile=100 * p): percentile(np.sort(reached), p)}
     return out | {FigureKey("stream_accuracy"): stream_accuracy(stream)}

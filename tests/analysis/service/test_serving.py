@@ -510,7 +510,7 @@ def test_what_was_never_reached_is_a_share_and_enters_no_latency() -> None:
 
 def test_latencies_that_are_all_equal_are_known_to_a_step_of_the_stream() -> None:
     latency = change_figures(stream("aaaaaaaaaaaabbbbbbbbbbaaaaaaaa", "aba"))["onset_latency_mean_s"]
-    assert 0.5 < latency.half_width() < 1.0
+    assert 0.4 < latency.half_width() < 1.0
 
 
 def test_a_stream_of_one_scene_has_no_onset() -> None:
