@@ -2,7 +2,8 @@
 
     python -m benchmarks.harness.ours single --out DIR --queries 1000000
 
-The device answers at once, or a fixed time after a request. Prints the cost of the call.
+The device answers at once, or a fixed time after a request. Prints what the recording cost, as JSON: wall time,
+CPU time, wait for a CPU and peak memory.
 """
 
 from __future__ import annotations

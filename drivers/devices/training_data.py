@@ -93,9 +93,10 @@ def adam(
     weights: dict[K, NDArray[np.float32]], samples: int, size: int, epochs: int, rng: np.random.Generator,
     gradients: Callable[[NDArray[np.int64]], Mapping[K, NDArray[Any]]],
 ) -> Iterator[int]:  # fmt: skip
-    """Change ``weights`` by Adam in batches of ``size``. Yield the number of at most ten epochs, evenly spread.
+    """Change ``weights`` by Adam in batches of ``size``. Yield the number of the epoch at most ten times.
 
-    ``gradients`` takes the numbers of the samples of a batch. Training never stops early and selects nothing.
+    These epochs are evenly spread over the training. ``gradients`` takes the numbers of the samples of a batch.
+    Training never stops early and selects nothing.
     """
     mean: dict[K, NDArray[Any]] = {name: np.zeros_like(value) for name, value in weights.items()}
     square, count, total = mean.copy(), 0, epochs * (samples // size)

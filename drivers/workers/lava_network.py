@@ -30,7 +30,10 @@ _NO_TARGET = -(2**30)
 _MEASURED_S = 0.15
 _SETTLE_S = 0.2
 _FEW_STEPS = 4
-"""A slice has at least this many steps. If ``SHARE`` of the time left is too short for them, it may take all of it."""
+"""A slice has at least this many steps, while the time left is enough for them; the last slices may have fewer.
+
+If ``SHARE`` of the time left is too short for them, a slice may take all of the time left.
+"""
 _HEAD = struct.Struct("=qqqI")
 _PR_SET_PDEATHSIG = 1
 
@@ -105,7 +108,7 @@ class Network:
 class Rate:
     """The time of a call of ``run``, the time of each step, and the extra time of a network's first call (s).
 
-    Each slice of a solve updates ``step_s``.
+    Each slice of a solve but the first updates ``step_s``.
     """
 
     def __init__(self, call_s: float, step_s: float, first_s: float) -> None:

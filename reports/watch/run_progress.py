@@ -13,19 +13,19 @@ from rig.terminal import tell
 
 Show = Callable[[int, dict[str, float]], None]
 SAY_EVERY_S = 60.0
-"""Without a terminal, a run beyond its total, or without one, reports its progress this often (s)."""
+"""Without a terminal, a run that has passed its total, or has no total, reports its progress this often (s)."""
 NAME_MOST = 16
-"""A longer name of a run (characters) has no room in the line, which then says "run"."""
+"""The longest name of a run (characters) that the line shows; for a longer name it shows "run"."""
 
 
 @contextmanager
 def progress(total: int, path: Path | None = None, now: Callable[[], float] = time.monotonic) -> Iterator[Show]:
     """Yield a callback that shows progress from (samples done, latest power by rail).
 
-    ``total`` is how many samples will come, 0 if that is not known. If more come, or without a total, only their number
-    is shown. ``path`` is the directory of the run: with it, the line also has the room left on its disk and the data
-    that waits to be written. If standard error is no terminal, it gets a line when the run begins, at each tenth of the
-    total, and when the run ends.
+    ``total`` is how many samples will come, or 0 if it is not known. If it is not known, or if more come, only their
+    number is shown. ``path`` is the directory of the run: with it, the line also has the room left on its disk and the
+    data that waits to be written. If standard error is no terminal, it gets a line when the run begins, at each tenth
+    of the total, and when the run ends.
     """
     name = "run" if path is None else path.name
     if not sys.stderr.isatty():
@@ -54,7 +54,7 @@ def progress(total: int, path: Path | None = None, now: Callable[[], float] = ti
 
 @contextmanager
 def _lines(total: int, name: str, now: Callable[[], float]) -> Iterator[Show]:
-    """Report progress in lines: at each tenth of the total; after the total, or without one, once a minute."""
+    """Report progress in lines: at each tenth of the total; after the total, or if it is not known, once a minute."""
     count, tenth, began_s = 0, 0, now()
     said_s = began_s
 

@@ -1,4 +1,7 @@
-"""Check that the start line and the traces of a recording describe each rail and clock in the same way."""
+"""Describe each trace, and check that a recording describes each rail and each clock in one way.
+
+A rail is described in the start line and in its trace, a clock in two places of the start line.
+"""
 
 from __future__ import annotations
 

@@ -23,9 +23,10 @@ Plain = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Table:
-    """The table in memory: each row maps columns to values or None; ``varied`` are the columns of varied keys.
+    """The table in memory: each row maps columns to values or None.
 
-    Rows also have the two ends of each interval, which the file lacks.
+    ``varied`` are the columns that differ by design: the varied keys, and ``device`` if there are several devices. Rows
+    also have the two ends of each interval, which the file lacks.
     """
 
     columns: tuple[str, ...]

@@ -1,4 +1,7 @@
-"""Every simulated instrument on a live plant, with the factory of its meter and the options that reach it."""
+"""Every simulated instrument, with the factory of its meter and the options that reach it.
+
+All but ``scpi-smu`` and ``dmm6500`` measure a live plant.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +111,10 @@ def in_module(plant: LivePlant, **how: Any) -> Iterator[StandIn]:
 
 
 class LogInTime:
-    """A log of one ampere at two volts that grows with time, after N6705C's guide; other lines are settings."""
+    """A log of one ampere at two volts that grows with time, after N6705C's guide.
+
+    A command that is not listed sets something and gets no answer.
+    """
 
     ANSWERS = {  # noqa: RUF012
         "*IDN?": "Keysight Technologies,N6705C,MY1,E.02.07", "SYST:CHAN:MOD? (@1)": '"N6781A"', "OUTP? (@1)": "1",
@@ -175,7 +181,10 @@ INSTRUMENTS: dict[str, Callable[..., AbstractContextManager[StandIn]]] = {
 
 @contextmanager
 def live(name: str, **how: Any) -> Iterator[StandIn]:
-    """Yield an instrument on the rail ``core`` of a live plant; ``how`` are options of the simulation."""
+    """Yield an instrument; all but ``scpi-smu`` and ``dmm6500`` measure the rail ``core`` of a live plant.
+
+    ``how`` are options of the simulation.
+    """
     plant = LivePlant()
     idle_w, busy_w = LEVELS_W.get(name, (0.02, 0.06))
     plant.install({"core": idle_w}, {"inference": {"core": busy_w}})

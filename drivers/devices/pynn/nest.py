@@ -48,7 +48,8 @@ def open_device(
     the spikes to the sources; the phase ``inference`` simulates.
 
     Raises ``DataError`` for a network that cannot be used or does not fit the ``workload``, ``MissingExtraError``
-    without execnet, NEST or PyNN, ``UsageError`` if no interpreter is named, and ``SetupError`` if it cannot start.
+    without execnet, NEST or PyNN, ``UsageError`` if no interpreter is named, and ``SetupError`` if the interpreter
+    cannot start.
     """
     read = read_network(Path(network))
     read.check_sources(workload)

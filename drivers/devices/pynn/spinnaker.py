@@ -40,8 +40,9 @@ def open_device(
     samples.
 
     Raises ``DataError`` for a network that cannot be used or does not fit the ``workload``, ``MissingExtraError``
-    without execnet or sPyNNaker, and ``UsageError`` if no interpreter is named. Raises ``SetupError`` if it cannot
-    start, without a named machine, and for a network that does not fit 48 chips.
+    without execnet or sPyNNaker, and ``UsageError`` if no interpreter is named. Raises ``SetupError`` if an interpreter
+    cannot start, if none of ``simulate``, ``board`` and ``spalloc`` is given, or if a network for ``simulate`` needs
+    more than 48 chips.
     """
     read = read_network(Path(network))
     read.check_sources(workload)

@@ -56,7 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compute and verify targets, or verify the table. Raises ``IntegrityError`` when a certificate is wrong."""
+    """Compute and verify targets, or verify the table.
+
+    Raises ``IntegrityError`` for a wrong certificate of the table, ``DataError`` for one that was computed.
+    """
     keys = _keys(args.problem, args.draw, args.verify)
     if args.verify:
         if args.out is not None:
@@ -186,9 +189,10 @@ def compute(
 
     "size" is the benchmark's rule: "exact" below 50 nodes, else "tabu". "search" spends ``seconds`` on three walks, one
     after the other, whose seeds begin at ``first_seed``. "exact" proves the optimum by branch and bound. "tabu" is
-    D-Wave Tabu, as specified for the benchmark's targets: half a minute up to 250 nodes and several minutes at 1000.
-    Raises ``UsageError`` for another method and for a proof from 50 nodes on, ``MissingExtraError``
-    without numba, or dwave-samplers for "tabu".
+    D-Wave Tabu, as specified for the benchmark's targets.
+
+    Raises ``UsageError`` for another method and for a proof from 50 nodes on. Raises ``MissingExtraError`` for "search"
+    without numba and for "tabu" without dwave-samplers.
     """
     one_of(METHODS, method=method)
     if method == "size":
@@ -239,7 +243,7 @@ def _by_search(graph: Graph, density: float, seed: int, seconds: float, first_se
 def specified_tabu(graph: Graph, seed: int, *, reads: int = 100, restarts: int = 50) -> tuple[Vector, float]:
     """Return a set found by D-Wave Tabu, and the seconds it took; the benchmark specifies this, without a timeout.
 
-    It takes half a minute at 100 nodes and several minutes at 1000. Raises ``MissingExtraError`` without
+    It takes about half a minute up to 250 nodes and several minutes at 1000. Raises ``MissingExtraError`` without
     dwave-samplers.
     """
     samplers = imported("dwave.samplers", "tabu as specified", "qubo", field="device", value="tabu as specified")
