@@ -32,7 +32,10 @@ from drivers.meters.nvml.meter import SOURCES, gpus_of, open_nvml
 BURSTS_S = (0.003, 0.04)
 """The lengths of the shortest and the longest burst, and of pauses (s)."""
 SIZE = 1024
-"""The side of the matrices that a burst multiplies: far below the power limit, so that no clock is throttled."""
+"""The side of the matrices that a burst multiplies.
+
+With matrices this small, the GPU stays far below its power limit, so its clock is not throttled.
+"""
 LAGS_S = 1e-3 * np.arange(-20, 122, 2)
 WINDOWS_S = 1e-3 * np.arange(5, 155, 5)
 Array = NDArray[np.float64]

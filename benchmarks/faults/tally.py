@@ -20,7 +20,7 @@ from drivers.meters.serial_text.lines import LineError
 from rig.errors import RigError
 
 SLOW_S, HEAVY_BYTES = 10.0, 300 << 20
-"""A case is a defect if it takes more processor time, or adds more to the peak memory, than this."""
+"""A case is a defect if it takes more processor time (s), or adds more bytes to the peak memory."""
 LONG = 500_000
 """A message with more characters than this is a defect."""
 STRETCH = 500
@@ -31,22 +31,27 @@ TYPED = (RigError, LineError, StreamError)
 
 
 class Outcome(StrEnum):
-    """The possible outcomes of a case."""
+    """The possible outcomes of a case; those in capitals are defects. "By type" means by an error in ``TYPED``."""
 
     WHOLE = "whole"
     PART = "kept in part, not VALID"
     REFUSED = "refused by type"
     NOTHING = "ended by type before anything was recorded"
     TRACEBACK = "TRACEBACK"
+    """An error that is not in ``TYPED``, or a wrong exit code."""
     VALID_HALF = "VALID HALF"
+    """A recording of which a part is missing is called VALID."""
     HUNG = "HUNG"
     OUTSIDE = "WRITTEN OUTSIDE"
+    """A command wrote outside of its directory."""
     UNNOTICED = "UNNOTICED"
+    """A fault that should be refused passed, or a sound recording was refused."""
     SLOW = "SLOW"
     HEAVY = "TOO MUCH MEMORY"
     ENDLESS = "MESSAGE WITHOUT END"
     DIED = "PROCESS DIED"
     NOT_TRIED = "NOT TRIED"
+    """The case could not be tried here."""
 
 
 RIGHT = (Outcome.WHOLE, Outcome.PART, Outcome.REFUSED, Outcome.NOTHING)

@@ -1,4 +1,7 @@
-"""Others' text never reaches a terminal unchanged."""
+"""What is printed: text of others without control characters, and what a command does to a closed or full stream.
+
+Signals that end a command are also tested.
+"""
 
 from __future__ import annotations
 

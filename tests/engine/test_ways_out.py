@@ -1,5 +1,7 @@
-"""The stop line records every way out of the engine correctly, with the owner of the code that caused it;
-the command has an exit code of its own and one line for each, and leaves a readable recording."""
+"""However a run ends early, its stop line names the error and whose code caused it.
+
+For each such end, the command has its own exit code and prints one line, and the recording can be read.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ class OwnExit(DeviceError):
 
 
 class OwnText(DeviceError):
-    """An error whose exit code is no number, and which has no text."""
+    """An error whose class has a text as exit code, and whose instance claims success.
+
+    Its message and its JSON form cannot be made.
+    """
 
     exit_code = "eleven"  # type: ignore[assignment]
 
@@ -259,7 +264,7 @@ def rig(path: Path, *argv: str) -> Outcome:
 
 
 def answered(path: Path) -> int:
-    """Return the answered samples, without warm-up."""
+    """Return the number of answered samples, without warm-up."""
     replies = open_run(path).replies
     rows = zip(replies["output"].to_pylist(), replies["warmup"].to_pylist(), strict=True)
     return sum(output is not None and not warmup for output, warmup in rows)
@@ -320,7 +325,7 @@ def test_a_meter_that_falls_silent_near_the_end_is_noticed_when_the_run_ends(tmp
 
 
 def stopped(path: Path, number: signal.Signals, *more: str) -> tuple[Outcome, int]:
-    """Measure in another process in real time, and signal it once it has written some replies.
+    """Measure in another process at four times real time, and signal it once it has written some replies.
 
     Return how it ended, and how many answered samples were on disk before the signal.
     """

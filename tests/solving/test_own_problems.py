@@ -106,7 +106,10 @@ def test_d_waves_text_is_read() -> None:
 
 
 def test_a_problem_of_qplib_is_maximised_by_the_least_cost() -> None:
-    """The best of all 4096 solutions; QPLIB: x^T Q x / 2 + b x + q, where the file has the lower triangle of Q."""
+    """The best value of all 4096 solutions is 1071, and the cost is the negated value.
+
+    QPLIB's objective is x^T Q x / 2 + b x + q, and its file holds the lower triangle of Q.
+    """
     assert least(opened(REAL / "QPLIB_5881_first_12.qplib")) == -1071.0
 
 

@@ -34,8 +34,11 @@ order. A board is open for longer than this before a measurement, so a restart o
 WINDOW_NS = 3_000_000_000
 """The stamp with the least delay is used for at most this long; a clock that is 100 ppm off moves by 0.3 ms then."""
 LOOK_NS, NEAR = 2_000_000, 0.25
-"""A readout's time counts as exact if the check that found it came at most this long (ns) after the check before,
-because spans are stated in milliseconds. Within this share of the steps from either end, one readout must be exact."""
+"""A readout's time counts as exact if the check that found it came at most ``LOOK_NS`` after the check before.
+
+A limit of 2 ms is enough, because the published times of spans are in whole milliseconds. Within the share ``NEAR`` of
+the steps from either end, one readout must be exact.
+"""
 BUSY_S, IDLE_S = 2.5e-4, 4e-3
 """The times between checks for arrived data, while the chip works and otherwise. The thread sleeps between checks. If
 it checked without a pause on a busy computer, its time slice would be used up when a readout comes."""
@@ -231,7 +234,7 @@ class Board:
         with self._lock:
             if not self._seen(steps):
                 remedy = "Check the cable of the board, and give shorter samples"
-                what = f"{min(len(self._steps), steps)} of {steps} readouts of the core came in a row"
+                what = f"{len(self._steps)} readouts of the core came, but not {steps} in a row"
                 raise DeviceError(what, field="steps", value=len(self._steps), remedy=remedy)
             begin_ns, end_ns = span_of(np.array([self._steps[step] for step in sorted(self._steps)[-steps:]]))
             return done, self._stopwatch.tick(begin_ns), self._stopwatch.tick(end_ns)

@@ -14,7 +14,7 @@ PLANTS = 16
 LIMIT = 0.8
 """Of 16 intervals at 95 %, at least 13 contain the truth in 99 cases of 100; ``make truth`` tests 1000 plants."""
 WIDEST = 10.0
-"""Of 16 plants with half-widths of 6 median errors, the median is below this in 95 cases of 100."""
+"""If the true ratio of half-width to median error is 6, the ratio from 16 plants is below this in 95 cases of 100."""
 
 Row = dict[str, Any]
 

@@ -85,7 +85,7 @@ def test_a_forecast_that_diverges_is_an_answer_that_json_can_hold() -> None:
 
 
 def test_the_memory_costs_what_the_published_network_costs() -> None:
-    """4.90e5 bytes; 60,100 dense operations. The reference adds 3 products of gates for each of 100 cells."""
+    """4.90e5 bytes; 60,100 dense operations. The reference counts 300 more: 3 products of gates in each cell."""
     network = lstm.open_device().info().network
     assert network is not None
     figures = {str(key): q.value for key, q in static_figures(network).items()}

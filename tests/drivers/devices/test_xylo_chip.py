@@ -97,7 +97,7 @@ def test_a_span_is_as_long_as_the_core_worked_though_the_vendor_looks_every_tent
 
 
 def held_up(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delay this program while it times the first few spans."""
+    """Let the timing of the first ``times`` spans fail, as if this program had been held up."""
     looks = iter(range(times))
 
     def span(arrived: Any) -> tuple[int, int]:
@@ -145,7 +145,10 @@ def test_the_stopwatch_is_told_by_its_quickest_stamp_through_every_wrap(delays_n
 
 
 def looks(arrivals_ns: Any, held: slice = slice(0), every_ns: int = 250_000) -> Any:
-    """Return the notes of checks on these arrivals, if no check was made while the readouts ``held`` came."""
+    """Return, for each readout, the times of the first look after it arrived and of the look before, shape (k, 2).
+
+    There is a look every ``every_ns``, but none while the readouts ``held`` arrive.
+    """
     grid = np.arange(arrivals_ns[0] - 10 * every_ns, arrivals_ns[-1] + 10 * every_ns, every_ns)
     missed = arrivals_ns[held]
     if len(missed):
@@ -182,6 +185,21 @@ def test_another_clock_no_readings_and_a_stopwatch_that_stands_still_are_refused
     raised(SetupError, opened, says="the power monitor of Xylo Audio 2 does not run: 0 readings", lost=1.0)
     monkeypatch.setattr("fixtures.instruments.xylo.board.SimStopWatch.set_enable_value", lambda self, value: None)
     raised(SetupError, opened, says="its stopwatch stands still")
+
+
+def test_a_readout_that_is_lost_among_others_is_not_counted_as_all_in_a_row(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = SimBoard.send_readouts
+
+    def without_one(board: SimBoard, steps: Any, at_ns: Any, **values: Any) -> int:
+        kept = [k for k in range(len(steps)) if k != 2]
+        return send(board, [steps[k] for k in kept], at_ns[kept], **values)
+
+    monkeypatch.setattr(SimBoard, "send_readouts", without_one)
+    raised(
+        DeviceError, answer, opened(step_s=1e-3), events(1), says=r"\d+ readouts of the core came, but not \d+ in a row"
+    )
 
 
 def test_a_board_that_is_unplugged_ends_sample_and_clock_by_type(chip: str, opened: Opened) -> None:

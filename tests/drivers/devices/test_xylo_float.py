@@ -1,4 +1,7 @@
-"""The network before it was fitted equals the chip's if nothing is rounded, and the framework's in NIR."""
+"""A network before it is fitted to the integers of the chip.
+
+It sends the same spikes as the chip if fitting rounds nothing, and as the framework from which its NIR file comes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ pytestmark = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs neu
 
 BRAILLE = SHARED / "data" / "networks" / "nir" / "braille_noDelay_noBias_subtract.nir"
 STEPS = 7
-"""So few steps that halving weights of 512 and thresholds of 384 in each step rounds nothing."""
+"""So few steps that states stay whole numbers.
+
+They are sums of weights of 512 less thresholds of 384 or 640, and are halved in each step.
+"""
 
 
 def halving(size: int, threshold: int, last: bool) -> Neurons:

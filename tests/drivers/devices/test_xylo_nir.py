@@ -150,7 +150,10 @@ def test_the_shipped_network_survives_nir(tmp_path: Path) -> None:
 
 
 def test_a_leak_becomes_a_bias_and_what_is_rounded_and_kept_of_an_input_is_listed(tmp_path: Path) -> None:
-    """Rockpool's mapping, which is used here, does not correct for the early decay on the chip."""
+    """On the chip an input decays once before it reaches the membrane (``input_kept``).
+
+    Rockpool's mapping, which is used here, does not correct for this.
+    """
     nodes, edges = graph(1)
     nodes |= {"n0": neurons(5, v_leak=0.5, tau_mem=6.7 * DT_S), "n1": neurons(2, tau_syn=2 * DT_S)}
     network = loaded(written(tmp_path / "a.nir", nodes, edges))

@@ -107,7 +107,7 @@ def test_a_loss_that_the_counter_cannot_show_ends_the_run_and_nothing_behind_it_
 
 
 def pulsed(plant: LivePlant) -> int:
-    """Let the device work for 20 ms; return when that ends."""
+    """Let the device work for 20 ms; return the time (ns) at which this ends."""
     on_ns = plant.clock.now_ns() + 20_000_000
     plant.occupy("inference", on_ns, on_ns + 20_000_000)
     plant.clock.sleep_until(on_ns + 40_000_000)

@@ -158,7 +158,8 @@ def series(dialogue: Sequence[tuple[str, bytes | None]], readings: int, use: Any
 
 
 def test_the_buffer_is_read_on_from_where_it_was_read_to() -> None:
-    value = [0.011, -10.0, 9.9e37]  # their bytes contain line ends
+    value = [3.25, -3.625, 9.9e37]  # the bytes of the first two contain 0a and 0d, which end lines
+    assert b"\n" in struct.pack(">d", value[0]) and b"\r" in struct.pack(">d", value[1])
     dialogue = [
         *TRIGGERS, (END, b"2"), data(1, 2, *value[:2]), ("ABOR", None), (END, b"3"), data(3, 3, value[2]),
         ("SYST:ERR?", b'0,"No error;0;0 0"'),
