@@ -145,7 +145,7 @@ class SetupError(RigError):
 
 
 class MissingExtraError(SetupError):
-    """A vendor stack is not installed."""
+    """An optional package is not installed."""
 
     exit_code = 5
 
@@ -182,7 +182,7 @@ class StoreError(RigError):
 
 
 class IntegrityError(StoreError):
-    """The contents of a run directory do not match its hashes."""
+    """A recording, a sweep or a shipped table is not what its hashes or certificates say."""
 
     exit_code = 8
 

@@ -120,7 +120,10 @@ def log_of(args: argparse.Namespace) -> Path:
 
 
 def kept(args: argparse.Namespace) -> str:
-    """Return the end of an error message: the command for what was recorded until a driver ended this process."""
+    """Return the end of the error message after a driver ended this process.
+
+    It is the command that continues the session, or that reports what was recorded.
+    """
     from rig.recording.session import REQUEST
     from rig.session.resumable_session import go_on
 
@@ -211,7 +214,7 @@ def _check_alone(args: argparse.Namespace, allowed: Sequence[str], beside: str, 
 
 
 def _repeated(args: argparse.Namespace) -> Like:
-    """Copy what ``--like`` takes into the arguments, and print it."""
+    """Set the arguments that ``--like`` takes from the recording, and print them."""
     from rig.session.like import check_own, like
 
     _check_alone(args, _OWN, "--like", "it is taken from the recording")

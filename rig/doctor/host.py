@@ -55,10 +55,10 @@ def _clock_source(root: Path) -> Finding:
     step_s = float(steps[steps > 0].min()) * 1e-9 if np.any(steps > 0) else 0.0
     source = _first_line(root / "sys/devices/system/clocksource/clocksource0/current_clocksource") or "not stated"
     text = f"{info.implementation.partition('(')[2].rstrip(')') or info.implementation}, source {source}, resolution "
-    text += f"{si(info.resolution, 's')}, {si(step_s, 's')} from one reading to the next"
+    text += f"{si(info.resolution, 's')}, step {si(step_s, 's')}, {si(read_s, 's')} for each time stamp"
     values: dict[str, Number] = {"source": source, "resolution_s": info.resolution, "read_s": read_s, "step_s": step_s}
     slow = read_s > CLOCK_READ_S or info.resolution > 1e-6
-    remedy = "Each time stamp takes this long: choose the clock source tsc at boot, or another computer" if slow else ""
+    remedy = "Time stamps are slow or coarse: choose the clock source tsc at boot, or another computer" if slow else ""
     return checked(ITEM, "clock", text, remedy, **values)
 
 
@@ -93,8 +93,8 @@ def _wakes(seconds: float) -> Finding:
         late.append(time.monotonic_ns() - due_ns)
     both = {"sleep": slept, "wait": late}
     values = {f"{what}_{tag}_s": _percentile(rows, p) for what, rows in both.items() for tag, p in PERCENTILES}
-    text = f"a sleep of 1 ms ends {si(values['sleep_median_s'], 's')} late, {si(values['sleep_p99_s'], 's')} at the "
-    text += f"99th percentile; the waits of the rig end {si(values['wait_p99_s'], 's')} late (of {len(late)})"
+    text = "a sleep of 1 ms is late by {} (median), {} (99th percentile), the rig's waits by {} (99th percentile of {})"
+    text = text.format(*(si(values[f"{key}_s"], "s") for key in ("sleep_median", "sleep_p99", "wait_p99")), len(late))
     awake_s = SPIN_NS * 1e-9
     late_for = f"The rig spins for only {si(awake_s, 's')} at the end of a wait"
     remedy = f"{late_for}. Close other programs, or give the rig its own CPU"

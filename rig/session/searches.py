@@ -24,7 +24,7 @@ SIZE = "nodes"
 MEMORY_SHARE = 0.85
 """A search may take this share of the memory that is free at its start."""
 CLOSE, CLOSE_SIZE = 1.02, 1.05
-"""A search for a rate (a size) ends when the lowest bad value is at most this many times the highest good value."""
+"""A search ends when the lowest bad rate is at most ``CLOSE`` times the highest good one; sizes: ``CLOSE_SIZE``."""
 MOST_PROBES, MOST_NODES = 40, 2**24
 LOWEST = 1.0 / 1024.0
 """The search gives up below this fraction of the first rate, because a lower rate would not help either."""

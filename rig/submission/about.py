@@ -53,7 +53,7 @@ FIELDS: Mapping[str, Field] = {
     ),
     "host": Field("What runs on the host, before and after the device", beside=lambda s: s.device.phases),
     "software": Field(
-        "Where the software and the documents are with which others can repeat the result",
+        "Where others find the software and documents that they need to repeat the result",
         beside=lambda s: s.device.versions | ({} if s.environment is None else {"commit": s.environment.commit}),
     ),
     "licence": Field("The licence under which the submission may be used"),
@@ -96,7 +96,7 @@ def write_template(path: Path, starts: Sequence[Start]) -> list[str]:
 
 
 def _lines(known: Mapping[str, str], starts: Sequence[Start]) -> Iterator[str]:
-    yield "# What only you know. `rig submit` copies it; it invents nothing. An empty field fails the audit.\n"
+    yield "# What only you know; `rig submit` copies it. An empty field fails the audit, except for notes.\n"
     yield "# What the recordings say is filled in: check it.\n"
     for name, field in FIELDS.items():
         beside = _text([field.beside(start) for start in starts])
@@ -106,7 +106,10 @@ def _lines(known: Mapping[str, str], starts: Sequence[Start]) -> Iterator[str]:
 
 
 def _text(values: Sequence[Any]) -> str:
-    """Return the distinct values as one line of text, which a basic string of TOML holds once it is quoted as JSON."""
+    """Return the distinct values as one line of text without control characters.
+
+    Its JSON form is therefore also a basic string of TOML.
+    """
     return clean("; ".join(dict.fromkeys(_words(v) for v in values if v)))[:MOST_CHARACTERS]
 
 

@@ -26,7 +26,7 @@ from fixtures.instruments.front_end import EXACT
 from rig.commands import doctor
 from rig.doctor.clock import clock_findings
 from rig.doctor.examination import Settings, diagnose
-from rig.doctor.findings import Finding, exit_code, summary
+from rig.doctor.findings import Finding, exit_code, si, summary
 from rig.doctor.host import TESTED, host_findings, permission_findings
 from rig.doctor.meter import Taken, noise_finding, rate_finding, reading_findings
 from rig.errors import DeviceError, MeterError, RigError, SetupError, UsageError
@@ -393,6 +393,7 @@ def test_the_host_is_described(tmp_path: Path) -> None:
     assert stated == set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"])
     assert number(found["clock"], "resolution_s") < 1e-6
     assert number(found["schedule"], "sleep_p99_s") >= number(found["schedule"], "sleep_median_s") > 0
+    assert f"{si(number(found['schedule'], 'wait_p99_s'), 's')} (99th percentile of " in found["schedule"].text
     assert number(found["disk"], "free_bytes") > 0
 
 
@@ -406,6 +407,7 @@ def test_only_a_clock_that_is_slow_at_most_readings_is_doubtful(
     monkeypatch.setattr(time, "monotonic_ns", iter(np.cumsum(steps).tolist()).__next__)
     clock = list(islice(host_findings(0.02, tmp_path), 2))[1]
     assert isinstance(clock, Finding) and clock.level == level
+    assert f"{si(step_ns * 1e-9, 's')} for each time stamp" in clock.text
 
 
 @pytest.mark.parametrize(("governor", "level"), [("performance", "ok"), ("powersave", "doubtful")])

@@ -239,7 +239,8 @@ def _gradients(
 def train(data: Workload, settings: Settings, tell: Say) -> tuple[FloatNetwork, Quantised]:
     """Train on a workload's samples; return the network before rounding, and after it with the record of its training.
 
-    Raises ``DataError`` for samples that are not slices or lack labels, and for a single label.
+    Raises ``DataError`` for samples that are not one second of audio (16,000 values) or lack labels, and for data of
+    one class.
     """
     found = labelled(data, lambda sample: mfe.features(mfe.pcm16(np.asarray(sample.payload))))
     if len(found.classes) < 2:

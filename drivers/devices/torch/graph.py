@@ -30,7 +30,7 @@ def stateful(nodes: Nodes) -> list[str]:
 
 
 def states_of(nodes: Nodes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return how many values neurons of these ``shapes`` carry from step to step, by what they are."""
+    """Return the number of state values of neurons of these ``shapes``, by name, such as ``membrane of lif1``."""
     held = {name: ["membrane", *(["current"] if _kind(nodes[name]) in _CURRENTS else [])] for name in stateful(nodes)}
     return {f"{what} of {name}": int(np.prod(shapes[name])) for name, whats in held.items() for what in whats}
 
@@ -80,7 +80,10 @@ def module_of(torch: Any, nodes: Nodes, edges: Edges, dt_s: float, to_zero: bool
             return now
 
         def _shapes(self, at: Any) -> dict[str, tuple[int, ...]]:
-            """Find the shapes of the neurons' outputs before the first step, from a first step without recurrence."""
+            """Find the shapes of the neurons' outputs by a trial step of zeros without recurrent inputs.
+
+            ``forward`` begins with zeros of these shapes.
+            """
             for name in own:
                 parts[name].begin()
             with torch.no_grad():
@@ -191,7 +194,7 @@ def _threshold(torch: Any, threshold: NDArray[Any]) -> Any:
 
 def _neurons(torch: Any, values: dict[str, NDArray[Any]], spiking: bool, to_zero: bool) -> Any:
     class _Membranes(torch.nn.Module):  # type: ignore[misc]
-        """Current-based neurons that do not spike, and output their membranes."""
+        """Neurons of all kinds, with or without a synaptic current; those that do not spike output their membranes."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -53,7 +53,10 @@ MAX_MISSING = 0.25
 
 
 def instrument_notes(readings: Readings) -> Iterator[Finding]:
-    """Yield notes on undeclared accuracy, and on the voltage that turns a rail's current into power."""
+    """Yield notes on undeclared accuracy, and on the voltage that turns a rail's current into power.
+
+    Yield a failed check if too few readings show how this voltage follows the current.
+    """
     supply = readings.supply
     for rail in (readings.rail, *([supply.rail] if supply is not None else [])):
         if rail.accuracy is None:
@@ -61,9 +64,9 @@ def instrument_notes(readings: Readings) -> Iterator[Finding]:
     if supply is not None:
         sag, apart_s = supply.sag, float(np.median(readings.end_s - readings.start_s))
         if sag is None and supply.window_s > 2.0 * apart_s:
-            rule, found = f"readings of the voltage of {supply.rail.name} beside {readings.rail.name}", "fewer than 2"
-            remedy = f"Measure for several of its readings of {supply.window_s:.3g} s, or make them shorter"
-            yield Finding(rule, f"{found} differ with its current", "2, to show by how much it falls", remedy=remedy)
+            rule = f"readings of the voltage of {supply.rail.name} at different currents of {readings.rail.name}"
+            remedy = f"Measure for several of these readings, which take {supply.window_s:.3g} s each, or shorten them"
+            yield Finding(rule, "fewer than 2", "2 or more, to show how far the voltage falls", remedy=remedy)
         how = (
             ""
             if sag is None
@@ -134,17 +137,17 @@ def moved_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
     """Return a note on energy that spans lack at their begin and gaps have in excess at theirs."""
     return note(
         f"Rail {model.rail.name}: gaps begin with what spans of {scope.words} lack at their begin. This may be a "
-        "filter that is not declared (filter_tau_s) or a capacitor behind the meter, or the device itself. Spans may "
-        f"draw {2.0 * margin.bias_w:.2g} W of mean power more or less by this; the figure is the middle of both, and "
-        "half of this is stated as bias"
+        "filter that is not declared (filter_tau_s) or a capacitor behind the meter, or the device itself. With and "
+        f"without this energy, mean power of spans differs by {2.0 * margin.bias_w:.2g} W; the figure is the middle, "
+        "and half of the difference is stated as bias"
     )
 
 
 def unrested_note(model: RailModel, more_w: float) -> Finding:
     """Return a note on idle windows between spans in which the device is not at rest from the begin."""
     return note(
-        f"Rail {model.rail.name}: idle windows between spans hold {more_w:.2g} W more than where they end, so the "
-        "device may not be at rest there. Idle is uncertain by as much. Begin these windows later"
+        f"Rail {model.rail.name}: mean power of idle windows between spans is {more_w:.2g} W above that at "
+        "their ends, so the device may not be at rest there. Idle is uncertain by as much. Begin these windows later"
     )
 
 
@@ -266,7 +269,7 @@ def too_short(model: RailModel, scope: Scope, short: TooShort) -> Finding:
         f"a window lasts {short.window_s:.3g} s, but it must last {short.needed_s:.3g} s; after trimming, "
         f"{short.share:.0%} of the windows hold a whole reading",
         "--repeat made no span longer: each holds one execution. Let the driver stamp one span around the loop "
-        f"(submit_repeated) or, as a function of one phase, return outputs without stamps. Or measure {others}"
+        f"(submit_repeated). A function with one phase may return outputs without spans instead. Or measure {others}"
         if scope.unlooped
         else f"Measure with --repeat {repeat} or more, {others}",
     )

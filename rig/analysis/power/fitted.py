@@ -21,7 +21,7 @@ from rig.analysis.timing.activity_signal import count_before, edges_of, margin_s
 from rig.types import Floats, Indices
 
 LEAST = 4
-"""At least this many spans, and twice this many readings, are needed to separate spans from the power beside them."""
+"""At least this many spans, and twice as many readings, are needed to separate spans from the power beside them."""
 STEPS = 6
 """Number of Gauss-Newton steps for delay and filter."""
 LARGEST = 0.5

@@ -14,7 +14,7 @@ from rig.analysis.timing.activity_signal import count_before, inside, means_by
 from rig.types import Bools, Floats, Indices
 
 LEAST, MOST = 8, 64
-"""Spans are taken in groups of neighbours: at least and at most this many groups."""
+"""Spans are taken in groups of neighbours: at least ``LEAST`` and at most ``MOST`` groups."""
 SURE = 5.0
 """Power above gaps grows with the level of gaps if the slope is at least this many standard uncertainties."""
 ALIKE = 0.25

@@ -23,7 +23,10 @@ PEAK = FigureKey("peak_rate_hz")
 DRAWN = "arrivals:"
 """Prefix of the origin of an error that searches with the same draw of arrivals share; the seed follows it."""
 HALVINGS, FACTOR = 10, 4.0
-"""For another draw of arrivals, this many bisections find the highest rate, within this factor of the recorded rate."""
+"""For another draw of arrivals, ``HALVINGS`` bisections find the highest rate.
+
+They search from the recorded rate divided by ``FACTOR`` to the recorded rate times ``FACTOR``.
+"""
 _NOT_OF_RATE = "device and meters"
 
 

@@ -24,7 +24,7 @@ LEAST_READINGS = 4
 It must also last longer than the uncertainty of the place of spans.
 """
 CONTRAST, LEAST_AMONG = 4.5, 32
-"""Two levels differ by more than this many standard deviations, in at least this many readings."""
+"""Two levels differ by over ``CONTRAST`` standard deviations, in at least ``LEAST_AMONG`` readings."""
 ALIKE = 0.1
 """If power rises in spans by less than this part of the rise among readings, the rise is not in the spans. A slope that
 differs from one by less than this is a proportion."""

@@ -25,7 +25,7 @@ CHANCE = 0.01
 NOISY = 0.3
 """If noise exceeds a step, at most this share of successive readings is equal. Otherwise at most this share differs."""
 SEVERAL = 8
-"""A level of a converter has at least this many readings; a filter selects from at most this many last readings."""
+"""A level of a converter has at least this many readings; a filter selects from at most as many last readings."""
 FAR = 15.0
 """A damaged reading differs from its neighbours by at least this many times the typical difference."""
 ALIKE = 0.25
@@ -37,7 +37,7 @@ idle is at least this part of their mean rate.
 FEW = 0.02
 """Errors in fewer readings than this share do not matter, nor does an error of this part of a reading or of a step."""
 LEVELS, FRACTIONS = 4, 6
-"""A converter shows at least this many levels, and the closest two are at most this many steps apart."""
+"""A converter shows at least ``LEVELS`` levels, and the closest two are at most ``FRACTIONS`` steps apart."""
 LOOKED_AT = 4096
 """At most this many readings are used to find a step and its dither."""
 
@@ -107,7 +107,7 @@ class Profile:
     def damaged(self) -> tuple[bool, bool]:
         """Return whether lone readings are errors on the wire, and whether exact zeros are such errors.
 
-        Lone readings are errors if they occur at idle as at work, all along the trace, and both below and above their
+        Lone readings are errors if they occur at idle and at work, all along the trace, both below and above their
         neighbours. Peaks of a device occur only at work and only above. Interference does not last. Zeros are errors if
         most of them are lone.
         """

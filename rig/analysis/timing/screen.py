@@ -21,7 +21,7 @@ from rig.recording.traces.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats
 
 MOST, STRETCHES = AT_ONCE, 16
-"""At most this many readings of a trace are looked at, in this many stretches evenly over it."""
+"""``MOST`` readings of a longer trace are looked at, in ``STRETCHES`` stretches spread evenly over it."""
 LOST, SLOWER = 0.2, 1.05
 """Power is refused above the share ``LOST`` of repeated readings.
 
@@ -34,7 +34,10 @@ Polling causes a sawtooth of 1 poll; about a line fitted by least squares, it ma
 one by one if nine in ten deliveries are late by at most the part ``STEADY`` of the time between deliveries.
 """
 UNSURE = 0.25
-"""Readings whose noise is cut off are moved. How far depends on its shape: this part of the move is stated as bias."""
+"""Readings whose noise is cut off are lowered. How far depends on the shape of the noise, which is assumed Gaussian.
+
+So this part of the correction is stated as bias.
+"""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Found:
 class Rule:
     """A test, the note on what it finds, and the check that fails: its name, what was found, what is allowed.
 
-    A check ``of_times`` may be resolved by the times of the spans in the trace.
+    A failed check ``of_times`` refuses no power if the spans in the trace have corrected its times (``aligned_rails``).
     """
 
     test: Callable[[Look], Found | None]
@@ -254,8 +257,8 @@ def _drifting(look: Look) -> Found | None:
 RULES = (
     Rule(
         _damaged,
-        "{count} single readings{of} are far from neighbours that agree with each other, at idle as under load, as "
-        "errors on the wire are. They count as missing",
+        "{count} single readings{of}, also at idle, differ much from both neighbours, which agree with each other. "
+        "This looks like errors on the wire. These readings count as missing",
     ),
     Rule(
         _polled,
@@ -275,8 +278,8 @@ RULES = (
     ),
     Rule(
         _cut_off,
-        "{count} readings{of} are at the low end of the meter's range, where noise is cut off. They count {by:.3g} "
-        "{unit} lower, as their share at idle shows for Gaussian noise; {unsure:.0%} of this is stated as bias",
+        "{count} readings{of} are at the low end of the meter's range, where noise is cut off. Each is lowered by "
+        "{by:.3g} {unit}, computed from their share at idle for Gaussian noise; {unsure:.0%} of this is stated as bias",
     ),
     Rule(
         _on_arrival,

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from rig.types import Bracket, ClockInfo, Floats
 
 SURE, CERTAIN = 3.0, 5.0
-"""Deviations of more than this many sigmas are not chance: ``SURE`` for one value, ``CERTAIN`` for the worst of
-many."""
+"""A deviation is no chance above ``SURE`` sigmas for one value, or above ``CERTAIN`` sigmas for the worst of many."""
 RECTANGLE = math.sqrt(12.0)
 """A rectangular distribution is this many standard deviations wide."""
 ERAS = 24

@@ -133,8 +133,8 @@ def test_volts_at_another_pace_follow_the_amperes_however_slow_and_short_their_l
 
 def test_one_reading_of_the_volts_does_not_show_how_far_the_supply_sags(tmp_path: Path) -> None:
     result = result_of(tmp_path / "run", volts_hz=0.2)
-    (check,) = (c for c in result.findings if c.rule == "readings of the voltage of vdd beside core")
-    assert not check.ok and "Measure for several of its readings of 5 s" in check.remedy
+    (check,) = (c for c in result.findings if c.rule == "readings of the voltage of vdd at different currents of core")
+    assert not check.ok and "several of these readings, which take 5 s each" in check.remedy
 
 
 def test_the_shunt_between_volts_and_device_is_taken_off(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ from rig.recording.traces.traces import Trace
 from rig.types import Floats
 
 STEEPEST, MOST_STEP = 0.015, 4.0
-"""Two neighbouring edges may move against each other by this part of the time between them, or by this many readings.
+"""Two neighbouring edges may move against each other by the part ``STEEPEST`` of the time between them, or by
+``MOST_STEP`` readings.
 
 More than both is a break, not a wander.
 """
