@@ -34,7 +34,7 @@ def grids_for(folder: Path, spec: GridSpec, extend: bool, wait: bool, say: Say) 
     if grids and not extend:
         nearest = min((difference(entry.grid.asked, spec) for entry in reversed(grids)), key=len)
         what = f"{folder} holds another grid: {'; '.join(nearest)}"
-        where = "; relative file names are relative to the directory of its first call" if spec.code() else ""
+        where = "; relative file names count from the directory where the sweep was begun" if spec.code() else ""
         raise refused("grid", str(folder), f"Add its cells with --extend, or name another --out{where}", what)
     if not grids:
         check_empty(folder)

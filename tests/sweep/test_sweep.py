@@ -175,7 +175,7 @@ def test_another_grid_is_refused_by_its_difference(copy: Path) -> None:
     says = r"vary.inference_s was 0.01,0.02, is 0.01,0.03.*repetitions was 2, is 4"
     raised(UsageError, bench.quick, copy, "--vary", "inference_s=0.01,0.03", "--repetitions", "4", says=says)
     caught = raised(UsageError, bench.quick, copy, *bench.GRID, "--meter", "gone.py:open_meter")
-    assert "the directory of its first call" in str(caught.remedy)
+    assert "the directory where the sweep was begun" in str(caught.remedy)
     assert len(frozen(copy)) == 1
 
 
