@@ -36,9 +36,9 @@ T = TypeVar("T")
 def open_import(source: Path, *, supply_v: float | None = None, instrument: str | None = None) -> SingleTrace:
     """Import the power of a Joulescope recording (JLS v2): its power, else current times voltage or ``supply_v``.
 
-    Seconds count from the first sample. If the file has several instruments, ``instrument`` names one of them.
-    Samples that the instrument dropped are left out. Raises ``UsageError`` for an option that must be stated,
-    ``DataError`` for a file that is damaged or was not closed, ``MissingExtraError`` without pyjls.
+    Seconds count from the first sample that all its signals have. If the file has several instruments, ``instrument``
+    names one of them. Samples that the instrument dropped are left out. Raises ``UsageError`` for an option that must
+    be stated, ``DataError`` for a file that is damaged or was not closed, ``MissingExtraError`` without pyjls.
     """
     file = _File(source)
     unit, taken, others = _taken(_chosen(file.signals, instrument, source), source)
@@ -57,6 +57,7 @@ class _Signal:
     unit: str
     source: str
     rate_hz: float
+    first: int
     length: int
 
 
@@ -74,11 +75,11 @@ class _File:
         self.signals = self._with(_signals)
 
     def blocks(self, taken: list[_Signal]) -> Iterator[tuple[None, Floats]]:
-        """Yield the signal in blocks; two signals are multiplied."""
-        length = min(s.length for s in taken)
-        for start in range(0, length, BLOCK):
-            count = min(BLOCK, length - start)
-            parts = [self._block(s.number, start, count) for s in taken]
+        """Yield the signal in blocks; two signals are multiplied where both have samples, by the ids of samples."""
+        begin, end = max(s.first for s in taken), min(s.first + s.length for s in taken)
+        for start in range(begin, end, BLOCK):
+            count = min(BLOCK, end - start)
+            parts = [self._block(s.number, start - s.first, count) for s in taken]
             yield None, parts[0] if len(parts) == 1 else watts(parts[0], parts[1])
 
     def _block(self, number: int, start: int, count: int) -> Floats:
@@ -122,7 +123,17 @@ def _signals(reader: Any) -> list[_Signal]:
         if s.signal_type == 0 and real and s.sample_rate > 0 and s.length >= 2:
             owner = reader.sources.get(s.source_id)
             name = f"{owner.name} {owner.serial_number}".strip() if owner else str(s.source_id)
-            found.append(_Signal(number, str(s.name), str(s.units), name, float(s.sample_rate), int(s.length)))
+            found.append(
+                _Signal(
+                    number,
+                    str(s.name),
+                    str(s.units),
+                    name,
+                    float(s.sample_rate),
+                    int(s.sample_id_offset),
+                    int(s.length),
+                )
+            )
     return found
 
 

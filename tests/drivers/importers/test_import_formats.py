@@ -135,13 +135,19 @@ def test_ppk2_header_states_other_units(tmp_path: Path) -> None:
 # ---- Joulescope ---------------------------------------------------------------------------
 
 
-def jls(path: Path, signals: dict[str, tuple[str, np.ndarray]], rate_hz: int = int(RATE_HZ), serial: str = "1") -> Path:
+def jls(
+    path: Path,
+    signals: dict[str, tuple[str, np.ndarray]],
+    rate_hz: int = int(RATE_HZ),
+    serial: str = "1",
+    first: dict[str, int] | None = None,
+) -> Path:
     pyjls = pytest.importorskip("pyjls")
     with pyjls.Writer(str(path)) as out:
         out.source_def(source_id=1, name="JS220", vendor="Jetperch", model="JS220", version="1", serial_number=serial)
         for k, (name, (units, values)) in enumerate(signals.items(), start=1):
             out.signal_def(k, source_id=1, sample_rate=rate_hz, name=name, units=units, data_type=pyjls.DataType.F32)
-            out.fsr_f32(k, 0, values.astype(np.float32))
+            out.fsr_f32(k, (first or {}).get(name, 0), values.astype(np.float32))
     return path
 
 
@@ -153,6 +159,11 @@ def test_jls_takes_power_or_what_makes_it(tmp_path: Path) -> None:
     check(joulescope_jls.open_import(jls(tmp_path / "a.jls", full), **given_), tmp_path / "a")
     two = {"current": ("A", amps), "voltage": ("V", volts)}
     check(joulescope_jls.open_import(jls(tmp_path / "b.jls", two), **given_), tmp_path / "b")
+    # another supply in the middle, which voltage and current must show at the same samples
+    turns = np.where(np.arange(len(watts)) < len(watts) // 2, SUPPLY_V, 2.0 * SUPPLY_V)
+    late = {"current": ("A", np.append(np.zeros(300), watts / turns)), "voltage": ("V", turns)}
+    of_ids = jls(tmp_path / "late.jls", late, first={"current": 1000, "voltage": 1300})
+    check(joulescope_jls.open_import(of_ids, **given_), tmp_path / "late")
     one = jls(tmp_path / "c.jls", {"current": ("A", amps)})
     check(joulescope_jls.open_import(one, supply_v=SUPPLY_V, **given_), tmp_path / "c")
     raised(UsageError, joulescope_jls.open_import, one, says="supply", **given_)
