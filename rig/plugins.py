@@ -245,8 +245,10 @@ def _module(group: str, name: str, path: Path) -> types.ModuleType:
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[key]
-        what = f"{path} cannot be loaded: {said(error)}"
-        raise SetupError(what, field=group, value=name, remedy="Correct the file") from error
+        what, remedy = f"{path} cannot be loaded: {said(error)}", "Correct the file"
+        if isinstance(error, ModuleNotFoundError) and error.name and path.with_name(f"{error.name}.py").is_file():
+            remedy = f"A file does not see its neighbours: set PYTHONPATH={path.resolve().parent}"
+        raise SetupError(what, field=group, value=name, remedy=remedy) from error
     return module
 
 

@@ -154,6 +154,7 @@ PROTOCOL = ("info", "stage", "submit", "poll", "close")
 @pytest.mark.parametrize(("source", "more", "says"), [
     ("raise RuntimeError('boom')", (), "mine.py cannot be loaded: RuntimeError: boom. Correct the file"),
     ("import no_such_package", (), "mine.py cannot be loaded: ModuleNotFoundError: No module named"),
+    ("open('other.py', 'w').close(); import other", (), "does not see its neighbours: set PYTHONPATH="),
     ("import sys; sys.exit(0)", (), "mine.py cannot be loaded: SystemExit: 0. Correct the file"),
     ("def f(): raise OSError('no such port')", (), "mine.f failed: OSError: no such port. Check its cable"),
     ("def f(bench): return bench.nothing", (), "mine.f failed: AttributeError"),
