@@ -55,6 +55,23 @@ def test_a_step_is_of_idle_only_where_spans_share_it(slow: Floats, gap_w: float,
     assert u_w < 1e-2
 
 
+def test_work_in_one_gap_does_not_raise_idle_under_the_span_after_it() -> None:
+    """A board works on for 2 ms after one of its answers. Blocks of several spans and gaps overlap in time."""
+    rows = [(IDLE, 0.11 + 0.222 * k, 0.332 + 0.222 * k, 20.0, 222) for k in range(9)]
+    rows += [(IDLE, 3.435 + 0.222 * k, 3.657 + 0.222 * k, 20.0, 222) for k in range(9)]
+    rows += [(SPAN, 2.229, 2.323, 35.0, 92), (SPAN, 2.326, 2.509, 34.55, 168), (SPAN, 2.512, 2.621, 35.0, 107)]
+    rows += [(SPAN, 2.623, 2.780, 35.0, 149), (SPAN, 2.783, 2.883, 34.85, 98), (SPAN, 2.887, 3.066, 34.15, 159)]
+    rows += [(SPAN, 3.071, 3.163, 35.0, 88), (SPAN, 3.168, 3.339, 34.27, 164), (SPAN, 3.342, 3.433, 34.83, 88)]
+    rows += [(GAP, 2.324, 2.325, 20.03, 1), (GAP, 2.435, 2.445, 20.01, 10), (GAP, 2.734, 2.736, 35.0, 2)]
+    rows += [(GAP, at, at + 0.002, 20.0, 2) for at in (2.884, 2.93, 3.068, 3.118, 3.164, 3.289)]
+    state, start, end, watts, many = map(np.array, zip(*rows, strict=True))
+    blocks = Blocks(state, start, end, watts, many.astype(float), np.arange(len(rows)), np.ones(len(rows)))
+    on = np.array([2.229, 2.28, 2.45, 2.57, 2.625, 2.737, 2.785, 2.835, 3.08, 3.29, 3.345])
+    weight, u_w = fit(blocks, np.diag(0.02**2 / blocks.many)).idle_under(np.column_stack([on, on + 0.043]))
+    assert float(weight @ watts) == pytest.approx(20.0, abs=0.02)
+    assert u_w < 0.02
+
+
 @pytest.mark.parametrize("states", [
     [IDLE], [IDLE, IDLE], [IDLE, SPAN], [IDLE, GAP, GAP, GAP], [IDLE, *[SPAN] * 10], [IDLE, IDLE, SPAN, IDLE],
     [*[IDLE] * 9, *[SPAN] * 3, *[GAP] * 2],
