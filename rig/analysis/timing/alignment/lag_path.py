@@ -84,23 +84,32 @@ def line(s: Shown, reach_s: float, rate_reach: float, start_s: float | None = No
     if start_s is not None:
         late, slope = slopes * (ref_s - start_s), slopes
     places = _refined(s, late, slope, rough.doubt(late + slope * (rough.cells.on_s[:, None] - ref_s)), ref_s, step_s)
-    best, rivals = places[0], [p for p in places if abs(p[0] - places[0][0]) > 0.5 * c.width_s]
-    found, others = Line(best[0], best[1], ref_s), [Line(late_s, slope, ref_s) for late_s, slope, _ in rivals]
-    if min([*(doubt for *_, doubt in rivals), 0.0]) - best[2] < CERTAIN**2 or not stands_out(s, found.at(c.on_s)):
+    best, rivals = places[0], [p[2] for p in places if abs(p[0] - places[0][0]) > 0.5 * c.width_s]
+    found = Line(best[0], best[1], ref_s)
+    if min([*rivals, 0.0]) - best[2] < CERTAIN**2 or not stands_out(s, found.at(c.on_s)):
         return None
-    return None if others and _by_one_end(s, [found, *others]) else found
+    return None if _by_one_end(s, found, reach_s) else found
 
 
-def _by_one_end(s: Shown, lines: list[Line]) -> bool:
-    """Return whether only the first and last span prefer the first line to others, and it explains one of them badly.
+def _by_one_end(s: Shown, found: Line, reach_s: float) -> bool:
+    """Return whether a place leaves work at an end, and only what lies beyond the ends prefers it to a period off.
 
-    Work that no span covers, before the first span or after the last, makes a place that is a period off as likely.
+    Work that no span covers, before the first span or after the last, makes such a place as likely.
     """
-    late_s = np.column_stack([at.at(s.cells.on_s) for at in lines])
-    inner, left = s.some(slice(1, -1)).doubt(late_s[1:-1]), s.left(late_s[:, :1])[:, 0]
-    return bool(
-        min(inner[1:]) - inner[0] < CERTAIN**2 and max(left[0], left[-1]) > 0.5 * STANDS_OUT + float(np.median(left))
+    c, left = s.cells, s.left(found.at(s.cells.on_s)[:, None])[:, 0]
+    late_s = (
+        found.late_s + np.array([0.0, -1.0, 1.0]) * float(np.median(np.diff(c.on_s))) if len(c) > 1 else np.zeros(0)
     )
+    late_s = late_s[np.abs(late_s) <= reach_s]
+    if len(late_s) < 2 or max(left[0], left[-1]) < 0.5 * STANDS_OUT + float(np.median(left)):
+        return False
+    begin_s, end_s = c.begin_s.copy(), c.end_s.copy()
+    begin_s[0] = max(begin_s[0], c.on_s[0] - float(np.median(c.on_s - begin_s)))
+    end_s[-1] = min(end_s[-1], c.off_s[-1] + float(np.median(end_s - c.off_s)))
+    near, same = replace(s, cells=replace(c, begin_s=begin_s, end_s=end_s)), np.zeros(len(late_s))
+    places = _refined(near, late_s, same + found.slope, same, found.ref_s, s.period_s)
+    own, *others = sorted(places, key=lambda p: abs(p[0] - found.late_s))
+    return min((p[2] for p in others), default=np.inf) - own[2] < CERTAIN**2
 
 
 def stands_out(s: Shown, late_s: Floats) -> bool:
