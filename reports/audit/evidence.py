@@ -80,9 +80,10 @@ def compared(scope: str, claims: Mapping[str, Claim], plain: Figures) -> list[Co
     for key, claim in claims.items():
         if (own := plain.get(key)) is not None:
             sharp, size = own.bound <= SHARP * abs(own.value), abs(own.value)
-            allowed = own.bound + (0.0 if sharp else claim.half_width + 4e-16 * size)
+            bound = own.bound + own.ends
+            allowed = bound + (0.0 if sharp else claim.half_width + 4e-16 * size)
             why = own.why if sharp else f"{own.why}; and the interval of the claim"
-            pair = (claim.value, own.value, own.bound, allowed)
+            pair = (claim.value, own.value, bound, allowed)
             found.append(Compared(scope, key, claim.unit, *pair, own.method, why))
     return found
 

@@ -27,12 +27,16 @@ SLACK = 0.01
 
 @dataclass(frozen=True)
 class Plain:
-    """A figure by a plain method. ``bound`` is absolute, in the figure's unit; ``why`` says where it comes from."""
+    """A figure by a plain method. ``bound`` is absolute, in the figure's unit; ``why`` says where it comes from.
+
+    ``ends`` is added to it: how far a correct method may be that divides power at the ends of spans otherwise.
+    """
 
     value: float
     bound: float
     method: str
     why: str = "counted"
+    ends: float = 0.0
 
 
 Figures = dict[str, Plain]
@@ -322,7 +326,7 @@ def together(parts: Iterable[Mapping[str, Plain]]) -> Figures:
     for key in each[0] if each else ():
         same = [figures[key] for figures in each if key in figures]
         if len(same) == len(each):
-            value, bound = mean_of(p.value for p in same), mean_of(p.bound for p in same)
+            value, bound, ends = (mean_of(getattr(p, of) for p in same) for of in ("value", "bound", "ends"))
             method = same[0].method + (f"; mean of {len(same)} runs" if len(same) > 1 else "")
-            found[key] = Plain(value, bound, method, same[0].why)
+            found[key] = Plain(value, bound, method, same[0].why, ends)
     return found

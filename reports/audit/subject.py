@@ -212,7 +212,8 @@ def energies(figures: Figures) -> Figures:
     for key, source in ((prefix + key, prefix + source) for prefix in prefixes for key, source in ENERGY.items()):
         if time is not None and (watts := figures.get(source)) is not None:
             bound = abs(watts.value) * time.bound + watts.bound * time.value
-            found[key] = Plain(watts.value * time.value, bound, f"{watts.method}, x execution time", watts.why)
+            how, ends = f"{watts.method}, x execution time", watts.ends * time.value
+            found[key] = Plain(watts.value * time.value, bound, how, watts.why, ends)
     return found
 
 

@@ -13,12 +13,15 @@ from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace
 SPANS, SPAN_S, RATE_HZ, BUSY_W = 20, 0.1, 1000.0, 3e-3
 
 
-def _joules(at_s: Floats, on_s: Floats, off_s: Floats, level_w: tuple[float, float, float], host_s: float) -> Floats:
+def _joules(
+    at_s: Floats, on_s: Floats, off_s: Floats, level_w: tuple[float, float, float], host_s: float, each: int
+) -> Floats:
     """Return the energy since the begin, in joules, at each time."""
     idle_w, gap_w, first_w = level_w
     step_s = np.concatenate([[0.0], on_s, on_s + SPAN_S / 10, off_s, off_s + host_s, on_s - host_s])
     levels = np.repeat([idle_w, first_w, BUSY_W, gap_w, idle_w, gap_w], [1, *[len(on_s)] * 5])
     levels[3 * len(on_s)] = idle_w  # after the last span
+    levels[[k for k in range(2 * len(on_s) + 1, 3 * len(on_s) + 1) if k % each]] = idle_w
     if not host_s:
         step_s, levels = step_s[: 3 * len(on_s) + 1], levels[: 3 * len(on_s) + 1]
     order = np.argsort(step_s, kind="stable")
@@ -35,12 +38,15 @@ def recording(
     host_s: float = 0.0,
     counter: bool = False,
     first_w: float = BUSY_W,
+    each: int = 1,
+    loose_s: float = 0.0,
 ) -> Path:
     """Write a run of square spans: ``idle_w`` for 2 s before and after, ``gap_w`` between the spans.
 
-    Spans have ``first_w`` in their first tenth. With ``host_s``, gaps have ``gap_w`` only for this long next to each
-    span, and ``idle_w`` between. A ``counter`` counts joules without noise and is read at irregular times; otherwise a
-    meter states the mean of each millisecond, with noise.
+    Spans have ``first_w`` in their first tenth. Only each gap of ``each`` has ``gap_w``, the others ``idle_w``. Spans
+    are stamped ``loose_s`` before they begin and after they end. With ``host_s``, gaps have ``gap_w`` only for this
+    long next to each span, and ``idle_w`` between. A ``counter`` counts joules without noise and is read at irregular
+    times; otherwise a meter states the mean of each millisecond, with noise.
     """
     chance = np.random.default_rng(3)
     every = (SPAN_S + gap_s) * np.arange(SPANS)
@@ -51,9 +57,9 @@ def recording(
     if counter:
         edge = np.cumsum((1.0 + chance.exponential(0.3, len(edge))) / RATE_HZ)
         edge = edge[edge < end_s]
-    joules = _joules(edge, on_s, off_s, (idle_w, gap_w, first_w), host_s)
+    joules = _joules(edge, on_s, off_s, (idle_w, gap_w, first_w), host_s, each)
     watt = np.diff(joules) * RATE_HZ + chance.normal(0.0, 1e-5, len(edge) - 1)
-    on_ns, off_ns = (np.round(1e9 * t).astype(np.int64) for t in (on_s, off_s))
+    on_ns, off_ns = (np.round(1e9 * t).astype(np.int64) for t in (on_s - loose_s, off_s + loose_s))
     rows = [
         {"issue": k, "sample_id": f"s{k}", "phase": "inference", "issued_ns": on, "completed_ns": off, "on_tick": on,
          "off_tick": off, "executions": 1, "output": '"x"', "warmup": False}

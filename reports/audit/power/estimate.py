@@ -59,6 +59,11 @@ class RailPower:
     """Whether gaps are at another level than idle, so that gaps too change the area above idle."""
     ends_w: float
     """The error in W from half a reading at each end of a span, plus the change of the mean when readings shift."""
+    differ_w: float
+    """How far the mean inside spans is from the area: no reading at an end shows what is drawn on which side of it.
+
+    It is 0 if no reading shows the gaps; then the bounds hold it.
+    """
     facts: Facts
     clock_bound_s: float
     readings_per_span: float
@@ -126,6 +131,7 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float, fa
         rests=not middle - 4 * middle_noise > APART * abs(area),
         apart=apart,
         ends_w=abs(area) / max(per_span, 1.0) + abs(found["spans"].mean_w - found["unplaced"].mean_w),
+        differ_w=0.0 if np.isnan(gap) else differ,
         facts=facts,
         clock_bound_s=open_s(run, trace.clock),
         readings_per_span=per_span,
@@ -143,15 +149,16 @@ def _unknown_w(area: float, active: float, window: Floats, met: int, drift: floa
 
 
 def _differ_w(area: float, inner: float, gap: float, window: Floats, facts: Facts) -> float:
-    """Return how far the mean inside spans is from the area above idle without the gaps beside them; 0 without gaps.
+    """Return how far the mean inside spans is from the area above idle without the gaps beside them.
 
-    It is not 0 if power differs at the ends of spans, or varies in gaps. Gaps without readings are treated as idle. If
+    It is not 0 if power differs at the ends of spans, such as where the device works later than stamped, or varies in
+    gaps. Gaps without readings are treated as idle. If
     no reading is inside spans, gaps are assumed to draw at most as much as spans.
     """
     gaps = float(np.clip(window[1:, 0] - window[:-1, 1], 0.0, 2 * PAD * facts.period_s).sum())
     if np.isnan(inner):
         return abs(area) * gaps / (gaps + length_s(window) + TINY)
-    return abs(area - np.nan_to_num(gap) * gaps / length_s(window) - inner) if gaps else 0.0
+    return float(abs(area - np.nan_to_num(gap) * gaps / length_s(window) - inner))
 
 
 def _edges_w(area: float, idle_w: float, at: Mapping[str, Floats], found: Mapping[str, Sums], facts: Facts) -> float:
@@ -210,13 +217,14 @@ def _figures(each: dict[str, RailPower]) -> Figures:
             dynamic, active, how = inner, inner + idle, "mean of whole readings inside spans"
             if np.isnan(dynamic.w):
                 continue
-        own = {"dynamic_power_w": (dynamic, how), "active_power_w": (active, f"{how}, and idle")}
+        besides = 0.0 if apart else sum(r.differ_w for r in rails)
+        own = {"dynamic_power_w": (dynamic, how, besides), "active_power_w": (active, f"{how}, and idle", besides)}
         if not apart:  # the mean over spans equals this area except for half a reading at each end
             ends, at_ends = sum(r.ends_w for r in rails), f"{why}, and half a reading at each end"
-            for key, (level, method) in own.items():
+            for key, (level, method, _) in own.items():
                 found[f"literal.{prefix}{key}"] = Plain(level.w, level.bound_w + ends, method, at_ends)
-        own["idle_power_w"] = (idle, "line through the means of the idle windows")
+        own["idle_power_w"] = (idle, "line through the means of the idle windows", 0.0)
         if not np.isnan(average.w):
-            own["average_power_w"] = (average, "area / duration")
-        found |= {prefix + key: Plain(level.w, level.bound_w, method, why) for key, (level, method) in own.items()}
+            own["average_power_w"] = (average, "area / duration", 0.0)
+        found |= {prefix + k: Plain(level.w, level.bound_w, method, why, at) for k, (level, method, at) in own.items()}
     return found

@@ -127,6 +127,21 @@ def test_a_plain_figure_known_to_two_thousandths_decides_alone(bound: float, all
     assert found.ok == (allowed > 5e-3)
 
 
+def test_spans_that_a_host_stamps_too_wide_are_known_to_the_power_at_their_ends(tmp_path: Path) -> None:
+    dynamic = reported(recording(tmp_path / "run", 1e-3, 1e-3, gap_s=0.0303, loose_s=3e-4))["dynamic_power_w"]
+    assert abs(dynamic.claimed - dynamic.plain) > 1.5e-3 * dynamic.plain
+    assert dynamic.sharp and dynamic.bound <= 0.02 * dynamic.plain
+
+
+@pytest.mark.parametrize(("claimed", "ok"), [(1.0105, True), (0.9895, True), (1.012, False)])
+def test_what_ends_of_spans_leave_open_lets_no_interval_of_the_claim_in(claimed: float, ok: bool) -> None:
+    claims, plain = (
+        {"active_power_w": Claim(claimed, "W", 10.0)},
+        {"active_power_w": Plain(1.0, 1e-3, "area", "", 0.01)},
+    )
+    assert [c.ok for c in compared("power", claims, plain)] == [ok]
+
+
 @pytest.mark.parametrize("seed", [1, 4])
 def test_spans_that_end_at_idle_level_are_laid_where_the_clocks_have_them(tmp_path: Path, seed: int) -> None:
     """Any earlier place shows as much power; one beyond the clocks' uncertainty puts a span's end into the next gap."""
