@@ -18,6 +18,8 @@ SHARP = 2e-3
 """Up to this relative bound, the plain figure alone decides; otherwise the claim's interval is added to the bound."""
 APART = 0.03
 """If the gaps differ from idle by more than this part of dynamic power, the device sleeps or works in the gaps."""
+RESTS = 0.25
+"""A device that does not sleep in idle is at the level of idle in the middle of at least this share of its gaps."""
 MET = 0.35
 """Next to other activity, at most this part of a reading is on the wrong side of a span's end."""
 EDGE_NOISE = 1.5
@@ -54,7 +56,7 @@ class RailPower:
     """The mean power from the first request to the last answer; NaN without readings there."""
     gap_w: float
     rests: bool
-    """Whether the middle of gaps is not above idle; their parts next to spans may still be above it."""
+    """Whether the middle of some gaps is not above idle. In others, and next to spans, the device may still work."""
     apart: bool
     """Whether gaps are at another level than idle, so that gaps too change the area above idle."""
     ends_w: float
@@ -109,7 +111,10 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float, fa
     inner, inner_noise = _above(found["inner"], rest, facts)
     gap, gap_noise = _above(found["gap"], rest, facts)
     apart = bool(abs(gap) - 4 * gap_noise > APART * abs(area))
-    middle, middle_noise = _above(found["middle"], rest, facts)
+    (middle, middle_noise), between = _above(found["middle"], rest, facts), found["middle"]
+    if not np.isnan(middle):
+        seen = between.seen_s > 0
+        middle = float(np.quantile(between.energy_j[seen] / between.seen_s[seen], RESTS)) - rest
     if not apart:  # anything else in the gaps is an error of the idle level
         rest_bound += float(np.fmax(0.0, abs(gap) - 2 * gap_noise))
     drift = drift_s(run, trace, at["unplaced"], shift, facts.period_s)

@@ -230,6 +230,8 @@ def test_idle_that_was_measured_asleep(tmp_path: Path) -> None:
     asleep = told(audit(recording(tmp_path / "run", idle_w=0.5e-3, gap_w=1e-3)), 18)
     assert asleep.outcome == "failed" and "asleep" in asleep.found
     assert told(audit(recording(tmp_path / "ready", idle_w=1e-3, gap_w=1e-3)), 18).outcome == "passed"
+    works_on = told(audit(recording(tmp_path / "some", idle_w=1e-3, gap_w=3e-3, each=2)), 18)
+    assert works_on.outcome == "warned" and "something else works beside the spans" in works_on.found
     hot = told(audit(recording(tmp_path / "hot", idle_w=2.5e-3, gap_w=1e-3)), 18)
     assert hot.outcome == "warned"
     assert "dynamic power is 0.0004998 W above the idle windows, 0.002 W above the gaps" in hot.found
