@@ -64,9 +64,9 @@ def instrument_notes(readings: Readings) -> Iterator[Finding]:
     if supply is not None:
         sag, apart_s = supply.sag, float(np.median(readings.end_s - readings.start_s))
         if sag is None and supply.window_s > 2.0 * apart_s:
-            rule = f"readings of the voltage of {supply.rail.name} at different currents of {readings.rail.name}"
+            where, allowed = f"{supply.rail.name} at different currents of {readings.rail.name}", "2 or more"
             remedy = f"Measure for several of these readings, which take {supply.window_s:.3g} s each, or shorten them"
-            yield Finding(rule, "fewer than 2", "2 or more, to show how far the voltage falls", remedy=remedy)
+            yield Finding("readings of the voltage of " + where, "fewer than 2", allowed, remedy=remedy)
         how = (
             ""
             if sag is None
