@@ -11,13 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drivers.devices.xylo import rockpool_import
 from rig.commands.shell.main import main
 from rig.recording.reader import open_run
 from tests.support.processes import python
 from tests.support.raised import raising
 
-Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
 
 USAGE, SETUP, STORE = 3, 4, 7
@@ -44,15 +42,6 @@ def test_a_name_that_is_not_utf_8_is_refused_before_anything_is_read_or_written(
     says = "rig: the argument 'f\\udcfcr' is not UTF-8. Rename the file or folder that it names"
     assert rig(*command.split(), "f\udcfcr") == (USAGE, says)
     assert not list(Path().iterdir())
-
-
-def test_xylo_without_a_board_names_the_simulator(rig: Rig, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(rockpool_import, "attached_boards", lambda: ())
-    code, line = rig("measure", "--device", "xylo")
-
-    assert code == SETUP
-    assert "no Xylo board found" in line
-    assert "--simulate" in line
 
 
 def test_a_report_that_cannot_be_written_names_the_directory(rig: Rig) -> None:
@@ -86,16 +75,6 @@ def test_what_the_system_refuses_is_one_line(rig: Rig, monkeypatch: Patch, error
     code, line = rig("report", "anything")
     assert code == SETUP
     assert says in line
-
-
-def test_a_device_that_answers_no_solution_of_a_problem_is_not_valid(here: Path, capsys: Capture) -> None:
-    pytest.importorskip("dimod")
-    (here / "p.txt").write_text("0 0 -1\n0 1 2\n1 1 -1\n")
-    main(shlex.split("measure --device mock --workload qubo --data p.txt --option scenario.timeout_s=0.1"))
-    out = capsys.readouterr().out
-    assert "INVALID" in out
-    assert "solutions that could be checked" in out
-    assert "as a device of rig.solver does" in " ".join(out.split())
 
 
 def test_recordings_of_two_workloads_are_not_compared(rig: Rig) -> None:

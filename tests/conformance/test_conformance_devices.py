@@ -21,8 +21,9 @@ from rig.conformance.device import ConformanceError, check_device
 from rig.engine.blocking_device import blocking
 from rig.errors import UsageError
 from rig.network.description import Layer, NetworkInfo
-from rig.types import MARK_PHASE, Bracket, Budget, ClockInfo, DeviceInfo, Reply, Sample, Span
+from rig.types import MARK_PHASE, Bracket, Budget, Clock, ClockInfo, DeviceInfo, Reply, Sample, Span
 from tests.support.raised import raised
+from tests.support.serving import Queue
 
 SAMPLES = [Sample(f"s{k}", np.zeros(4), label="ab"[k % 2]) for k in range(3)]
 
@@ -31,20 +32,17 @@ NETWORK = NetworkInfo((Layer("cells", 4),), (), ())
 ACTIVITY = {"cells": {"active": np.array([2, 4])}}
 
 
-class GoodDevice:
+class GoodDevice(Queue):
     """Keeps every rule, in virtual time; each test below breaks one."""
 
     def __init__(self, clock: VirtualClock) -> None:
-        self.clock, self.busy_ns = clock, 0
+        super().__init__(clock)
         self.described = DeviceInfo("good", "simulator", clock=ClockInfo("chip", 1e6), phases=("solve", "inference"))
         self.described = replace(self.described, timeout_s=0.5, network=NETWORK)
-        self.pending: list[tuple[int, Reply]] = []
         self.answers: Callable[[Reply, int], list[Reply]] = lambda reply, times: [reply]
 
     def info(self) -> DeviceInfo:
         return self.described
-
-    def stage(self, samples: Sequence[Sample]) -> None: ...
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
         self.submit_repeated(samples, 1, None, budget)
@@ -53,19 +51,13 @@ class GoodDevice:
         if phase is not None and phase not in self.described.phases:
             raise UsageError(f"no phase {phase}")
         for sample in samples:
-            spans, at = [], max(self.clock.now_ns(), self.busy_ns)
+            spans, at = [], max(self.clock.now_ns(), self.free_ns)
             for name in (phase,) if phase else ("solve", "inference"):
                 spans.append(Span(name, at // 1000, at // 1000 + 40_000 * times, times))
                 at += 40_000_000 * times
-            self.busy_ns = at
+            self.free_ns = at
             reply = Reply(sample.id, {"label": "a"}, tuple(spans), activity=ACTIVITY)
-            self.pending += [(at, r) for r in self.answers(reply, times)]
-
-    def poll(self, timeout_s: float) -> list[Reply]:
-        self.clock.sleep_until(min([self.clock.now_ns() + round(timeout_s * 1e9), *(ns for ns, _ in self.pending)]))
-        ready = [reply for ns, reply in self.pending if ns <= self.clock.now_ns()]
-        self.pending = [(ns, reply) for ns, reply in self.pending if ns > self.clock.now_ns()]
-        return ready
+            self.held += [(at, r) for r in self.answers(reply, times)]
 
     def timer(self) -> int:
         return self.clock.now_ns() // 1000
@@ -74,8 +66,6 @@ class GoodDevice:
         on_ns = self.clock.now_ns()
         self.clock.sleep_until(on_ns + round(seconds * 1e9))
         return Span(MARK_PHASE, on_ns // 1000, self.clock.now_ns() // 1000)
-
-    def close(self) -> None: ...
 
 
 Spoil = Callable[[Any], object]
@@ -223,7 +213,7 @@ SPOILT: list[tuple[str, Spoil]] = [
 ]
 
 
-def broken(device: Any, clock: VirtualClock) -> set[str]:
+def broken(device: Any, clock: Clock) -> set[str]:
     caught = raised(ConformanceError, check_device, device, SAMPLES, clock=clock, labels="ab")
     return {failure.rule for failure in caught.failures}
 

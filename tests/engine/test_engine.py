@@ -135,13 +135,6 @@ def test_reading_clocks_does_not_delay_what_is_due(play: Play, plant: SimPlant) 
     assert max(issued - due for due, issued in rows(run, "due_ns", "issued_ns")) == 0
 
 
-def test_samples_are_handed_over_in_batches_the_device_can_take(play: Play, plant: SimPlant) -> None:
-    log: Log = []
-    run, _ = play(Toy(plant.clock, log, batch=3), [Issue(samples(7))], log)
-    assert [len(e) - 1 for e in log if e[0] == "submit"] == [3, 3, 1]
-    assert rows(run, "issue", "sample_id") == [(k, f"s{k}") for k in range(7)]
-
-
 def test_a_device_that_loops_by_itself_is_asked_once(play: Play, plant: SimPlant) -> None:
     log: Log = []
     run, _ = play(Looping(plant.clock, log), [Issue(samples(1), repeat=5), Issue(samples(1), phase="inference")], log)

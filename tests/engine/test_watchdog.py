@@ -6,13 +6,13 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numpy as np
 import pytest
 
+from fixtures.bench.live_plant import LivePlant
+from fixtures.bench.mock_meter import MockMeter, open_meter
 from rig.engine import watchdog
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
@@ -22,7 +22,7 @@ from rig.errors import DeviceTimeoutError, MeterSilentError, RigError, SetupErro
 from rig.recording.reader import Run, open_run
 from rig.session import setup
 from rig.session.setup import opened
-from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, Idle, Issue, Mark, MeterInfo, Rail, Reply, Span, Step
+from rig.types import ClockInfo, DeviceInfo, Idle, Issue, Mark, Reply, Span, Step
 from tests.support.ended_runs import before
 from tests.support.processes import python
 from tests.support.raised import raising
@@ -42,28 +42,6 @@ def device() -> Queue:
     return cast(Queue, made)
 
 
-class Meter:
-    """A meter on the host's clock."""
-
-    def info(self) -> MeterInfo:
-        return MeterInfo("stuck", "simulator", ClockInfo("meter", 1e9), (Rail("core", rate_hz=1000.0),))
-
-    def start(self) -> Bracket:
-        now_ns = time.monotonic_ns()
-        return Bracket(now_ns, now_ns, now_ns)
-
-    def read(self) -> Sequence[Chunk]:
-        return [Chunk("core", np.ones(5))]
-
-    def stop(self) -> Sequence[Chunk]:
-        return []
-
-    def timer(self) -> int:
-        return time.monotonic_ns()
-
-    def close(self) -> None: ...
-
-
 D = TypeVar("D")
 
 
@@ -76,7 +54,7 @@ def stuck(driver: D, method: str, at: int = 2) -> D:
     return before(driver, method, hang, at)
 
 
-def played(path: Path, device: Queue, meter: Meter | None, watch: Watch) -> None:
+def played(path: Path, device: Queue, meter: MockMeter | None, watch: Watch) -> None:
     work = Blank(5)
     bench = Bench(device, () if meter is None else (meter,), HostClock())
     steps: list[Step] = [Mark(), *(Issue([s]) for s in work.samples), Idle(0.01)]
@@ -128,7 +106,7 @@ def test_an_answer_that_hangs_when_it_is_looked_at_ends_the_run(tmp_path: Path, 
 @pytest.mark.parametrize("call", ["start", "read", "timer", "stop"])
 def test_a_call_of_a_meter_that_hangs_is_named_and_ends_the_run(tmp_path: Path, call: str) -> None:
     with pytest.raises(MeterSilentError) as raised:
-        played(tmp_path / "run", device(), stuck(Meter(), call, 1), Watch(PATIENCE_S))
+        played(tmp_path / "run", device(), stuck(open_meter(LivePlant()), call, 1), Watch(PATIENCE_S))
     named(open_run(tmp_path / "run"), raised.value, call)
 
 
@@ -171,7 +149,7 @@ def test_a_driver_is_closed_where_no_thread_can_be_started() -> None:
 @pytest.mark.usefixtures("no_threads")
 def test_a_run_that_cannot_be_watched_ends_by_type_and_with_a_stop_line(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="needs more memory than is free"):
-        played(tmp_path / "run", device(), Meter(), Watch(PATIENCE_S))
+        played(tmp_path / "run", device(), open_meter(LivePlant()), Watch(PATIENCE_S))
     run = open_run(tmp_path / "run")
     assert (run.sealed, run.error is not None) == (True, True)
 

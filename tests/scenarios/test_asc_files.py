@@ -224,11 +224,6 @@ def test_a_clip_that_a_list_leaves_out_is_told_and_counted(tmp_path: Path, capsy
     assert "1 clip is not in labels.csv and is not used, such as wind-1.wav" in capsys.readouterr().err
 
 
-def test_a_list_without_a_header_is_told_what_its_first_line_must_be(tmp_path: Path) -> None:
-    (tmp_path / "labels.csv").write_text("rain-1.wav,rain\nsea-1.wav,sea\n")
-    assert refused(tmp_path).remedy == "Its first line is 'rain-1.wav,rain'; write filename,label"
-
-
 def test_listed_files_that_are_missing_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
     root = write_folder(tmp_path)
     (root / "rain-2.wav").unlink()

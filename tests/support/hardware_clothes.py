@@ -33,6 +33,7 @@ from scenarios.workloads.asc.catalogue import TAU
 from scenarios.workloads.qubo_mis.graph import Graph, from_payload, to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Target, digest, write_rows
+from tests.support.serving import Queue
 
 HERE = Path(__file__)
 SET = 12
@@ -96,20 +97,16 @@ def batches() -> asc.AscWorkload:
     return replace(opened, benchmark=replace(opened.benchmark, scenarios=presented))
 
 
-class Solver:
+class Solver(Queue):
     """The device of ``solver``; it stamps its spans in host nanoseconds."""
 
     def __init__(self, plant: SimPlant) -> None:
-        self._plant, self._free_ns, self._solves = plant, 0, 0
-        self._pending: list[tuple[int, Reply]] = []
-        plant.install({"core": 1e-3}, {"solve": {"core": 3e-3}})
-
-    def info(self) -> DeviceInfo:
-        return DeviceInfo(
+        super().__init__(plant.clock)
+        self._plant = plant
+        self.facts = DeviceInfo(
             "solver", "simulator", "a solver on a plant", phases=("solve",), schedule_depends_on_budget=False
         )
-
-    def stage(self, samples: Sequence[Sample]) -> None: ...
+        plant.install({"core": 1e-3}, {"solve": {"core": 3e-3}})
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
         self.submit_repeated(samples, 1, None, budget)
@@ -117,25 +114,16 @@ class Solver:
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         assert budget is not None and budget.timeout_s is not None
         for sample in samples:
-            on_ns = max(self._plant.clock.now_ns() + LOAD_NS, self._free_ns)
-            self._free_ns = on_ns + times * round(budget.timeout_s * 1e9)
-            self._plant.occupy("solve", on_ns, self._free_ns)
+            on_ns = max(self.clock.now_ns() + LOAD_NS, self.free_ns)
+            self.free_ns = on_ns + times * round(budget.timeout_s * 1e9)
+            self._plant.occupy("solve", on_ns, self.free_ns)
             cost, solution = best_of(from_payload(sample.payload))
-            self._solves += 1
+            self.count += 1
             output = {"cost": cost, "solution": to_hex(solution), "budget_s": budget.timeout_s, "overrun_s": 0.0}
-            output |= {"seed": self._solves, "tuning": {"tries": "all"}}
+            output |= {"seed": self.count, "tuning": {"tries": "all"}}
             found = (Progress(on_ns + 1_000, float(cost), bytes.fromhex(to_hex(solution))),)
-            span = Span("solve", on_ns, self._free_ns, times)
-            self._pending.append((self._free_ns, Reply(sample.id, output, (span,), found)))
-
-    def poll(self, timeout_s: float) -> Sequence[Reply]:
-        clock = self._plant.clock
-        clock.sleep_until(min([clock.now_ns() + round(timeout_s * 1e9), *(ns for ns, _ in self._pending)]))
-        ready = [reply for ns, reply in self._pending if ns <= clock.now_ns()]
-        self._pending = [(ns, reply) for ns, reply in self._pending if ns > clock.now_ns()]
-        return ready
-
-    def close(self) -> None: ...
+            span = Span("solve", on_ns, self.free_ns, times)
+            self.held.append((self.free_ns, Reply(sample.id, output, (span,), found)))
 
 
 def best_of(graph: Graph) -> tuple[int, list[int]]:

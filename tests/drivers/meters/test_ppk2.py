@@ -8,7 +8,6 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from drivers.meters.ppk2 import meter as ppk2
 from drivers.meters.ppk2.loss_detection import UNSEEN
 from drivers.meters.ppk2.modifiers import modifiers_of
 from drivers.meters.ppk2.words import HELD, SURE
@@ -147,7 +146,3 @@ def test_a_range_coarser_than_the_one_declared_is_flagged(it: StandIn) -> None:
 def test_a_port_that_is_no_ppk2_is_refused() -> None:
     with live("ppk2", metadata="hello\n") as it:
         raised(SetupError, it.open, timeout_s=0.2, says="calibration")
-
-
-def test_a_port_that_is_not_there_is_a_setup_error() -> None:
-    raised(SetupError, ppk2.open_meter, port="/dev/does-not-exist", supply_v=3.0, says="cannot be opened")
