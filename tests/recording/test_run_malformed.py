@@ -63,10 +63,6 @@ def test_another_version_of_the_format_is_named(tmp_path: Path) -> None:
     assert len(caught.message) < 1000
 
 
-def test_a_directory_without_events_is_no_run(tmp_path: Path) -> None:
-    raised(StoreError, open_run, tmp_path, says="not a run directory")
-
-
 READINGS = {"value": [1.0, 2.0, 3.0], "start_tick": [0, 10, 20], "end_tick": [10, 20, 30]}
 GRID = {"t0_tick": 0, "period_tick": 1, "aperture_tick": 1}
 DEEP = {"meter": "hand", "clock": "meter", "rail": "[" * 100_000}

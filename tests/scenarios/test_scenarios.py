@@ -29,7 +29,6 @@ from scenarios.rules import quick
 from scenarios.server import server
 from scenarios.single_stream import single_stream
 from scenarios.workloads.asc.workload import AscWorkload, open_workload
-from tests.support.raised import raised
 from tests.support.serving import Blank, bench, played, samples
 
 FREE = Rules("test", "any", "a test", submittable=False, idle_s=1.0, warmup=1)
@@ -243,13 +242,6 @@ def test_frames_are_due_one_stride_after_another(scenes: AscWorkload) -> None:
 def test_a_workload_that_is_no_stream_is_refused() -> None:
     with pytest.raises(UsageError, match="blank is not a stream"):
         real_time(Blank(3), FREE)
-
-
-def test_a_set_or_a_length_that_makes_no_stream_is_refused_before_the_accuracy_run(scenes: AscWorkload) -> None:
-    one = open_workload(samples=1, audio_hz=1000)
-    raised(UsageError, real_time, one, FREE, purpose="accuracy", says="too few")
-    for shorter in (0.9, float("nan")):
-        assert raised(UsageError, real_time, scenes, FREE, stream_s=shorter).field == "stream_s"
 
 
 def test_a_compliance_run_of_real_time_asks_the_samples_it_is_given() -> None:

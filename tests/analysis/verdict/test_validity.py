@@ -25,8 +25,7 @@ from rig.analysis.service.serving import service_figures
 from rig.analysis.verdict.recording_notes import remarks_of
 from rig.analysis.verdict.remedies import REMEDIES, remedy_of
 from rig.analysis.verdict.validity import checks_of, named, ruling_of
-from rig.errors import DeviceError, UnknownNameError, UsageError
-from rig.plugins import load
+from rig.errors import DeviceError
 from rig.recording.reader import Run
 from rig.types import Rules
 from scenarios.rules import SETS, rules
@@ -210,18 +209,6 @@ def test_quick_is_never_submittable_and_the_others_are() -> None:
     for name, (_, _, scenarios) in SETS.items():
         assert {rules(name, scenario).submittable for scenario in scenarios} == {name != "quick"}
     assert rules("quick", "one of my own").submittable is False
-
-
-def test_mlperf_knows_no_real_time() -> None:
-    with pytest.raises(UsageError, match="the rules mlperf-6 do not cover the scenario 'real-time'") as caught:
-        rules("mlperf-6", "real-time")
-    assert "single-stream, server, offline" in caught.value.remedy
-
-
-def test_an_unknown_set_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError) as caught:
-        load("rules", "mlperf-7")
-    assert {"mlperf-6", "neurobench-1.0", "quick"} <= set(caught.value.known)
 
 
 def test_the_sets_ask_what_their_sources_ask() -> None:
