@@ -129,14 +129,18 @@ def test_errors_of_a_run_do_not_cancel_in_another() -> None:
     assert half(d) == pytest.approx(1.96 * 2**0.5 * 1e-3, rel=1e-3)
 
 
+def repeated(times_s: Floats, first: int = 0) -> Subject:
+    """Return a run of samples from this number on, whose mean time is certain to a millionth."""
+    time = {
+        FigureKey("execution_time_s"): Quantity(float(times_s.mean()) + first * 1e-3, "s", (Component("rate", 1e-6),))
+    }
+    return replace(subject(time), executions=(np.arange(first, first + 20), times_s))
+
+
 @pytest.mark.parametrize(("each", "shown"), [(np.ones(20), True), (np.linspace(0.4, 1.6, 20), False)])
 def test_times_that_scatter_from_run_to_run_show_no_difference_of_their_means(each: Floats, shown: bool) -> None:
     """The mean of a run's times is certain to a millionth, but the times may differ from those of the next run."""
-    sides = []
-    for times_s in (np.ones(20), 1.03 * each):
-        time = {FigureKey("execution_time_s"): Quantity(float(times_s.mean()), "s", (Component("rate", 1e-6),))}
-        sides.append(replace(subject(time), executions=(np.arange(20), times_s)))
-    (d,) = compared(*sides).differences
+    (d,) = compared(repeated(np.ones(20)), repeated(1.03 * each)).differences
     assert d.shown is shown
 
 
@@ -158,15 +162,8 @@ def test_one_execution_does_not_say_what_the_next_would_take() -> None:
 
 @pytest.mark.parametrize(("second_s", "shown"), [(np.full(20, 1.03), True), (np.linspace(0.4, 1.6, 20), False)])
 def test_times_of_other_samples_scatter_too(second_s: Floats, shown: bool) -> None:
-    sides = []
-    for first, times_s in ((0, np.ones(20)), (20, second_s)):
-        time = {
-            FigureKey("execution_time_s"): Quantity(
-                float(times_s.mean()) + first * 1e-3, "s", (Component("rate", 1e-6),)
-            )
-        }
-        sides.append(replace(subject(time), executions=(np.arange(first, first + 20), times_s)))
-    assert compared(*sides).differences[0].shown is shown
+    (d,) = compared(repeated(np.ones(20)), repeated(second_s, 20)).differences
+    assert d.shown is shown
 
 
 @pytest.mark.parametrize(("scheduled", "idle_s"), [(False, 0.0), (False, 0.5), (False, 3.0), (True, 0.5), (True, 3.0)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from rig.types import DeviceInfo, Sample
 from tests.support.paths import ROOT
 
 SAMPLES = [Sample(f"s{k}", np.zeros(4), label="ab"[k % 2]) for k in range(3)]
-HAS_ROCKPOOL = all(find_spec(name) is not None for name in ("rockpool", "xylosim", "bitstruct"))
 
 
 def imported(module: str, text: str) -> bool:
@@ -62,20 +60,6 @@ def test_the_mock_meter_keeps_every_rule_whatever_its_faults(faults: dict[str, A
     checked = check_meter(open_mock_meter(plant, **faults), clock=plant.clock)
 
     assert ("chunk.grow" if "drop" in faults else "read.count") in checked
-
-
-@pytest.mark.skipif(not HAS_ROCKPOOL, reason="needs neurorig[xylo]")
-def test_the_simulated_xylo_and_its_monitor_keep_every_rule() -> None:
-    from drivers.devices.xylo.device import open_device
-    from drivers.meters.xylo_monitor import open_meter
-    from scenarios.workloads.asc.workload import open_workload
-
-    plant = open_plant()
-    device = open_device(plant, simulate=True)
-
-    assert "read.count" in check_meter(open_meter(device, plant), clock=plant.clock)
-    checked = check_device(device, list(open_workload(samples=2).samples), clock=plant.clock)
-    assert {"repeat.length", "poll.returns", "reply.activity", "info.network"} <= set(checked)
 
 
 @pytest.mark.parametrize("batch", [1, 2])

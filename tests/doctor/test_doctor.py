@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import signal
@@ -23,7 +22,7 @@ from hypothesis import strategies as st
 
 from fixtures.bench.live_plant import LivePlant
 from fixtures.instruments.front_end import EXACT
-from rig.commands import doctor
+from rig.commands.shell.main import main
 from rig.doctor.clock import clock_findings
 from rig.doctor.examination import Settings, diagnose
 from rig.doctor.findings import Finding, exit_code, si, summary
@@ -445,10 +444,7 @@ def test_a_serial_port_that_is_not_there_is_answered_with_those_that_are(tmp_pat
 
 
 def command(*argv: str) -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--json", action="store_true")
-    doctor.add_arguments(parser)
-    return doctor.run(parser.parse_args([*argv, "--seconds", "0.02"]))
+    return main(["doctor", *argv, "--seconds", "0.02"])
 
 
 def test_one_line_for_each_finding_and_a_summary(visit: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
@@ -472,8 +468,7 @@ def test_json_is_one_document_with_every_finding(visit: Doctor, capsys: pytest.C
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
 def test_a_time_that_is_none_is_refused(value: str) -> None:
-    with pytest.raises(UsageError):
-        command("mock", "--timeout", value)
+    assert command("mock", "--timeout", value) == UsageError.exit_code
 
 
 # ---- a board and each substitute for a meter: names, ranges, rates, and the order of power -------------------------

@@ -25,7 +25,7 @@ from rig.analysis.sessions.speed import APART, CERTAIN, paired
 from rig.analysis.sessions.summary import ROUNDING, _mean, over_trials, summarise
 from rig.analysis.solving.solves import solving_figures
 from rig.errors import DeviceError
-from rig.recording.reader import open_run
+from rig.recording.reader import Run, open_run
 from rig.recording.writer import Recorder
 from rig.types import Reply, Rules, Span
 from tests.support.figures import TIME
@@ -41,18 +41,23 @@ def summary(tmp_path: Path) -> Summarise:
     """Return the result of a session of hand-made runs: (name, purpose, queries)."""
 
     def make(*played: Played, rules: Rules = LOOSE, **about: Any) -> Result:
-        parts = []
+        runs = []
         for number, (name, purpose, asked) in enumerate(played):
             given_: dict[str, Any] = {"size": 4, "known": samples(4), "options": {}} | about
             run = recording(
                 tmp_path / name, [at_another_time(a, number) for a in asked], rules=rules, purpose=purpose, **given_
             )
-            parts.append(Part(name, purpose, run, evaluate(run)))
-        whole = summarise("session", parts)
-        assert whole is not None
-        return whole
+            runs.append((name, purpose, run))
+        return whole_of(*runs)
 
     return make
+
+
+def whole_of(*runs: tuple[str, str, Run]) -> Result:
+    """Return the result of a session of these runs, each by its name and purpose."""
+    whole = summarise("session", [Part(name, purpose, run, evaluate(run)) for name, purpose, run in runs])
+    assert whole is not None
+    return whole
 
 
 def asked(
@@ -89,14 +94,13 @@ def test_times_are_of_the_performance_run_and_scores_of_the_accuracy_run(summary
 
 
 def test_a_session_is_as_complete_and_as_simulated_as_its_runs(summary: Summarise, tmp_path: Path) -> None:
-    parts = []
+    runs = []
     for name, error, mode in (("performance", None, "hardware"), ("power", DeviceError("broke"), "simulator")):
         run = recording(
             tmp_path / name, asked(), rules=LOOSE, purpose=name, error=error, mode=mode, size=4, known=samples(4)
         )
-        parts.append(Part(name, name, run, evaluate(run)))
-    both, one = summarise("both", parts), summarise("one", parts[:1])
-    assert both is not None and one is not None
+        runs.append((name, name, run))
+    both, one = whole_of(*runs), whole_of(*runs[:1])
     assert (both.complete, both.simulated, one.complete, one.simulated) == (False, True, True, False)
     assert ("power: the run", "broken off") in failed(both)
 
@@ -247,9 +251,7 @@ def test_one_recording_under_two_names_is_one_trial(tmp_path: Path) -> None:
         recording(tmp_path / name, asked(), rules=LOOSE, purpose="performance", size=4) for name in ("first", "again")
     )
     assert once.digest != again.digest  # the name is in the log
-    parts = [Part(name, "performance", run, evaluate(run)) for name, run in (("first", once), ("again", again))]
-    whole = summarise("session", parts)
-    assert whole is not None
+    whole = whole_of(("first", "performance", once), ("again", "performance", again))
     assert failed(whole) == [("runs that share a recording", "first and again hold the same stamps")]
 
 
@@ -345,9 +347,8 @@ def test_a_phase_that_ran_by_itself_has_decided_nothing(summary: Summarise, tmp_
         for k, (phase, said) in enumerate((("hear", {"label": None}), ("think", "x"))):
             r.reply(k, Reply("s0", said, (Span(phase, 10 * k, 10 * k + 9),)), None, 10 * k, 10 * k + 9)
         r.stop()
-    runs = [("accuracy", accurate), ("performance", open_run(tmp_path / "p"))]
-    whole = summarise("session", [Part(name, name, run, evaluate(run)) for name, run in runs])
-    assert whole is not None and failed(whole) == []
+    alone = open_run(tmp_path / "p")
+    assert failed(whole_of(("accuracy", "accuracy", accurate), ("performance", "performance", alone))) == []
 
 
 # ---- caches --------------------------------------------------------------------------------

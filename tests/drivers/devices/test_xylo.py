@@ -18,9 +18,11 @@ from drivers.devices.xylo.networks.encoder import encode
 from drivers.devices.xylo.networks.network import load_network
 from drivers.meters.xylo_monitor import open_meter
 from fixtures.bench.true_power import SimPlant, open_plant
+from rig.conformance.device import check_device, check_meter
 from rig.errors import DataError, SetupError, UsageError
 from rig.types import Sample
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
+from scenarios.workloads.asc.workload import open_workload
 from tests.support.raised import raised
 from tests.support.remote_workers import answer
 
@@ -135,6 +137,12 @@ def test_info_says_what_is_simulated(device: Any, plant: SimPlant) -> None:
     assert (power["idle_w"], power["phase_w"]) == (plant.idle_w, plant.phase_w)
     assert sum(plant.phase_w["inference"].values()) == pytest.approx(692e-6)
     assert sum(plant.idle_w.values()) == pytest.approx(692e-6 * (1 - 28.4 / 57.6))
+
+
+def test_the_device_and_its_monitor_keep_every_rule(device: Any, plant: SimPlant) -> None:
+    assert "read.count" in check_meter(open_meter(device, plant), clock=plant.clock)
+    checked = check_device(device, list(open_workload(samples=2).samples), clock=plant.clock)
+    assert {"repeat.length", "poll.returns", "reply.activity", "info.network"} <= set(checked)
 
 
 def test_the_monitor_is_the_plants_meter(device: Any, plant: SimPlant) -> None:

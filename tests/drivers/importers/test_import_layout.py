@@ -103,11 +103,6 @@ def test_another_encoding_is_asked_for(tmp_path: Path) -> None:
 # ---- separators and decimal marks -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("separator", [";", "\t"])
-def test_decimal_commas_show_themselves(separator: str, tmp_path: Path) -> None:
-    check(scope(tmp_path, header=f"Time{separator}Ch1", marks=f"{separator},"), tmp_path / "run")
-
-
 def numbers(run: ImportedRun) -> list[float]:
     return [float(value) for chunk in run.traces[0].chunks for value in chunk.value]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -190,26 +191,17 @@ def test_a_command_that_is_refused_is_told_in_its_own_words() -> None:
         assert raised(SetupError, it.open, says="Argument out of range").field == "funcmode"
 
 
-class _Said:
-    """A serial line on which all answers have already arrived."""
-
-    def __init__(self, *lines: str) -> None:
-        self._lines = list(lines)
-
-    def write(self, data: bytes) -> None:
-        """Take a command and do nothing."""
-
-    def line(self, until_s: float) -> str | None:
-        return self._lines.pop(0) if self._lines else None
+def said(*lines: str) -> Any:
+    """Return a serial line that takes every command, and on which these answers have already arrived."""
+    left = list(lines)
+    return SimpleNamespace(write=lambda data: None, line=lambda until_s: left.pop(0) if left else None)
 
 
 def test_a_refusal_to_stop_that_comes_late_is_not_taken_for_the_next_answer() -> None:
     """On a busy host, the answer "nothing to stop" may come after the next command was sent."""
     board = lpm01a_powershield.PowerShield.__new__(lpm01a_powershield.PowerShield)
     board._timeout_s = 1.0
-    board._line = _Said(  # type: ignore[assignment]
-        "PowerShield > error stop", "Error detail: No acquisition on going", "PowerShield > ack htc"
-    )
+    board._line = said("PowerShield > error stop", "Error detail: No acquisition on going", "PowerShield > ack htc")
     assert board._command("htc") == ""
-    board._line = _Said("PowerShield > error htc", "Error detail: in use")  # type: ignore[assignment]
+    board._line = said("PowerShield > error htc", "Error detail: in use")
     raised(SetupError, board._command, "htc", says="refuses 'htc': error htc Error detail: in use")
