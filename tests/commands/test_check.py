@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rig.commands.shell.main import main
-from rig.errors import ConformanceError, InvalidResultError, SetupError
+from rig.errors import ConformanceError, SetupError
 from rig.session.locks import device_lock
 
 Capture = pytest.CaptureFixture[str]
@@ -43,15 +43,3 @@ def test_a_device_that_another_process_measures_is_left_alone(capsys: Capture, t
     with device_lock(device):
         assert main(("check", "--device", device, "--meter", "none")) == SetupError.exit_code
     assert "in use by process" in capsys.readouterr().err
-
-
-def test_an_answer_that_is_no_label_makes_a_run_invalid_and_is_quoted(capsys: Capture, here: Path) -> None:
-    one = "rig.workload([rig.Sample('s', np.ones(4), label='low')], name='one')"
-    Path("board.py").write_text("import rig\n\ndef open_board():\n    return rig.blocking(lambda sample: 'low\\n')\n")
-    Path("mine.py").write_text(f"import numpy as np, rig\n\ndef open_workload():\n    return {one}\n")
-    bench = ("--device", "board.py:open_board", "--meter", "none", "--workload", "mine.py:open_workload")
-
-    assert main(("check", *bench)) == ConformanceError.exit_code
-    assert r"reply.label: found 'low\n'; required is one of low" in capsys.readouterr().out
-    assert main(("measure", *bench, "--mode", "together", "--option", "idle_s=0")) == InvalidResultError.exit_code
-    assert r'answers that are no label of the workload: 1 of 1, such as "low\n"' in capsys.readouterr().out

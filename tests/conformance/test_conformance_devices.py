@@ -87,13 +87,16 @@ def answers(change: Callable[[Reply], list[Reply]], times: int = 1) -> Spoil:
     return does("answers", lambda d: lambda reply, n: change(reply) if n == times else [reply])
 
 
+def changed(span: Span, changes: dict[str, Callable[[Span], Any]]) -> Span:
+    return structs.replace(span, **{name: change(span) for name, change in changes.items()})
+
+
 def spans(times: int = 1, **changes: Callable[[Span], Any]) -> Spoil:
     """Change some fields of the last span of each reply."""
 
     def change(reply: Reply) -> list[Reply]:
         *head, last = reply.spans
-        changed = structs.replace(last, **{k: f(last) for k, f in changes.items()})
-        return [structs.replace(reply, spans=(*head, changed))]
+        return [structs.replace(reply, spans=(*head, changed(last, changes)))]
 
     return answers(change, times)
 
@@ -128,12 +131,7 @@ def refuse(*_: object) -> None:
 def pulse(**changes: Callable[[Span], Any]) -> Spoil:
     def make(d: GoodDevice) -> Any:
         own = d.pulse
-
-        def pulse_so(seconds: float) -> Span:
-            span = own(seconds)
-            return structs.replace(span, **{name: f(span) for name, f in changes.items()})
-
-        return pulse_so
+        return lambda seconds: changed(own(seconds), changes)
 
     return does("pulse", make)
 
