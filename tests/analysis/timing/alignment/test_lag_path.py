@@ -155,7 +155,7 @@ def test_a_train_in_step_with_the_readings_is_not_placed_one_period_off(seed: in
     on = (400.0 + 50.0 * np.arange(101) + np.random.default_rng(seed).uniform(0.0, 10.0)) * PERIOD_S
     scene = Scene(np.column_stack([on, on + 30.0 * PERIOD_S]), noise_w=0.0125, seed=seed)
     at = line(some(scene), 180.0 * PERIOD_S, 0.0)
-    assert at is None or scene.wrong_by(at) < 1.0
+    assert at is not None and scene.wrong_by(at) < 1.0
 
 
 def test_work_before_and_after_a_periodic_train_leaves_its_place_open() -> None:
