@@ -250,7 +250,7 @@ def answer_in(value: Any) -> Any:
 def refused(asked: Table) -> Any:
     """Return which issues were answered with null; none if no issue was answered with anything else."""
     told = np.array([output is not None for output in asked.output], dtype=bool)
-    null = told & [answer_in(parsed(output)) is None for output in asked.output]
+    null = told & np.array([answer_in(parsed(output)) is None for output in asked.output], dtype=bool)
     return null & np.any(told & ~null)
 
 

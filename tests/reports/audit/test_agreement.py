@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from fixtures.worlds.random_draw import draw, measured
 from reports.audit.audit import audit
 from reports.audit.clocks import line
 from reports.audit.evidence import Compared, compared
-from reports.audit.figures import Plain, service, spans
+from reports.audit.figures import Plain, refused, service, spans
 from reports.audit.folder.reading import Run, read_run
 from reports.audit.power.estimate import idle_windows, power_rails
 from reports.audit.power.placing import clearest, open_s
@@ -232,3 +233,8 @@ def test_a_clock_that_was_never_read_is_refused() -> None:
         line(replace(run, stop=Stop(files={})), "meter")
     with pytest.raises(StoreError, match=r"not declared\. No recording of the rig is like this"):
         line(run, "chip")
+
+
+def test_a_run_that_broke_off_before_its_first_sample_refused_none() -> None:
+    nobody: Any = SimpleNamespace(output=[])
+    assert refused(nobody).tolist() == []
