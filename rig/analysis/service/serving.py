@@ -209,14 +209,18 @@ def deadline_figures(q: Queries, deadline_s: float | None) -> Figures:
 def in_time_share(q: Queries, deadline_s: float) -> Quantity:
     """Return the share of all samples that were completed within ``deadline_s`` of their request.
 
-    Dropped samples and those without an answer count as not in time.
+    Dropped samples and those without an answer count as not in time. In the interval, a batch counts as one.
     """
     met = np.zeros(len(q), bool)
     met[q.completed] = q.served_s() <= deadline_s
-    return share_of(met, f"completed within {deadline_s:g} s of being due")
+    most = np.count_nonzero(~q.completed) + (q.batches(q.issue) if np.any(q.completed) else 0.0)
+    return share_of(met, f"completed within {deadline_s:g} s of being due", most)
 
 
-def share_of(which: Bools, method: str) -> Quantity:
-    """Return the share of samples in ``which``, shape (n,); successive samples that are alike count as fewer."""
-    count = independent(which.astype(float))
+def share_of(which: Bools, method: str, most: float = math.inf) -> Quantity:
+    """Return the share of samples in ``which``, shape (n,); successive samples that are alike count as fewer.
+
+    They count as at most ``most`` in the interval.
+    """
+    count = min(independent(which.astype(float)), most)
     return replace(proportion(count * float(which.mean()), count, method), n=len(which))

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import binom, ks_2samp
 
 from rig.analysis.result.order_statistics import interval, nearest_rank, percentile
+from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component
 from rig.analysis.result.series import Stream
 from rig.analysis.service import serving
@@ -212,6 +213,11 @@ def test_without_an_answer_there_is_no_figure() -> None:
 def test_a_share_in_time_counts_the_dropped_and_the_exactly_just_in_time() -> None:
     q = queries([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, NAN], [0.7, 1.7, 2.8, NAN])
     assert serving.in_time_share(q, 0.7).value == 2 / 4
+
+
+def test_a_share_in_time_is_no_surer_than_the_batches() -> None:
+    at_s = np.repeat(np.arange(8.0), 8)
+    assert serving.in_time_share(queries(at_s, at_s, at_s + 0.5), 0.7).interval() == proportion(8, 8, "").interval()
 
 
 @pytest.mark.parametrize("refusal", [None, {"label": None}])
