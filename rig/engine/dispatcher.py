@@ -155,7 +155,8 @@ class Dispatcher:
         if not (isinstance(step.repeat, int) and 1 <= step.repeat < 2**31):
             raise device_errors.bad_step("repeat", step.repeat, "it is not an integer of 1 or more")
         self._watch.times = step.repeat
-        self._max_wait_s = min(max_undrained_s(self._acquisition), self._acquisition.device.timeout_s)
+        if step.due_ns is None or self._origin_ns is None:
+            self._max_wait_s = min(max_undrained_s(self._acquisition), self._acquisition.device.timeout_s)
         if step.due_ns is not None:
             self._on_schedule(step)
             return

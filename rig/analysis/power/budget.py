@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,13 +30,16 @@ IDLE_METHOD = "idle under the spans, by the model of the trace"
 NONE = Margin()
 
 
-NoiseParts = tuple[list[Component], list[Component]]
-"""The components from noise: of dynamic power, and of active power."""
+class NoiseParts(NamedTuple):
+    """The components from noise: of dynamic power, and of active power."""
+
+    dynamic: list[Component]
+    active: list[Component]
 
 
 def noise_parts(model: RailModel, e: Estimate) -> NoiseParts:
     """Return the components of an estimate that come from noise."""
-    return _noise_parts(model, e.dynamic), _noise_parts(model, e.level)
+    return NoiseParts(_noise_parts(model, e.dynamic), _noise_parts(model, e.level))
 
 
 def dynamic_power(
@@ -46,7 +50,7 @@ def dynamic_power(
     The shift of ``margin`` is added to the value, its components to the budget, and its bias to the bias.
     """
     value_w = e.value_w + margin.shift_w
-    parts = list(noise[0])
+    parts = list(noise.dynamic)
     parts += _resolution_parts(model, e.dynamic, ("busy", "idle"))
     parts.append(Component("clock rate, meter to device", value_w * model.rate_sigma, shared=f"rate:{model.clock}"))
     # a large shift subtracts power outside of the stamped spans; power then no longer depends on the stamped length
@@ -81,7 +85,7 @@ def active_power(model: RailModel, e: Estimate, dynamic: Quantity, noise: NoiseP
     common = [
         c for c in dynamic.components if c.source not in own and not {"calibration", "gain"} & {*c.source.split()}
     ]
-    parts = noise[1] + _resolution_parts(model, e.level, ("busy",)) + common
+    parts = noise.active + _resolution_parts(model, e.level, ("busy",)) + common
     value = dynamic.value + e.idle_w
     parts += _calibration_parts(model, replace(e, value_w=dynamic.value), value, {"busy": 1.0})
     return _quantity(value, parts, dynamic.bias, dynamic.n, dynamic.method)

@@ -208,7 +208,8 @@ def _energies(by: Mapping[str, list[Part]], figures: Figures, same_runs: bool) -
     found = energy_figures(times, figures, [r.rail for r in series.rails], phases, per_phase and len(phases) > 1)
     if (runtime_w := figures.get(RUNTIME)) is not None:
         found |= gap_energies(times, runtime_w)
-    found |= {} if same_runs else _of_other_mix(found, phases)
+    if not same_runs:
+        found |= _of_other_mix(found, phases)
     return Figures({key: q for key, q in found.items() if key in figures and key.quantity != INTEGRATED})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -16,15 +16,18 @@ HARMONICS = 8
 """The error of a step depends on its place between two readings as a sawtooth; this many of its harmonics are used."""
 
 
-Edges = tuple[Floats, Floats]
-"""A piecewise-constant signal by its steps: sorted times in seconds, and jumps, shapes (k,)."""
+class Edges(NamedTuple):
+    """A piecewise-constant signal by its steps: sorted times in seconds, and jumps, shapes (k,)."""
+
+    at_s: Floats
+    jump: Floats
 
 
 def edges_of(windows_s: Floats) -> Edges:
     """Return the signal that is the number of windows, shape (k, 2), at each moment."""
     at, jump = windows_s.T.ravel(), np.repeat([1.0, -1.0], len(windows_s))
     order = np.argsort(at, kind="stable")
-    return at[order], jump[order]
+    return Edges(at[order], jump[order])
 
 
 def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0) -> Floats:
@@ -67,10 +70,10 @@ def fast_length(n: int) -> int:
 
 def _rows(edges: Edges, tau_s: float) -> Floats:
     """Return time, level, integral and filtered level at each edge, after zeros for the time before the first edge."""
-    rows = np.zeros((4 if tau_s > 0 else 3, len(edges[0]) + 1))
+    rows = np.zeros((4 if tau_s > 0 else 3, len(edges.at_s) + 1))
     at, level = rows[0, 1:], rows[1, 1:]
-    at[:] = edges[0]
-    np.cumsum(edges[1], out=level)
+    at[:] = edges.at_s
+    np.cumsum(edges.jump, out=level)
     np.cumsum(level[:-1] * (at[1:] - at[:-1]), out=rows[2, 2:])
     if tau_s > 0:
         rows[3, 1:] = _lagged(at, level, tau_s)
