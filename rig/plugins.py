@@ -213,12 +213,13 @@ def _from_file(group: str, name: str) -> Factory:
     path_text, _, attribute = name.rpartition(":")
     path = Path(path_text)
     if not path.is_file():
-        remedy = "Write path/to/file.py:function, or go on with a session or sweep in the directory where it was begun"
+        remedy = f"Write path/to/file.py:function. A relative path starts at the current directory, {Path.cwd()}"
         raise UsageError(f"{path} is not a file", field=group, value=name, remedy=remedy)
     module = _module(group, name, path)
     found = getattr(module, attribute, None)
     if not callable(found):
-        known = [k for k, v in vars(module).items() if callable(v) and not k.startswith("_")]
+        own = {k: v for k, v in vars(module).items() if callable(v) and not k.startswith("_")}
+        known = [k for k, v in own.items() if v.__module__ == module.__name__]
         raise UnknownNameError(f"function in {path}", attribute, known, "")
     return typing.cast("Factory", found)
 

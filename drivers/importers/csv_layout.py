@@ -50,7 +50,7 @@ class Layout:
         """Return sentences on the lines of the file that are not part of the table."""
         found = []
         if self.above:
-            found.append(f"{path.name}: {self.above} lines before the header were skipped")
+            found.append(f"{path.name}: lines before the header were skipped: {self.above}")
         if self.units:
             words = ", ".join(u for u in self.units if u)[:80]
             found.append(f"{path.name}: the line below the header was read as units: {words}")

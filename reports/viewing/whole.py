@@ -90,7 +90,7 @@ def whole_trace(path: Path, told: Told | None = None) -> Whole:
             doubt_s = float(np.hypot(doubt_s, max(trace.clock.sigma_s for trace in traces)))
             placed = f"Spans are placed by clock readings alone, to about {doubt_s:.2g} s"
             return Whole(run, traces, windows, (*notes, *([placed] if windows else []), PLAIN))
-    remedy = "Name a run that a meter watched"
+    remedy = "Name a run that a meter watched; a session records its power run last"
     raise StoreError(f"{path} has no trace of power", field="run", value=str(path), remedy=remedy)
 
 

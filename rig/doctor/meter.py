@@ -76,8 +76,10 @@ def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[s
         yield rate_finding(item, rail, taken.arrived.get(rail.name, []), _stamped_hz(info, chunks))
         yield from _level(item, info, rail, chunks)
         if rail.accuracy is None:
-            text = f"{rail.name}: the instrument's uncertainty is not stated"
-            remedy = "Give calibration = FILE; until then the uncertainty covers only the scatter of the trace"
+            text = f"{rail.name}: the instrument's uncertainty in {rail.conversion.unit} is not stated"
+            remedy = (
+                "Give calibration = FILE with a range in this unit; until then only the scatter of the trace counts"
+            )
             yield checked(item, "accuracy", text, remedy)
         else:
             yield ok(item, "accuracy", f"{rail.name}: {rail.accuracy.source or 'stated, without a source'}")
@@ -102,7 +104,7 @@ def rate_finding(item: str, rail: Rail, arrived: Sequence[tuple[int, int]], stam
     values = {"rate_hz": float(slope), "doubt_hz": twice_u_hz, "declared_hz": rail.rate_hz}
     wrong = "Lower rate_hz, use a faster link, or close other programs that read it"
     if slope > rail.rate_hz:
-        wrong = f"Declare the rate at which it reads: rate_hz = {slope:.4g}"
+        wrong = f"Declare the rate at which it reads: rate_hz = {stamped_hz or slope:.4g}"
     for hz, remedy in ((stamped_hz, "Check the unit of its time and its clock"), (rail.rate_hz, wrong)):
         if hz > 0 and abs(float(slope) - hz) > 2.0 * twice_u_hz + 0.02 * hz:
             return broken(item, "rate", text, remedy, MeterError, **values)

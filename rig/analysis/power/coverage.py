@@ -171,11 +171,11 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[Finding
         lost_s = float(np.sum(pace[gaps] - 1.0)) * r.period_s
         busy = merged(windows_s)
         within = int(np.count_nonzero(touches(busy, r.end_s[gaps], r.start_s[gaps + 1]))) if len(busy) else 0
-        places = f"{len(gaps)} places, {within} of them while busy"
-        yield note(f"Rail {rail}: readings are missing in {places}, {lost_s:.3g} s in all")
+        places = f"places: {len(gaps)}, of which {within} while busy"
+        yield note(f"Rail {rail}: readings are missing ({places}), {lost_s:.3g} s in all")
     outside = int(np.count_nonzero(~covered(r, windows_s)))
     if outside:
-        yield note(f"Rail {rail}: {outside} of {len(windows_s)} spans lie outside the trace and have no power figure")
+        yield note(f"Rail {rail}: {outside} of {len(windows_s)} spans lie wholly or partly outside the trace")
 
 
 def covered_share(r: Readings, windows_s: Floats) -> float:

@@ -235,6 +235,9 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
         near = closest(unknown[0].partition("=")[0], own._option_string_actions, " ")
         if "--option" in own._option_string_actions and unknown[0].startswith("--"):
             near += " An option that `rig list NAME` shows is written --option KEY=VALUE."
+        if not unknown[0].startswith("-"):
+            takes = [str(action.metavar or action.dest).upper() for action in own._get_positional_actions()]
+            near = f"Beside options, it takes {' '.join(takes) or 'nothing'}."
         own.error(f"{unknown[0]} is no argument of {own.prog}. {near}".strip())
     return args
 

@@ -100,7 +100,7 @@ def test_missing_readings_are_counted_where_they_are_missing() -> None:
     keep[100:130] = keep[500:510] = False
     holed = readings(start_s=whole.start_s[keep], end_s=whole.end_s[keep], ok=whole.ok[keep])
     (note,) = missing_notes("core", holed, np.array([[0.09, 0.2], [0.7, 0.8]]))
-    assert note.text == "Rail core: readings are missing in 2 places, 1 of them while busy, 0.04 s in all"
+    assert note.text == "Rail core: readings are missing (places: 2, of which 1 while busy), 0.04 s in all"
     assert not list(missing_notes("core", whole, np.array([[0.09, 0.2]])))
 
 
@@ -109,7 +109,7 @@ def test_readings_that_are_no_number_and_spans_outside_the_trace_are_counted() -
     lacking = readings(ok=np.arange(1000) >= 4)
     no_number, outside = (note.text for note in missing_notes("core", lacking, windows))
     assert no_number == "Rail core: 4 of 1000 readings are not numbers and are left out"
-    assert outside.startswith("Rail core: 3 of 4 spans lie outside the trace")
+    assert outside.startswith("Rail core: 3 of 4 spans lie wholly or partly outside the trace")
     assert covered_share(readings(), windows) == 0.25
 
 

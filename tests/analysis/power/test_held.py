@@ -316,7 +316,7 @@ SETTLES = "power comes down slowly after the last span"
 OUTSIDE, ONCE = "where no span is", "busy once where no span is, for 0.8"
 STEPPED = "clock device"
 BEYOND = "readings of rail core far beyond all others"
-NONE_MISSING = "readings are missing in|rate of readings"
+NONE_MISSING = "readings are missing|rate of readings"
 FOUR = (POWER, ACTIVE, ENERGY, TIME)
 
 WORLDS = [
