@@ -191,14 +191,15 @@ def test_an_error_of_the_stamps_of_one_run_does_not_cancel_in_another(tmp_path: 
 
 
 def test_amortised_time_is_that_of_the_sequences_and_a_single_sample_stands_beside(tmp_path: Path) -> None:
-    found = rig.evaluated(recorded(tmp_path / "out", SPREAD, TWO, amortise_s=2.0))
+    found = rig.evaluated(recorded(tmp_path / "out", SPREAD, TWO, amortise_s=6.0))
     by = {part.purpose: part.result.quantities for part in found.parts}
     whole = found.result
     for phase in TWO_PHASES:
         time, single = FigureKey("execution_time_s", phase), FigureKey("execution_time_single_s", phase)
         assert whole.quantities[time] == by["power"][time]
         assert whole.quantities[single].value == by["performance"][time].value
-    assert any("sequences of 2 s" in note for note in whole.notes)
+    assert any("sequences of 6 s (1 in each power run)" in note for note in whole.notes)
+    assert any(note.startswith("One sequence does not show how sequences differ") for note in whole.notes)
     assert "average_energy_per_sample_j" in by["power"] and "average_energy_per_sample_j" not in whole.quantities
 
 

@@ -57,11 +57,14 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         ruling = ruling._replace(submittable=rules.submittable and is_known(rules))
     about = ["A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)]
     if seconds := _sequence_s(by):
+        count = len(by["power"][0].run.samples)
         about.append(
-            f"Power and execution time are of sequences of {seconds:g} s, per inference, so that the ends of a "
-            "sequence are spread over it. Accuracy, latency and the execution time of a single sample are of single "
-            "samples"
+            f"Power and execution time are of sequences of {seconds:g} s ({count} in each power run), per inference, "
+            "so that the ends of a sequence are spread over it. Accuracy, latency and the execution time of a single "
+            "sample are of single samples"
         )
+        if count == 1:
+            about.append("One sequence does not show how sequences differ. Give more samples, or shorten --amortise")
     about += [text for part in by["power"] or [lead] for text in part.result.notes]
     timed = [part.result for part in by["performance"] or [lead]]
     own: dict[str, Any] = {name: getattr(timed[0].series, name) for name in ("requested_s", "latency_s")}
