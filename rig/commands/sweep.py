@@ -16,7 +16,7 @@ from rig.plugins import load
 from rig.session.own_requests import check_continued
 from rig.sweep.check import grids_for
 from rig.sweep.dask import check_address
-from rig.sweep.grid import Cell, GridSpec, cells_of, from_texts, values_in, with_workload
+from rig.sweep.grid import Cell, GridSpec, cells_of, from_texts, values_in, with_defaults
 from rig.sweep.loop import Means, compute_rows, work_off
 from rig.sweep.pool import Brake
 from rig.sweep.store import FILE, Frozen, exit_code_of, failure_of, frozen, keep, outcome_of
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that `rig sweep` and `rig tracks` have in common."""
     add = parser.add_argument
-    add("--scenario", help="a scenario of `rig list`; default: single-stream")
+    add("--scenario", help="a scenario of `rig list`; default: as in `rig measure`")
     add("--workload", help="a workload of `rig list`; default: asc, or qubo-mis for the scenario optimization")
     add("--data", metavar="DIR", help="folder with the data set of the workload")
     add("--rules", metavar="SET", help="set of rules that decides whether a run is valid; default: quick")
@@ -135,7 +135,7 @@ def _spec(args: argparse.Namespace) -> GridSpec:
     plain = ("scenario", "workload", "rules", "mode", "simulate", "repetitions")
     given |= {name: getattr(args, name) for name in plain}
     known = {name: value for name, value in given.items() if value is not None}
-    return msgspec.convert(with_workload(known), GridSpec)
+    return msgspec.convert(with_defaults(known), GridSpec)
 
 
 def _write(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> tuple[list[Cell], Table, list[Path]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rig.commands.sweep import add_shared_arguments
 from rig.errors import Ended
 from rig.plugins import load
-from rig.sweep.grid import with_workload
+from rig.sweep.grid import with_defaults
 from rig.sweep.loop import Means, work_off
 from rig.sweep.store import exit_code_of, keep, outcome_of
 from rig.sweep.table import table_of, write
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure open cells, write page and table; return 0, or the first failure's code. Raises a ``RigError``."""
     means = Means(args.jobs, wait=not args.no_wait, retry_failed=args.retry_failed)
     names = {name: getattr(args, name) for name in ("scenario", "workload", "rules", "mode")}
-    others = with_workload({name: value for name, value in names.items() if value is not None})
+    others = with_defaults({name: value for name, value in names.items() if value is not None})
     options = (*args.option, *([f"workload.data={args.data}"] if args.data else []))
     devices = tuple(name.strip() for name in args.devices.split(",") if name.strip())
     asked = Asked(tuple(args.network), devices, options, tuple(args.meter), args.simulate, others)

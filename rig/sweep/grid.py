@@ -16,7 +16,7 @@ import msgspec
 
 from rig.errors import UsageError, refused
 from rig.plugins import code_in
-from rig.session.setup import SCENARIO, WORKLOAD, Request, workload_for
+from rig.session.setup import SCENARIO, WORKLOAD, Request, scenario_for, workload_for
 
 Value = str | int | float | bool
 MOST_CELLS = 1_000_000
@@ -105,9 +105,10 @@ class Cell(msgspec.Struct, frozen=True):
         return Request(**given, options=tuple(texts(self.options)), out=out, argv=tuple(self.command()))
 
 
-def with_workload(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the scenario's default workload to the given fields of ``GridSpec`` if they name none."""
-    return {"workload": workload_for(given.get("scenario", ""))} | dict(given)
+def with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the default scenario of the workload, or the default workload of the scenario, to fields of ``GridSpec``."""
+    scenario = scenario_for(given.get("workload"), given.get("scenario"))
+    return {"scenario": scenario, "workload": workload_for(scenario)} | dict(given)
 
 
 def from_texts(texts: Iterable[str], what: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rig.errors import UnknownNameError, UsageError
 from rig.sweep.check import checked
-from rig.sweep.grid import Cell, Facts, Grid, GridSpec, cells_of, plain, with_workload
+from rig.sweep.grid import Cell, Facts, Grid, GridSpec, cells_of, plain, with_defaults
 from tests.support.paths import SUPPORT
 from tests.support.raised import raised
 from tests.support.sweep_bench import QUICK, sweep
@@ -155,5 +155,6 @@ def test_a_grid_of_which_no_value_is_taken_is_refused() -> None:
 @pytest.mark.parametrize(("named", "workload"), [("optimization", "qubo-mis"), ("single-stream", "asc"), ("", "asc")])
 def test_a_scenario_has_its_workload_unless_one_is_named(named: str, workload: str) -> None:
     given = {"scenario": named} if named else {}
-    assert with_workload(given)["workload"] == workload
-    assert with_workload(given | {"workload": "mine"})["workload"] == "mine"
+    assert with_defaults(given)["workload"] == workload
+    assert with_defaults(given | {"workload": "mine"})["workload"] == "mine"
+    assert with_defaults({"workload": "qubo"})["scenario"] == "optimization"
