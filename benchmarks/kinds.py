@@ -59,6 +59,11 @@ DRAWS = (
         "labs.naps_and_gated_recorders",
         "faults.upstream_meters_and_shared_relays",
     ),
+    (
+        "devices.guesses_queues_and_stores",
+        "meters.points_marks_and_archives",
+        "faults.cleaned_traces_and_buffers",
+    ),
 )
 """The modules of each draw of kinds; each name lacks its ending ``_kinds``."""
 KINDS: dict[str, Kind] = {}
