@@ -91,7 +91,10 @@ def core(model: RailModel, windows_s: Floats, idle: Idle) -> Estimate | TooShort
     share = float(np.count_nonzero(held)) / len(spans)
     length = spans[:, 1] - spans[:, 0]
     if share < MIN_SHARE:
-        return TooShort(float(np.median(length)), r.aperture_s + r.period_s + lead + tail, share)
+        lasts_s = r.end_s - r.start_s
+        # the mean length of the reading at a random time
+        typical_s = float(lasts_s @ lasts_s) / max(float(lasts_s.sum()), 1e-300)
+        return TooShort(float(np.median(length)), typical_s + max(r.period_s, typical_s) + lead + tail, share)
     each = length[usable] / np.where(held > 0, held, 1.0) * (held > 0)
     weight = np.zeros(len(where))
     weight[at] = each[of] * model.weight[at]
@@ -137,13 +140,16 @@ def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) ->
     z = np.where(touches(regions, r.start_s, r.end_s), model.weight, 0.0)
     member = touches(regions, windows_s[:, 0], windows_s[:, 1])
     fill = mean_signal(edges_of(merged(windows_s[member])), r.start_s, r.end_s, r.tau_s)
+    # readings of one region count alike, and a region counts by the time that they show
+    of = np.clip(np.searchsorted(regions[:, 0], r.end_s) - 1, 0, None)
+    shown, held = (np.bincount(of, fill * x * (z > 0.0), len(regions)) for x in (model.lasts, z))
+    z = z * np.where(held > 0.0, shown * held.sum() / np.maximum(held * shown.sum(), 1e-300), 1.0)[of]
     outside = z * (1.0 - fill)
     busy = float(z @ fill)
     if busy <= 0.0:
         return None
     at = np.flatnonzero(outside != 0.0)
-    of = np.clip(np.searchsorted(regions[:, 0], r.end_s[at]) - 1, 0, None)
-    side = 2 * of + (model.middle_s[at] > regions.mean(axis=1)[of])
+    side = 2 * of[at] + (model.middle_s[at] > regions.mean(axis=1)[of[at]])
     beside, beside_w = _beside(
         model, regions, np.bincount(side, outside[at], 2 * len(regions)).astype(np.float64), idle[0]
     )

@@ -57,6 +57,8 @@ HELD = [
     ("offline_batch_is_most_of_the_run", 12000001), ("two_sessions_glued", 6000000002),
     ("rests_until_it_has_cooled", 13000001), ("rests_until_it_has_cooled", 13000007),
     ("fan_with_hysteresis_on_a_jetson", 12000003), ("fan_with_hysteresis_on_a_jetson", 12000004),
+    # readings of several lengths
+    ("older_readings_are_consolidated", 19000004), ("older_readings_are_consolidated", 20000023),
     # spans in step with a slow meter, and a step that only spans have
     ("stream_of_one_hertz_on_a_two_hertz_meter", 12000000), ("more_digits_at_idle_than_at_work", 12000003),
     # idle that moves by more than work adds
