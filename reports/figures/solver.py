@@ -13,8 +13,7 @@ from reports.figures.style import COLOURS, INK, LIMIT, MUTED, TRACE
 from reports.format import prefix
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.series import Solve
-from rig.analysis.solving.gap import THRESHOLDS
-from rig.analysis.solving.targets import by_preference
+from rig.analysis.solving.targets import THRESHOLDS, by_preference
 from rig.terminal import clean
 from rig.types import Floats, Indices
 

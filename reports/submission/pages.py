@@ -1,7 +1,12 @@
-"""Make the pages of a submission: the submitter's statements and the rows, then six sections per configuration."""
+"""Make the pages of a submission: the submitter's statements and the rows, then six sections per configuration.
+
+The table ``results.csv`` is for programs and spreadsheets.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -9,7 +14,6 @@ from typing import Any
 from reports.names import short_text, title
 from reports.render import inline, render
 from reports.result_tables import headline_keys
-from reports.submission.results_csv import table
 from reports.sweeps.axes import ENDS
 from reports.sweeps.picture import sweep_figure
 from rig.analysis.result.figure_key import FigureKey
@@ -18,6 +22,8 @@ from rig.recording.reader import Run
 from rig.recording.submission import About, Configuration, Submission, missing
 from rig.terminal import clean
 
+FIXED = ("name", "class", "scenario", "workload", "device", "rules", "verdict", "trials", "runs")
+"""The columns that are not figures."""
 COLUMNS = 6
 """The number of figures in the table of the page; ``results.csv`` has more."""
 TIERS = "reached_gap_{target}_{threshold}_share"
@@ -41,7 +47,7 @@ def pages(document: Submission, configurations: Sequence[Shown]) -> dict[str, by
     """
     keys = _keys([result for result, _ in configurations])
     first = _front(document, keys, [result for result, _ in configurations])
-    files = {"results.csv": table(document, keys)}
+    files = {"results.csv": results_csv(document, keys)}
     for row, (result, run) in zip(document.configurations, configurations, strict=True):
         said = first if row is document.configurations[0] else {"of": clean(document.name), "row": row.name}
         found = render(run, result, submission=said)
@@ -128,3 +134,22 @@ def _point(fact: Mapping[str, float], result: Result) -> dict[str, Any]:
     found = {str(key): q for key, q in result.quantities.items()}
     ends = {name + ENDS: q.interval() for name, q in found.items() if q.stated}
     return {**fact, **ends, **{name: q.value for name, q in found.items()}}
+
+
+def results_csv(document: Submission, keys: Sequence[FigureKey]) -> bytes:
+    """Return ``results.csv``: a row for each configuration, each key figure with the ends of its interval."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow([*FIXED, *(f"{key}{end}" for key in keys for end in ("", ".low", ".high"))])
+    for c in document.configurations:
+        said = (c.name, c.class_, c.scenario, c.workload, c.device, c.rules, c.verdict or "")
+        runs = max((claim.runs for claim in c.claims.values()), default=0)
+        claims = [c.claims.get(str(key)) for key in keys]
+        numbers = (getattr(claim, end, None) for claim in claims for end in ("value", "low", "high"))
+        rows.writerow([*map(_cell, said), len(c.sessions), runs, *numbers])
+    return text.getvalue().encode()
+
+
+def _cell(text: str) -> str:
+    """Return a text, with an apostrophe before it if a spreadsheet would run it as a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

@@ -1,12 +1,17 @@
-"""Write a submission folder beside its place, and rename it at the end; write its archive, always of the same bytes."""
+"""Write a submission folder beside its place, and rename it at the end; sign it; write its archive.
+
+The bytes of an archive depend only on the folder. ``ssh-keygen`` signs, with a key that never enters the folder.
+"""
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import re
 import shutil
 import signal
+import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,20 +22,21 @@ from pathlib import Path
 from typing import IO
 
 from rig.engine.interrupts import interrupt, on_signals
-from rig.errors import RigError, StoreError, UsageError, refused
+from rig.errors import MissingExtraError, RigError, StoreError, UsageError, refused
 from rig.recording import session as sessions_format
 from rig.recording.disk.atomic_write import BROKEN, bad_out, not_stored, replacing, unwritten
 from rig.recording.layout import DERIVED, EVENTS, SEAL, distinct, is_recorded, sha256_of
 from rig.recording.read_events import read_log
 from rig.recording.session import is_session, runs_in
-from rig.recording.submission import LINE, MANIFEST, SESSIONS, Submission, manifest_of, missing
+from rig.recording.submission import LINE, MANIFEST, NAMESPACE, SESSIONS, SIGNATURE, Submission, manifest_of, missing
 from rig.session.resumable_session import go_on
 from rig.submission import about as about_file
 from rig.submission.configurations import Row
 from rig.submission.made import Made, made_of, made_with
-from rig.submission.signature import sign
 
 ARCHIVES = (".tar.gz", ".tgz")
+KIND = b"ssh-ed25519"
+"""The kind of key that an audit can verify without OpenSSH."""
 
 
 @dataclass(frozen=True)
@@ -232,3 +238,31 @@ def _pack(folder: Path, name: str, file: IO[bytes]) -> None:
         for path in (folder, *sorted(folder.rglob("*"))):
             inner = path.relative_to(folder).as_posix()
             archive.add(path, arcname=f"{name}/{inner}" if path != folder else name, recursive=False, filter=plain)
+
+
+def sign(folder: Path, key: Path) -> None:
+    """Sign the manifest in ``folder``.
+
+    Raises ``MissingExtraError`` where OpenSSH is not installed, and ``UsageError`` for a key that cannot be used.
+    """
+    if not key.is_file():
+        remedy = "Make one with `ssh-keygen -t ed25519 -f KEY`"
+        raise refused("sign", str(key), remedy, f"the key {key} is not a file")
+    command = ["ssh-keygen", "-Y", "sign", "-f", str(key.resolve()), "-n", NAMESPACE, str(folder / MANIFEST)]
+    try:
+        ended = subprocess.run(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, check=False)
+    except OSError as error:
+        what, remedy = "signing needs ssh-keygen, which is not installed", "Install OpenSSH (openssh-client on Debian)"
+        raise MissingExtraError(what, field="sign", value=str(key), remedy=remedy) from error
+    if ended.returncode != 0:
+        said = ended.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise _unusable(key, f"ssh-keygen did not sign: {said}")
+    signature = folder / SIGNATURE
+    signature.chmod(0o644)
+    blob = base64.b64decode("".join(signature.read_text().split("\n")[1:]).partition("-----")[0])
+    if blob[18 : 18 + len(KIND)] != KIND:  # after 6 bytes, a version and two lengths
+        raise _unusable(key, "it is not an Ed25519 key")
+
+
+def _unusable(key: Path, what: str) -> UsageError:
+    return refused("sign", str(key), "Give an Ed25519 key of your own, readable by you alone", f"key {key}: {what}")

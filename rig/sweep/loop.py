@@ -1,8 +1,9 @@
-"""Carry out a sweep: record the open cells, then compute the missing rows."""
+"""Carry out a sweep: record the open cells, then compute the missing rows; show the progress and the time left."""
 
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -15,10 +16,10 @@ from rig.engine.interrupts import on_signals
 from rig.errors import Interrupted, RigError, SetupError, UsageError
 from rig.recording.disk.atomic_write import set_aside
 from rig.session.locks import Say, locked
+from rig.status_line import StatusLine
 from rig.sweep.cells import Outcome, Task
 from rig.sweep.grid import Cell, cells_of
 from rig.sweep.pool import Brake, spread
-from rig.sweep.progress import Progress
 from rig.sweep.rows import kept_row
 from rig.sweep.store import Frozen, failure_of, place_of, state_of, torn
 from rig.terminal import command, say
@@ -169,3 +170,52 @@ def _braking(here: bool) -> Iterator[Brake]:
 
     with on_signals(slower, signal.SIGINT, signal.SIGTERM):
         yield brake
+
+
+class Progress:
+    """Counts outcomes, and estimates the time left from the time of the cells that have ended.
+
+    ``left`` names the open cells of ``total``, and ``failed`` is the number of cells that failed before.
+    """
+
+    def __init__(self, total: int, left: Sequence[str], failed: int) -> None:
+        self._total, self._left, self._failed = total, set(left), failed
+        self._open, self._began_s = len(left), time.monotonic()
+        self._live = StatusLine()
+
+    def note(self, outcome: Outcome) -> None:
+        """Count a cell that is done or has failed."""
+        if outcome.key in self._left and outcome.state in ("done", "failed"):
+            self._left.discard(outcome.key)
+            if outcome.state == "failed":
+                self._failed += 1
+                self.say(f"{outcome.key} failed: {(outcome.error or {}).get('message')}")
+
+    def left_s(self) -> float | None:
+        """Return the seconds that the open cells may take; None before the first has ended."""
+        ended = self._open - len(self._left)
+        return (time.monotonic() - self._began_s) / ended * len(self._left) if ended else None
+
+    def show(self) -> None:
+        """Show the progress of the sweep, if an update is due."""
+        failed = f", {self._failed} failed" if self._failed else ""
+        left_s = self.left_s()
+        rest = f"; about {span(left_s)} left" if left_s is not None else ""
+        if self._left:
+            self._live.pace(f"{self._total - len(self._left)}/{self._total} cells{failed}{rest}")
+
+    def say(self, text: str) -> None:
+        """Print one line."""
+        self._live.clear()
+        say(text, error=True)
+
+    def end(self) -> None:
+        """Remove the live line."""
+        self._live.clear()
+
+
+def span(seconds: float) -> str:
+    """Return a readable time: ``40 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

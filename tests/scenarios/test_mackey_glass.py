@@ -9,8 +9,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from rig.errors import UsageError
-from scenarios.workloads.mackey_glass.series import BETA, GAMMA, POINTS, POWER, PUBLISHED, sampled
-from scenarios.workloads.mackey_glass.workload import open_workload
+from scenarios.workloads.mackey_glass.workload import BETA, GAMMA, POINTS, POWER, PUBLISHED, open_workload, sampled
 
 
 def test_half_the_step_gives_the_same_series_for_nine_lyapunov_times() -> None:

@@ -17,8 +17,7 @@ from rig.commands.shell import main as cli
 from rig.errors import DataError, UsageError
 from rig.recording.disk.atomic_write import regular, replacing, write_whole
 from rig.types import Issue, Rules, Workload
-from scenarios.optimization import optimization
-from scenarios.stops import stop_costs
+from scenarios.optimization import optimization, stop_costs
 from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.qubo_mis.graph import to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges

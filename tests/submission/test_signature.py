@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from reports.audit.folder.signature import verify
+from reports.audit.folder.hashes import verify
 from rig.errors import MissingExtraError, StoreError, UsageError
 from rig.recording.submission import MANIFEST, NAMESPACE, SIGNATURE, open_submission
-from rig.submission.signature import sign
+from rig.submission.folder import sign
 from tests.support.raised import raised
 from tests.support.submissions import session, submitted
 

@@ -16,7 +16,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from reports.submission.results_csv import table
+from reports.submission.pages import results_csv
 from rig.commands.shell.main import main
 from rig.comparing.compare import compare
 from rig.errors import DataError, IntegrityError, RigError, StoreError, UsageError
@@ -176,7 +176,7 @@ def test_repetition_on_the_same_samples_makes_no_accuracy_more_certain(lab: Path
 def test_a_name_of_others_is_no_formula_of_a_spreadsheet(made: Submitted) -> None:
     row = msgspec.structs.replace(made.document.configurations[0], name="=cmd()", device="@x", workload="-1")
     document = msgspec.structs.replace(made.document, configurations=[row])
-    (said,) = csv.DictReader(table(document, []).decode().splitlines())
+    (said,) = csv.DictReader(results_csv(document, []).decode().splitlines())
     assert (said["name"], said["device"], said["workload"]) == ("'=cmd()", "'@x", "'-1")
 
 

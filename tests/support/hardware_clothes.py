@@ -28,8 +28,8 @@ from rig.session.measure import measure
 from rig.session.setup import Request
 from rig.types import Budget, DeviceInfo, Parameter, Progress, Reply, Sample, Span
 from scenarios.workloads.asc import workload as asc
-from scenarios.workloads.asc.benchmark import benchmark_of
 from scenarios.workloads.asc.catalogue import TAU
+from scenarios.workloads.asc.workload import benchmark_of
 from scenarios.workloads.qubo_mis.graph import Graph, from_payload, to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Target, digest, write_rows

@@ -20,7 +20,7 @@ from rig.recording.reader import open_run
 from rig.session.measure import measure
 from rig.session.setup import Request
 from rig.sweep.cells import Outcome, Task, perform
-from rig.sweep.progress import Progress, span
+from rig.sweep.loop import Progress, span
 from rig.sweep.rows import content_digest, estimator_sources, figures_by, row_path
 from rig.sweep.store import frozen, place_of
 from tests.support import sweep_bench as bench
@@ -292,7 +292,7 @@ def test_figures_are_by_every_estimator_and_by_nothing_else_of_the_sweep() -> No
 
 def test_what_is_left_is_reckoned_from_what_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [0.0]
-    monkeypatch.setattr("rig.sweep.progress.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("rig.sweep.loop.time.monotonic", lambda: now_s[0])
     progress = Progress(8, ["a", "b", "c", "d"], 0)
     assert progress.left_s() is None
     now_s[0] = 6.0

@@ -25,7 +25,7 @@ from rig.analysis.sessions.rate_probes import peak_rate, rate_probes
 from rig.analysis.sessions.rules import ACCURACY, by_purpose, session_checks, trial_checks, trial_figures
 from rig.analysis.sessions.speed import other_speed
 from rig.analysis.solving.solves import RUNTIME, gap_energies
-from rig.analysis.verdict.rule_set import is_known
+from rig.analysis.verdict.validity import is_known
 from rig.recording.session import SizeProbe
 
 SCORES = (ACCURACY, "balanced_accuracy", "map", "r2", "smape_mean", "smape_p{percentile}")

@@ -18,8 +18,7 @@ from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity, product
 from rig.analysis.result.series import Solve
 from rig.analysis.scores.answers import Answer
-from rig.analysis.solving.gap import THRESHOLDS, gap
-from rig.analysis.solving.targets import OFFICIAL
+from rig.analysis.solving.targets import OFFICIAL, THRESHOLDS, gap
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
 from rig.plugins import problem_factory

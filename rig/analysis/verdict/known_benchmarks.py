@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from itertools import count, takewhile
 from typing import NamedTuple
 
-from rig.analysis.solving.gap import THRESHOLDS
-from rig.analysis.solving.targets import OFFICIAL, SPECIFIED
+from rig.analysis.solving.targets import OFFICIAL, SPECIFIED, THRESHOLDS
 from rig.types import Benchmark
 
 Values = tuple[float | str | None, ...]

@@ -1,9 +1,12 @@
-"""Check whether a run follows its rules: for each rule, what was found and what is allowed."""
+"""Check whether a run follows its rules: for each rule, what was found and what is allowed.
+
+Its rules must be those of the rig's own set of the same name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -16,13 +19,15 @@ from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import in_time_share, scheduling_delays_s
 from rig.analysis.verdict.benchmark import benchmark_checks
 from rig.analysis.verdict.remedies import remedy_of
-from rig.analysis.verdict.rule_set import differing_rules, is_known
+from rig.errors import RigError
+from rig.plugins import load, names
 from rig.recording.events import Start
 from rig.recording.reader import Run
 from rig.recording.records import ScenarioRecord
 from rig.types import Rules
 
 HUNDRED = 0.99
+_TEXTS = ("name", "scenario", "source", "sources")
 
 
 def ruling_of(rules: Rules | None) -> Ruling | None:
@@ -141,3 +146,26 @@ def _schedule_kept(q: Queries, rules: Rules, limit_s: float | None, figures: Fig
     if most is not None and distance is not None:
         rule = "Kolmogorov distance of gaps kept to gaps scheduled"
         yield Finding(rule, f"{distance.value:.3g}", f"at most {most:g}", distance.value <= most, by="gap_distance")
+
+
+def is_known(rules: Rules) -> bool:
+    """Return whether the rig has a set of rules of this name; only results by such a set can be submitted."""
+    return rules.name in names("rules")
+
+
+def differing_rules(rules: Rules, scenario: str) -> Iterator[Finding]:
+    """Yield a failed check if recorded rules are not those of the rig's own set of their name and scenario."""
+    if not is_known(rules):
+        return
+    rule, allowed = f"the rules are those of {rules.name}", "as the set has it"
+    try:
+        own: Rules = load("rules", rules.name)(rules.scenario)
+    except RigError as error:
+        yield Finding(rule, error.message, allowed, False)
+        return
+    if rules.scenario != scenario:
+        yield Finding(rule, f"for {rules.scenario}, and the scenario is {scenario}", allowed, False)
+    for field in fields(Rules):
+        found, wanted = getattr(rules, field.name), getattr(own, field.name)
+        if found != wanted and field.name not in _TEXTS:
+            yield Finding(rule, f"{field.name} is {found}, not {wanted}", allowed, False)

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rig.analysis.verdict.known_benchmarks import ASC
 from rig.bench.option_checks import one_of, within
 from rig.errors import DataError, unfit
 from rig.recording.layout import sha256_of
-from rig.types import Benchmark, SampleSet
+from rig.types import Benchmark, Parameter, SampleSet
 from scenarios.lazy import Lazy
 from scenarios.workloads.asc import audio
-from scenarios.workloads.asc.benchmark import WHOLE_SLICES, benchmark_of
-from scenarios.workloads.asc.catalogue import Catalogue, part_of, read_folder, read_tau
+from scenarios.workloads.asc.catalogue import TAU, Catalogue, part_of, read_folder, read_tau
 from scenarios.workloads.asc.frames import frames_of
 from scenarios.workloads.asc.scenes import CLASSES, RECIPE, synthesize
 from scenarios.workloads.asc.slices import SLICE_S, Loader, Slice, Unit, draw, interleave, join, sample_of
@@ -46,6 +46,10 @@ _SYNTHETIC_MOST = 1_000_000
 _RATES_HZ = (1000, 384_000)
 _CLIPS_KEPT = 32
 _SLICES_KEPT = 16
+
+WHOLE_SLICES = {"train": 41360, "test": 16240}
+"""Seconds in each split of the TAU set, with all of its clips of device a in the four scenes."""
+_DATA = "N, ASC, Benchmark dataset: "
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -220,3 +224,22 @@ def _catalogue(root: Path, split: str, fold: str | None) -> Catalogue:
 
 def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def benchmark_of(details: Mapping[str, Any]) -> Benchmark:
+    """Return the benchmark, from the details of an opened workload."""
+    scenarios = "P, ASC: 'presented under the Real-time or Single-stream task scenarios'; N, ASC, Task: 'batch-size 1'"
+    second = "N, ASC, Task: 'One inference is defined as the processing of one second of audio data'"
+    return Benchmark(
+        ASC,
+        Parameter((), ("single-stream", "real-time"), scenarios),
+        {
+            "data set": Parameter((details["source"],), (TAU,), f"{_DATA}'using the TAU Urban Acoustic Scenes 2020'"),
+            "split": Parameter((details["split"],), ("test",), "N, ASC, Task: 'will report test set accuracy'"),
+            "samples": Parameter(
+                (details["slices"],), (WHOLE_SLICES["test"],), f"{_DATA}'as well as 16240 test samples'"
+            ),
+            "classes": Parameter(tuple(details["classes"]), CLASSES, f"{_DATA}'Of the 10 available scene classes'"),
+        },
+        {"window_s": Parameter((), (SLICE_S,), second)},
+    )

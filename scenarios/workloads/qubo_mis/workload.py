@@ -10,20 +10,23 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rig.analysis.solving.targets import OFFICIAL, SPECIFIED, THRESHOLDS
+from rig.analysis.verdict.known_benchmarks import QUBO, qubo_sizes
 from rig.errors import refused, unfit
 from rig.recording.disk.atomic_write import regular, replacing
-from rig.types import Sample, SampleSet
+from rig.types import Benchmark, Parameter, Sample, SampleSet
 from scenarios.lazy import Lazy
-from scenarios.workloads.qubo_mis.benchmark import benchmark_of
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import MAX_SEED, check_graph, gnm_edges
 from scenarios.workloads.qubo_mis.targets import (
+    DENSITIES,
+    PROVEN_BELOW,
     TUNING_SEEDS,
     Instance,
     TargetFile,
@@ -44,6 +47,15 @@ MOST_SEEDS = 10_000
 
 _TUNING_TEXT = "0-4"
 _DRAWN_BELOW = 2**32
+
+SEEDS = 5
+SOLVES = 5
+TIMEOUTS_S = (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2)
+"""The timeouts of the specification, in seconds. The published baselines also have 1000 s."""
+PROVEN = "proven"
+BASELINES = {"lava-nc": "0.8.0", "lava-optimization": "0.3.0", "dwave-samplers": "1.1.0"}
+"""Versions of the baselines in N by distribution: Lava 0.8.0, Lava Optimization 0.3.0, D-Wave Samplers v1.1.0."""
+_DATA, _TASK = "N, QUBO, Benchmark dataset: ", "N, QUBO, Task and metrics: "
 
 
 class Graphs:
@@ -194,3 +206,42 @@ def _instance(nodes: int, density: float, seed: int) -> Instance:
 
 def _is_seed(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= len(str(MAX_SEED))
+
+
+def benchmark_of(
+    instances: Sequence[Instance], kinds: Sequence[str], allowed_kinds: Sequence[str], details: Mapping[str, Any]
+) -> Benchmark:
+    """Return the benchmark of an opened workload, from its problems, the kinds of their seeds, and its details."""
+    first = instances[0]
+    small = first.nodes < PROVEN_BELOW
+    proven = "'fewer than 50 nodes will be solved to global optimality'"
+    tabu = "'The DWave Tabu CPU sampler80 will be used with 100 reads and 50 restarts'"
+    repeated = "N, baselines, QUBO: 'ran repeatedly with five different initial variable assignments'"
+    parameters = {
+        "nodes": Parameter((first.nodes,), qubo_sizes(first.nodes), f"{_DATA}'Number of nodes, spaced in a "
+                           "pseudo-geometric progression'"),
+        "density": Parameter((first.density,), DENSITIES, f"{_DATA}'Density of edges: 1%, 5%, 10%, 25%'"),
+        "kind of seeds": Parameter(tuple(sorted(set(kinds))), tuple(allowed_kinds), f"{_DATA}'0, 1, 2, 3, 4 are "
+                                   "allowed for tuning. At evaluation time, for official results NeuroBench will "
+                                   "announce five seeds'"),
+        "number of seeds": Parameter((len(instances),), (SEEDS,), f"{_DATA}'NeuroBench will announce five seeds'"),
+        "target": Parameter(targets_of(instances, details), (PROVEN,) if small else (SPECIFIED, OFFICIAL, PROVEN),
+                            f"{_DATA}{proven if small else tabu}"),
+    }  # fmt: skip
+    options = {
+        "timeout_s": Parameter((), TIMEOUTS_S, f"{_TASK}'Timeouts spread across orders of magnitude'"),
+        "to_gap": Parameter((), (None, *THRESHOLDS), f"{_TASK}'BKS-Gap thresholds, e.g., 0.1, 0.05, and 0.01'"),
+        "solves": Parameter((), (SOLVES,), repeated),
+    }
+    scenarios = Parameter((), ("optimization",), "P, QUBO: 'As an Optimization scenario task'")
+    return Benchmark(QUBO, scenarios, parameters, options, BASELINES)
+
+
+def targets_of(instances: Sequence[Instance], details: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the kinds of targets that the problems have: proven, specified (Tabu search), official, or none."""
+    proven, named = details["targets_proven"], details["targets"].get(SPECIFIED, {})
+    kinds = (
+        PROVEN if p.id in proven else OFFICIAL if p.target is not None else SPECIFIED if p.id in named else "none"
+        for p in instances
+    )
+    return tuple(dict.fromkeys(kinds))

@@ -19,9 +19,9 @@ from reports.submission.audit_page import document, html, text
 from rig.analysis.verdict.known_benchmarks import ASC as NAME
 from rig.commands.shell.main import main
 from rig.errors import StoreError
-from scenarios.workloads.asc.benchmark import benchmark_of
 from scenarios.workloads.asc.catalogue import TAU
 from scenarios.workloads.asc.scenes import CLASSES
+from scenarios.workloads.asc.workload import benchmark_of
 from tests.support import forgery
 from tests.support.forgery import CORE, Edit, Lines, Tables, both, column, faults, of, read_as, replaced, start
 from tests.support.hardware_clothes import recorded
