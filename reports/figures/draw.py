@@ -1,17 +1,14 @@
-"""Draw the pictures of a report as SVG, each by its own module. The same result gives the same bytes."""
+"""Draw the pictures of a report as SVG. The same result gives the same bytes."""
 
 from __future__ import annotations
 
-from reports.figures.budget import budget_figure, energy_figure
-from reports.figures.clock_fits import clocks_figure
-from reports.figures.latency import latency_figure
-from reports.figures.layers import layers_figure
-from reports.figures.peak import peak_figure
+from reports.figures.bars import budget_figure, energy_figure, layers_figure
 from reports.figures.service import service_figure
+from reports.figures.several_runs import peak_figure, trials_figure
 from reports.figures.solver import solver_figure
 from reports.figures.stream import stream_figure
+from reports.figures.times import clocks_figure, latency_figure
 from reports.figures.trace import power_figure
-from reports.figures.trials import trials_figure
 from reports.result_tables import key_figures
 from rig.analysis.result.result import Result
 from rig.analysis.solving.solves import RUNTIME

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from reports.viewing.page import page_of, policy
+from reports.page_templates import page_of, policy
 from reports.viewing.server import server_of
 from rig.status_line import StatusLine
 from rig.terminal import answer, say

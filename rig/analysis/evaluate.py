@@ -50,9 +50,8 @@ from rig.analysis.timing.outside_spans import restless, with_work_outside
 from rig.analysis.timing.recorded_clocks import off_line_checks, rate_checks
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.verdict.benchmark import sample_findings, set_findings
-from rig.analysis.verdict.contradictions import contradictions_of
 from rig.analysis.verdict.missing import as_imported, without_number, without_spans
-from rig.analysis.verdict.recording_notes import remarks_of
+from rig.analysis.verdict.recording_faults import contradictions_of, remarks_of
 from rig.analysis.verdict.validity import checks_of, named, ruling_of
 from rig.errors import MeasurementRefusedError
 from rig.recording.events import Brackets, ChunkArrived, IdleWindow

@@ -13,7 +13,7 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from rig.analysis.complexity.static import static_figures
+from rig.analysis.complexity.workload import static_figures
 from rig.analysis.result.catalogue import title_of
 from rig.errors import SetupError
 from rig.factories import build, split_options, takes

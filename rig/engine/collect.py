@@ -15,9 +15,8 @@ from contextlib import nullcontext, suppress
 from functools import partial
 
 from rig.engine.acquisition import Acquisition, Bench, Progress, close, finish, housekeep, read_clocks, sleep, start
-from rig.engine.blame import Owners, ended_by
 from rig.engine.clock import HostClock
-from rig.engine.device_errors import guard
+from rig.engine.device_errors import Owners, ended_by, guard
 from rig.engine.dispatcher import Dispatcher
 from rig.engine.interrupts import deferred
 from rig.engine.watchdog import SIMULATED_S, Watch

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from rig.errors import DataError, StoreError
 from rig.network.description import NetworkInfo
 from rig.recording import validation
-from rig.recording.columns.stored import Batches, batches_of
-from rig.recording.columns.table_files import read_table
+from rig.recording.columns.stored import Batches, batches_of, read_table
 from rig.recording.columns.tables import TABLES
 from rig.recording.descriptions import check_descriptions
 from rig.recording.disk.files import Folder

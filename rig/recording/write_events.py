@@ -1,4 +1,7 @@
-"""Write ``events.jsonl``: hashes chain the lines. ``disk.reserved_room`` keeps space for the last one."""
+"""Write ``events.jsonl``: hashes chain the lines.
+
+Disk space is reserved for the last line, so that it can be written even if the disk is full.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,14 @@ from rig.recording.disk.atomic_write import storing
 from rig.recording.disk.bounded import EVENTS_BYTES, check_line
 from rig.recording.disk.decoding import decode
 from rig.recording.disk.files import MAKE_ROOM, Folder, Opened, Whole, unwritable
-from rig.recording.disk.reserved_room import ROOM_BYTES
 from rig.recording.events import Line, Note, Start, Stop, plain
 from rig.recording.layout import EVENTS, GENESIS, SEAL
+
+ROOM = ".room"
+"""A file that reserves disk space for the stop line and the seal until they are written."""
+ROOM_BYTES = 1 << 16
+LINE_BYTES = 256
+"""Bytes that are reserved for one file in the stop line."""
 
 
 class Chain:
@@ -98,3 +106,18 @@ def _within_limit(size: int) -> None:
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         if 0 <= limit < size:
             raise OSError(errno.EFBIG, f"files of this process may hold {limit} bytes at most")
+
+
+def keep_room(folder: Folder, kept: int, files: int) -> int:
+    """Reserve space for a stop line that lists ``files`` files, and for the seal. Raises ``OSError``.
+
+    ``kept`` bytes are reserved already. Return how many bytes are reserved now.
+    """
+    needed = ROOM_BYTES + LINE_BYTES * files
+    if needed <= kept:
+        return kept
+    needed += ROOM_BYTES
+    with Whole(ROOM, "ab", opener=folder.open) as file:
+        file.write(bytes(needed - kept))
+        os.fsync(file.fileno())
+    return needed

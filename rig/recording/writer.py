@@ -27,13 +27,12 @@ from rig.recording.columns.tables import TABLES
 from rig.recording.descriptions import check_descriptions, described
 from rig.recording.disk.atomic_write import sync_to_disk
 from rig.recording.disk.files import MAKE_ROOM, Folder, Opened, unwritable
-from rig.recording.disk.reserved_room import ROOM, keep_room
 from rig.recording.events import Brackets, Line, SampleNetwork, Start, Stop, plain
 from rig.recording.layout import EVENTS, TRACES, payload_path, recorded_files, trace_path
 from rig.recording.records import error_record
 from rig.recording.traces.readings import Check, Readings
 from rig.recording.validation import check_sample, check_text, progress_row
-from rig.recording.write_events import Chain
+from rig.recording.write_events import ROOM, Chain, keep_room
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
 
 STEP_ROWS = 64

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.spoken_words import RATE_HZ, spoken, write_folder
 from rig.conformance.workload import check_workload
 from rig.errors import DataError, UsageError
-from scenarios.workloads.mswc.front_ends import mel_powers, mfcc, spikes
+from scenarios.workloads.mswc.sounds import mel_powers, mfcc, spikes
 from scenarios.workloads.mswc.workload import Sessions, open_workload
 from tests.support.raised import raised
 

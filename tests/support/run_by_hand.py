@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fixtures.bench.faults import WrongClock
 from fixtures.bench.true_power import ORIGIN_NS, SimPlant, open_plant
-from fixtures.bench.wrong_clock import WrongClock
 
 Document = dict[str, Any]
 SAMPLES = {

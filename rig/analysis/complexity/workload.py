@@ -1,22 +1,30 @@
-"""A network's activity while it ran: activation sparsity, synaptic operations and membrane updates.
+"""The cost of a network before it runs, and its activity while it ran.
 
-The figures are means over the samples that were issued, and each sample counts once. An execution is one forward pass
-of the network, and a sample takes one or more executions. NeuroBench's paper states operations per execution, and its
-reference implementation counts them per sample. Here, the two are separate figures.
+The cost is footprint, parameters, connection sparsity, dense operations and execution rate. The definitions are
+NeuroBench's ("Specifications of the Algorithm Track Metrics"). The reference implementation counts states once they
+exist, so its footprint depends on when it is read. Here, the footprint at the start and the full footprint are separate
+figures.
+
+The activity is activation sparsity, synaptic operations and membrane updates. Its figures are means over the samples
+that were issued, and each sample counts once. An execution is one forward pass of the network, and a sample takes one
+or more executions. NeuroBench's paper states operations per execution, and its reference implementation counts them per
+sample. Here, the two are separate figures.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any, get_args
 
 import numpy as np
 
-from rig.analysis.complexity.static import exact, mean_static_figures
+from rig.analysis.result.catalogue import figure
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding
-from rig.network.description import Activity, Counts, NetworkInfo, activity_faults, network_faults
+from rig.network.description import Activity, Counts, MemoryKind, NetworkInfo, activity_faults, network_faults
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 
@@ -198,3 +206,39 @@ def _rate_checks(run: Run, counted: list[_Counted]) -> Iterator[Finding]:
 def _said(faults: list[str]) -> str:
     more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
     return f"{faults[0]}{more}"
+
+
+def static_figures(network: NetworkInfo) -> Figures:
+    """Return the figures that follow from the description alone."""
+    weights = sum(c.weights for c in network.connections)
+    method = f"counted from the declared network{f' ({network.convention})' if network.convention else ''}"
+    found = exact("footprint_bytes", network.footprint_bits() / 8, method)
+    found |= exact("footprint_at_start_bytes", network.footprint_bits(at_start=True) / 8, method)
+    found |= exact("parameters", network.parameters, method)
+    found |= exact("dense_operations_per_execution", network.dense, method)
+    for kind in get_args(MemoryKind):
+        found |= exact(f"footprint_{kind}_bytes", network.footprint_bits(kind) / 8, method)
+    if weights:
+        found |= exact("connection_sparsity", sum(c.zeros for c in network.connections) / weights, method)
+    if network.execution_s is not None:
+        found |= exact("model_execution_rate_hz", 1.0 / network.execution_s, "declared by the device")
+    return found
+
+
+def mean_static_figures(networks: Sequence[NetworkInfo]) -> Figures:
+    """Return the static figures of the networks of a run, as means if samples have networks of their own."""
+    each = [static_figures(network) for network in networks]
+    if len(set(networks)) == 1:
+        return each[0]
+    found = Figures()
+    for key, first in each[0].items():
+        values = [figures[key].value for figures in each if key in figures]
+        method = f"mean over {len(values)} samples, each a network of its own, {first.method}"
+        found |= exact(key.quantity, fmean(values), method, len(values))
+    return found
+
+
+def exact(name: str, value: float, told: str, n: int = 0, **of: Any) -> Figures:
+    """Return one figure that was counted, with an interval of zero width; arguments are as in ``figure``."""
+    counted = figure(name, value, told, n, **of)
+    return Figures({key: replace(q, limits=(q.value, q.value)) for key, q in counted.items()})

@@ -1,32 +1,51 @@
 """Columns of a trace that stay in their file and are read when they are sliced, so that their length has no limit.
 
 A ``Trace`` of many readings has such columns instead of arrays. They support ``len``, slices, arrays of indices, and
-``np.asarray``, which reads the whole column.
+``np.asarray``, which reads the whole column. A table is read whole, after its size in memory is computed from its
+messages and accepted.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rig.recording.columns.arrow_layout import BATCH, Damaged, Message, buffers_of, messages
+from rig.recording.columns.arrow_layout import (
+    BATCH,
+    Damaged,
+    Message,
+    becomes_of,
+    buffers_of,
+    check_becomes,
+    has_text,
+    messages,
+)
 from rig.recording.columns.buffers import COLUMNS
+from rig.recording.columns.tables import TABLES
 from rig.recording.disk.files import Opened
 from rig.recording.events import malformed
+from rig.recording.validation import fitted_table
 from rig.types import Floats, Indices
 
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 Key = slice | int | NDArray[Any]
 MOST_COLUMNS = 1000
 """The most columns of a file; columns that the format does not name are ignored."""
+TOGETHER = 1000
+"""The number of batches that are converted together, because small batches would be slow one by one."""
+
+TEXTS_MOST = 32
+"""Texts stored once for many rows may take at most this many bytes for each byte of their file."""
 
 
 class Sliced:
@@ -243,3 +262,42 @@ def _column(message: Message, node: int, buffer: int, bits: int) -> Column:
 def _positive(key: Any, count: int) -> Any:
     index = np.asarray(key)
     return np.where(index < 0, index + count, index)[()]
+
+
+def read_table(file: Opened | None, name: str, truncated: list[str]) -> pa.Table:
+    """Return the whole batches of a table; an incomplete file is named in ``truncated``.
+
+    Raises ``StoreError`` for columns that are not the table's, and for a file that would become far larger in memory.
+    """
+    schema = TABLES[name]
+    if file is None:
+        return pa.Table.from_batches([], schema)
+    row = sum(8 if f.type.num_fields or has_text(f.type) else -(-f.type.bit_width // 8) for f in schema)
+    check_becomes(file.name, becomes_of(file, row), file.size)
+    parts, spelt = [], 0
+    batches = _batches(file, truncated)
+    while together := list(islice(batches, TOGETHER)):
+        spelt += sum(_spelt(batch) for batch in together)
+        check_becomes(file.name, spelt, file.size, TEXTS_MOST)
+        parts.append(fitted_table(pa.Table.from_batches(together), name, schema).combine_chunks())
+    return pa.concat_tables(parts) if parts else pa.Table.from_batches([], schema)
+
+
+def _spelt(batch: pa.RecordBatch) -> int:
+    """Return the bytes that the texts of a batch would take if each row had its own copy."""
+    coded = [c for c in batch.columns if pa.types.is_dictionary(c.type) and has_text(c.type.value_type)]
+    lengths = (pc.take(pc.binary_length(column.dictionary), column.indices) for column in coded)
+    return sum(pc.sum(each).as_py() or 0 for each in lengths)
+
+
+def _batches(file: Opened, truncated: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a file, except empty ones, after Arrow has validated them; stop at a damaged one."""
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(file.read(0, file.size))) as reader:
+            check_columns(file.name, reader.schema)
+            for batch in reader:
+                if batch.num_rows:
+                    batch.validate(full=True)
+                    yield batch
+    except (pa.ArrowException, EOFError, OSError, MemoryError):
+        truncated.append(file.name)

@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from rig.bench.option_checks import one_of, within
 from rig.errors import DataError, refused
 from rig.types import Sample, SampleSet
-from scenarios.workloads.mswc import front_ends
-from scenarios.workloads.mswc.words import Clips, languages, read_split, sound_of
+from scenarios.workloads.mswc import sounds
+from scenarios.workloads.mswc.sounds import Clips, languages, read_split, sound_of
 
 NAME, TASK = "mswc-fscil", "keyword few-shot class-incremental learning"
 OLD, NEW = "old", "new"
 
 Heard = NDArray[np.float32]
 FRONT_ENDS: Mapping[str, Callable[[Any], Heard]]
-FRONT_ENDS = {"mfcc": front_ends.mfcc, "spikes": front_ends.spikes, "audio": np.asarray}
+FRONT_ENDS = {"mfcc": sounds.mfcc, "spikes": sounds.spikes, "audio": np.asarray}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -98,7 +98,7 @@ def open_workload(
         return FRONT_ENDS[front_end](sound_of(clip))
 
     asked = [(OLD, word, k, hear(clip)) for word, clips in tests.items() for k, clip in enumerate(clips[:base_tests])]
-    rate_hz = front_ends.RATE_HZ if front_end == "audio" else None
+    rate_hz = sounds.RATE_HZ if front_end == "audio" else None
     samples = list(_asked(0, asked, rate_hz))
     order = [known[k] for k in rng.permutation(len(known))[:sessions]]
     for session, language in enumerate(order, 1):
@@ -114,7 +114,7 @@ def open_workload(
             asked += [(NEW, word, k, hear(clips[k])) for k in range(pool, pool + queries)]
         samples += _asked(session, asked, rate_hz)
     details = {
-        "front_end": front_end, "front_end_hz": [front_ends.LOW_HZ, front_ends.HIGH_HZ], "incremental": sessions,
+        "front_end": front_end, "front_end_hz": [sounds.LOW_HZ, sounds.HIGH_HZ], "incremental": sessions,
         "languages": order, "shots": shots, "way": way, "base_words": len(training), "source": "MSWC", "split": split,
         "classes": sorted({sample.label for sample in samples if sample.label is not None}),
     }  # fmt: skip

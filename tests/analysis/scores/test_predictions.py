@@ -17,8 +17,7 @@ from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.scores.answers import answers_of
-from rig.analysis.scores.detections import coco_map
-from rig.analysis.scores.predictions import r2, smape
+from rig.analysis.scores.predictions import coco_map, r2, smape
 from rig.analysis.scores.spiking import spiking_figures
 from rig.engine.acquisition import Bench
 from rig.engine.blocking_device import blocking

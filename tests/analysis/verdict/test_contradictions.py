@@ -25,7 +25,7 @@ from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.result import Result
 from rig.analysis.timing.gpio_spans import on_device_clock
-from rig.analysis.verdict.contradictions import contradictions_of
+from rig.analysis.verdict.recording_faults import contradictions_of
 from rig.commands.shell.main import main
 from rig.recording.events import ChunkArrived, HostGap
 from rig.recording.reader import open_run

@@ -12,7 +12,7 @@ import pytest
 
 from drivers.devices.cpu import esn, lstm
 from drivers.devices.cpu.lstm import drawn, loss_and_gradient, normalised, step
-from rig.analysis.complexity.static import static_figures
+from rig.analysis.complexity.workload import static_figures
 from rig.analysis.scores.predictions import smape
 from rig.conformance.device import check_device
 from rig.errors import DataError, UsageError

@@ -10,7 +10,7 @@ import pytest
 
 from drivers.devices.cpu.decoders import WINDOW, binned, fitted, read_decoder, windowed
 from drivers.devices.cpu.reaching import open_device
-from rig.analysis.complexity.static import static_figures
+from rig.analysis.complexity.workload import static_figures
 from rig.analysis.scores.predictions import r2
 from rig.conformance.device import check_device
 from rig.errors import DataError, RigError

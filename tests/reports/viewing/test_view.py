@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from reports.viewing.page import page_of, policy
+from reports.page_templates import page_of, policy
 from reports.viewing.server import server_of
 from reports.viewing.whole import Whole, whole_trace
 from rig.commands.shell.main import main

@@ -1,4 +1,7 @@
-"""Draw what makes up a figure as bars: the components of its uncertainty, and the phases and rails of its energy."""
+"""Draw what makes up a figure as bars: the components of its uncertainty, and the phases and rails of its energy.
+
+The activity of the network has bars too: operations by connection, and silent neurons by layer.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from reports.figures.sheet import Sheet, hue
-from reports.figures.style import HUES
+from reports.figures.style import GRID, HUES
 from reports.format import ENDS, budget, prefix, si
 from reports.names import parts_of, text_of, title
 from rig.analysis.result.figure_key import FigureKey, Figures
@@ -20,6 +23,8 @@ _WHOLE = 0.995
 OTHERS = "others"
 _ENERGY = "energy_per_inference_j"
 _MOST_BARS = 8
+_OPERATIONS = ("effective_acs_per_sample", "effective_macs_per_sample")
+_MOST_LAYERS = 8
 
 
 def budget_figure(quantities: Figures, keys: Sequence[FigureKey], rails: Collection[str]) -> Sheet | None:
@@ -85,4 +90,32 @@ def energy_figure(quantities: Figures) -> Sheet | None:
         of_rails = [quantities.get(FigureKey(_ENERGY, rail=rail)) for rail in rails]
         sums = ["" if q is None else f" {si(q.value, 'J', 3)}" for q in of_rails]
         sheet.key([(hue(k), f"{clean(rail)}{sums[k]}") for k, rail in enumerate(rails)])
+    return sheet
+
+
+def layers_figure(quantities: Figures) -> Sheet | None:
+    """Return two panels: effective beside dense operations of each connection, and the sparsity of each layer.
+
+    If there are many, the connections with the most dense operations and the first layers are drawn. None without data.
+    """
+    dense = {k.layer: q.value for k, q in quantities.items() if k.layer and k.quantity == "dense_operations_per_sample"}
+    sparsity = {k.layer: q.value for k, q in quantities.items() if k.layer and k.quantity == "activation_sparsity"}
+    if not dense or not sparsity:
+        return None
+    kept = set(sorted(dense, key=lambda name: -dense[name])[:_MOST_LAYERS])
+    most = max(*dense.values(), 1.0)
+    sheet = Sheet("synaptic operations per sample, by connection")
+    for name in (name for name in dense if name in kept):
+        own = [quantities[FigureKey(kind, layer=name)].value for kind in _OPERATIONS]
+        told = f"{clean(name)}: {sum(own):,.0f} of {dense[name]:,.0f}"
+        rest = (max(dense[name] - sum(own), 0.0), GRID, "")
+        sheet.bar(told, [*((value, hue(k), "") for k, value in enumerate(own)), rest], most)
+    sheet.scale(0.0, most, "effective of dense")
+    sheet.key([(hue(0), "accumulates (ACs)"), (hue(1), "multiply-accumulates (MACs)")])
+    sheet.y += 8.0
+    sheet.note("activation sparsity, by layer", bold=True)
+    for name in list(sparsity)[:_MOST_LAYERS]:
+        silent = 100.0 * sparsity[name]
+        sheet.bar(f"{clean(name)}: {silent:.3g} %", [(silent, hue(2), ""), (100.0 - silent, GRID, "")], 100.0)
+    sheet.scale(0.0, 100.0, "share of neurons without output, %")
     return sheet

@@ -1,14 +1,18 @@
-"""Draw how often each execution time on the device occurred."""
+"""Draw how often each execution time on the device occurred, and how far clock readings are from the fits of all."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
 from reports.figures.sheet import Sheet
-from reports.figures.style import COLOURS, INK
-from reports.format import prefix
+from reports.figures.style import COLOURS, INK, MUTED, TRACE
+from reports.format import prefix, si
 from reports.names import text_of
 from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.result import ClockSummary
+from rig.terminal import clean
 from rig.types import Floats
 
 _WIDE = 50.0
@@ -19,6 +23,10 @@ _LINES = (
     *((f"p{p}", FigureKey("execution_time_p{percentile}_s", percentile=p), dash, COLOURS[colour])
       for p, dash, colour in ((50, "5 2", "postprocess"), (90, "6 2 1 2", "preprocess"), (99, "2 2", "mark"))),
 )  # fmt: skip
+_MOST_CLOCKS = 4
+"""At most this many clocks are drawn; the table has all."""
+_MOST_READS = 400
+_CLOCK_HEIGHT = 90.0
 
 
 def latency_figure(times_s: Floats, quantities: Figures) -> Sheet | None:
@@ -45,4 +53,29 @@ def latency_figure(times_s: Floats, quantities: Figures) -> Sheet | None:
             at = across(q.value * factor)
             sheet.line((at, at), (up(0.0) - _HEIGHT, up(0.0)), colour, 1.4, dash)
             sheet.key([(colour, f"{label}: {text_of(key, q)}")])
+    return sheet
+
+
+def clocks_figure(reads: Mapping[str, Floats], clocks: Mapping[str, ClockSummary]) -> Sheet | None:
+    """Return a panel for each clock that was read: the differences of its readings from its fit; None without any."""
+    shown = [(name, rows) for name, rows in reads.items() if name in clocks and len(rows)][:_MOST_CLOCKS]
+    if not shown:
+        return None
+    sheet = Sheet("readings of each clock against its fit")
+    for name, rows in shown:
+        quickest = np.sort(np.argsort(rows[:, 2], kind="stable")[:_MOST_READS])
+        at_s, off_s, half_s = rows[quickest].T
+        most = float(np.max(np.abs(off_s) + half_s)) or 1e-9
+        factor, unit = prefix(most, "s")
+        fit = clocks[name]
+        some = "" if len(quickest) == len(rows) else f", the {len(quickest)} quickest"
+        placed = f"{clean(fit.method)}, sigma {si(fit.sigma_s, 's', 2)}; in {unit}"
+        sheet.note(f"{clean(name)}: {fit.brackets} readings{some}; {placed}")
+        ends = float(at_s.min()), max(float(at_s.max()), float(at_s.min()) + 1e-6)
+        across, up = sheet.panel(
+            ends, (-most * factor, most * factor), _CLOCK_HEIGHT, "time since the start of the run, s"
+        )
+        for at, off, half in zip(at_s.tolist(), (off_s * factor).tolist(), (half_s * factor).tolist(), strict=True):
+            sheet.line((across(at),) * 2, (up(off - half), up(off + half)), MUTED, 0.6)
+            sheet.dot(across(at), up(off), TRACE, 1.6)
     return sheet
