@@ -37,7 +37,7 @@ from benchmarks.truth import ratios
 from fixtures.bench.true_power import SimPlant, open_plant
 from fixtures.worlds.random_draw import FIGURES, blank, steps, truth
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import TRIMMED, FigureKey
+from rig.analysis.result.quantity import TRIMMED, FigureKey
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.recording.reader import open_run

@@ -28,7 +28,7 @@ from typing import Any
 from benchmarks.command_line import concluded, parser_of
 from fixtures.worlds.random_draw import Draw, draw, measured
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import Figures
+from rig.analysis.result.quantity import Figures
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.summary import over_trials
 from rig.comparing.compare import Subject, compared

@@ -26,7 +26,7 @@ from scipy.stats import beta
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from fixtures.worlds.labs.lab_kinds import Kind
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.errors import RigError
 from rig.recording.reader import open_run
 

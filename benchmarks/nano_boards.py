@@ -27,7 +27,7 @@ from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.true_power import SimPlant, Traits, open_plant, seconds_of
 from fixtures.worlds.random_draw import BlankWorkload, truth
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.recording.reader import open_run

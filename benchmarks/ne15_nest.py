@@ -23,8 +23,7 @@ from benchmarks.busy_cores import BusyCores, swept
 from benchmarks.command_line import concluded, parser_of
 from reports.submission.leaderboard import Published, published
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 from rig.recording.reader import Run, open_run
 from rig.sweep.store import CELLS
 

@@ -38,7 +38,7 @@ from fixtures.instruments.front_end import EXACT
 from fixtures.instruments.ppk2_sim import Ppk2Sim
 from fixtures.worlds.random_draw import blank, truth
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import RigError

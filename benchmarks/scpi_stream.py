@@ -33,7 +33,7 @@ from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from fixtures.instruments.scpi_server import ScpiServer
 from fixtures.worlds.random_draw import blank, truth
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import MeterError, RigError

@@ -37,8 +37,7 @@ from benchmarks.kinds import KINDS, every_kind, second_draw
 from benchmarks.pairs import every_pair
 from fixtures.worlds.random_draw import FIGURES, draw, measured, truth
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import TRIMMED, FigureKey
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import TRIMMED, FigureKey, Quantity
 from rig.recording.reader import open_run
 
 DOMINATES = 0.7

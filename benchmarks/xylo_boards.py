@@ -27,7 +27,7 @@ from fixtures.instruments.xylo.bench import events, on_board
 from fixtures.instruments.xylo.board import CHANNELS, PHASE, SimBoard, Traits
 from fixtures.worlds.random_draw import BlankWorkload, truth
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.record import record

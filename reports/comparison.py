@@ -9,12 +9,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from reports.format import cut, signed
-from reports.names import short_text, text_of, title
+from reports.format import cut, short_text, signed, text_of, title
 from reports.result_tables import COMPLEXITY, headline_keys
 from rig.analysis.result.catalogue import entry_of
-from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.comparing.compare import Comparison, Difference, Subject
 from rig.comparing.gate import Judged
 from rig.terminal import clean, say, width, wrapped

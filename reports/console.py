@@ -12,12 +12,11 @@ from rich.console import Group as Lines
 from rich.table import Table
 from rich.text import Text
 
-from reports.format import NO_NUMBER, within
-from reports.names import Group, brief, groups, parts_of, title
+from reports.format import NO_NUMBER, Group, brief, groups, parts_of, title, within
 from reports.result_tables import cards, headline_keys
 from reports.rule_by_rule import Rule, Verdict, verdict_of
 from rig.analysis.power.findings import ON_FIGURE
-from rig.analysis.result.figure_key import LITERAL, FigureKey
+from rig.analysis.result.quantity import LITERAL, FigureKey
 from rig.analysis.result.result import Result
 from rig.terminal import clean, own, width
 

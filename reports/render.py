@@ -14,7 +14,7 @@ from markupsafe import Markup
 from reports import result_tables as results
 from reports import system_timing_instruments as sections
 from reports.figures.captions import CAPTIONS, HALVES, MAIN
-from reports.figures.style import GRID, INK, LIMIT, MUTED, SIM, TRACE
+from reports.figures.sheet import GRID, INK, LIMIT, MUTED, SIM, TRACE
 from reports.format import say
 from reports.page_templates import as_json, policy, script, templates
 from reports.rule_by_rule import verdict_of
@@ -23,8 +23,8 @@ from reports.stream_answers import stream_csv
 from reports.viewing.embedded import embedded
 from reports.workflow import workflow
 from rig.analysis.power.findings import ON_FIGURE
-from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.finding import Finding
+from rig.analysis.result.quantity import FigureKey
 from rig.analysis.result.result import Result
 from rig.recording.disk.files import Folder
 from rig.recording.reader import Run

@@ -6,10 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reports.format import budget, si
-from reports.names import KINDS, groups, parts_of, short_text, text_of, title
-from rig.analysis.result.figure_key import LITERAL, FigureKey
-from rig.analysis.result.quantity import Quantity
+from reports.format import KINDS, budget, groups, parts_of, short_text, si, text_of, title
+from rig.analysis.result.quantity import LITERAL, FigureKey, Quantity
 from rig.analysis.result.result import Result
 from rig.terminal import clean
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from reports.names import short_text
-from rig.analysis.result.figure_key import FigureKey
+from reports.format import short_text
+from rig.analysis.result.quantity import FigureKey
 from rig.analysis.result.result import Result
 from rig.terminal import clean
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from rig.analysis.solving.targets import OFFICIAL, by_preference
-from rig.bench.option_checks import positive, within
+from rig.bench.settings import positive, within
 from rig.errors import refused
 from rig.types import Budget, Issue, Rules, Step, Workload
 from scenarios.steps import LONGEST_IDLE_S, MOST_REPEAT, chosen, framed

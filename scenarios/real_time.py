@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from rig.bench.option_checks import positive, within
+from rig.bench.settings import positive, within
 from rig.errors import refused
 from rig.types import Issue, Rules, Step, Streams, Workload
 from scenarios.steps import LONGEST_S, chosen, framed, idle_and_warmup, once

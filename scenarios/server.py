@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rig.bench.option_checks import positive, within
+from rig.bench.settings import positive, within
 from rig.types import Floats, Indices, Issue, Rules, Sample, Step, Workload
 from scenarios.steps import LONGEST_S, chosen, framed, idle_and_warmup, once
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rig.bench.option_checks import within
+from rig.bench.settings import within
 from rig.types import Clock, Idle, Issue, Rules, Sample, Step, Workload
 from scenarios.steps import MOST_REPEAT, Enough, framed, idle_and_warmup, once
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rig.bench.option_checks import within
+from rig.bench.settings import within
 from rig.types import Clock, Idle, Issue, Mark, Rules, Sample, Step, Workload
 
 LONGEST_IDLE_S, LONGEST_S = 86400.0, 30 * 86400.0

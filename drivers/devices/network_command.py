@@ -17,7 +17,7 @@ from drivers.devices.xylo.networks import train_command as xylo
 from drivers.devices.xylo.networks.network import load_network, write_network
 from drivers.devices.xylo.networks.nir_deploy import write_nir
 from drivers.failures import raising
-from rig.bench.option_checks import within
+from rig.bench.settings import within
 from rig.errors import StoreError, UsageError, reason, refused
 from rig.terminal import command, say, say_json
 

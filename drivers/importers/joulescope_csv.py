@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from drivers.importers.csv_columns import Blocks, Table
-from drivers.importers.csv_layout import find
+from drivers.importers.csv_table import Blocks, Table, find
 from drivers.importers.single_trace import Readings, SingleTrace, check_power, single_trace, watts
 from rig.types import Conversion, Rail
 

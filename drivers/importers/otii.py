@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.csv_columns import Table, unit_of_time
-from drivers.importers.csv_layout import find
+from drivers.importers.csv_table import Table, find, unit_of_time
 from drivers.importers.files import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, check_power, conversion, single_trace, watts
 from drivers.importers.time_axis import axis_of

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.csv_columns import FARTHEST_S, Blocks, Columns, Table, unit_of_time
-from drivers.importers.csv_layout import all_of, find
+from drivers.importers.csv_table import FARTHEST_S, Blocks, Columns, Table, all_of, find, unit_of_time
 from drivers.importers.files import unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import TimeAxis, axis_of

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.csv_columns import Blocks, Columns, Table, unit_of_time
-from drivers.importers.csv_layout import find
+from drivers.importers.csv_table import Blocks, Columns, Table, find, unit_of_time
 from drivers.importers.files import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace
 from drivers.importers.windows import Windows, from_channel, is_high

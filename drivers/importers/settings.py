@@ -9,8 +9,7 @@ from functools import partial
 from typing import Annotated
 
 from rig.bench.calibration import certificate, stated
-from rig.bench.option_checks import within
-from rig.bench.settings import Tolerance
+from rig.bench.settings import Tolerance, within
 from rig.importing.imported import CRYSTAL, ImportedRun
 from rig.types import Rail
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from drivers.importers.csv_columns import Columns, unit_of_time
-from drivers.importers.csv_layout import Layout, encoding_of
+from drivers.importers.csv_table import Columns, Layout, encoding_of, unit_of_time
 from drivers.importers.files import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, single_trace
 from drivers.importers.time_axis import axis_of

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drivers.importers.csv_columns import Columns, Table, unit_of_time
-from drivers.importers.csv_layout import find
+from drivers.importers.csv_table import Columns, Table, find, unit_of_time
 from drivers.importers.files import bad_file
 from drivers.units import NS, named_unit, stamp_ns
 from rig.errors import DataError, refused

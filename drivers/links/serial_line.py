@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.failures import KEPT, brief, raising
-from rig.bench.option_checks import positive
+from rig.bench.settings import positive
 from rig.errors import DeviceError, DeviceTimeoutError, MeterError, MeterSilentError, RigError, SetupError, UsageError
 from rig.plugins import imported
 

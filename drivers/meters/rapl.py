@@ -20,7 +20,7 @@ from drivers.failures import meter_failed
 from drivers.meters.polled import HOST, Polled, polled_meter
 from drivers.meters.settings import described
 from rig.bench.connected import Connected
-from rig.bench.option_checks import parts_of, positive
+from rig.bench.settings import parts_of, positive
 from rig.errors import MeterError, SetupError, refused
 from rig.types import Clock, Conversion, Meter, Rail
 

@@ -20,7 +20,7 @@ from drivers.failures import meter_failed, raising
 from drivers.meters.settings import described
 from drivers.meters.threaded import Batch, ThreadedMeter
 from rig.bench.calibration import stated
-from rig.bench.option_checks import parts_of, positive
+from rig.bench.settings import parts_of, positive
 from rig.errors import DeviceError, MeterError, SetupError, refused
 from rig.types import Bracket, Chunk, Clock, ClockInfo, Device, Meter, MeterInfo, Rail, SimulatedBench
 

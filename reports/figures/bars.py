@@ -9,11 +9,9 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from reports.figures.sheet import Sheet, hue
-from reports.figures.style import GRID, HUES
-from reports.format import ENDS, budget, prefix, si
-from reports.names import parts_of, text_of, title
-from rig.analysis.result.figure_key import FigureKey, Figures
+from reports.figures.sheet import GRID, HUES, Sheet, hue
+from reports.format import ENDS, budget, parts_of, prefix, si, text_of, title
+from rig.analysis.result.quantity import FigureKey, Figures
 from rig.terminal import clean
 
 _LEAST = 0.09

@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 
-from reports.figures.sheet import WIDTH, Panel, Sheet, Span
-from reports.figures.style import COLOURS, INK, LIMIT, TRACE
+from reports.figures.sheet import COLOURS, INK, LIMIT, TRACE, WIDTH, Panel, Sheet, Span
 from reports.format import prefix, quantity_text, si
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.order_statistics import nearest_rank
+from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import Result
 from rig.recording.records import ScenarioRecord
 from rig.types import Floats

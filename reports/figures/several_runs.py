@@ -6,12 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from reports.figures.sheet import CROSS, EDGE, WIDTH, Sheet
-from reports.figures.style import LIMIT, MUTED, TRACE
-from reports.format import prefix
-from reports.names import title
-from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.quantity import Quantity
+from reports.figures.sheet import CROSS, EDGE, LIMIT, MUTED, TRACE, WIDTH, Sheet
+from reports.format import prefix, title
+from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.analysis.result.result import Result
 
 _HEIGHT = 120.0

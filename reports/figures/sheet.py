@@ -1,7 +1,7 @@
 """Draw pictures as SVG with real text: bars, points with their intervals, histograms, traces.
 
 A picture is as wide as a phone, or twice as wide. The widths of letters are not needed. The same calls give the same
-bytes.
+bytes. Every picture of a report has the colours of this module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.style import GRID, HUES, INK, MUTED, SIM
 from rig.terminal import clean
 from rig.types import Floats
 
@@ -38,6 +37,16 @@ SHAPES = (
 )  # fmt: skip
 """Shapes of marks: corners, the direction of the first (degrees), and how far sides bend inwards (1: straight)."""
 CROSS = 9
+
+INK, MUTED, GRID = "#1a1f26", "#5b6570", "#d9dee3"
+TRACE = "#0b3c5d"
+COLOURS = {  # Okabe and Ito's palette, which colour-blind readers can distinguish
+    "idle": "#b8bec5", "load": "#56b4e9", "host_preprocess": "#f0e442", "preprocess": "#e69f00",
+    "inference": "#0072b2", "solve": "#cc79a7", "postprocess": "#009e73", "warm-up": "#7a6a53", "mark": "#d55e00",
+}  # fmt: skip
+HUES = tuple(COLOURS[name] for name in ("inference", "preprocess", "postprocess", "solve", "load", "mark", "warm-up"))
+SIM = "#a3195b"
+LIMIT = "#b3420a"  # a bound, and what exceeds it
 
 
 class Sheet:

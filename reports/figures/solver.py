@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.sheet import LEFT, WIDTH, Panel, Sheet, Span
-from reports.figures.style import COLOURS, INK, LIMIT, MUTED, TRACE
+from reports.figures.sheet import COLOURS, INK, LEFT, LIMIT, MUTED, TRACE, WIDTH, Panel, Sheet, Span
 from reports.format import prefix
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.series import Solve

@@ -8,13 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.figures.sheet import EDGE, WIDTH, Panel, Sheet, Span, place
-from reports.figures.style import COLOURS, GRID, INK, LIMIT, MUTED, TRACE
+from reports.figures.sheet import COLOURS, EDGE, GRID, INK, LIMIT, MUTED, TRACE, WIDTH, Panel, Sheet, Span, place
 from reports.figures.trace import draw_power, shown_between, total_of
-from reports.format import cut
-from reports.names import text_of
-from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.quantity import Quantity
+from reports.format import cut, text_of
+from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.analysis.result.series import RailSeries, Series, Stream
 from rig.analysis.service.change_detection import change_latencies_s, right_answers, right_share
 from rig.terminal import clean

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from reports.figures.sheet import Sheet
-from reports.figures.style import COLOURS, INK, MUTED, TRACE
-from reports.format import prefix, si
-from reports.names import text_of
-from rig.analysis.result.figure_key import FigureKey, Figures
+from reports.figures.sheet import COLOURS, INK, MUTED, TRACE, Sheet
+from reports.format import prefix, si, text_of
+from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import ClockSummary
 from rig.terminal import clean
 from rig.types import Floats

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.figures.sheet import SCALE, WIDTH, Panel, Place, Sheet
-from reports.figures.style import COLOURS, MUTED, TRACE
+from reports.figures.sheet import COLOURS, MUTED, SCALE, TRACE, WIDTH, Panel, Place, Sheet
 from reports.format import prefix
 from reports.viewing.pyramid import gathered
 from rig.analysis.result.series import RailSeries, Series

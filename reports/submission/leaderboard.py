@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 from markupsafe import Markup
 
-from reports.names import PER_SECOND, short_text, title
+from reports.format import PER_SECOND, short_text, title
 from reports.page_templates import hash_of, templates
-from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import Component, FigureKey, Quantity
 from rig.errors import DataError, RigError, refused
 from rig.recording.disk.atomic_write import write_whole
 from rig.recording.disk.bounded import read_bounded

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from reports.names import short_text, title
+from reports.format import short_text, title
 from reports.render import inline, render
 from reports.result_tables import headline_keys
 from reports.sweeps.axes import ENDS
 from reports.sweeps.picture import sweep_figure
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.analysis.result.result import Result
 from rig.recording.reader import Run
 from rig.recording.submission import About, Configuration, Submission, missing

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.figures.sheet import EDGE, LEFT, LETTERS, SHAPES, WIDTH, Sheet
-from reports.figures.style import COLOURS, LIMIT, MUTED
-from reports.format import SUFFIXES, prefix
-from reports.names import title
+from reports.figures.sheet import COLOURS, EDGE, LEFT, LETTERS, LIMIT, MUTED, SHAPES, WIDTH, Sheet
+from reports.format import SUFFIXES, prefix, title
 from reports.sweeps.axes import Drawn, Row, bounds, draw_line, panel_of, places
 from reports.sweeps.axes import said as _said
 from rig.analysis.result.catalogue import entry_of
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.errors import closest, unfit
 from rig.terminal import clean
 

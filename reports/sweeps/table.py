@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports.names import short_text, title
+from reports.format import short_text, title
 from reports.sweeps.axes import ENDS, Row
 from reports.sweeps.picture import WANTED, Figures
 from rig.analysis.result.catalogue import entry_of
-from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.terminal import clean, own, say, width, wrapped
 
 COLUMNS, ROWS, HEAD, WIDEST = 5, 30, 22, 10_000

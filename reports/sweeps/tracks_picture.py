@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from reports.figures.sheet import WIDTH, Sheet, hue
-from reports.figures.style import LIMIT, MUTED
-from reports.format import prefix
-from reports.names import title
+from reports.figures.sheet import LIMIT, MUTED, WIDTH, Sheet, hue
+from reports.format import prefix, title
 from reports.sweeps.axes import ends_of, logarithmic, spread
 from rig.analysis.result.catalogue import entry_of
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.sweep.tracks import Track, Tracks, front
 
 ACCURACY = FigureKey("accuracy")

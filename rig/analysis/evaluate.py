@@ -18,8 +18,8 @@ from rig.analysis.power.findings import no_power, sign_checks
 from rig.analysis.power.model.rail_model import RailModel, rail_model, sum_of
 from rig.analysis.power.preprocessing import front_end_figures, preprocessing_checks
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
-from rig.analysis.result.figure_key import Figures
 from rig.analysis.result.finding import Finding, note
+from rig.analysis.result.quantity import Figures
 from rig.analysis.result.result import ClockSummary, Result
 from rig.analysis.result.series import RailSeries, Series, Solve, Stream
 from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, seen_checks, session_figures, span_checks

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from rig.analysis.result.catalogue import entry_of
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.proportion import independent, paired_difference, proportion
-from rig.analysis.result.quantity import Component, Quantity, linear
+from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity, linear
 from rig.analysis.result.result import Result
 from rig.analysis.scores.accuracy import right_of
 from rig.analysis.scores.answers import data_of

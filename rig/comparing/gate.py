@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from rig.analysis.result.catalogue import CATALOGUE
 from rig.analysis.result.distributions import normal_quantile
-from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.quantity import Quantity, coverage_factor
+from rig.analysis.result.quantity import FigureKey, Quantity, coverage_factor
 from rig.comparing.compare import Comparison, apart, of_instrument
 from rig.errors import UsageError, closest, refused
 from rig.terminal import command

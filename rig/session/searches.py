@@ -119,7 +119,7 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
         what = f"workload {setup.workload.name} has no size to search"
         raise refused("find_size", setup.workload.name, "Use --scenario optimization --workload qubo-mis", what)
     from rig.analysis.evaluate import evaluate
-    from rig.analysis.result.figure_key import FigureKey
+    from rig.analysis.result.quantity import FigureKey
     from rig.recording.reader import open_run
 
     count = iter(range(1, 1000))

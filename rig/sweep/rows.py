@@ -19,8 +19,7 @@ from typing import Any
 
 import msgspec
 
-from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.errors import IntegrityError, RigError
 from rig.recording.disk.bounded import read_bounded
 from rig.recording.reader import Run

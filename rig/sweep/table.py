@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.sweep.grid import Cell, Grid
 from rig.sweep.rows import Row, verified_row
 from rig.sweep.store import CELLS, State, error_of, keep, state_of

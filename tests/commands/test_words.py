@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from reports.sweeps.table import print_sweep
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.commands.shell.main import main, parser
 from rig.engine.record import record
 from rig.errors import Ended, Interrupted, MeterError

@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from reports.comparison import beside
-from reports.names import text_of
-from rig.analysis.result.figure_key import FigureKey, Figures
+from reports.format import text_of
 from rig.analysis.result.finding import refusal
 from rig.analysis.result.proportion import independent, paired_difference, proportion
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.sessions.rate_probes import PEAK, SEED
 from rig.commands.shell.main import main
 from rig.comparing import compare as module

@@ -16,7 +16,7 @@ import rig
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import MockMeter, open_meter
 from fixtures.bench.true_power import SimPlant
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.errors import DataError, DeviceError, Ended, MeterError, RigError, SetupError, StoreError
 from rig.recording import write_events
 from rig.recording.disk.bounded import START_BYTES, TEXT_CHARACTERS

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.faults.forge import hash_again, lines_of, read
-from drivers.importers.csv_layout import all_of, find
+from drivers.importers.csv_table import all_of, find
 from drivers.importers.windows import read_windows
 from reports.render import write
 from rig.analysis.evaluate import evaluate

@@ -19,8 +19,8 @@ from reports.session import members
 from reports.system_timing_instruments import algorithm, timing
 from reports.workflow import box_of, workflow
 from rig.analysis.power.findings import BELOW_IDLE, NO_STEP, ON_FIGURE
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import note
+from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve
 from rig.analysis.solving.solves import RUNTIME

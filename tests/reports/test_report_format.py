@@ -9,12 +9,24 @@ import numpy as np
 import pytest
 
 from reports.figures.trace import envelope
-from reports.format import budget, flatten, quantity_text, si, signed
-from reports.names import Group, brief, groups, heading, kind_of, parts_of, text_of, title
+from reports.format import (
+    Group,
+    brief,
+    budget,
+    flatten,
+    groups,
+    heading,
+    kind_of,
+    parts_of,
+    quantity_text,
+    si,
+    signed,
+    text_of,
+    title,
+)
 from rig.analysis.result.catalogue import entry_of
-from rig.analysis.result.figure_key import LITERAL, PEER, TRIMMED, FigureKey
 from rig.analysis.result.proportion import proportion
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import LITERAL, PEER, TRIMMED, Component, FigureKey, Quantity
 
 
 @pytest.mark.parametrize(("quantity", "text"), [

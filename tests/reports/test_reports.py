@@ -18,8 +18,8 @@ import pytest
 from reports.figures.draw import draw
 from reports.render import render, write
 from reports.rule_by_rule import verdict_of
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding, note
+from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import RailSeries
 from rig.recording.events import Stop

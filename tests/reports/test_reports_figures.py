@@ -20,8 +20,7 @@ from reports.figures.sheet import Sheet, ticks
 from reports.figures.stream import MAX_CLASSES, shown_of
 from reports.render import write
 from reports.stream_answers import stream_csv
-from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve, Stream
 from rig.analysis.service.change_detection import right_share, time_right

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import rig
-from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.errors import DeviceTimeoutError, SetupError
 from rig.recording.session import is_session, runs_in
 from rig.session.measure import REPEATS_LEAST

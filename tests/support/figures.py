@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import LITERAL, TRIMMED, FigureKey, Quantity
 from rig.analysis.result.result import Result
 
 POWER, ACTIVE, IDLE = (FigureKey(f"{level}_power_w") for level in ("dynamic", "active", "idle"))

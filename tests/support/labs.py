@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.kinds import KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.analysis.result.result import Result
 from rig.recording.reader import open_run
 from tests.support.figures import POWER, refused, said

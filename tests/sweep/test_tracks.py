@@ -13,8 +13,7 @@ from benchmarks import counting_device
 from reports.sweeps.tracks_page import page
 from reports.sweeps.tracks_picture import line_figure
 from rig.analysis.complexity.energy_line import EnergyLine, Point
-from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 from rig.commands.shell.main import main
 from rig.errors import UnknownNameError, UsageError
 from rig.sweep.store import frozen

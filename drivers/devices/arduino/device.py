@@ -31,7 +31,7 @@ from drivers.devices.mlperf_tiny.queries import TICK_HZ, Before, QueryPlan, Tiny
 from drivers.failures import released_on_error
 from drivers.links.serial_line import DEVICE, open_line
 from drivers.links.virtual_time import needed
-from rig.bench.option_checks import positive
+from rig.bench.settings import positive
 from rig.errors import DataError, RigError, SetupError, refused
 from rig.types import ClockInfo, Device, DeviceInfo, Preprocessing, Sample, SimulatedBench
 

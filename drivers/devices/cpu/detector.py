@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rig.bench.option_checks import within
+from rig.bench.settings import within
 from rig.engine.blocking_device import blocking
 from rig.errors import DataError, refused
 from rig.plugins import imported, load

@@ -13,8 +13,7 @@ from typing import Annotated
 import numpy as np
 
 from drivers.devices.cpu.numpy_device import forecasting_device, recurrent
-from rig.bench.option_checks import within
-from rig.bench.settings import Positive, of_settings
+from rig.bench.settings import Positive, of_settings, within
 from rig.errors import DataError
 from rig.network.counting import Synapses, memory_of
 from rig.network.description import Layer, Memory, NetworkInfo

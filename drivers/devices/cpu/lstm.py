@@ -18,8 +18,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from drivers.devices.cpu.numpy_device import forecasting_device, recurrent
-from rig.bench.option_checks import within
-from rig.bench.settings import Positive, of_settings
+from rig.bench.settings import Positive, of_settings, within
 from rig.network.counting import Synapses, memory_of
 from rig.network.description import Layer, Memory, NetworkInfo
 from rig.types import Device, Floats

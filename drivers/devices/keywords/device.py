@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from drivers.devices.training_data import INFERENCE, LEARNING, base_words, prototypes
 from drivers.failures import UNFIT
 from drivers.torch_counting import TorchCounter
-from rig.bench.option_checks import one_of, within
+from rig.bench.settings import one_of, within
 from rig.engine.blocking_device import blocking
 from rig.errors import DataError, refused, said
 from rig.network.description import Activity, NetworkInfo

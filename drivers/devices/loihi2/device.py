@@ -16,8 +16,7 @@ import msgspec
 
 from drivers.links.remote import RemoteDevice
 from drivers.links.remote_start import Worker, shipped
-from rig.bench.option_checks import within
-from rig.bench.settings import Positive, of_settings
+from rig.bench.settings import Positive, of_settings, within
 from rig.errors import DataError, SetupError, refused
 from rig.solving.device import checked_options, kept_budget
 from rig.types import Device, Sample

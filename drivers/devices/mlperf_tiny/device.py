@@ -23,8 +23,7 @@ from drivers.devices.mlperf_tiny.protocol import BoardClock
 from drivers.devices.mlperf_tiny.queries import TICK_HZ, QueryPlan, TinyDevice, introduced
 from drivers.failures import released_on_error
 from drivers.links.serial_line import DEVICE, open_line
-from rig.bench.option_checks import one_of, within
-from rig.bench.settings import Positive, of_settings
+from rig.bench.settings import Positive, of_settings, one_of, within
 from rig.errors import DataError, DeviceError, reason, refused
 from rig.types import ClockInfo, Device, DeviceInfo, Sample
 

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Protocol
 
 from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST, Board, Inferred, Unwraps
 from drivers.links.serial_line import SerialLine
-from rig.bench.option_checks import within
-from rig.bench.settings import Positive
+from rig.bench.settings import Positive, within
 from rig.engine.blocking_device import BlockingDevice
 from rig.errors import DeviceError, RigError, SetupError, refused
 from rig.types import UNSTAMPED, Budget, DeviceInfo, Reply, Sample, Span

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from drivers.devices.pynn import ne15
 from drivers.devices.pynn.description import NetworkFile, checked, write_network
 from drivers.devices.pynn.nest import opened
-from rig.bench.option_checks import one_of, within
+from rig.bench.settings import one_of, within
 from rig.errors import UsageError
 from rig.recording.disk.atomic_write import regular
 from rig.terminal import say, say_json

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from drivers.devices.pynn.description import NetworkFile, read_network
 from drivers.links.remote import RemoteDevice
 from drivers.links.remote_start import Worker, shipped
-from rig.bench.option_checks import positive
+from rig.bench.settings import positive
 from rig.errors import refused
 from rig.network.description import NetworkInfo
 from rig.types import Device, Workload

@@ -18,7 +18,7 @@ from drivers.devices.torch.models import Model, no_memory, read_model
 from drivers.devices.torch.processor import Processor, open_processor
 from drivers.failures import UNFIT
 from drivers.torch_counting import TorchCounter
-from rig.bench.option_checks import one_of, parts_of, within
+from rig.bench.settings import one_of, parts_of, within
 from rig.engine.blocking_device import blocking
 from rig.errors import DataError, SetupError, refused, said
 from rig.network.description import Activity, NetworkInfo

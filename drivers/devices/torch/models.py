@@ -15,7 +15,7 @@ from drivers.devices.nir_file import check_said, digest_of, read_nodes
 from drivers.devices.torch.graph import NEURONS, input_shape, module_of, stateful, states_of
 from drivers.devices.xylo.networks.encoder import EncoderParams, raster_of
 from drivers.failures import UNFIT
-from rig.bench.option_checks import one_of, positive
+from rig.bench.settings import one_of, positive
 from rig.errors import DataError, refused, said
 from rig.plugins import load
 from rig.types import Sample

@@ -23,8 +23,7 @@ from drivers.devices.xylo.board import TICK_HZ, Board, HeldUpError, default_rate
 from drivers.devices.xylo.kit import AUDIO_2, Kit, configuration_of, unusable
 from drivers.devices.xylo.networks.network import Network
 from drivers.failures import raising
-from rig.bench.option_checks import one_of
-from rig.bench.settings import Positive
+from rig.bench.settings import Positive, one_of
 from rig.errors import DeviceError, DeviceTimeoutError, SetupError
 from rig.network.description import Activity
 from rig.types import Span

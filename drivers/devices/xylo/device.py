@@ -30,8 +30,7 @@ from drivers.devices.xylo.networks.encoder import check_audio, check_raster, ras
 from drivers.devices.xylo.networks.network import Network, load_network
 from drivers.devices.xylo.networks.nir_deploy import QUANTIZERS, load_nir
 from drivers.links.virtual_time import needed
-from rig.bench.option_checks import one_of, parts_of
-from rig.bench.settings import of_settings
+from rig.bench.settings import of_settings, one_of, parts_of
 from rig.errors import DataError, refused
 from rig.types import Budget, Device, DeviceInfo, Reply, Sample, SimulatedBench, Workload
 

@@ -19,8 +19,7 @@ from drivers.importers.energyrunner import session as sessions
 from drivers.importers.files import OTHER, bad_file, below, read_json, unstated
 from drivers.importers.settings import Count, Recorded
 from drivers.importers.windows import idle_of
-from rig.bench.option_checks import within
-from rig.bench.settings import of_settings
+from rig.bench.settings import of_settings, within
 from rig.errors import DataError, refused
 from rig.importing.imported import ImportedRun, ImportedSpan, ImportedTrace
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Rail

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from drivers.failures import meter_failed, quietly, raising
 from drivers.meters.threaded import Batch, GapFiller, first_reading
-from rig.bench.option_checks import within
+from rig.bench.settings import within
 from rig.errors import MeterError, MeterSilentError, SetupError
 from rig.types import Bracket, Chunk, Clock, Floats, MeterInfo, Pin, Rail
 

@@ -22,8 +22,7 @@ from drivers.links.serial_line import METER, SerialLine, open_line
 from drivers.meters.lpm01a.stream import Parsed, Stream, StreamError, Timekeeper, step_at
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch, sampled_meter
-from rig.bench.option_checks import one_of, within
-from rig.bench.settings import Positive, of_settings
+from rig.bench.settings import Positive, of_settings, one_of, within
 from rig.errors import MeterError, SetupError
 from rig.types import Bracket, Chunk, Clock, Conversion, Meter, Rail
 

@@ -21,7 +21,7 @@ from drivers.failures import meter_failed, released_on_error
 from drivers.meters.polled import HOST, Polled, polled_meter
 from drivers.meters.settings import described
 from rig.bench.connected import Connected
-from rig.bench.option_checks import one_of, positive
+from rig.bench.settings import one_of, positive
 from rig.errors import MeterError, SetupError, refused
 from rig.plugins import imported
 from rig.types import Clock, Conversion, Meter, MeterInfo, Rail

@@ -23,8 +23,7 @@ from drivers.meters.ppk2.words import RANGE_MOST_A, RATE_HZ
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import HOLD_S, ThreadedMeter
 from rig.bench.connected import Connected
-from rig.bench.option_checks import positive, within
-from rig.bench.settings import Positive, of_settings
+from rig.bench.settings import Positive, of_settings, positive, within
 from rig.plugins import imported
 from rig.types import Clock, Conversion, Meter, Pin, Rail
 

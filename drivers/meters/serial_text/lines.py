@@ -21,8 +21,7 @@ import numpy as np
 
 from drivers.meters.settings import Instrument
 from drivers.units import ALIASES, NS, unit_of
-from rig.bench.option_checks import within
-from rig.bench.settings import Positive
+from rig.bench.settings import Positive, within
 from rig.errors import UsageError, refused
 from rig.types import Chunk, Rail
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.result.distributions import beta_quantile
-from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.quantity import Component, Quantity, linear
+from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity, linear
 from rig.types import Floats
 
 FEWEST = 5

@@ -22,8 +22,8 @@ from typing import Any, get_args
 import numpy as np
 
 from rig.analysis.result.catalogue import figure
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding
+from rig.analysis.result.quantity import FigureKey, Figures
 from rig.network.description import Activity, Counts, MemoryKind, NetworkInfo, activity_faults, network_faults
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run

@@ -12,8 +12,7 @@ import numpy as np
 from rig.analysis.power.budget import METHOD, active_power, dynamic_power, noise_parts
 from rig.analysis.power.estimators import touched, whole
 from rig.analysis.power.model.rail_model import RailModel
-from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
-from rig.analysis.result.quantity import Quantity, linear, product
+from rig.analysis.result.quantity import LITERAL, TRIMMED, FigureKey, Figures, Quantity, linear, product
 from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.execution_time import BusyTime
 

@@ -35,9 +35,8 @@ from rig.analysis.power.fitted import fitted
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.scope import Scope, scopes_of
 from rig.analysis.power.spans_and_gaps import gaps_above_w, settles_w, swings
-from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal
-from rig.analysis.result.quantity import Component, Quantity, linear
+from rig.analysis.result.quantity import LITERAL, TRIMMED, Component, FigureKey, Figures, Quantity, linear
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.alignment.breaks import REMEDY
 from rig.analysis.timing.counted_spans import Activity

@@ -15,9 +15,8 @@ from rig.analysis.power.estimators import MIN_SHARE, Estimate, Margin, TooShort
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.power.scope import Scope
 from rig.analysis.power.spans_and_gaps import MOST_CHANGE, gain_change
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.readings import Readings
 from rig.recording.reader import Run

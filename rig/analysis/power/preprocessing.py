@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding, refusal
-from rig.analysis.result.quantity import linear
+from rig.analysis.result.quantity import FigureKey, Figures, linear
 from rig.recording.reader import Run
 from rig.types import Preprocessing
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 
 Family = Literal[
     "overall", "service", "arrivals", "scene changes", "average", "solver", "complexity", "spiking", "recorder"

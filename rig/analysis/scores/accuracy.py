@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow.compute as pc
 
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.proportion import independent, mean_proportion, proportion
+from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.scores.answers import Answer, answer_in, answers_of, data_of
 from rig.recording.reader import Run
 

@@ -16,8 +16,8 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from rig.analysis.result.catalogue import figure
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding, refusal
+from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.scores.answers import Answer
 from rig.recording.reader import Run
 from rig.types import Floats

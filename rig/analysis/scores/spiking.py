@@ -14,10 +14,9 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.proportion import proportion
-from rig.analysis.result.quantity import Component, Quantity, product
+from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity, product
 from rig.analysis.scores.answers import Answer, data_of
 from rig.recording.reader import Run
 from rig.types import Floats

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.order_statistics import independent, percentile
 from rig.analysis.result.proportion import proportion
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 from rig.analysis.result.series import Stream
 from rig.analysis.scores.answers import answer_in
 from rig.analysis.service.queries import Queries

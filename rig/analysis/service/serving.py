@@ -13,10 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from rig.analysis.result.catalogue import figure
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.order_statistics import independent, nearest_rank, percentile
 from rig.analysis.result.proportion import proportion
-from rig.analysis.result.quantity import Component, Quantity, linear
+from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity, linear
 from rig.analysis.service.early_stopping import discarded, estimate
 from rig.analysis.service.other_draws import DRAWS, NOT_SHOWN, scatter_s
 from rig.analysis.service.queries import Queries

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.order_statistics import binomial_quantile
+from rig.analysis.result.quantity import FigureKey
 from rig.analysis.scores.answers import answer_in, decided_issues
 from rig.analysis.service.queries import queries_of
 from rig.analysis.sessions.part import Part

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import RateProbe
 from rig.analysis.service.early_stopping import allowed

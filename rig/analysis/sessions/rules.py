@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rig.analysis.result.catalogue import CATALOGUE
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding, at_least
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 from rig.analysis.sessions.answers import no_cache, same_answers
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.recordings import recording_checks

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.finding import Finding
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import Component, FigureKey, Quantity
 from rig.analysis.service.queries import queries_of
 from rig.analysis.sessions.part import Part
 from rig.recording.reader import Run

@@ -15,10 +15,9 @@ from msgspec import UNSET
 
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.result.catalogue import entry_of
-from rig.analysis.result.figure_key import PEER, FigureKey, Figures
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.order_statistics import UNBOUND
-from rig.analysis.result.quantity import Component, Quantity, linear
+from rig.analysis.result.quantity import PEER, Component, FigureKey, Figures, Quantity, linear
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.rate_probes import peak_rate, rate_probes

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from rig.analysis.result.catalogue import figure
-from rig.analysis.result.figure_key import LITERAL, FigureKey, Figures
 from rig.analysis.result.finding import Finding, at_most, note
 from rig.analysis.result.proportion import proportion
-from rig.analysis.result.quantity import Component, Quantity, product
+from rig.analysis.result.quantity import LITERAL, Component, FigureKey, Figures, Quantity, product
 from rig.analysis.result.series import Solve
 from rig.analysis.scores.answers import Answer
 from rig.analysis.solving.targets import OFFICIAL, THRESHOLDS, gap

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.order_statistics import nearest_rank, percentile
-from rig.analysis.result.quantity import Component, Quantity, linear
+from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity, linear
 from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.timebase import Timebase
 from rig.types import Floats

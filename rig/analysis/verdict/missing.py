@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rig.analysis.result.figure_key import Figures
 from rig.analysis.result.finding import Finding, refusal
+from rig.analysis.result.quantity import Figures
 from rig.recording.reader import Run
 
 

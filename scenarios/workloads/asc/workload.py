@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.verdict.known_benchmarks import ASC
-from rig.bench.option_checks import one_of, within
+from rig.bench.settings import one_of, within
 from rig.errors import DataError, unfit
 from rig.recording.layout import sha256_of
 from rig.types import Benchmark, Parameter, SampleSet

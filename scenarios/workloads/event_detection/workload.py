@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rig.bench.option_checks import first_of, one_of, parts_of, within
+from rig.bench.settings import first_of, one_of, parts_of, within
 from rig.errors import DataError, refused, unfit
 from rig.recording.layout import sha256_of
 from rig.types import Sample, SampleSet

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from rig.bench.option_checks import one_of, within
+from rig.bench.settings import one_of, within
 from rig.types import Floats, Indices, Sample, SampleSet
 
 LYAPUNOV_TIMES, STARTS = 20, 30

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.bench.option_checks import one_of, within
+from rig.bench.settings import one_of, within
 from rig.errors import DataError, refused
 from rig.types import Sample, SampleSet
 from scenarios.workloads.mswc import sounds

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rig.bench.option_checks import one_of
+from rig.bench.settings import one_of
 from rig.errors import DataError, reason
 from rig.recording.disk.atomic_write import replacing
 from scenarios.workloads.ne15.digit_stream import Events

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from rig.bench.option_checks import within
+from rig.bench.settings import within
 from rig.recording.disk.atomic_write import write_whole
 from rig.types import Floats
 from scenarios.workloads.ne15 import aer

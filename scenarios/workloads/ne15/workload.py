@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.bench.option_checks import first_of, one_of, positive, within
+from rig.bench.settings import first_of, one_of, positive, within
 from rig.errors import DataError, refused, unfit
 from rig.types import Sample, SampleSet
 from scenarios.lazy import Lazy

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rig.bench.option_checks import one_of, parts_of, within
+from rig.bench.settings import one_of, parts_of, within
 from rig.types import Sample, SampleSet
 from scenarios.workloads.primate_reaching.sessions import MD5S, RECIPE, STEP_S, Session, read_session, synthetic
 

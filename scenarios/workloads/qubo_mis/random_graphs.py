@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from rig.bench.option_checks import within
+from rig.bench.settings import within
 from rig.errors import UsageError, refused, unfit
 from scenarios.workloads.qubo_mis.graph import MAX_EDGES, MAX_NODES, Graph
 

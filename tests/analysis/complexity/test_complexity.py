@@ -15,8 +15,7 @@ import pytest
 from rig.analysis.complexity.energy_line import Point, line_of, point_of
 from rig.analysis.complexity.workload import complexity_of, energies_of
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.result.result import Result
 from rig.network.description import MOST, Connection, Layer, Memory, NetworkInfo
 from rig.recording.reader import open_run

@@ -18,8 +18,7 @@ from fixtures.worlds.lab_recording import Lab, Piece, plain_lab, write
 from rig.analysis.evaluate import evaluate
 from rig.analysis.power.budget import CHANGES
 from rig.analysis.power.findings import NO_STEP, ON_FIGURE
-from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.errors import DataError
 from rig.recording.reader import open_run
 from rig.types import Floats

@@ -19,7 +19,7 @@ from fixtures.bench.mock_device import MockDevice
 from fixtures.bench.true_power import SimPlant
 from fixtures.worlds.random_draw import FIGURES, blank, steps
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.analysis.result.result import Result
 from rig.types import MARK_PHASE, Idle, Issue, Mark, Reply, Span, Step
 from tests.support.figures import ENERGY, POWER, TIME, held, said

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import rig
-from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.finding import refusal
+from rig.analysis.result.quantity import FigureKey
 
 
 @pytest.fixture(scope="module")

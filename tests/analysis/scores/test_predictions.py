@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.scores.answers import answers_of
 from rig.analysis.scores.predictions import coco_map, r2, smape

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.order_statistics import percentile
 from rig.analysis.result.proportion import proportion
-from rig.analysis.result.quantity import Component, Quantity, linear
+from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity, linear
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve
 from rig.analysis.sessions.part import Part

@@ -15,7 +15,7 @@ from fixtures.worlds.lab_recording import plain_lab, write
 from fixtures.worlds.labs.filters_and_idle_loads_kinds import KINDS as MORE
 from fixtures.worlds.meters.noise_kinds import moving_mean
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import FigureKey
 from rig.analysis.timing import screen
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.screen import Screened

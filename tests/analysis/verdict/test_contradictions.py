@@ -21,8 +21,8 @@ from benchmarks.faults.forge import hash_again
 from fixtures.worlds.lab_recording import plain_lab, write
 from reports.audit.audit import audit
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.finding import Finding
+from rig.analysis.result.quantity import FigureKey
 from rig.analysis.result.result import Result
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.verdict.recording_faults import contradictions_of

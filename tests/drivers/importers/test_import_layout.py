@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.importers import joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch
-from drivers.importers.csv_layout import all_of, find
+from drivers.importers.csv_table import all_of, find
 from drivers.importers.energyrunner.importer import open_import as energyrunner
 from drivers.importers.mlperf_power.importer import open_import as mlperf_power
 from drivers.units import agree

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.importers import csv_columns, plain_csv
+from drivers.importers import csv_table, plain_csv
 from rig.errors import DataError, RigError, UsageError
 from rig.importing.write import write
 from tests.support.import_traces import (
@@ -161,7 +161,7 @@ def test_a_counter_of_watt_hours_is_energy(unit: str, joules: float, tmp_path: P
 def test_a_counter_that_falls_back_is_refused_with_its_row_and_time(
     jitter_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(csv_columns, "ROWS", 70)
+    monkeypatch.setattr(csv_table, "ROWS", 70)
     t = 0.01 * np.arange(240) + jitter_s * (np.arange(240) % 3 == 1)
     joules = np.arange(240.0)
     joules[3:6] -= (0.0, 3.0, np.nan)  # rounding may fall by a little, and a missing value hides nothing

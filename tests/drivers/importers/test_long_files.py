@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.importers import csv_columns, plain_csv, ppk2, raw_numbers
+from drivers.importers import csv_table, plain_csv, ppk2, raw_numbers
 from rig.errors import RigError
 from rig.importing.imported import ImportedRun
 from tests.support.import_traces import BUSY, RATE_HZ, T_S, WATTS, check, plain, table, trace, windows
@@ -26,7 +26,7 @@ def columns(run: ImportedRun) -> list[np.ndarray]:
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is read in blocks of 701 rows."""
-    monkeypatch.setattr(csv_columns, "ROWS", 701)
+    monkeypatch.setattr(csv_table, "ROWS", 701)
 
 
 @pytest.mark.parametrize("stamp", ["start", "middle", "end", None])
@@ -38,7 +38,7 @@ def test_readings_and_times_do_not_depend_on_where_blocks_end(
     t = np.round(t + jitter / RATE_HZ * (np.arange(len(t)) % 5 == 4), 7)
     whole = plain(tmp_path, t, watts, stamp=stamp)
     wanted = columns(whole)
-    monkeypatch.setattr(csv_columns, "ROWS", 701)
+    monkeypatch.setattr(csv_table, "ROWS", 701)
     parts = plain(tmp_path, t, watts, stamp=stamp)
 
     assert len(wanted) == (3 if jitter else 1)
@@ -72,7 +72,7 @@ def test_windows_of_a_channel_go_on_from_block_to_block(tmp_path: Path, blocks: 
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_columns, "ROWS", 1 << 12)
+    monkeypatch.setattr(csv_table, "ROWS", 1 << 12)
 
     def peak_mb(rows: int) -> float:
         path = tmp_path / f"{rows}.csv"

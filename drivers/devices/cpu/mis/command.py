@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rig.analysis.solving.targets import SPECIFIED
-from rig.bench.option_checks import one_of
+from rig.bench.settings import one_of
 from rig.errors import DataError, IntegrityError, refused
 from rig.plugins import imported
 from rig.recording.disk.atomic_write import regular

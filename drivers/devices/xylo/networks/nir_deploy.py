@@ -20,7 +20,7 @@ from drivers.devices.xylo.networks.encoder import EncoderParams
 from drivers.devices.xylo.networks.float_network import FloatNetwork
 from drivers.devices.xylo.networks.network import Network, check_shapes, fan_out_faults, place_of
 from drivers.devices.xylo.networks.nir_graph import Graph, Neurons, read_graph
-from rig.bench.option_checks import one_of, positive
+from rig.bench.settings import one_of, positive
 from rig.errors import DataError, refused
 from rig.plugins import imported
 from rig.types import Floats

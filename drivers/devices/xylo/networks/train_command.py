@@ -22,7 +22,7 @@ from drivers.devices.xylo.networks.float_network import FloatNetwork, Neurons, c
 from drivers.devices.xylo.networks.network import LIMITS, MOST_FAN_OUT, MOST_HIDDEN_WEIGHTS, Network, chain
 from drivers.devices.xylo.networks.nir_deploy import fitted, wanted_of
 from drivers.devices.xylo.rockpool_import import load_xylo_audio2
-from rig.bench.option_checks import within
+from rig.bench.settings import within
 from rig.errors import DataError, refused
 
 HIDDEN, EPOCHS = "63,63,63", 60

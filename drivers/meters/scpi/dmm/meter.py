@@ -24,8 +24,7 @@ from drivers.failures import meter_failed, released_on_error
 from drivers.meters.scpi.session import ScpiSession, Visa, identified
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch, sampled_meter
-from rig.bench.option_checks import within
-from rig.bench.settings import Positive, of_settings
+from rig.bench.settings import Positive, of_settings, within
 from rig.errors import MeterError, SetupError, refused
 from rig.types import Bracket, Chunk, Clock, Conversion, Floats, Meter, Rail
 
