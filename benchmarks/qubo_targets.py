@@ -25,15 +25,16 @@ from drivers.devices.cpu.mis import search
 from drivers.devices.cpu.mis.command import compute, specified_tabu
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
-from scenarios.workloads.qubo_mis.target_file import better, write_rows
 from scenarios.workloads.qubo_mis.targets import (
     BEST_KNOWN_FILE,
     DENSITIES,
     NODES,
     TUNING_SEEDS,
     best_known,
+    better,
     load_table,
     official_target,
+    write_rows,
 )
 
 SEARCHED_FROM = 50

@@ -21,7 +21,7 @@ from benchmarks.mis_proof.reduce import Adjacency, components, reduced, undone
 from drivers.devices.cpu.mis.search import improvements, load
 from rig.errors import DataError
 from scenarios.workloads.qubo_mis.graph import Graph, Vector, to_hex
-from scenarios.workloads.qubo_mis.target_file import Target
+from scenarios.workloads.qubo_mis.targets import Target
 
 Bits = NDArray[np.uint64]
 PROOF = "reductions and branch and bound"

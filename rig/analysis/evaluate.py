@@ -30,17 +30,7 @@ from rig.analysis.scores.spiking import spiking_checks, spiking_figures
 from rig.analysis.service.change_detection import change_figures, stream_of
 from rig.analysis.service.queries import Queries, in_turn, queries_of
 from rig.analysis.service.serving import deadline_figures, service_figures
-from rig.analysis.solving.solves import (
-    RUNTIME,
-    answer_count,
-    asks_solutions,
-    gap_times_known,
-    repeat_checks,
-    runtime_power,
-    solves_of,
-    solving_figures,
-    solving_findings,
-)
+from rig.analysis.solving import solves
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
 from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity, activity_of
@@ -140,7 +130,7 @@ def _recorded(run: Run, at_once: int) -> _Recorded:
         queries=queries,
         answers=answers,
         stream=stream_of(run, queries),
-        solves=solves_of(run, answers, clock),
+        solves=solves.solves_of(run, answers, clock),
         rails=rails,
         models={r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None},
         together=None if whole is None else rail_model(whole, activity),
@@ -165,9 +155,9 @@ def _figures(told: _Recorded) -> tuple[Figures, list[Finding]]:
     if run.start.scenario.name != "import":  # an imported window holds many inferences that no host requested singly
         figures |= _service_figures(told)
     if told.solves:
-        figures |= runtime_power(powers)
+        figures |= solves.runtime_power(powers)
         to_gap = run.start.scenario.to_gap
-        figures |= solving_figures(told.solves, figures.get(RUNTIME), gap_times_known(run), to_gap)
+        figures |= solves.solving_figures(told.solves, figures.get(solves.RUNTIME), solves.gap_times_known(run), to_gap)
     complexity, (predicted, odd) = complexity_of(run), predictions_of(run, told.answers)
     figures |= complexity.figures | energies_of(run, complexity, figures) | predicted
     found = [*noted, *unheard, *_told((*complexity.findings, *odd))]
@@ -208,9 +198,9 @@ def _findings(told: _Recorded, figures: Figures, found: Sequence[Finding]) -> It
     yield from sample_findings(run)
     yield from answer_checks(run, told.answers)
     yield from _told((*span_checks(run), *seen_checks(run), *spiking_checks(run, told.answers)))
-    gap = gap_times_known(run), start.scenario.to_gap, start.workload.notes, asks_solutions(run)
-    yield from solving_findings(told.solves, answer_count(run), *gap)
-    yield from repeat_checks(run, told.answers)
+    gap = solves.gap_times_known(run), start.scenario.to_gap, start.workload.notes, solves.asks_solutions(run)
+    yield from solves.solving_findings(told.solves, solves.answer_count(run), *gap)
+    yield from solves.repeat_checks(run, told.answers)
     yield from preprocessing_checks(run, list(told.activity.phases), figures)
     yield from map(note, remarks_of(run))
 
@@ -264,9 +254,6 @@ def check_memory() -> None:
     try:
         mmap.mmap(-1, LIBRARY_BYTES).close()
     except OSError as error:
-        raise MeasurementRefusedError(
-            f"evaluating takes another {LIBRARY_BYTES >> 20} MiB, which is refused: {error}",
-            field="memory",
-            value=LIBRARY_BYTES,
-            remedy="Raise its limit (`ulimit -v`) or free memory, and report the recording again",
-        ) from error
+        what = f"evaluating takes another {LIBRARY_BYTES >> 20} MiB, which is refused: {error}"
+        remedy = "Raise its limit (`ulimit -v`) or free memory, and report the recording again"
+        raise MeasurementRefusedError(what, field="memory", value=LIBRARY_BYTES, remedy=remedy) from error

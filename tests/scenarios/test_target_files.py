@@ -21,8 +21,7 @@ from scenarios.optimization import optimization, stop_costs
 from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.qubo_mis.graph import to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
-from scenarios.workloads.qubo_mis.target_file import Target, digest, read_rows, write_rows
-from scenarios.workloads.qubo_mis.targets import best_known
+from scenarios.workloads.qubo_mis.targets import Target, best_known, digest, read_rows, write_rows
 from scenarios.workloads.qubo_mis.workload import open_workload
 from tests.support.raised import raised
 

@@ -32,7 +32,7 @@ from scenarios.workloads.asc.catalogue import TAU
 from scenarios.workloads.asc.workload import benchmark_of
 from scenarios.workloads.qubo_mis.graph import Graph, from_payload, to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
-from scenarios.workloads.qubo_mis.target_file import Target, digest, write_rows
+from scenarios.workloads.qubo_mis.targets import Target, digest, write_rows
 from tests.support.serving import Queue
 
 HERE = Path(__file__)

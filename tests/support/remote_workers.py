@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from drivers.links.remote import RemoteDevice
-from drivers.links.remote_start import Worker
+from drivers.links.remote_link import Worker
 from rig.types import Budget, Device, Repeats, Reply, Sample
 from tests.support.waiting import until
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from drivers.links.remote import RemoteDevice
-from drivers.links.remote_start import Worker, shipped
+from drivers.links.remote_link import Worker, shipped
 from rig.bench.settings import Positive, of_settings, within
 from rig.errors import DataError, SetupError, refused
 from rig.solving.device import checked_options, kept_budget

@@ -20,16 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rig.recording.columns.arrow_layout import (
-    BATCH,
-    Damaged,
-    Message,
-    becomes_of,
-    buffers_of,
-    check_becomes,
-    has_text,
-    messages,
-)
+from rig.recording.columns import arrow_layout as layout
 from rig.recording.columns.buffers import COLUMNS
 from rig.recording.columns.tables import TABLES
 from rig.recording.disk.files import Opened
@@ -215,17 +206,17 @@ def batches_of(file: Opened, truncated: list[str]) -> Batches | None:
     columns: dict[str, array[int]] = {}
     found: list[pa.Schema] = []
     try:
-        for message in messages(file, found):
+        for message in layout.messages(file, found):
             if not places:
                 places = _places(file.name, found[0])
                 columns = {name: array("q") for name in places}
-            if message.kind != BATCH or not message.rows:
+            if message.kind != layout.BATCH or not message.rows:
                 continue
             batch = {name: _column(message, *place) for name, place in places.items()}
             for name, column in batch.items():
                 columns[name].extend(column)
             rows.append(rows[-1] + message.rows)
-    except Damaged:
+    except layout.Damaged:
         truncated.append(PurePath(file.name).name)
     if not found:
         return None
@@ -243,19 +234,19 @@ def _places(name: str, schema: pa.Schema) -> dict[str, tuple[int, int, int]]:
         if column.name in COLUMNS and any(is_(type_) for is_ in _NUMBERS):
             found[column.name] = (node, buffer, type_.bit_width)
         try:
-            buffer += buffers_of(type_)
-        except Damaged as error:
+            buffer += layout.buffers_of(type_)
+        except layout.Damaged as error:
             raise malformed(name, f"has {error}", column.name, "columns") from error
     return found
 
 
-def _column(message: Message, node: int, buffer: int, bits: int) -> Column:
+def _column(message: layout.Message, node: int, buffer: int, bits: int) -> Column:
     """Return one column of a batch. Raises ``Damaged`` if the buffers are too short for it."""
     if node >= len(message.nulls) or buffer + 1 >= len(message.buffers):
-        raise Damaged("a batch lacks a column")
+        raise layout.Damaged("a batch lacks a column")
     absent, (valid, marked), (numbers, held) = message.nulls[node], *message.buffers[buffer : buffer + 2]
     if 8 * held < bits * message.rows or (absent and 8 * marked < message.rows):
-        raise Damaged("a column is longer than its bytes")
+        raise layout.Damaged("a column is longer than its bytes")
     return Column(absent, valid, numbers)
 
 
@@ -272,20 +263,20 @@ def read_table(file: Opened | None, name: str, truncated: list[str]) -> pa.Table
     schema = TABLES[name]
     if file is None:
         return pa.Table.from_batches([], schema)
-    row = sum(8 if f.type.num_fields or has_text(f.type) else -(-f.type.bit_width // 8) for f in schema)
-    check_becomes(file.name, becomes_of(file, row), file.size)
+    row = sum(8 if f.type.num_fields or layout.has_text(f.type) else -(-f.type.bit_width // 8) for f in schema)
+    layout.check_becomes(file.name, layout.becomes_of(file, row), file.size)
     parts, spelt = [], 0
     batches = _batches(file, truncated)
     while together := list(islice(batches, TOGETHER)):
         spelt += sum(_spelt(batch) for batch in together)
-        check_becomes(file.name, spelt, file.size, TEXTS_MOST)
+        layout.check_becomes(file.name, spelt, file.size, TEXTS_MOST)
         parts.append(fitted_table(pa.Table.from_batches(together), name, schema).combine_chunks())
     return pa.concat_tables(parts) if parts else pa.Table.from_batches([], schema)
 
 
 def _spelt(batch: pa.RecordBatch) -> int:
     """Return the bytes that the texts of a batch would take if each row had its own copy."""
-    coded = [c for c in batch.columns if pa.types.is_dictionary(c.type) and has_text(c.type.value_type)]
+    coded = [c for c in batch.columns if pa.types.is_dictionary(c.type) and layout.has_text(c.type.value_type)]
     lengths = (pc.take(pc.binary_length(column.dictionary), column.indices) for column in coded)
     return sum(pc.sum(each).as_py() or 0 for each in lengths)
 

@@ -16,8 +16,7 @@ from rig.solving.model import GIVEN, checked_target, qubo
 from rig.types import SampleSet
 from scenarios.workloads.qubo.files import files_in, read
 from scenarios.workloads.qubo_mis.graph import Graph
-from scenarios.workloads.qubo_mis.target_file import digest, read_rows
-from scenarios.workloads.qubo_mis.targets import fault_of
+from scenarios.workloads.qubo_mis.targets import digest, fault_of, read_rows
 
 NAME = "qubo"
 

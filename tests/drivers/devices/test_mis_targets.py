@@ -16,8 +16,17 @@ from rig.errors import UsageError
 from scenarios.workloads.qubo_mis import targets
 from scenarios.workloads.qubo_mis.graph import Graph, to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
-from scenarios.workloads.qubo_mis.target_file import Target, better, digest, write_rows
-from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, fault_of, official_target
+from scenarios.workloads.qubo_mis.targets import (
+    DENSITIES,
+    NODES,
+    TUNING_SEEDS,
+    Target,
+    better,
+    digest,
+    fault_of,
+    official_target,
+    write_rows,
+)
 from tests.support.mis_graphs import graphs, least_cost
 
 PATH = Graph(5, np.array([[0, 1], [1, 2], [2, 3], [3, 4]], np.int32))

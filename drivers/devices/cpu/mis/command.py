@@ -24,8 +24,19 @@ from rig.recording.disk.atomic_write import regular
 from rig.terminal import say, say_json
 from scenarios.workloads.qubo_mis.graph import Graph, Vector, to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
-from scenarios.workloads.qubo_mis.target_file import Key, Target, better, digest, read_rows, write_rows
-from scenarios.workloads.qubo_mis.targets import PROVEN_BELOW, best_known, fault_of, load_table, official_target
+from scenarios.workloads.qubo_mis.targets import (
+    PROVEN_BELOW,
+    Key,
+    Target,
+    best_known,
+    better,
+    digest,
+    fault_of,
+    load_table,
+    official_target,
+    read_rows,
+    write_rows,
+)
 from scenarios.workloads.qubo_mis.workload import drawn_seeds
 
 SEARCH = "local search"
