@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command_line import concluded, parser_of
-from rig.recording.disk.atomic_write import BROKEN
+from rig.recording.disk.files import BROKEN
 from rig.recording.layout import SEAL
 from rig.sweep.grid import cells_of
 from rig.sweep.store import CELLS, frozen, torn

@@ -15,11 +15,11 @@ from reports import result_tables as results
 from reports import system_timing_instruments as sections
 from reports.figures.captions import CAPTIONS, HALVES, MAIN
 from reports.figures.sheet import GRID, INK, LIMIT, MUTED, SIM, TRACE
+from reports.figures.stream import stream_csv
 from reports.format import say
 from reports.page_templates import as_json, policy, script, templates
 from reports.rule_by_rule import verdict_of
 from reports.session import members, session_of
-from reports.stream_answers import stream_csv
 from reports.viewing.embedded import embedded
 from reports.workflow import workflow
 from rig.analysis.power.findings import ON_FIGURE

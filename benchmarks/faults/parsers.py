@@ -26,7 +26,7 @@ from benchmarks.import_cases import Case, cases
 from drivers.devices.xylo.networks.network import SHIPPED, load_network
 from drivers.importers import windows as importer_windows
 from drivers.meters.lpm01a.stream import Stream
-from drivers.meters.ppk2.modifiers import TYPICAL, modifiers_of
+from drivers.meters.ppk2.words import TYPICAL, modifiers_of
 from drivers.meters.serial_text.lines import layout_of
 from rig.bench import bench_file, calibration
 from rig.factories import split_options

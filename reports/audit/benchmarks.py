@@ -7,8 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
-from reports.audit.folder.files import held
-from reports.audit.folder.reading import Run, column, table
+from reports.audit.folder.reading import Run, column, held, table
 from reports.audit.judged import Judged, none
 
 OF_BENCHMARK, OPTION = "benchmark of the workload", "benchmark: option "

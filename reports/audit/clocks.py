@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.audit.folder.files import REMEDY, refuse
-from reports.audit.folder.reading import Run
+from reports.audit.folder.reading import REMEDY, Run, refuse
 from rig.types import Floats, Indices
 
 QUICKEST = 0.1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reports.audit.folder.files import clean
+from reports.audit.folder.reading import clean
 
 ROUNDING = 1e-9
 Judged = tuple[str, object, object, object]

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from reports.audit.figures import EXACT, Figures, Plain, answer_in, counted, issues, mean_of, parsed
-from reports.audit.folder.files import clean, refuse
-from reports.audit.folder.reading import Run, by_sample
+from reports.audit.folder.reading import Run, by_sample, clean, refuse
 from rig.types import Floats
 
 NODES_MOST, EDGES_DRAWN = 10_000, 400_000

@@ -11,9 +11,19 @@ import msgspec
 
 from reports.audit.figures import Figures, Plain, answers, execution_times, service, spans, together
 from reports.audit.folder import hashes
-from reports.audit.folder.files import REMEDY, WHAT_TO_NAME, clean, inside, parse_json, read_bytes, refuse, walk
 from reports.audit.folder.hashes import EVENTS, MANIFEST, SESSION, SUBMISSION, Ledger
-from reports.audit.folder.reading import Run, read_run
+from reports.audit.folder.reading import (
+    REMEDY,
+    WHAT_TO_NAME,
+    Run,
+    clean,
+    inside,
+    parse_json,
+    read_bytes,
+    read_run,
+    refuse,
+    walk,
+)
 from reports.audit.judged import Rule
 from reports.audit.power.estimate import RailPower, power
 from reports.audit.scores import accuracy, is_solving, predictions, solving

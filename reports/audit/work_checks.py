@@ -11,11 +11,9 @@ from functools import partial
 
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, agreed, asked, broken, doubted, each, kept, unlike
 from reports.audit.figures import counted, issues
-from reports.audit.folder.files import clean
-from reports.audit.folder.reading import Run, by_sample, column, table
-from reports.audit.rules import modes_of, to_the_end
+from reports.audit.folder.reading import Run, by_sample, clean, column, table
+from reports.audit.rules import CHANCE, EXPLAINED, OTHERWISE, SAMPLES, SPEED, TRIED, modes_of, to_the_end
 from reports.audit.scores import is_solving, redrawn, truth_of
-from reports.audit.session_rules import CHANCE, EXPLAINED, OTHERWISE, SAMPLES, SPEED, TRIED
 
 LATENCY = ("latency_", "execution_time", "duration_s", "throughput", "in_time", "dropped")
 SIMULATED = re.compile(r"\bSIMULATED\b|\bsimulated (?:plant|bench|device|board|instrument|meter)|\bSIM\d{3,}|xylosim")

@@ -1,7 +1,8 @@
-"""Draw a stream: the probability of each class, the scenes, and the power."""
+"""Draw a stream: the probability of each class, the scenes, and the power; write its answers as a table."""
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from reports.figures.trace import draw_power, shown_between, total_of
 from reports.format import cut, text_of
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.analysis.result.series import RailSeries, Series, Stream
-from rig.analysis.service.change_detection import change_latencies_s, right_answers, right_share
+from rig.analysis.service.change_detection import change_latencies_s, right_answers, right_share, scenes_at
 from rig.terminal import clean
 from rig.types import Floats, Indices
 
@@ -266,3 +267,22 @@ def _held(stream: Stream, columns: list[int], begin: float, end: float) -> tuple
     until = np.where((cuts > 0)[:, None], done[np.maximum(cuts - 1, 0)], 0.0)
     until = until + before * np.where(cuts > 0, knots - at[np.maximum(cuts - 1, 0)], 0.0)[:, None]
     return knots, least, np.diff(until, axis=0) / np.diff(knots)[:, None], most
+
+
+def stream_csv(stream: Stream) -> bytes:
+    """Return every answer as a row: its time, the answer, the scene at this time, and the probability of each class.
+
+    ``time_s`` is in seconds since the start of the run. All numbers are rounded to nine decimals.
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    names = {name: clean(name) for name in {*stream.scene, *stream.said}}
+    columns = {"time_s": pa.array(np.round(stream.at_s, 9))}
+    for column, texts in (("said", stream.said), ("scene", scenes_at(stream, stream.at_s).tolist())):
+        columns[column] = pa.array([names[text] for text in texts], pa.string())
+    for k, c in enumerate(stream.classes):
+        columns[f"probability: {clean(c)}"] = pa.array(np.round(stream.probability[:, k], 9))
+    out = io.BytesIO()
+    csv.write_csv(pa.table(columns), out, csv.WriteOptions(quoting_style="needed"))
+    return out.getvalue()

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from reports.audit.folder.files import FILES_MOST, clean, inside, refuse
+from reports.audit.folder.reading import FILES_MOST, clean, inside, refuse
 from rig.errors import StoreError
 
 BYTES_MOST = 64 << 30

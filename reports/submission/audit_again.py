@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reports.audit.audit import Audit, shown
 from reports.audit.evidence import Check, Outcome
-from reports.audit.folder.files import clean
+from reports.audit.folder.reading import clean
 from reports.submission.leaderboard import EQUAL
 from rig.errors import RigError
 

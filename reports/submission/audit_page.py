@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from reports.audit.audit import Audit
-from reports.audit.folder.files import clean, held
 from reports.audit.folder.hashes import UNLISTED
+from reports.audit.folder.reading import clean, held
 from reports.audit.subject import BROKEN_OFF, UNENDED_REMEDY
 from reports.page_templates import templates
 

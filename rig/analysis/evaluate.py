@@ -39,9 +39,8 @@ from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.outside_spans import restless, with_work_outside
 from rig.analysis.timing.recorded_clocks import off_line_checks, rate_checks
 from rig.analysis.timing.timebase import Timebase
+from rig.analysis.verdict import recording_faults as faults
 from rig.analysis.verdict.benchmark import sample_findings, set_findings
-from rig.analysis.verdict.missing import as_imported, without_number, without_spans
-from rig.analysis.verdict.recording_faults import contradictions_of, remarks_of
 from rig.analysis.verdict.validity import checks_of, named, ruling_of
 from rig.errors import MeasurementRefusedError
 from rig.recording.events import Brackets, ChunkArrived, IdleWindow
@@ -71,9 +70,9 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     told = _recorded(run, at_once)
     run = told.run
     computed, found = _figures(told)
-    unknown = list(without_number(computed))
+    unknown = list(faults.without_number(computed))
     figures = Figures({key: q for key, q in computed.items() if key not in {r.scope for r in unknown}})
-    findings = (as_imported(f, run) for f in (*_findings(told, figures, found), *unknown))
+    findings = (faults.as_imported(f, run) for f in (*_findings(told, figures, found), *unknown))
     timebases = {told.device.clock.name: told.device} | {r.timebase.clock.name: r.timebase for r in told.rails}
     return Result(
         run_id=run.start.run_id,
@@ -183,7 +182,7 @@ def _findings(told: _Recorded, figures: Figures, found: Sequence[Finding]) -> It
     run, start = told.run, told.run.start
     if start.rules is not None:
         yield from checks_of(start.rules, run, told.queries, figures)
-    yield from _told(contradictions_of(run, told.device))
+    yield from _told(faults.contradictions_of(run, told.device))
     yield from found
     yield from sign_checks(figures)
     yield from _told(told.clock_checks)
@@ -193,7 +192,7 @@ def _findings(told: _Recorded, figures: Figures, found: Sequence[Finding]) -> It
     if start.meters and not told.rails:
         yield no_power(run)
     if not told.activity.phases:
-        yield without_spans(run)
+        yield faults.without_spans(run)
     yield from set_findings(run)
     yield from sample_findings(run)
     yield from answer_checks(run, told.answers)
@@ -202,7 +201,7 @@ def _findings(told: _Recorded, figures: Figures, found: Sequence[Finding]) -> It
     yield from solves.solving_findings(told.solves, solves.answer_count(run), *gap)
     yield from solves.repeat_checks(run, told.answers)
     yield from preprocessing_checks(run, list(told.activity.phases), figures)
-    yield from map(note, remarks_of(run))
+    yield from map(note, faults.remarks_of(run))
 
 
 def _told(checks: Iterable[Finding]) -> Iterator[Finding]:

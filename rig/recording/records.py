@@ -107,6 +107,20 @@ class MeterRecord(Record, frozen=True):
     """The certificate of the meter's last calibration."""
 
 
+class _Number:
+    """An option of a scenario that is a number, or None if it was not given. Raises ``DataError`` for anything else."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, record: ScenarioRecord, owner: type) -> float | None:
+        value = record.options.get(self._name)
+        if value is None or (isinstance(value, (int, float)) and abs(value) <= 1e300):
+            return value
+        what = f"the scenario's option {self._name} is {repr(value)[:100]}, not a number up to 1e300"
+        raise DataError(what, field=self._name, remedy="See docs/reference/run-directory.md for what it must hold")
+
+
 class ScenarioRecord(Record, frozen=True):
     """How samples were issued."""
 
@@ -116,52 +130,29 @@ class ScenarioRecord(Record, frozen=True):
     amortise_s: float | UnsetType = UNSET
     """Length of the sequences that share the cost of configuring (s)."""
 
+    latency_bound_s = _Number("latency_bound_s")
+    """The latency that the scenario allows (s)."""
+    arrival_hz = _Number("arrival_hz")
+    """The mean rate of random arrivals (Hz)."""
+    duration_s = _Number("duration_s")
+    """The least time for which samples should arrive (s)."""
+    timeout_s = _Number("timeout_s")
+    """The budget of each solve (s)."""
+    repeat = _Number("repeat")
+    """How many times each sample should loop inside one span."""
+    to_gap = _Number("to_gap")
+    """The relative gap to the target at which solvers should stop."""
+    _deadline_s, _stride_s = _Number("deadline_s"), _Number("stride_s")
+
     @property
     def deadline_s(self) -> float | None:
         """Return the deadline after a sample (s); without one, the stride of a stream."""
-        return self._real("deadline_s") or self.stride_s
+        return self._deadline_s or self.stride_s
 
     @property
     def stride_s(self) -> float | None:
         """Return the time between frames (s); None without a stream."""
-        return self._real("stride_s") or None
-
-    @property
-    def latency_bound_s(self) -> float | None:
-        """Return the latency that the scenario allows (s)."""
-        return self._real("latency_bound_s")
-
-    @property
-    def arrival_hz(self) -> float | None:
-        """Return the mean rate of random arrivals (Hz)."""
-        return self._real("arrival_hz")
-
-    @property
-    def duration_s(self) -> float | None:
-        """Return the least time for which samples should arrive (s)."""
-        return self._real("duration_s")
-
-    @property
-    def timeout_s(self) -> float | None:
-        """Return the budget of each solve (s)."""
-        return self._real("timeout_s")
-
-    @property
-    def repeat(self) -> float | None:
-        """Return how many times each sample should loop inside one span."""
-        return self._real("repeat")
-
-    @property
-    def to_gap(self) -> float | None:
-        """Return the relative gap to the target at which solvers should stop."""
-        return self._real("to_gap")
-
-    def _real(self, name: str) -> float | None:
-        value = self.options.get(name)
-        if value is None or (isinstance(value, (int, float)) and abs(value) <= 1e300):
-            return value
-        what = f"the scenario's option {name} is {repr(value)[:100]}, not a number up to 1e300"
-        raise DataError(what, field=name, remedy="See docs/reference/run-directory.md for what it must hold")
+        return self._stride_s or None
 
     @property
     def per_phase(self) -> bool:

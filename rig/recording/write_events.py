@@ -14,10 +14,9 @@ from contextlib import suppress
 import msgspec
 
 from rig.recording.anonymise import without_identity
-from rig.recording.disk.atomic_write import storing
 from rig.recording.disk.bounded import EVENTS_BYTES, check_line
 from rig.recording.disk.decoding import decode
-from rig.recording.disk.files import MAKE_ROOM, Folder, Opened, Whole, unwritable
+from rig.recording.disk.files import MAKE_ROOM, Folder, Opened, Whole, storing, unwritable
 from rig.recording.events import Line, Note, Start, Stop, plain
 from rig.recording.layout import EVENTS, GENESIS, SEAL
 

@@ -25,8 +25,7 @@ from rig.recording.columns.buffers import table_batch
 from rig.recording.columns.rows import PART_ROWS, ROWS, ReplyRows
 from rig.recording.columns.tables import TABLES
 from rig.recording.descriptions import check_descriptions, described
-from rig.recording.disk.atomic_write import sync_to_disk
-from rig.recording.disk.files import MAKE_ROOM, Folder, Opened, unwritable
+from rig.recording.disk.files import MAKE_ROOM, Folder, Opened, sync_to_disk, unwritable
 from rig.recording.events import Brackets, Line, SampleNetwork, Start, Stop, plain
 from rig.recording.layout import EVENTS, TRACES, payload_path, recorded_files, trace_path
 from rig.recording.records import error_record

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rig.errors import RigError
 from rig.plugins import check_trusted, code_of_others
-from rig.recording.disk.atomic_write import not_stored, unwritten
+from rig.recording.disk.files import not_stored, unwritten
 from rig.session.locks import own_dir
 
 CACHE = "NEURORIG_CACHE_DIR"

@@ -14,8 +14,7 @@ from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import summarise
 from rig.errors import DataError, StoreError, reason
 from rig.plugins import load
-from rig.recording.disk.atomic_write import BROKEN
-from rig.recording.disk.files import Folder
+from rig.recording.disk.files import BROKEN, Folder
 from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.read_events import altered
 from rig.recording.reader import Run, open_run

@@ -17,9 +17,8 @@ from tempfile import TemporaryFile
 import msgspec
 
 from rig.errors import Interrupted, RigError, StoreError, UsageError
-from rig.recording.disk.atomic_write import BROKEN, set_aside, storing
 from rig.recording.disk.bounded import read_bounded
-from rig.recording.disk.files import Folder, made
+from rig.recording.disk.files import BROKEN, Folder, made, set_aside, storing
 from rig.recording.events import SessionLink
 from rig.recording.layout import DERIVED, EVENTS, GENESIS, sha256_of
 from rig.recording.read_events import read_log

@@ -24,7 +24,7 @@ from typing import IO
 from rig.engine.interrupts import interrupt, on_signals
 from rig.errors import MissingExtraError, RigError, StoreError, UsageError, refused
 from rig.recording import session as sessions_format
-from rig.recording.disk.atomic_write import BROKEN, bad_out, not_stored, replacing, unwritten
+from rig.recording.disk.files import BROKEN, bad_out, not_stored, replacing, unwritten
 from rig.recording.layout import DERIVED, EVENTS, SEAL, distinct, is_recorded, sha256_of
 from rig.recording.read_events import read_log
 from rig.recording.session import is_session, runs_in

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from rig.errors import DeviceError, IntegrityError, RigError, StoreError
-from rig.recording.disk.atomic_write import not_stored, set_aside, unwritten
+from rig.recording.disk.files import not_stored, set_aside, unwritten
 from rig.session.locks import Say, claimed, device_lock
 from rig.session.setup import which_of
 from rig.sweep.grid import Cell, texts

@@ -14,7 +14,7 @@ import psutil
 from rig import errors
 from rig.engine.interrupts import on_signals
 from rig.errors import Interrupted, RigError, SetupError, UsageError
-from rig.recording.disk.atomic_write import set_aside
+from rig.recording.disk.files import set_aside
 from rig.session.locks import Say, locked
 from rig.status_line import StatusLine
 from rig.sweep.cells import Outcome, Task

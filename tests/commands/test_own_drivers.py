@@ -15,7 +15,7 @@ from reports.audit.audit import audit
 from rig.analysis.result.quantity import from_json
 from rig.commands.shell.main import main
 from rig.errors import UsageError
-from rig.recording.disk.atomic_write import not_stored
+from rig.recording.disk.files import not_stored
 from rig.recording.reader import open_run
 from tests.support.processes import MAIN, python
 from tests.support.undrawn import UNDRAWN

@@ -17,9 +17,8 @@ from msgspec import structs
 
 from reports.figures.draw import draw
 from reports.figures.sheet import Sheet, ticks
-from reports.figures.stream import MAX_CLASSES, shown_of
+from reports.figures.stream import MAX_CLASSES, shown_of, stream_csv
 from reports.render import write
-from reports.stream_answers import stream_csv
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve, Stream

@@ -18,9 +18,8 @@ from rig.errors import DataError, UsageError
 from rig.types import Streams
 from scenarios.lazy import Lazy
 from scenarios.workloads.asc import workload as asc
-from scenarios.workloads.asc.frames import Scene, frames_of
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
-from scenarios.workloads.asc.slices import Slice
+from scenarios.workloads.asc.slices import Scene, Slice, frames_of
 from scenarios.workloads.asc.workload import open_workload
 from tests.support.raised import raised
 

@@ -15,9 +15,9 @@ from scipy import stats
 from rig.errors import DataError, UsageError
 from rig.types import Floats
 from scenarios.workloads.ne15 import aer
+from scenarios.workloads.ne15.aer import export
 from scenarios.workloads.ne15.digit_stream import Events, poisson
 from scenarios.workloads.ne15.drawn import RETINA_STEP, retina, write_folder
-from scenarios.workloads.ne15.export import export
 from scenarios.workloads.ne15.focal import cell_kernels, rank_order
 from scenarios.workloads.ne15.mnist import PIXELS, idx_file, read_digits
 from scenarios.workloads.ne15.workload import open_workload

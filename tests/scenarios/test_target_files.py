@@ -15,7 +15,7 @@ import pytest
 from drivers.devices.cpu.mis import command
 from rig.commands.shell import main as cli
 from rig.errors import DataError, UsageError
-from rig.recording.disk.atomic_write import regular, replacing, write_whole
+from rig.recording.disk.files import regular, replacing, write_whole
 from rig.types import Issue, Rules, Workload
 from scenarios.optimization import optimization, stop_costs
 from scenarios.workloads.asc import workload as asc

@@ -24,12 +24,12 @@ from drivers.devices.pynn.description import NetworkFile, checked, write_network
 from drivers.devices.pynn.nest import opened
 from rig.bench.settings import one_of, within
 from rig.errors import UsageError
-from rig.recording.disk.atomic_write import regular
+from rig.recording.disk.files import regular
 from rig.terminal import say, say_json
 from rig.types import Sample
+from scenarios.workloads.ne15.aer import export
 from scenarios.workloads.ne15.digit_stream import Events, poisson
 from scenarios.workloads.ne15.drawn import write_folder
-from scenarios.workloads.ne15.export import export
 from scenarios.workloads.ne15.mnist import has, read_digits
 from scenarios.workloads.ne15.workload import ADDRESSES, kept_numbers, open_workload, sample_id
 

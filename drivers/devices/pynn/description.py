@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rig.errors import DataError, reason, refused
 from rig.network.description import Connection, Layer, Memory, NetworkInfo
-from rig.recording.disk.atomic_write import replacing
+from rig.recording.disk.files import replacing
 from rig.types import Sample, Workload
 
 Size = Annotated[int, Meta(ge=1, le=10**7)]

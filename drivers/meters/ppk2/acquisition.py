@@ -12,8 +12,7 @@ from drivers.failures import meter_failed, quietly
 from drivers.links.serial_line import SerialLine
 from drivers.meters.ppk2 import commands
 from drivers.meters.ppk2.loss_detection import NEAR_S, Proof
-from drivers.meters.ppk2.modifiers import Modifiers
-from drivers.meters.ppk2.words import ADC_FULL, RATE_HZ, WORD, Aligner, PendingReadings, Stretch
+from drivers.meters.ppk2.words import ADC_FULL, RATE_HZ, WORD, Aligner, Modifiers, PendingReadings, Stretch
 from drivers.meters.threaded import Batch, first_reading
 from rig.errors import MeterSilentError
 from rig.types import Bracket, Chunk, Clock, MeterInfo, Rail

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from drivers.links.serial_line import SerialLine
-from drivers.meters.ppk2.modifiers import Modifiers, modifiers_of
+from drivers.meters.ppk2.words import Modifiers, modifiers_of
 from rig.errors import SetupError
 
 BAUD = 115_200

@@ -14,8 +14,7 @@ import numpy as np
 
 from reports.audit.benchmarks import DECLARED, OF_BENCHMARK
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, asked, doubted, each, rows_of, unlike
-from reports.audit.folder.files import clean, read_bytes, walk
-from reports.audit.folder.reading import Run, blocks, table, ticks
+from reports.audit.folder.reading import Run, blocks, clean, read_bytes, table, ticks, walk
 from reports.audit.power.estimate import power_rails
 from reports.audit.rules import modes_of, values_of
 from rig.errors import RigError

@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reports.audit.folder.files import clean, inside, read_bytes, refuse, sha256_of, walk
+from reports.audit.folder.reading import clean, inside, read_bytes, refuse, sha256_of, walk
 from rig.errors import StoreError
 
 SUBMISSION, SESSION, EVENTS = "submission.json", "session.json", "events.jsonl"

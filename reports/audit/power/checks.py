@@ -15,8 +15,7 @@ import numpy as np
 from reports.audit.clocks import line
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, agreed, broken, doubted, each, unlike
 from reports.audit.figures import device_line, execution_times, mean_of, spans, windows_of
-from reports.audit.folder.files import clean
-from reports.audit.folder.reading import Run, traces
+from reports.audit.folder.reading import Run, clean, traces
 from reports.audit.power.estimate import Level, RailPower, idle_windows, power_rails
 from reports.audit.power.placing import shortened, touch
 from rig.recording.records import DeviceRecord, MeterRecord

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reports.audit.clocks import line
-from reports.audit.folder.files import refuse
-from reports.audit.folder.reading import Run, blocks, finite, traces
+from reports.audit.folder.reading import Run, blocks, finite, refuse, traces
 from rig.recording.traces.traces import Trace
 from rig.types import Floats
 

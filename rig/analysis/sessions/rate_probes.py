@@ -11,7 +11,7 @@ from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import RateProbe
 from rig.analysis.service.early_stopping import allowed
-from rig.analysis.service.other_draws import DRAWS, NOT_SHOWN, drawn_s, service_times_s, waited_s
+from rig.analysis.service.serving import DRAWS, NOT_SHOWN, drawn_s, service_times_s, waited_s
 from rig.analysis.sessions.part import Part
 
 RATE = "arrival_hz"

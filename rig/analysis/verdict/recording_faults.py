@@ -1,18 +1,22 @@
 """Find what is wrong with a recording as a whole: contradictions are failed checks, and what looks odd is a note.
 
 A recording can contradict itself in host stamps, spans, counts of readings, and the host's own heartbeat. Notes say how
-it ended, and which traces or outputs look wrong.
+it ended, and which traces or outputs look wrong. Figures that it cannot support are refused: without a trace, a span or
+a finite number.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rig.analysis.result.finding import Finding
+from rig.analysis.result.finding import Finding, refusal
+from rig.analysis.result.quantity import Figures
 from rig.analysis.timing.recorded_clocks import host_bend
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.columns.buffers import array_of
@@ -191,3 +195,43 @@ def _traces(run: Run) -> Iterator[str]:
             yield f"Input {name}: no edge was seen; check that the pin is connected and that the device uses it"
         elif trace.rail.kind != "edges" and len(trace.value) > 2 and _constant(trace):
             yield f"Rail {name}: every reading is the same; check the wires of the meter and its declared resolution"
+
+
+def without_spans(run: Run) -> Finding:
+    """Return the refusal of everything that needs a span."""
+    remedy = "Let the device return spans with its replies"
+    if run.start.device.spans_on_pin:
+        remedy = "Wire the pin that marks the spans to a logic input of the meter, and declare it there (`pin`)"
+    elif not run.complete:
+        remedy = "Measure again; the run ended too early"
+    return refusal("time and power", "no span was recorded", remedy)
+
+
+def without_number(figures: Figures) -> Iterator[Finding]:
+    """Yield a refusal for each figure whose value or interval is not a finite number."""
+    remedy = "Look at the readings and the spans for what is too large, too short or missing, and measure again"
+    for key, q in figures.items():
+        if q.value == math.inf and key.quantity.startswith("latency_"):
+            yield refusal(key, "a sample without an answer is never served", "Let the device answer each sample")
+        elif not all(map(math.isfinite, (q.value, q.bias, *q.interval(), *(c.u for c in q.components)))):
+            yield refusal(key, "the recording gives no finite number for it", remedy)
+
+
+def as_imported(finding: Finding, run: Run) -> Finding:
+    """Return a finding of an imported run, with a remedy for its importer in place of options of ``rig measure``."""
+    if run.start.imported is None or "--" not in finding.remedy or finding.effect != "refusal":
+        return finding
+    options = run.start.imported.options
+    if "idle_s" not in finding.remedy:
+        remedy = "Record longer windows, or with a faster meter"
+    elif "idle" in options:
+        remedy = (
+            "State when the device was idle, in seconds of the trace, and import again (--option idle=START:END,...)"
+        )
+        if options.get("sync_s"):
+            remedy = "State longer idle windows, or a smaller sync_s, which is cut from both ends, and import again"
+    elif "idle_guard_s" in options:
+        remedy = "Count less time around the run as work, and import again (--option idle_guard_s=SECONDS)"
+    else:
+        remedy = "The trace must also hold readings while the device was idle"
+    return replace(finding, remedy=remedy)

@@ -28,9 +28,8 @@ from rig.types import Benchmark, Parameter, SampleSet
 from scenarios.lazy import Lazy
 from scenarios.workloads.asc import audio
 from scenarios.workloads.asc.catalogue import TAU, Catalogue, part_of, read_folder, read_tau
-from scenarios.workloads.asc.frames import frames_of
 from scenarios.workloads.asc.scenes import CLASSES, RECIPE, synthesize
-from scenarios.workloads.asc.slices import SLICE_S, Loader, Slice, Unit, draw, interleave, join, sample_of
+from scenarios.workloads.asc.slices import SLICE_S, Loader, Slice, Unit, draw, frames_of, interleave, join, sample_of
 
 NAME = "asc"
 TASK = "acoustic scene classification"

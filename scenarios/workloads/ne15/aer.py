@@ -3,6 +3,8 @@
 Bits 1 to 7 of an address are x, bits 8 to 14 are y, and bit 0 is set for OFF events. There are two dialects: the
 address of an OFF event is that of the pixel's ON event plus 1 in jAER, and minus 1 in NE15-MNIST. After a subtraction,
 x must be corrected, because bits 1 to 7 are then those of the neighbouring pixel.
+
+``export`` also writes arrays of spike times for PyNN.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from rig.bench.settings import one_of
-from rig.errors import DataError, reason
-from rig.recording.disk.atomic_write import replacing
+from rig.errors import DataError, reason, refused
+from rig.recording.disk.files import replacing
+from scenarios.workloads.ne15 import mnist
 from scenarios.workloads.ne15.digit_stream import Events
 
 SIDE = 128
@@ -79,3 +82,22 @@ def write_aedat(path: Path, events: Events, side: int, dialect: str = "jaer") ->
 def _unfit(path: Path, field: str, value: object, why: str) -> DataError:
     remedy = "Give a whole AER-DAT2.0 file of a 128 x 128 sensor"
     return DataError(f"{path} cannot be used: {why}", field=field, value=value, remedy=remedy)
+
+
+def export(events: Events, sources: int, out: Path) -> None:
+    """Write a stream of 28 x 28 pixels or of a retina as ``.aedat``, or of any sources as ``.npy``.
+
+    The ``.npy`` has one array of spike times in milliseconds for each source, as in PyNN's
+    ``SpikeSourceArray(spike_times=...)``; NumPy reads it with ``allow_pickle=True``. Raises ``UsageError`` for another
+    suffix and if ``out`` cannot be written. Raises ``DataError`` for values that do not fit into the format.
+    """
+    if out.suffix == ".aedat":
+        write_aedat(out, events, SIDE if sources == 2 * PIXELS else mnist.SIDE)
+    elif out.suffix == ".npy":
+        order = np.lexsort((events[:, 0], events[:, 1]))
+        arrays = np.empty(sources, object)
+        arrays[:] = np.split(1e-3 * events[order, 0], np.searchsorted(events[order, 1], range(1, sources)))
+        with replacing(out) as file:
+            np.save(file, arrays, allow_pickle=True)
+    else:
+        raise refused("out", str(out), "Name a file that ends in .aedat or .npy")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from rig.bench.settings import within
-from rig.recording.disk.atomic_write import write_whole
+from rig.recording.disk.files import write_whole
 from rig.types import Floats
 from scenarios.workloads.ne15 import aer
 from scenarios.workloads.ne15.digit_stream import Events

@@ -24,7 +24,7 @@ import numpy as np
 
 from rig.analysis.solving.targets import BEST_KNOWN, OFFICIAL, SPECIFIED
 from rig.errors import DataError, reason
-from rig.recording.disk.atomic_write import write_whole
+from rig.recording.disk.files import write_whole
 from scenarios.workloads.qubo_mis.graph import Graph
 
 OFFICIAL_FILE = Path(__file__).with_name("official.json")

@@ -19,7 +19,7 @@ import numpy as np
 from rig.analysis.solving.targets import OFFICIAL, SPECIFIED, THRESHOLDS
 from rig.analysis.verdict.known_benchmarks import QUBO, qubo_sizes
 from rig.errors import refused, unfit
-from rig.recording.disk.atomic_write import regular, replacing
+from rig.recording.disk.files import regular, replacing
 from rig.types import Benchmark, Parameter, Sample, SampleSet
 from scenarios.lazy import Lazy
 from scenarios.workloads.qubo_mis.graph import Graph

@@ -33,9 +33,9 @@ from rig.analysis.service.change_detection import (
     time_right,
 )
 from rig.analysis.service.early_stopping import allowed, discarded, estimate, needed
-from rig.analysis.service.other_draws import NOT_SHOWN, drawn_s, waited_s
 from rig.analysis.service.queries import Queries, in_turn, queries_of
-from rig.analysis.verdict.missing import without_number
+from rig.analysis.service.serving import NOT_SHOWN, drawn_s, waited_s
+from rig.analysis.verdict.recording_faults import without_number
 from rig.types import Floats, Issue, Reply, Sample, Span
 from tests.support.serving import Asked, S, bench, due, played, recording, samples
 

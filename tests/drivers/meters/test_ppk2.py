@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from drivers.meters.ppk2.loss_detection import UNSEEN
-from drivers.meters.ppk2.modifiers import modifiers_of
-from drivers.meters.ppk2.words import HELD, SURE
+from drivers.meters.ppk2.words import HELD, SURE, modifiers_of
 from fixtures.bench.live_plant import LivePlant
 from fixtures.instruments.ppk2_sim import Ppk2Sim
 from rig.errors import MeterError, SetupError

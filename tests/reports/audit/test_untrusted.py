@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from reports.audit.audit import audit
-from reports.audit.folder.files import clean, inside, parse_json, sha256_of, walk
+from reports.audit.folder.reading import clean, inside, parse_json, sha256_of, walk
 from reports.audit.rules import known_values
 from reports.submission.archive import unpack
 from rig.commands.shell.main import main

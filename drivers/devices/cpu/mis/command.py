@@ -20,7 +20,7 @@ from rig.analysis.solving.targets import SPECIFIED
 from rig.bench.settings import one_of
 from rig.errors import DataError, IntegrityError, refused
 from rig.plugins import imported
-from rig.recording.disk.atomic_write import regular
+from rig.recording.disk.files import regular
 from rig.terminal import say, say_json
 from scenarios.workloads.qubo_mis.graph import Graph, Vector, to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
