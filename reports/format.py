@@ -238,6 +238,9 @@ def cut(text: str, limit: int = 400) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+# ---- groups, titles and texts of figures -------------------------------------------------
+
+
 class Group(NamedTuple):
     """Figures that belong in one table."""
 

@@ -232,6 +232,9 @@ def unreadable(path: Path, error: BaseException) -> DataError:
     return bad_file(path, f"cannot be read as a table: {what}", "Check that it is the complete, unedited CSV export")
 
 
+# ---- columns -----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Columns:
     """Rows of the selected columns. ``before`` is the number of data rows before them."""

@@ -264,6 +264,9 @@ def _stamps(run: Run) -> Iterator[Judged]:
     yield none("spans that end after their answer arrived", int(np.sum(stamped.off > own.answered_s + slack)))
 
 
+# ---- a session as a whole ----------------------------------------------------------------
+
+
 def judge_session(runs: list[Run], values: Values, each: dict[str, Figures]) -> list[Rule]:
     """Judge the rules about a session as a whole. ``each`` has the plain figures of its runs by name, if computed."""
     found = (_counts(runs, values), _trials(runs, values, each), _same_samples(runs), _one_speed(runs, values))

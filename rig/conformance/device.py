@@ -300,6 +300,9 @@ def _check_info(bench: Bench, driver: Any, rules: Callable[[Checks, Any, Any], o
     c.verdict()
 
 
+# ---- what a reply says -------------------------------------------------------------------
+
+
 def reply_rules(
     c: Checks, info: DeviceInfo, reply: Reply, last_on: int | None, before: Bracket | None, after: Bracket | None
 ) -> None:

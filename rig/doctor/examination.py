@@ -151,6 +151,9 @@ def _close(held: Sequence[Any]) -> Steps:
         close_quietly(handle)
 
 
+# ---- deadlines ---------------------------------------------------------------------------
+
+
 def with_deadline(item: str, steps: Steps, patience_s: float, tell: Callable[[str, str], None]) -> Iterator[Finding]:
     """Run an examination in a separate thread, and yield its findings as they come.
 

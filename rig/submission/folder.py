@@ -240,6 +240,9 @@ def _pack(folder: Path, name: str, file: IO[bytes]) -> None:
             archive.add(path, arcname=f"{name}/{inner}" if path != folder else name, recursive=False, filter=plain)
 
 
+# ---- signing -----------------------------------------------------------------------------
+
+
 def sign(folder: Path, key: Path) -> None:
     """Sign the manifest in ``folder``.
 

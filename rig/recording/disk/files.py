@@ -346,6 +346,9 @@ class Hashed(Whole):
         self.sha256, self.hashed = sha256, end
 
 
+# ---- whole files at a path that a user names ---------------------------------------------
+
+
 def bad_out(path: Path, what: str, remedy: str = "") -> UsageError:
     """Return the error for a path that a user named but that cannot be written."""
     return refused("out", str(path), remedy or "Choose a path that can be written", f"out {str(path)!r} {what}")
