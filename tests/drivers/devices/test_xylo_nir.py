@@ -31,6 +31,7 @@ nir = pytest.importorskip("nir", reason="needs neurorig[nir]")
 pytestmark = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs neurorig[xylo]")
 
 DT_S = 1e-3
+LEAKS = np.array([0.4, -0.3])
 GRAPHS = SHARED / "data" / "networks" / "nir"
 BRAILLE = GRAPHS / "braille_noDelay_noBias_subtract.nir"
 CORE = ("active_power_w", "energy_per_inference_j")
@@ -155,13 +156,14 @@ def test_a_leak_becomes_a_bias_and_what_is_rounded_and_kept_of_an_input_is_liste
     Rockpool's mapping, which is used here, does not correct for this.
     """
     nodes, edges = graph(1)
-    nodes |= {"n0": neurons(5, v_leak=0.5, tau_mem=6.7 * DT_S), "n1": neurons(2, tau_syn=2 * DT_S)}
+    nodes |= {"n0": neurons(5, v_leak=0.5, tau_mem=6.7 * DT_S), "n1": neurons(2, tau_syn=2 * DT_S, v_leak=LEAKS)}
     network = loaded(written(tmp_path / "a.nir", nodes, edges))
     spec, rounding = network.specification, network.deployment["rounding"]
     assert set(spec["dash_mem"]) == {3} and set(spec["dash_syn_out"]) == {1}, (
         "the shifts nearest to 6.7 and 2 time steps"
     )
     assert spec["bias"].tolist() == np.rint(0.5 / 6.7 * spec["threshold"]).astype(int).tolist()
+    assert spec["bias_out"].tolist() == np.rint(LEAKS / 8 * spec["threshold_out"]).astype(int).tolist()
     (time,) = [row for row in rounding if row["what"] == "tau_mem"]
     assert (time["node"], time["steps"], time["decay"]) == ("n0", 8.0, 0.875)
     assert time["asked_steps"] == pytest.approx(6.7)

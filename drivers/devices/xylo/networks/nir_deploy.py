@@ -66,8 +66,12 @@ def wanted_of(network: FloatNetwork) -> dict[str, Any]:
 
 
 def _scaled(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Quantise by channel, as Rockpool does. The bias of a neuron is scaled by the same factor as its threshold."""
-    spec: dict[str, Any] = dict(rockpool_import.load_xylo_audio2().quantize(**wanted))
+    """Quantise by channel, as Rockpool does. The bias of a neuron is scaled by the same factor as its threshold.
+
+    Rockpool is given no biases: it would scale those of outputs in place, and those of hidden neurons not at all.
+    """
+    without = {name: values for name, values in wanted.items() if not name.startswith("bias")}
+    spec: dict[str, Any] = dict(rockpool_import.load_xylo_audio2().quantize(**without))
     for suffix in ("", "_out"):
         scale = spec[f"threshold{suffix}"] / wanted[f"threshold{suffix}"]
         spec[f"bias{suffix}"] = np.rint(wanted[f"bias{suffix}"] * scale).astype(np.int64)
