@@ -168,6 +168,10 @@ def test_a_leak_becomes_a_bias_and_what_is_rounded_and_kept_of_an_input_is_liste
     assert (time["node"], time["steps"], time["decay"]) == ("n0", 8.0, 0.875)
     assert time["asked_steps"] == pytest.approx(6.7)
     assert {row["node"] for row in rounding if row["what"] == "weight"} == {"w0", "w1", "r0"}
+    lost = {row["node"]: row for row in rounding if row["what"] == "v_leak"}
+    off = np.abs(spec["bias_out"] / spec["threshold_out"] - LEAKS / 8)
+    assert lost.keys() == {"n0", "n1"} and lost["n1"]["largest_error_of_threshold"] == pytest.approx(off.max())
+    assert lost["n1"]["largest_bias_of_threshold"] == pytest.approx(0.05)
     assert network.deployment["input_kept"] == {"n0": 0.75, "n1": 0.5}
 
 
@@ -245,6 +249,7 @@ def bad_graphs() -> dict[str, Any]:
         "needs 9 output channels": lambda n, e: n.update(w1=nir.Linear(np.ones((9, 5))), n1=neurons(9)),
         "needs 17 input channels": lambda n, e: n.update(w0=nir.Linear(np.ones((5, 17)))),
         "threshold becomes 0": lambda n, e: n.update(n0=neurons(5, v_threshold=1e-6)),
+        "bias becomes -": lambda n, e: n.update(n1=neurons(2, v_leak=-1e5)),
         "'other' is one of 2": lambda n, e: n.update(other=nir.Output(output_type={"output": np.array([2])})),
     }  # fmt: skip
 

@@ -153,9 +153,11 @@ def deployed(graph: Graph, dt_s: float, quantize: str) -> tuple[dict[str, Any], 
         _check_times(layer, dt_s)
     wanted = wanted_of(floats_of(graph, dt_s))
     spec = fitted(wanted, quantize, dt_s)
+    rounding = _rounded_times(graph, dt_s)
     for suffix, layers in (("", graph.layers[:-1]), ("_out", graph.layers[-1:])):
-        _check_thresholds(spec[f"threshold{suffix}"], layers)
-    return spec, [*_rounded_times(graph, dt_s), *_rounded_weights(graph, wanted, spec)]
+        _check_range(spec, suffix, layers)
+        rounding += _rounded_leaks(wanted, spec, suffix, layers)
+    return spec, rounding + _rounded_weights(graph, wanted, spec)
 
 
 def floats_of(graph: Graph, dt_s: float) -> FloatNetwork:
@@ -203,12 +205,14 @@ def _input_kept(layer: Neurons, dt_s: float) -> float:
     return float(1.0 - 2.0 ** -np.rint(np.log2(layer.values["tau_syn"].min() / dt_s)))
 
 
-def _check_thresholds(thresholds: Any, layers: Sequence[Neurons]) -> None:
+def _check_range(spec: dict[str, Any], suffix: str, layers: Sequence[Neurons]) -> None:
     names = [layer.name for layer in layers for _ in range(layer.size)]
-    for k in np.flatnonzero((thresholds < 1) | (thresholds > _MOST_VALUE))[:1]:
-        what = f"node {names[k]!r} has a neuron whose threshold becomes {thresholds[k]} on the chip"
-        remedy = f"The chip takes 1 to {_MOST_VALUE}: scale its weights and its threshold together"
-        raise DataError(what, field="network", value=names[k], remedy=remedy)
+    for kind, least in (("threshold", 1), ("bias", -_MOST_VALUE)):
+        values = spec[f"{kind}{suffix}"]
+        for k in np.flatnonzero((values < least) | (values > _MOST_VALUE))[:1]:
+            what = f"node {names[k]!r} has a neuron whose {kind} becomes {values[k]} on the chip"
+            remedy = f"The chip takes {least} to {_MOST_VALUE}: scale its weights, its threshold and v_leak together"
+            raise DataError(what, field="network", value=names[k], remedy=remedy)
 
 
 def _rounded_times(graph: Graph, dt_s: float) -> list[dict[str, Any]]:
@@ -221,6 +225,19 @@ def _rounded_times(graph: Graph, dt_s: float) -> list[dict[str, Any]]:
             row = {"node": layer.name, "what": what, "asked_steps": float(asked[worst]), "steps": float(got[worst])}
             row |= {"asked_decay": float(1 - 1 / asked[worst]), "decay": float(1 - 1 / got[worst])}
             found += [row] if abs(got[worst] - asked[worst]) > NEAR * got[worst] else []
+    return found
+
+
+def _rounded_leaks(
+    wanted: dict[str, Any], spec: dict[str, Any], suffix: str, layers: Sequence[Neurons]
+) -> list[dict[str, Any]]:
+    """Return for each layer the largest error of a bias, relative to the neuron's threshold."""
+    asked, got = (values[f"bias{suffix}"] / values[f"threshold{suffix}"] for values in (wanted, spec))
+    ends, found = np.cumsum([layer.size for layer in layers])[:-1], []
+    for layer, a, b in zip(layers, np.split(asked, ends), np.split(got, ends), strict=True):
+        if (error := float(np.abs(b - a).max())) > NEAR * float(np.abs(a).max()):
+            about = {"largest_error_of_threshold": error, "largest_bias_of_threshold": float(np.abs(a).max())}
+            found.append({"node": layer.name, "what": "v_leak", **about})
     return found
 
 
