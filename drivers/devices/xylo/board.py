@@ -30,7 +30,10 @@ COUNTER = 1 << 32
 """A stopwatch of 32 bits starts again from 0 at this value, after 71.6 minutes."""
 BACK_US = 800_000
 """A stamp may be at most this much older than the newest stamp, because readings of different channels are not in
-order. A board is open for longer than this before a measurement, so a restart of the stopwatch is always detected."""
+order. A board is open for longer than this before a measurement, so a restart of the stopwatch is detected."""
+AHEAD_NS = 60_000_000_000
+"""A stamp may be at most this much ahead of the host's clock: a restart in the second half of the counter looks like a
+step forward to its end. Readings that waited while this program was held up are less late than that."""
 WINDOW_NS = 3_000_000_000
 """The stamp with the least delay is used for at most this long; a clock that is 100 ppm off moves by 0.3 ms then."""
 LOOK_NS, NEAR = 2_000_000, 0.25
@@ -68,15 +71,16 @@ class StopWatch:
         self._oldest_us = 0
 
     def heard(self, stamp_us: int, arrived_ns: int) -> int:
-        """Add a stamp that has arrived; return it unwrapped. Raises ``ValueError`` if the stopwatch went back."""
+        """Add a stamp that has arrived; return it unwrapped. Raises ``ValueError`` if the stopwatch restarted."""
         if self._newest_us is None:
             self._newest_us = self._oldest_us = stamp_us
         newest = self._newest_us
         stamp_us += COUNTER * round((newest - stamp_us) / COUNTER)
-        if stamp_us < newest - BACK_US:
-            raise ValueError(f"its stopwatch went back from {newest} to {stamp_us} us, as if it was started again")
-        self._newest_us = max(newest, stamp_us)
         lag = arrived_ns - stamp_us * 1000
+        if stamp_us < newest - BACK_US or (self._quickest and lag < self._quickest[0][1] - AHEAD_NS):
+            where = f"{newest % COUNTER} to {stamp_us % COUNTER}"
+            raise ValueError(f"its stopwatch went back from {where} us, as if it was started again")
+        self._newest_us = max(newest, stamp_us)
         while self._quickest and self._quickest[-1][1] >= lag:
             self._quickest.pop()
         self._quickest.append((arrived_ns, lag))

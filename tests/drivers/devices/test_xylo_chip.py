@@ -144,6 +144,14 @@ def test_the_stopwatch_is_told_by_its_quickest_stamp_through_every_wrap(delays_n
     assert (watch.tick(now_us * 1000) - slow_us) % COUNTER == 0
 
 
+@pytest.mark.parametrize("reached_us", [10**6, 10**9, 3 * 10**9, COUNTER - 10**8, COUNTER + 10**7, 2 * COUNTER - 10**8])
+def test_a_stopwatch_that_starts_again_is_noticed_wherever_its_counter_was(reached_us: int) -> None:
+    watch = StopWatch()
+    for k in range(100):
+        watch.heard((reached_us + 1000 * k) % COUNTER, 10**12 + 10**6 * k)
+    raised(ValueError, watch.heard, 500, 10**12 + 10**8, says="its stopwatch went back")
+
+
 def looks(arrivals_ns: Any, held: slice = slice(0), every_ns: int = 250_000) -> Any:
     """Return, for each readout, the times of the first look after it arrived and of the look before, shape (k, 2).
 
