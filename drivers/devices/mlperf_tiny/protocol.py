@@ -53,7 +53,8 @@ class BoardClock:
     """Unwraps the board's microsecond counter by the host's clock, and detects jumps of the counter.
 
     The counter of the reference firmware has 32 bits and wraps every 71.6 minutes. The time between two readings may be
-    longer. ``tolerance`` is the largest relative error of its rate.
+    longer, but a command may not: both stamps of ``infer`` come at its end, and nothing tells how often the counter
+    wrapped between them. ``tolerance`` is the largest relative error of its rate.
     """
 
     def __init__(self, bits: int, tolerance: float = 0.0) -> None:
@@ -65,6 +66,9 @@ class BoardClock:
         if raw >= self._modulus:
             bits = self._modulus.bit_length() - 1
             raise ValueError(f"its clock reads {raw}, which does not fit the {bits} bits of its counter")
+        if (after_ns - before_ns) * 1e-3 * (1.0 + self._slack) >= self._modulus:
+            wraps, took = f"{self._modulus * 1e-6:.3g} s", f"{(after_ns - before_ns) * 1e-9:.3g} s"
+            raise ValueError(f"its counter wraps every {wraps} and the command took {took}: give shorter spans")
         tick = raw
         if self._last is not None:
             last_tick, last_before_ns, last_after_ns = self._last

@@ -160,6 +160,22 @@ def test_the_clock_is_unwrapped_over_any_gap(begin: int, gaps_s: list[float], dr
         assert clock.unwrap(round(true) % 2**32, now_ns, now_ns + 1000) - first == round(true) - begin
 
 
+@given(st.integers(16, 32), st.floats(0.05, 2.5), st.floats(0.0, 3.0))
+def test_a_span_is_as_long_as_it_was_or_refused_because_its_counter_wraps_too_soon(
+    bits: int, wraps: float, gap: float
+) -> None:
+    """Both stamps of a query arrive when it has ended."""
+    clock, lasts_us, on_us = BoardClock(bits), round(wraps * 2**bits), round(gap * 2**bits)
+    clock.unwrap(0, 0, 0)
+    query_ns = (on_us - 1) * 1000, (on_us + lasts_us + 1) * 1000
+    try:
+        on, off = (clock.unwrap(at % 2**bits, *query_ns) for at in (on_us, on_us + lasts_us))
+    except ValueError as error:
+        assert "wraps every" in str(error) and wraps > 0.98
+    else:
+        assert off - on == lasts_us and wraps < 1
+
+
 def test_a_counter_may_be_as_fast_as_the_stated_tolerance_allows() -> None:
     def advanced(tolerance: float) -> int:
         clock = BoardClock(32, tolerance)
