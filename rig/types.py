@@ -168,7 +168,7 @@ UNSTAMPED = -(2**63)
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
-    """One execution of a phase, on the device's own clock; ``executions`` is above 1 if the sample ran in a loop."""
+    """One whole execution of a phase, by the device's clock; ``executions`` is above 1 if the sample ran in a loop."""
 
     phase: str
     on_tick: int

@@ -13,7 +13,7 @@ from functools import partial
 
 from rig.engine import device_errors
 from rig.engine.acquisition import Acquisition, drain, housekeep, max_undrained_s, show, sleep
-from rig.engine.pending import Pending, Query
+from rig.engine.pending import Pending, Query, check_executions
 from rig.errors import DeviceError, Ended, RigError, SetupError
 from rig.recording.columns.rows import json_of
 from rig.recording.events import LIMIT
@@ -115,6 +115,7 @@ class Dispatcher:
                 reply = replies[0]
                 if type(reply) is Reply and reply.sample_id == sample.id:
                     if self._put(issue, reply, due_ns, issued_ns, completed_ns, warmup):
+                        check_executions(reply, 1)
                         self._recorder.remainder(issue, reply, (due_ns, issued_ns, completed_ns), warmup)
                     if warmup:
                         acquisition.uncounted += 1

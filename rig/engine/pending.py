@@ -57,8 +57,8 @@ class Pending:
     def complete(self, reply: Reply, completed_ns: int) -> Query:
         """Remove and return the oldest query for the reply's sample.
 
-        Raises ``DeviceError`` for an object that is no ``Reply``, for a span that is no ``Span``, and for a reply
-        without a query.
+        Raises ``DeviceError`` for an object that is no ``Reply``, for a span that is no ``Span``, for a reply without a
+        query, and for more executions of a phase than were asked for.
         """
         if type(reply) is not Reply:
             raise failed_on(self.first, TypeError(f"poll() gave a {type(reply).__name__}, not a Reply"))
@@ -75,6 +75,7 @@ class Pending:
             del self._by_sample[reply.sample_id]
         self.count -= 1
         self.alive_ns = completed_ns
+        check_executions(reply, query.step.repeat)
         return query
 
     def left_s(self, now_ns: int) -> float:
@@ -92,3 +93,13 @@ class Pending:
     def _allowed_s(self) -> float:
         steps = [queries[0].step for queries in self._by_sample.values()]
         return self._device.timeout_s * max((s.repeat for s in steps), default=1)
+
+
+def check_executions(reply: Reply, asked: int) -> None:
+    """Raise ``DeviceError`` if the spans of a phase hold more executions than were asked for."""
+    for phase in (span.phase for span in reply.spans[1:]):
+        total = sum(s.executions for s in reply.spans if s.phase == phase and isinstance(s.executions, int))
+        if total > asked:
+            what = f"the device gave sample {reply.sample_id} spans of {total} executions of {phase}, not of {asked}"
+            remedy = "Its driver must give one span for each execution, from its begin to its end"
+            raise DeviceError(what, field="spans", value=total, remedy=remedy)

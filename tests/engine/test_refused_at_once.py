@@ -90,6 +90,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "an integer of 401 digits": {"output": {"x": 10**400}},
     "a negative one": {"output": -(10**400)},
     "an output that is nested 65 deep": {"output": nested(65)},
+    "two spans of one execution": {"spans": (rig.Span("inference", 1, 2), rig.Span("inference", 2, 3))},
     "a phase that is too long": {"spans": (rig.Span(LONG, 1, 2),)},
     "a tick of progress beyond 2^62": {"progress": (rig.Progress(2**62, 1.0, b""),)},
     "a solution that is a text": {"progress": (rig.Progress(1, 1.0, "text"),)},  # type: ignore[arg-type]

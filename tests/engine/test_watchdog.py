@@ -91,7 +91,7 @@ class Lazy:
 @pytest.mark.parametrize("spans", [1, 2])
 @pytest.mark.parametrize("part", ["output", "activity"])
 def test_an_answer_that_hangs_when_it_is_looked_at_ends_the_run(tmp_path: Path, part: str, spans: int) -> None:
-    answer: dict[str, Any] = {"output": None, "spans": (Span("inference", 1, 2),) * spans}
+    answer: dict[str, Any] = {"output": None, "spans": (Span("inference", 1, 2), Span("more", 1, 2))[:spans]}
     answer[part] = stuck(Lazy(), "tolist" if part == "output" else "items")
     lazy: Any = device()
     poll = lazy.poll
