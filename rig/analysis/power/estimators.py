@@ -143,7 +143,8 @@ def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) ->
     # readings of one region count alike, and a region counts by the time that they show
     of = np.clip(np.searchsorted(regions[:, 0], r.end_s) - 1, 0, None)
     shown, held = (np.bincount(of, fill * x * (z > 0.0), len(regions)) for x in (model.lasts, z))
-    z = z * np.where(held > 0.0, shown * held.sum() / np.maximum(held * shown.sum(), 1e-300), 1.0)[of]
+    longer = np.where(held > 0.0, shown * held.sum() / np.maximum(held * shown.sum(), 1e-300), 1.0)
+    z = z * np.round(longer, 9)[of]  # exactly 1 if all readings last equally long
     outside = z * (1.0 - fill)
     busy = float(z @ fill)
     if busy <= 0.0:

@@ -164,6 +164,17 @@ def _chosen(look: Look) -> Found | None:
     return Found({"share": share}, fails=True) if alone else None
 
 
+def _swapped(look: Look) -> Found | None:
+    """Find readings that are exchanged in pairs: each pair's far reading is nearer to the next pair's than its last."""
+    surely = []
+    for first in (0, 1):
+        pair = look.profile.value[first:][: (len(look.profile.value) - first) // 2 * 2].reshape(-1, 2)
+        nearer = (pair[1:, 0] - pair[:-1, 1]) ** 2 - (pair[1:, 1] - pair[:-1, 0]) ** 2
+        nearer = nearer[np.isfinite(nearer)]
+        surely.append(float(nearer.sum()) / max(float(np.linalg.norm(nearer)), 1e-300))
+    return Found({}, fails=True) if max(surely) > CERTAIN and min(surely) < 0.0 else None
+
+
 def _cut_off(look: Look) -> Found | None:
     if (cut := look.profile.cut_off) is None:
         return None
@@ -275,6 +286,11 @@ RULES = (
         "values come back within a few readings and hardly ever later, as behind a running median, which removes "
         "short changes. Switch that filter off, or let the meter average",
         ("readings of rail {rail} that a filter chose from their neighbours", "{share:.1%}", "none"),
+    ),
+    Rule(
+        _swapped,
+        "readings are exchanged in pairs, as 16-bit words are within one of 32 bits. Exchange them in the driver or file",
+        ("readings of rail {rail} in order", "exchanged in pairs", "in order of time"),
     ),
     Rule(
         _cut_off,
