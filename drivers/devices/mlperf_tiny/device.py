@@ -10,6 +10,7 @@ In energy mode the board marks begin and end by falling edges of a pin, which th
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import astuple, dataclass
 from functools import partial
 from importlib.metadata import version
@@ -36,6 +37,10 @@ PHASE = "inference"
 BAUDS = {"performance": 115200, "energy": 9600}
 _BEGINS = {True: "when the first time stamp is on the wire", False: "at the first time stamp"}
 """When a span begins, by ``prints_first``."""
+PRINTS = (
+    "a span includes the {:.2g} s in which the reference firmware prints its first time stamp, as in MLPerf Tiny. "
+    "For the inference alone, give prints_first=true, or make the share small with more iterations\n"
+)
 
 
 @dataclass(frozen=True)
@@ -181,6 +186,8 @@ def open_device(settings: MlperfTiny) -> Device:
                 "span_begins": "at the falling edge of the pin" if on_pin else _BEGINS[plan.prints_first],
             },
         )
+        if not (on_pin or plan.prints_first):
+            sys.stderr.write(PRINTS.format(line.wire_s(len("m-lap-us-1234567\r\n"))))
         return TinyDevice(board, info, model, plan)
 
 

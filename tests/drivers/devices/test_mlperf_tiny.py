@@ -85,7 +85,9 @@ def test_the_answer_is_the_label_of_the_highest_score_of_the_bytes_that_were_sen
 
 
 @pytest.mark.parametrize("prints_first", [False, True])
-def test_a_span_begins_at_the_stamp_or_when_that_is_printed(prints_first: bool) -> None:
+def test_a_span_begins_at_the_stamp_or_when_that_is_printed(
+    prints_first: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     with bench(Chip(inference_s=0.03, drift_ppm=0.0), 115200, prints_first=prints_first) as (_, device):
         spans = answer(device, sample()).spans
 
@@ -93,6 +95,7 @@ def test_a_span_begins_at_the_stamp_or_when_that_is_printed(prints_first: bool) 
     lasted_s = (spans[0].off_tick - spans[0].on_tick) * 1e-6
     line_s = 0.0 if prints_first else len("m-lap-us-1234567\r\n") * 10 / 115200
     assert 0.03 + line_s - 2e-6 <= lasted_s <= 0.03 + line_s + 10e-3
+    assert ("a span includes the 0.0016 s" in capsys.readouterr().err) is not prints_first
 
 
 def test_an_inference_shorter_than_its_own_stamp_cannot_be_corrected_for_it() -> None:
