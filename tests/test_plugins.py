@@ -292,8 +292,7 @@ def test_a_measurement_returns_its_result(rig_measure: Measures) -> None:
 
 def test_a_device_that_breaks_a_rule_fails_the_test_with_it(assert_conforms: Conforms) -> None:
     sound = assert_conforms(rig.blocking(lambda sample: {"label": "noise"}))
-    with pytest.raises(pytest.fail.Exception, match=r"reply\.json"):
-        assert_conforms(rig.blocking(lambda sample: {"label": np.nan}))
+    raised(pytest.fail.Exception, assert_conforms, rig.blocking(lambda sample: {"label": np.nan}), says=r"reply\.json")
 
     assert "reply.json" in sound
 

@@ -19,6 +19,7 @@ from rig.session.locks import locked, runtime_dir
 from rig.sweep.dask import check_address
 from rig.sweep.grid import Facts, Grid, GridSpec
 from rig.sweep.store import FILE, freeze
+from tests.support.raised import raised
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -202,8 +203,7 @@ def test_bytecode_beside_code_is_not_run(here: Path, bench: Path) -> None:
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "user@-x", "", "a;b", "a\nb", "$(x)", "@a", "a@b@c"])
 def test_a_host_that_ssh_would_take_for_an_option_is_refused(host: str) -> None:
-    with pytest.raises(UsageError, match="not the name of a host"):
-        checked_host(host)
+    raised(UsageError, checked_host, host, says="not the name of a host")
 
 
 @pytest.mark.parametrize("host", ["board", "user@board", "10.0.0.1", "me@host-1.lab.example", "fe80::1%eth0"])
@@ -219,8 +219,7 @@ def test_locks_lie_in_a_directory_of_ones_own(here: Path, monkeypatch: Patch) ->
     (here / "link").symlink_to(here / "locks")
     for name, says in (("shared", "written by others"), ("link", "is a link")):
         monkeypatch.setenv("NEURORIG_RUNTIME_DIR", str(here / name))
-        with pytest.raises(SetupError, match=says):
-            runtime_dir()
+        raised(SetupError, runtime_dir, says=says)
 
 
 def test_a_lock_follows_no_link(here: Path) -> None:
@@ -235,8 +234,7 @@ def test_a_lock_follows_no_link(here: Path) -> None:
 
 @pytest.mark.parametrize("address", ["tcp://lab1:8786", "10.0.0.2:86", "lab1:8786", "tcp://127.0.0.1.evil:1", "ws://x"])
 def test_a_scheduler_on_another_host_needs_tls(address: str) -> None:
-    with pytest.raises(UsageError, match="not reached by TLS"):
-        check_address(address, trust=False)
+    raised(UsageError, check_address, address, says="not reached by TLS", trust=False)
     check_address(address, trust=True)
 
 

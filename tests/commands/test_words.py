@@ -18,6 +18,7 @@ from rig.commands.shell.main import main, parser
 from rig.engine.record import record
 from rig.errors import Ended, Interrupted, MeterError
 from tests.support.processes import MAIN, python
+from tests.support.raised import raised
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -30,9 +31,7 @@ def columns(request: pytest.FixtureRequest, monkeypatch: Patch) -> int:
 
 
 def shown(capsys: Capture, *words: str) -> str:
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 0
+    assert raised(SystemExit, main, words).code == 0
     return capsys.readouterr().out
 
 
@@ -63,9 +62,7 @@ def test_measure_alone_lists_what_goes_on_newest_first_and_the_devices(here: Pat
         for file in ("session.json", "request.json"):
             (here / "runs" / name / file).write_text("{}")
             os.utime(here / "runs" / name / file, (1e9 - age_s, 1e9 - age_s))
-    with pytest.raises(SystemExit) as ended:
-        main(["measure"])
-    assert ended.value.code == 2
+    assert raised(SystemExit, main, ["measure"]).code == 2
     first, second, *devices, said = capsys.readouterr().err.splitlines()
     assert first.startswith("rig measure --resume 'runs/new one'")
     assert second.startswith("rig measure --resume runs/old")

@@ -11,6 +11,7 @@ import pytest
 
 import rig
 from rig.errors import ConformanceError, UsageError
+from tests.support.raised import raised
 
 SAMPLES = [rig.Sample(f"s{k}", np.full(4, float(k)), label="ab"[k % 2]) for k in range(4)]
 GOOD = rig.workload(SAMPLES, name="steps")
@@ -63,13 +64,11 @@ def test_labels_that_a_device_never_answers_fail_a_rule_with_both() -> None:
 
 def test_every_sample_that_is_held_in_memory_is_looked_at() -> None:
     late = [rig.Sample(f"s{k}", np.full(2, np.nan if k == 50 else 1.0)) for k in range(60)]
-    with pytest.raises(ConformanceError, match="sample s50 holds NaN"):
-        rig.check_workload(rig.workload(late, name="late"))
+    raised(ConformanceError, rig.check_workload, rig.workload(late, name="late"), says="sample s50 holds NaN")
 
 
 def test_what_is_not_a_sample_is_refused_by_its_type() -> None:
-    with pytest.raises(UsageError, match=r"ndarray.*rig\.Sample"):
-        rig.workload([np.zeros(3)], name="bare")  # type: ignore[list-item]
+    raised(UsageError, rig.workload, [np.zeros(3)], says=r"ndarray.*rig\.Sample", name="bare")
 
 
 @pytest.mark.parametrize(("break_it", "rule"), [
@@ -91,11 +90,9 @@ def test_what_is_not_a_sample_is_refused_by_its_type() -> None:
     (lambda w: replace(w, samples=[replace(SAMPLES[0], rate_hz=0.0)]), "sample.numbers"),
 ])  # fmt: skip
 def test_a_workload_that_breaks_a_rule_fails_it(break_it: Callable[[rig.SampleSet], rig.SampleSet], rule: str) -> None:
-    with pytest.raises(ConformanceError) as caught:
-        rig.check_workload(break_it(GOOD))
-    assert [failure.rule for failure in caught.value.failures] == [rule]
+    caught = raised(ConformanceError, rig.check_workload, break_it(GOOD))
+    assert [failure.rule for failure in caught.failures] == [rule]
 
 
 def test_a_list_in_place_of_a_workload_is_told_what_it_lacks() -> None:
-    with pytest.raises(ConformanceError, match="an opened workload with name, task"):
-        rig.check_workload(SAMPLES)  # type: ignore[arg-type]
+    raised(ConformanceError, rig.check_workload, SAMPLES, says="an opened workload with name, task")

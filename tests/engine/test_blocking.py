@@ -15,6 +15,7 @@ from rig.engine.blocking_device import BlockingDevice, blocking
 from rig.errors import DeviceError
 from rig.types import DeviceInfo, Reply, Sample, Span
 from tests.support.processes import python
+from tests.support.raised import raised
 
 pytestmark = pytest.mark.real_time
 
@@ -99,8 +100,7 @@ def test_during_a_call_submissions_return_and_polls_end_in_time(gate: threading.
 def test_what_a_function_does_wrong_is_an_error_of_the_next_poll(
     run: Callable[..., Any], batches: bool, error: type[Exception], says: str
 ) -> None:
-    with pytest.raises(error, match=says):
-        ask(blocking(run, batches=batches), "a")
+    raised(error, ask, blocking(run, batches=batches), "a", says=says)
 
 
 def test_replies_before_an_exception_are_handed_out_first(gate: threading.Event) -> None:
@@ -125,8 +125,7 @@ def test_replies_before_an_exception_are_handed_out_first(gate: threading.Event)
 
 def test_the_device_goes_on_after_an_exception() -> None:
     device = blocking(lambda s: 1 / (s.id != "a"))
-    with pytest.raises(ZeroDivisionError):
-        ask(device, "a")
+    raised(ZeroDivisionError, ask, device, "a")
 
     assert [r.output for r in ask(device, "b")] == [1.0]
 

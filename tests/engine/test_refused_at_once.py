@@ -21,6 +21,7 @@ from rig.errors import DataError, DeviceError, Ended, MeterError, RigError, Setu
 from rig.recording import write_events
 from rig.recording.disk.bounded import START_BYTES, TEXT_CHARACTERS
 from tests.support.ended_runs import ByHand, Play, leaving
+from tests.support.raised import raised
 from tests.support.serving import Queue, samples
 
 Patch = pytest.MonkeyPatch
@@ -167,8 +168,7 @@ def test_what_a_device_declares_is_refused_before_anything_is_written(
 ) -> None:
     device = Queue(plant.clock)
     device.facts = rig.DeviceInfo(**{"name": "odd", "mode": "simulator"} | DECLARED[what])
-    with pytest.raises(StoreError, match=r"what the device .* declares"):
-        by_hand(device, STEPS)
+    raised(StoreError, by_hand, device, STEPS, says=r"what the device .* declares")
     assert not (tmp_path / "run").exists()
 
 
@@ -309,8 +309,7 @@ def test_a_sample_that_cannot_be_is_the_workloads_error(play: Play, plant: SimPl
 
 def test_two_samples_with_one_id_are_refused_before_the_run(by_hand: ByHand, plant: SimPlant, tmp_path: Path) -> None:
     twice = rig.SampleSet("blank", "none", "1", "0" * 64, [rig.Sample("s0", np.zeros(1)), rig.Sample("s0", np.ones(1))])
-    with pytest.raises(DataError, match="have the id 's0'"):
-        by_hand(Queue(plant.clock), [], work=twice)
+    raised(DataError, by_hand, Queue(plant.clock), [], says="have the id 's0'", work=twice)
     assert not (tmp_path / "run").exists()
 
 

@@ -25,7 +25,7 @@ from rig.session.setup import opened
 from rig.types import ClockInfo, DeviceInfo, Idle, Issue, Mark, Reply, Span, Step
 from tests.support.ended_runs import before
 from tests.support.processes import python
-from tests.support.raised import raising
+from tests.support.raised import raised, raising
 from tests.support.serving import Blank, Queue
 
 pytestmark = pytest.mark.real_time
@@ -70,10 +70,9 @@ def named(run: Run, error: RigError, call: str) -> None:
 
 @pytest.mark.parametrize("call", ["stage", "submit", "poll", "timer"])
 def test_a_call_of_a_device_that_hangs_is_named_and_ends_the_run(tmp_path: Path, call: str) -> None:
-    with pytest.raises(DeviceTimeoutError) as raised:
-        played(tmp_path / "run", stuck(device(), call), None, Watch(PATIENCE_S))
+    error = raised(DeviceTimeoutError, played, tmp_path / "run", stuck(device(), call), None, Watch(PATIENCE_S))
     run = open_run(tmp_path / "run")
-    named(run, raised.value, call)
+    named(run, error, call)
     if call != "timer":
         assert run.replies["completed_ns"].is_valid().to_pylist()[:1] == [True]
 
@@ -105,9 +104,9 @@ def test_an_answer_that_hangs_when_it_is_looked_at_ends_the_run(tmp_path: Path, 
 
 @pytest.mark.parametrize("call", ["start", "read", "timer", "stop"])
 def test_a_call_of_a_meter_that_hangs_is_named_and_ends_the_run(tmp_path: Path, call: str) -> None:
-    with pytest.raises(MeterSilentError) as raised:
+    with pytest.raises(MeterSilentError) as caught:
         played(tmp_path / "run", device(), stuck(open_meter(LivePlant()), call, 1), Watch(PATIENCE_S))
-    named(open_run(tmp_path / "run"), raised.value, call)
+    named(open_run(tmp_path / "run"), caught.value, call)
 
 
 def test_a_driver_may_take_as_long_to_open_as_its_option_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from rig.recording.events import IdleWindow, Note
 from rig.recording.reader import open_run
 from tests.support.import_traces import BUSY_W, SUPPLY_V, check, plain, recorded, table, trace, windows
 from tests.support.processes import options
+from tests.support.raised import raised
 from tests.support.submissions import submitted
 
 CALIBRATION = """
@@ -111,9 +112,8 @@ def test_windows_of_activity_that_overlap_are_refused(tmp_path: Path, row: str) 
 @pytest.mark.parametrize("phase", ["idel", "Idle", "warm-up"])
 def test_a_phase_that_is_nearly_idle_is_a_slip(tmp_path: Path, phase: str) -> None:
     given = own_windows(tmp_path, "0.6,0.8,inference,5", f"1.8,2.2,{phase},")
-    with pytest.raises(DataError, match=f"window 2 has the phase '{phase}'") as e:
-        plain(tmp_path, windows=given)
-    assert "idle or warmup" in e.value.remedy
+    e = raised(DataError, plain, tmp_path, says=f"window 2 has the phase '{phase}'", windows=given)
+    assert "idle or warmup" in e.remedy
 
 
 def test_phases_of_unequal_counts_are_told(tmp_path: Path) -> None:
@@ -128,9 +128,8 @@ def test_phases_of_unequal_counts_are_told(tmp_path: Path) -> None:
 def test_idle_over_a_window_of_activity_is_refused_and_both_are_named(tmp_path: Path) -> None:
     run = plain(tmp_path, idle="0.1:1.0")
     says = r"idle window from 0\.1 s to 1 s overlaps window 1.* from 0\.6 s to 0\.8 s"
-    with pytest.raises(DataError, match=says) as e:
-        write(run, tmp_path / "run")
-    assert "this one overlaps 2" in e.value.remedy
+    e = raised(DataError, write, run, tmp_path / "run", says=says)
+    assert "this one overlaps 2" in e.remedy
     assert not (tmp_path / "run").exists()
 
 
@@ -265,8 +264,7 @@ def test_remedies_name_options_and_arguments_that_exist(path: Path, capsys: pyte
     told = "\n".join(texts(path))
     assert named(told) - {"key"} <= known
 
-    with pytest.raises(SystemExit):
-        parser("import").parse_args(["import", "--help"])
+    raised(SystemExit, parser("import").parse_args, ["import", "--help"])
     help_text = capsys.readouterr().out
     found = set(re.findall(r"--[a-z][a-z-]+", told))
     assert {name for name in found if name not in help_text} <= {"--max-detail"}, "an option of SoC Watch itself"

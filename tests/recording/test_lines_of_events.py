@@ -23,17 +23,17 @@ from rig.recording.reader import open_run
 from rig.recording.write_events import Chain
 from rig.recording.writer import Recorder
 from rig.types import Reply, Sample
+from tests.support.raised import raised
 from tests.support.run_by_hand import SAMPLES, Document, start_line, table, write, write_lines
 from tests.support.start_lines import LEAST, start
 
 
 def test_what_is_refused_names_line_field_and_value() -> None:
     line = json.dumps({"seq": 4, "prev": "", "type": "idle", "on_ns": 1.5, "off_ns": 2}).encode()
-    with pytest.raises(StoreError) as caught:
-        decode(line, "idle", 4)
-    assert caught.value.field == "on_ns"
-    assert "line 5" in caught.value.message
-    assert "1.5" in caught.value.message
+    caught = raised(StoreError, decode, line, "idle", 4)
+    assert caught.field == "on_ns"
+    assert "line 5" in caught.message
+    assert "1.5" in caught.message
 
 
 def test_lines_of_other_types_and_other_fields_are_passed_over(tmp_path: Path) -> None:
@@ -108,8 +108,7 @@ def test_an_interruption_between_a_line_and_its_count_breaks_no_chain(tmp_path: 
     chain = Chain(Folder(tmp_path, None), keep_identity=True)
     chain._file = Interrupting(chain._file)  # type: ignore[assignment]
     chain.append(IdleWindow(on_ns=1, off_ns=2))
-    with pytest.raises(KeyboardInterrupt):
-        chain.append(IdleWindow(on_ns=3, off_ns=4))
+    raised(KeyboardInterrupt, chain.append, IdleWindow(on_ns=3, off_ns=4))
     chain.append(IdleWindow(on_ns=5, off_ns=6))
     chain.close()
     lines = (tmp_path / "events.jsonl").read_bytes().splitlines()
@@ -197,9 +196,8 @@ def recorded(path: Path, *lines: Document, ended: bool = True) -> Path:
     ([network(sample_id="")], 3, "is of sample '', which the run does not have"),
 ])  # fmt: skip
 def test_each_sample_has_at_most_one_network(tmp_path: Path, lines: list[Document], number: int, said: str) -> None:
-    with pytest.raises(StoreError, match=said) as caught:
-        open_run(recorded(tmp_path, *lines))
-    assert f"line {number} of events.jsonl" in caught.value.message
+    caught = raised(StoreError, open_run, recorded(tmp_path, *lines), says=said)
+    assert f"line {number} of events.jsonl" in caught.message
 
 
 def test_a_crashed_run_may_have_lost_the_sample_but_not_described_it_twice(tmp_path: Path) -> None:
@@ -239,7 +237,6 @@ def test_a_network_is_recorded_once(tmp_path: Path) -> None:
     ([NETWORK, OTHER], "another network than before"),
 ])  # fmt: skip
 def test_a_network_that_no_reader_takes_ends_the_run(tmp_path: Path, networks: list[Any], said: str) -> None:
-    with pytest.raises(DeviceError, match=said) as caught:
-        answered(tmp_path, *networks)
-    assert caught.value.field == "network"
+    caught = raised(DeviceError, answered, tmp_path, *networks, says=said)
+    assert caught.field == "network"
     assert len(open_run(tmp_path / "run").networks()) == len(networks) - 1

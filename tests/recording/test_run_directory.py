@@ -27,6 +27,7 @@ from rig.errors import IntegrityError, StoreError
 from rig.recording.layout import EVENTS
 from rig.recording.session import FILE, SEAL, bind, open_session, runs_in
 from tests.support.paths import ROOT
+from tests.support.raised import raised
 from tests.support.run_by_hand import observed, read_plainly, trace, with_ticks, write
 from tests.support.schema import FOLDER, schemas, text_of
 from tests.support.sessions import bound
@@ -246,15 +247,13 @@ def test_a_bound_run_that_was_altered_replaced_or_removed_is_told(
     folder: Path, change: Callable[[Path], None], what: str
 ) -> None:
     change(folder)
-    with pytest.raises(IntegrityError, match=f"power is {what}"):
-        runs_in(folder)
+    raised(IntegrityError, runs_in, folder, says=f"power is {what}")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"runs": [{"path": "power"}]}', '{"runs": [1]}'])
 def test_a_session_that_cannot_be_read_says_so(folder: Path, text: str) -> None:
     (folder / FILE).write_text(text)
-    with pytest.raises(StoreError, match="cannot be read"):
-        runs_in(folder)
+    raised(StoreError, runs_in, folder, says="cannot be read")
 
 
 @pytest.mark.parametrize(("field", "value"), [
@@ -264,8 +263,7 @@ def test_a_session_that_cannot_be_read_says_so(folder: Path, text: str) -> None:
 ])  # fmt: skip
 def test_a_field_of_another_type_or_schema_is_refused_by_name(folder: Path, field: str, value: object) -> None:
     bind_again(folder, lambda document: document.update({field: value}))
-    with pytest.raises(StoreError, match=field):
-        runs_in(folder)
+    raised(StoreError, runs_in, folder, says=field)
 
 
 def test_what_was_broken_off_is_named(folder: Path) -> None:

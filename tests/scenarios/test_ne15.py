@@ -330,5 +330,4 @@ def test_only_images_that_can_be_shown_for_any_time_make_a_stream(folder: Path) 
 
 @pytest.mark.parametrize("options", [{"encoding": "phase"}, {"fold": 10}, {"rate_hz": 0.0}, {"samples": 21}])
 def test_options_out_of_range_are_refused(folder: Path, options: dict[str, object]) -> None:
-    with pytest.raises(UsageError):
-        open_workload(data=str(folder), md5=False, **options)  # type: ignore[arg-type]
+    raised(UsageError, open_workload, data=str(folder), md5=False, **options)

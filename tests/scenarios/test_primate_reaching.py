@@ -61,15 +61,13 @@ def test_a_session_without_spikes_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / f"{NAME}.mat").write_bytes(b"another file")
-    with pytest.raises(DataError, match=MD5S[NAME]):
-        open_workload(data=str(tmp_path), sessions=NAME)
+    raised(DataError, open_workload, says=MD5S[NAME], data=str(tmp_path), sessions=NAME)
     with pytest.raises(DataError, match=r"indy_20160630_01\.mat cannot be read"):
         open_workload(data=str(tmp_path), sessions="indy_20160630_01")
 
 
 def test_a_session_of_another_animal_is_refused() -> None:
-    with pytest.raises(UsageError, match="loco_20170210_03"):
-        open_workload(data=".", sessions="loco_20170210_03")
+    raised(UsageError, open_workload, says="loco_20170210_03", data=".", sessions="loco_20170210_03")
 
 
 def test_without_files_the_session_is_synthetic_and_says_so() -> None:

@@ -14,7 +14,7 @@ from rig.errors import SetupError, StoreError
 from rig.session.locks import locked
 from rig.session.resumable_session import opened
 from rig.session.searches import PlannedRun
-from tests.support.raised import raising
+from tests.support.raised import raised, raising
 from tests.support.serving import samples
 
 Patch = pytest.MonkeyPatch
@@ -36,10 +36,9 @@ def test_a_directory_that_another_fills_during_setup(tmp_path: Path, monkeypatch
         first.update(contents(rig.measure(request, quiet=True)))
 
     monkeypatch.setattr("rig.session.measure.check_declared", another)
-    with pytest.raises(StoreError, match="empty") as refused:
-        rig.measure(request, quiet=True)
+    refused = raised(StoreError, rig.measure, request, says="empty", quiet=True)
 
-    assert "Recorded until then" not in refused.value.remedy
+    assert "Recorded until then" not in refused.remedy
     assert contents(tmp_path / "shared") == first
 
 
@@ -56,8 +55,7 @@ def test_a_session_that_another_process_is_recording_is_left_as_it_is(tmp_path: 
                 second.link()
             finally:
                 second.add(planned)
-        with pytest.raises(StoreError, match="lies in a session"):
-            rig.measure(replace(request, out=tmp_path / "power"), quiet=True)
+        raised(StoreError, rig.measure, replace(request, out=tmp_path / "power"), says="lies in a session", quiet=True)
 
         assert contents(tmp_path) == before
 
@@ -103,8 +101,7 @@ def test_a_target_that_cannot_be_written_is_refused_before_anything_is_opened(mo
     monkeypatch.setattr("rig.session.measure.set_up_bench", lambda request: pytest.fail("the bench is opened"))
     out = Path("/proc/new/run")  # where not even root makes a file
 
-    with pytest.raises(StoreError, match=r"new.run cannot be written"):
-        rig.measure(rig.Request(device="mock", out=out), quiet=True)
+    raised(StoreError, rig.measure, rig.Request(device="mock", out=out), says=r"new.run cannot be written", quiet=True)
 
 
 def test_a_full_disk_is_not_told_as_one_without_locks(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -15,6 +15,7 @@ from rig.commands.shell.main import main
 from rig.errors import UnknownNameError, UsageError
 from rig.session.find_recordings import meant
 from rig.session.like import like
+from tests.support.raised import raised
 from tests.support.run_by_hand import rewritten
 from tests.support.submissions import session, submitted
 
@@ -70,16 +71,14 @@ def test_a_repeated_submission_asks_alike(recorded: Path, tmp_path: Path, capsys
 
 def test_a_submission_of_several_configurations_asks_which(recorded: Path, tmp_path: Path) -> None:
     made = submitted(tmp_path / "out", recorded, session(tmp_path / "b"))
-    with pytest.raises(UsageError, match=r"2 configurations.*sessions/a"):
-        like(made.path)
+    raised(UsageError, like, made.path, says=r"2 configurations.*sessions/a")
 
 
 @pytest.mark.parametrize("group", ["workload", "scenario", "rules"])
 def test_code_that_a_recording_names_is_never_run(run: Path, tmp_path: Path, group: str) -> None:
     code = tmp_path / "evil.py"
     code.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    with pytest.raises(UnknownNameError):
-        like(edited(run, tmp_path, **{group: {"name": f"{code}:open_workload"}}))
+    raised(UnknownNameError, like, edited(run, tmp_path, **{group: {"name": f"{code}:open_workload"}}))
     assert not (tmp_path / "ran").exists()
 
 
@@ -160,8 +159,7 @@ def lab(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_name_or_a_part_of_one_is_enough(capsys: Capture) -> None:
     assert meant(Path("first")) == meant(Path("irs")) == meant(Path("runs/first")) == Path("runs/first")
     assert meant(Path("gone")) == Path("gone")
-    with pytest.raises(UsageError, match=r"mock may be one of 2 recordings.*such as runs/b-mock"):
-        meant(Path("mock"))
+    raised(UsageError, meant, Path("mock"), says=r"mock may be one of 2 recordings.*such as runs/b-mock")
     listed = [line.split(",")[0].strip() for line in capsys.readouterr().err.splitlines()]
     assert listed == ["runs/b-mock", "runs/a-mock"]
 

@@ -14,7 +14,7 @@ from rig.errors import DeviceTimeoutError, SetupError
 from rig.recording.session import is_session, runs_in
 from rig.session.measure import REPEATS_LEAST
 from tests.support.paths import SUPPORT
-from tests.support.raised import raising
+from tests.support.raised import raised, raising
 from tests.support.submissions import session as recorded
 
 Capture = pytest.CaptureFixture[str]
@@ -46,8 +46,7 @@ def ids(run: rig.Run) -> list[str]:
 
 
 def test_two_meters_with_rails_of_one_name_are_refused_before_anything_is_recorded(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"core\.arrows"):
-        recorded(tmp_path / "out", meters=("mock", "mock"))
+    raised(SetupError, recorded, tmp_path / "out", says=r"core\.arrows", meters=("mock", "mock"))
     assert not (tmp_path / "out").exists()
 
 
@@ -132,9 +131,8 @@ def test_phases_issued_apart_pass_the_compliance_checks(session: Measure) -> Non
 
 def test_a_session_that_breaks_off_binds_what_there_is(session: Measure, tmp_path: Path) -> None:
     """The fourteenth sample is the fourth of the second run, because each run begins with a warm-up."""
-    with pytest.raises(DeviceTimeoutError) as caught:
-        session("fail_at=14", "fail=hang", "timeout_s=1", device="mock")
-    assert "performance" in caught.value.remedy
+    caught = raised(DeviceTimeoutError, session, "fail_at=14", "fail=hang", "timeout_s=1", device="mock")
+    assert "performance" in caught.remedy
     assert [why for _, why in runs_in(tmp_path / "out")] == ["accuracy", "performance"]
     found = summary(tmp_path / "out")
     assert not found.complete

@@ -21,6 +21,7 @@ from rig.solving.device import SolverDevice, solver_info
 from rig.solving.model import problem_in
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from tests.support.paths import EXAMPLES
+from tests.support.raised import raised
 
 Patch = pytest.MonkeyPatch
 
@@ -211,14 +212,12 @@ def test_a_solution_found_too_late_does_not_count() -> None:
     (lambda model: dimod.SampleSet.from_samples({0: 1}, "BINARY", 0.0), "1 variables for 3 bits"),
 ])  # fmt: skip
 def test_what_is_no_sample_set_of_the_model_is_told_of(solve: Any, says: str) -> None:
-    with pytest.raises(DeviceError, match=says):
-        replied(rig.solver(solve))
+    raised(DeviceError, replied, rig.solver(solve), says=says)
 
 
 @pytest.mark.parametrize("solve", [lambda: None, lambda model, chip: None, 3])
 def test_what_is_no_function_of_a_model_is_refused(solve: Any) -> None:
-    with pytest.raises(UsageError, match="solve"):
-        rig.solver(solve)
+    raised(UsageError, rig.solver, solve, says="solve")
 
 
 def test_it_solves_the_benchmarks_problems_too() -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-E = TypeVar("E", bound=Exception)
+E = TypeVar("E", bound=BaseException)
 
 
 def raised(kind: type[E], call: Callable[..., object], /, *args: Any, says: Any = None, **options: Any) -> E:

@@ -257,8 +257,7 @@ def test_an_interrupted_cell_is_kept_aside_and_open(copy: Path, monkeypatch: pyt
         raise Interrupted("interrupted")
 
     monkeypatch.setattr("rig.session.measure.measure", interrupted)
-    with pytest.raises(Interrupted, match=r"3 of 4 cells done\. Continue with: rig sweep"):
-        bench.go_on(copy)
+    raised(Interrupted, bench.go_on, copy, says=r"3 of 4 cells done\. Continue with: rig sweep")
     assert bench.aside(copy) == [f"{cell.key}.1"]
     assert sorted(bench.states(copy)) == ["done", "done", "done", "open"]
 

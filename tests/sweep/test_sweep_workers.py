@@ -16,6 +16,7 @@ from drivers.links.remote_link import Worker
 from rig.errors import Interrupted, SetupError
 from rig.recording.reader import open_run
 from rig.sweep.pool import Brake, spread
+from tests.support.raised import raised
 from tests.support.sweep_bench import QUICK, aside, quick, rows, seals, started, states, sweep
 from tests.support.waiting import until
 
@@ -113,8 +114,7 @@ def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signal
 
 def test_a_worker_that_cannot_start_is_an_error_of_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("multiprocessing.spawn._python_exe", b"/bin/false")
-    with pytest.raises(SetupError, match="die before they begin"):
-        quick(tmp_path / "s", jobs=1)
+    raised(SetupError, quick, tmp_path / "s", says="die before they begin", jobs=1)
 
 
 def test_nothing_to_do_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,8 +132,7 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: 
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
     words = ("--device", "mock", *QUICK, "--out", str(tmp_path / "s"))
     for silent in (address, "tcp://127.0.0.1:port"):
-        with pytest.raises(SetupError, match="does not answer"):
-            sweep(*words, "--scheduler", silent)
+        raised(SetupError, sweep, *words, "--scheduler", silent, says="does not answer")
 
 
 @pytest.mark.filterwarnings("ignore")

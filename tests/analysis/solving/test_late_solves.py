@@ -16,6 +16,7 @@ from rig.analysis.result.finding import Finding
 from rig.errors import DataError, StoreError
 from rig.recording.reader import open_run
 from tests.support.hardware_clothes import Document, recorded
+from tests.support.raised import raised
 from tests.support.run_by_hand import rewritten
 
 RULE = "solves past their budget by 1 ms and 1 %"
@@ -103,7 +104,5 @@ def test_without_a_budget_of_the_scenario_no_solve_is_late(solved: Solved, tmp_p
 @pytest.mark.parametrize("budget", ["1 s", [], 10**350])
 def test_a_budget_that_is_no_number_is_refused_by_its_name(solved: Solved, tmp_path: Path, budget: object) -> None:
     path = changed(solved(SINGLE), tmp_path / "run", budget)
-    with pytest.raises(DataError, match="the scenario's option timeout_s is"):
-        evaluate(open_run(path))
-    with pytest.raises(StoreError):
-        audit(path)
+    raised(DataError, evaluate, open_run(path), says="the scenario's option timeout_s is")
+    raised(StoreError, audit, path)

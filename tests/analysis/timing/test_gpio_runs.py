@@ -24,6 +24,7 @@ from rig.session.measure import measure
 from rig.session.setup import Request
 from tests.support.figures import ACTIVE, ENERGY, POWER, TIME, held, said
 from tests.support.plants import BARE, OnPlant, Options, on_plant
+from tests.support.raised import raised
 from tests.support.run_by_hand import read_plainly, write
 
 N = 30
@@ -96,8 +97,7 @@ def test_edges_that_are_none_are_refused(tmp_path: Path, column: str, value: int
         held[1] = held[0] if column == "both" else held[1] + 1 if value is None else value
         table = table.set_column(table.schema.get_field_index(name), name, pa.array(held))
     tables["traces/pin.arrows"] = table
-    with pytest.raises(DataError, match=what):
-        open_run(write(tmp_path / "other", events[:-1], tables))
+    raised(DataError, open_run, write(tmp_path / "other", events[:-1], tables), says=what)
 
 
 # ---- placed by ----------------------------------------------------------------------------
@@ -182,8 +182,7 @@ def test_an_issue_without_its_edges_is_named(tmp_path: Path) -> None:
 
 def test_an_edge_too_many_is_named_and_one_far_from_every_issue_is_nobodys(tmp_path: Path) -> None:
     noisy = measured(tmp_path / "noisy", LEVEL | {"on_pin": True, "pin_bounce": 1.0}, LEVEL, n=5)
-    with pytest.raises(DataError, match="issue 0 has 3 begins and 3 ends"):
-        evaluate(noisy.run)
+    raised(DataError, evaluate, noisy.run, says="issue 0 has 3 begins and 3 ends")
     quiet = measured(tmp_path / "quiet", LEVEL | {"on_pin": True}, LEVEL, n=5)
     first = quiet.run.traces["pin"].start_tick[0] - np.array([5_000_000, 4_000_000])
     early = {"value": [1, 0], "start_tick": first, "end_tick": first, "overload": [False, False]}
@@ -198,9 +197,8 @@ def test_brackets_wider_than_the_gaps_move_no_edge_to_a_neighbour(tmp_path: Path
 
 
 def test_without_a_meter_on_its_pin_it_is_refused_before_anything_is_recorded(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="no meter watches it") as caught:
-        measured(tmp_path / "run", ON_PIN, {})
-    assert "mark_input" in caught.value.remedy
+    caught = raised(SetupError, measured, tmp_path / "run", ON_PIN, {}, says="no meter watches it")
+    assert "mark_input" in caught.remedy
 
 
 def test_a_recording_without_the_pins_trace_says_what_is_missing(tmp_path: Path) -> None:

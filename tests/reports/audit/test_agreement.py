@@ -33,6 +33,7 @@ from rig.types import Indices, Reply, Span
 from tests.support.asleep import BUSY_W, RATE_HZ, recording
 from tests.support.paths import ROOT
 from tests.support.predicted import recorded
+from tests.support.raised import raised
 from tests.support.serving import MS, S, bench, due, played, samples
 from tests.support.submission_folder import altered, unpacked
 from tests.support.submissions import session
@@ -190,8 +191,7 @@ def test_a_payload_of_another_kind_is_refused(tmp_path: Path) -> None:
     run = recorded(tmp_path, [("a", rows(key, 1.0))], kept, details, key)
     np.save(run / payload_path("a"), SERIES)
     altered(run, lambda lines: None)
-    with pytest.raises(StoreError, match="payload of 'a'"):
-        predictions(read_run(run))
+    raised(StoreError, predictions, read_run(run), says="payload of 'a'")
 
 
 # ---- clocks are straight lines through the quickest readings
@@ -227,12 +227,10 @@ def test_a_clock_that_was_never_read_is_refused() -> None:
     run = run_of(np.full(COUNT, 1000))
     run.start["clocks"].append({**run.start["clocks"][0], "name": "meter"})
 
-    with pytest.raises(StoreError, match=r"never read\. The run was broken off before"):
-        line(run, "meter")
+    raised(StoreError, line, run, "meter", says=r"never read\. The run was broken off before")
     with pytest.raises(StoreError, match=r"never read\. No recording of the rig is like this"):
         line(replace(run, stop=Stop(files={})), "meter")
-    with pytest.raises(StoreError, match=r"not declared\. No recording of the rig is like this"):
-        line(run, "chip")
+    raised(StoreError, line, run, "chip", says=r"not declared\. No recording of the rig is like this")
 
 
 def test_a_run_that_broke_off_before_its_first_sample_refused_none() -> None:

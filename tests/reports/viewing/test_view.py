@@ -25,6 +25,7 @@ from rig.errors import SetupError, StoreError
 from tests.support.made_up import HOSTILE
 from tests.support.paths import ROOT
 from tests.support.processes import MAIN, begun
+from tests.support.raised import raised
 from tests.support.run_by_hand import observed, rewritten
 
 PAGE = b"<!DOCTYPE html><p>the page</p>"
@@ -130,8 +131,7 @@ def test_a_port_that_cannot_be_had_is_a_typed_error() -> None:
     server, url = server_of(PAGE, "", columns)
     with server:
         for port in (urlsplit(url).port or 0, 70_000, -1):
-            with pytest.raises(SetupError, match="is not available"):
-                server_of(PAGE, "", columns, port)
+            raised(SetupError, server_of, PAGE, "", columns, port, says="is not available")
 
 
 # ---- what it shows ------------------------------------------------------------------------
@@ -187,8 +187,7 @@ def test_a_stretch_comes_with_its_spans(whole: Whole) -> None:
     "stretch", [(1, 0.0, 1.0), (-1, 0.0, 1.0), (0, 1.0, 1.0), (0, float("nan"), 1.0), (0, 0.0, float("inf"))]
 )
 def test_a_stretch_that_cannot_be_is_refused(whole: Whole, stretch: tuple[int, float, float]) -> None:
-    with pytest.raises(ValueError, match="no such stretch"):
-        whole.columns(*stretch, 100)
+    raised(ValueError, whole.columns, *stretch, 100, says="no such stretch")
 
 
 def test_no_name_of_a_recording_becomes_script(recording: Path, tmp_path: Path) -> None:
