@@ -254,15 +254,6 @@ def test_the_watts_that_it_states_are_what_the_meter_measures(own: Path, capsys:
 
 
 @pytest.mark.real_time
-def test_a_check_takes_it_too(own: Path, capsys: Capture) -> None:
-    """Only rules about how soon a call returns may fail: a busy machine breaks them."""
-    main(["check", "--device", "mine.py:open_device", "--meter", "mock", "--json"])
-    rows = json.loads(capsys.readouterr().out)
-    assert [row["checked"].split()[0] for row in rows] == ["workload", "meter", "scenario", "device"]
-    assert [rule for row in rows for rule, *_ in map(dict.values, row["failed"]) if not rule.endswith(".returns")] == []
-
-
-@pytest.mark.real_time
 @pytest.mark.parametrize("more", [(), ("--simulate",)])
 def test_without_watts_the_error_leads_on(own: Path, capsys: Capture, more: tuple[str, ...]) -> None:
     code = main(["measure", "--device", "mine.py:open_plain", "--meter", "mock", *more, "--out", "run"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -246,23 +245,13 @@ FILES = [path for folder in FOLDERS for path in sorted(folder.rglob("*.py"))]
 OPTIONS = {e.name: set(values_of(load("importers", e.name), {})) for e in entry_points(group="rig.importers")}
 
 
-def texts(path: Path) -> Iterator[str]:
-    """Return every text in a file, including docstrings."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-
-
-def named(text: str) -> set[str]:
-    return set(re.findall(r"(?<![\w.=-])([a-z][a-z0-9_]*)=(?=[A-Za-z0-9.,;#])", text))
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.name}")
 def test_remedies_name_options_and_arguments_that_exist(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = [names for name, names in OPTIONS.items() if name.replace("-", "_") in (path.stem, path.parent.name)]
     known = own[0] if own else set().union(*OPTIONS.values())
-    told = "\n".join(texts(path))
-    assert named(told) - {"key"} <= known
+    nodes = ast.walk(ast.parse(path.read_text()))
+    told = "\n".join(n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    assert set(re.findall(r"(?<![\w.=-])([a-z][a-z0-9_]*)=(?=[A-Za-z0-9.,;#])", told)) - {"key"} <= known
 
     raised(SystemExit, parser("import").parse_args, ["import", "--help"])
     help_text = capsys.readouterr().out

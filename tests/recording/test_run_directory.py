@@ -100,11 +100,6 @@ def test_other_fields_are_allowed(engine_run: Path) -> None:
 # ---- the example --------------------------------------------------------------------------
 
 
-def test_the_document_includes_the_example() -> None:
-    page = (ROOT / "docs" / "reference" / "run-directory.md").read_text()
-    assert "```{literalinclude} ../../examples/write_run_by_hand.py\n" in page
-
-
 def test_the_example_imports_nothing_of_ours() -> None:
     assert not re.search(r"^\s*(from|import) (rig|fixtures|drivers|scenarios|reports)\b", EXAMPLE.read_text(), re.M)
 

@@ -385,19 +385,3 @@ def test_every_rule_that_is_asked_names_its_sentence_or_this_projects_choice(sce
     assert all(re.match(r"[NPR](,|:)", text) for text in asked.sources.values() if not text.startswith(CHOICE))
     assert asked.source_of("trials").startswith("R, rules: 'An average over 5 trials'")
     assert asked.source_of("trial_tolerance").startswith(CHOICE)
-
-
-def quoted(session: Session) -> set[tuple[str, str]]:
-    """Return source and text of each quotation, for every check of a session."""
-    validity = session.result.validity
-    assert validity is not None
-    parts = {part for check in validity.checks for part in check.source.split("; ")}
-    return {(part[0], quote) for part in parts if part[:2] in ("N,", "N:", "P,", "P:") for quote in QUOTE.findall(part)}
-
-
-@pytest.mark.skipif(not (SHARED / "seeds").is_dir(), reason="the texts of the benchmark are not at hand")
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_quotation_stands_in_the_text_that_it_names(session: Sessions, scenario: str) -> None:
-    known, found_ = texts(), quoted(session(scenario))
-    assert len(found_) >= 6
-    assert [(source, quote) for source, quote in found_ if quote not in known[source]] == []

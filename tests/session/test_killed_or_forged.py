@@ -22,6 +22,7 @@ from rig.recording.session import FILE, REQUEST, SEAL, bind, open_session
 from rig.session.resumable_session import go_on, request_in
 from tests.support.forgery import replaced
 from tests.support.raised import raised
+from tests.support.submission_folder import altered
 from tests.support.submissions import session as recorded
 
 Capture = pytest.CaptureFixture[str]
@@ -367,9 +368,7 @@ def test_a_report_follows_no_link_out_of_its_directory(whole: Path, tmp_path: Pa
 
 
 def under_rules(path: Path, **changed: object) -> rig.Run:
-    lines = lines_of(path)
-    lines[0]["rules"] |= changed
-    hash_again(path, lines)
+    altered(path, lambda lines: lines[0]["rules"].update(changed))
     return rig.open_run(path)
 
 

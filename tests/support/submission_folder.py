@@ -52,7 +52,7 @@ def row_edited(folder: Path, change: Callable[[Json], object]) -> None:
     edited(folder, lambda document: change(document["configurations"][0]))
 
 
-def altered(run: Path, change: Callable[[list[Json]], None], session: Path | None = None) -> None:
+def altered(run: Path, change: Callable[[list[Json]], object], session: Path | None = None) -> None:
     """Change the lines of a run, and hash all of it again: chain, files, seal and session."""
     lines = lines_of(run)
     change(lines)

@@ -264,20 +264,11 @@ def written_rules() -> Iterator[str]:
                     yield _text(given.value.elts[0], {}) or ""
 
 
-def test_every_rule_has_a_remedy_of_its_own() -> None:
+def test_every_rule_has_a_remedy_and_every_remedy_a_rule() -> None:
     found = {*written_rules(), "predictions of every step", "forecasts of the whole"}
     assert len(found) > 50
     assert [rule for rule in sorted(found) if not remedy_of(rule)] == []
-
-
-def test_every_remedy_belongs_to_a_rule_and_is_one_short_sentence() -> None:
-    found = {*written_rules(), "predictions of every step", "forecasts of the whole"}
     assert [p for p, _ in REMEDIES if not any(re.match(p, rule) for rule in found)] == []
-    assert [text for _, text in REMEDIES if len(text) > 88 or text.endswith(".")] == []
-
-
-def test_a_zero_that_is_off_is_stated_where_there_is_a_place_for_it() -> None:
-    assert remedy_of("sign of power and energy").endswith("in a calibration file")
 
 
 def test_a_rule_that_fails_carries_its_remedy_and_one_that_passes_none() -> None:

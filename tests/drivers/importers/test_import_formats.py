@@ -135,18 +135,14 @@ def test_ppk2_header_states_other_units(tmp_path: Path) -> None:
 # ---- Joulescope ---------------------------------------------------------------------------
 
 
-def jls(
-    path: Path,
-    signals: dict[str, tuple[str, np.ndarray]],
-    rate_hz: int = int(RATE_HZ),
-    serial: str = "1",
-    first: dict[str, int] | None = None,
-) -> Path:
+def jls(path: Path, signals: dict[str, tuple[str, np.ndarray]], first: dict[str, int] | None = None) -> Path:
     pyjls = pytest.importorskip("pyjls")
     with pyjls.Writer(str(path)) as out:
-        out.source_def(source_id=1, name="JS220", vendor="Jetperch", model="JS220", version="1", serial_number=serial)
+        out.source_def(source_id=1, name="JS220", vendor="Jetperch", model="JS220", version="1", serial_number="1")
         for k, (name, (units, values)) in enumerate(signals.items(), start=1):
-            out.signal_def(k, source_id=1, sample_rate=rate_hz, name=name, units=units, data_type=pyjls.DataType.F32)
+            out.signal_def(
+                k, source_id=1, sample_rate=int(RATE_HZ), name=name, units=units, data_type=pyjls.DataType.F32
+            )
             out.fsr_f32(k, (first or {}).get(name, 0), values.astype(np.float32))
     return path
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.faults.forge import hash_again, lines_of, read
+from benchmarks.faults.forge import hash_again, read
 
 MIB = 1 << 20
 
@@ -19,7 +19,7 @@ def put(run: Path, name: str, batches: list[pa.RecordBatch], compression: str | 
     with pa.OSFile(str(run / name), "w") as sink, pa.ipc.new_stream(sink, batches[0].schema, options=options) as stream:
         for batch in batches:
             stream.write_batch(batch)
-    hash_again(run, lines_of(run))
+    hash_again(run)
 
 
 def rows_of(run: Path, name: str, count: int) -> pa.RecordBatch:
