@@ -41,7 +41,6 @@ FILES = {
     "faulty.py": WORKLOAD.format('rig.workload([rig.Sample("a", [1.0])[0]], name="w")'),
     "good.py": WORKLOAD.format('rig.workload([rig.Sample("a", [1.0], label="x")], name="w")'),
     "none.toml": 'lab = "a lab"\n',
-    "torn.toml": "[devices\n",
     "rail.toml": f'{SEES}rail = "nucleus"\n',
     "headless/labels.csv": "park-1.wav,park\n",
     "clipless/labels.csv": "filename,label\npark-1.wav,park\n",
@@ -171,7 +170,6 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("workload export qubo-mis ten 0.1 1 --out f.npz", USAGE, ("'ten'", "NODES DENSITY SEED")),
     # ---- bench files
     (f"{MOCK} --bench gone.toml", USAGE, ("gone.toml", "`rig init --out gone.toml`")),
-    ("check --device board --bench torn.toml", DATA, ("torn.toml:1", "not TOML")),
     ("check --device board --bench rail.toml", SETUP, ("rail.toml:3", "no rail nucleus", "core")),
     # ---- recordings
     (f"{MOCK} --out ok.txt/run", STORE, ("a part of its path is a file; name one in a folder",)),
