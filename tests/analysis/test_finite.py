@@ -20,7 +20,7 @@ from rig.analysis.result.result import Result
 from rig.errors import MeasurementRefusedError, RigError
 from rig.recording.reader import open_run
 from tests.support.figures import POWER
-from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write
+from tests.support.run_by_hand import asked, reply, start_line, trace, write
 
 WHATEVER = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 T0_NS = start_line()["t0_ns"]
@@ -130,19 +130,15 @@ def recorded(world: World, folder: Path) -> Path:
         pulses = [[_tick(t, DEVICE_HZ), _tick(t + 0.01, DEVICE_HZ)] for t in (0.95, 0.97, 2.02)]
         events.append({"type": "marks", "spans": pulses})
     rows = [_reply(k, a, b, world) for k, (a, b) in enumerate(world.spans_s)]
-    asked = [{"id": row["sample_id"], "inferences": 1, "label": "yes"} for row in rows]
-    tables = {"samples.arrows": table(SAMPLES, asked), "replies.arrows": table(REPLIES, rows)}
-    return write(folder / "run", events, tables | {"traces/core.arrows": _trace(world)})
+    tables = asked(rows, inferences=1, label="yes") | {"traces/core.arrows": _trace(world)}
+    return write(folder / "run", events, tables)
 
 
 def _reply(k: int, on_s: float, off_s: float, world: World) -> dict[str, Any]:
     said = {"right": "yes", "wrong": "no", "none": None, "one": "yes" if k == 0 else None, "odd": ["yes", 3]}
-    return {
-        "issue": k, "sample_id": f"s{k}", "phase": "inference", "issued_ns": _ns(on_s), "completed_ns": _ns(off_s),
-        "due_ns": _ns(1.0 + 0.15 * k) if world.due else None, "executions": 1, "warmup": k < world.warmup,
-        "on_tick": _tick(on_s, DEVICE_HZ), "off_tick": _tick(off_s, DEVICE_HZ),
-        "output": json.dumps(said[world.answers]),
-    }  # fmt: skip
+    host = {"issued_ns": _ns(on_s), "completed_ns": _ns(off_s), "due_ns": _ns(1.0 + 0.15 * k) if world.due else None}
+    more = {"output": json.dumps(said[world.answers]), "warmup": k < world.warmup}
+    return reply(k, f"s{k}", _tick(on_s, DEVICE_HZ), _tick(off_s, DEVICE_HZ), **host, **more)
 
 
 def _trace(world: World) -> pa.Table:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rig.types import Floats
-from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write
+from tests.support.run_by_hand import asked, reply, start_line, trace, write
 
 SPANS, SPAN_S, RATE_HZ, BUSY_W = 20, 0.1, 1000.0, 3e-3
 
@@ -60,11 +60,8 @@ def recording(
     joules = _joules(edge, on_s, off_s, (idle_w, gap_w, first_w), host_s, each)
     watt = np.diff(joules) * RATE_HZ + chance.normal(0.0, 1e-5, len(edge) - 1)
     on_ns, off_ns = (np.round(1e9 * t).astype(np.int64) for t in (on_s - loose_s, off_s + loose_s))
-    rows = [
-        {"issue": k, "sample_id": f"s{k}", "phase": "inference", "issued_ns": on, "completed_ns": off, "on_tick": on,
-         "off_tick": off, "executions": 1, "output": '"x"', "warmup": False}
-        for k, (on, off) in enumerate(zip(on_ns.tolist(), off_ns.tolist(), strict=True))
-    ]  # fmt: skip
+    spans = enumerate(zip(on_ns.tolist(), off_ns.tolist(), strict=True))
+    rows = [reply(k, f"s{k}", on, off, output='"x"') for k, (on, off) in spans]
     rail: dict[str, Any] = {"name": "core", "rate_hz": RATE_HZ}
     if counter:
         rail |= {"kind": "cumulative", "conversion": {"unit": "J"}, "resolution": 1e-9}
@@ -80,6 +77,4 @@ def recording(
     )
     windows = [(0.05, 2.05), (end_s - 2.1, end_s - 0.05)]
     idle = [{"type": "idle", "on_ns": int(1e9 * a), "off_ns": int(1e9 * b)} for a, b in windows]
-    samples = table(SAMPLES, [{"id": row["sample_id"]} for row in rows])
-    tables = {"samples.arrows": samples, "replies.arrows": table(REPLIES, rows), "traces/core.arrows": readings}
-    return write(out, [start, *idle], tables)
+    return write(out, [start, *idle], asked(rows) | {"traces/core.arrows": readings})

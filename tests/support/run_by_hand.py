@@ -38,6 +38,20 @@ def trace(rail: Mapping[str, Any], columns: Mapping[str, Any], clock: str = "met
     return pa.table(dict(columns)).replace_schema_metadata(meta)
 
 
+def reply(issue: int, sample_id: str, on_tick: int, off_tick: int, **more: Any) -> Document:
+    """Return a row of replies: one execution, whose ticks are those of the host unless ``more`` says otherwise."""
+    host = {"issued_ns": on_tick, "completed_ns": off_tick}
+    device = {"on_tick": on_tick, "off_tick": off_tick, "executions": 1}
+    row = {"issue": issue, "sample_id": sample_id, "phase": "inference", "output": "null", "warmup": False}
+    return row | host | device | more
+
+
+def asked(rows: Sequence[Document], **of_each: Any) -> dict[str, pa.Table]:
+    """Return replies and their samples as tables, by file name; ``of_each`` is of each sample."""
+    samples = [{"id": row["sample_id"], **of_each} for row in rows]
+    return {"samples.arrows": table(SAMPLES, samples), "replies.arrows": table(REPLIES, rows)}
+
+
 def write_lines(path: Path, events: Sequence[Document], seal: bool = True) -> None:
     """Write ``events.jsonl``, chained, and its seal."""
     prev, data = "0" * 64, b""
@@ -133,12 +147,9 @@ def observed(path: Path, seed: int) -> tuple[SimPlant, int]:
     device = WrongClock(12.5e6, rng.uniform(0, 100), rng.uniform(-1e-4, 1e-4), 0.0, seed)
     meter = WrongClock(1e7, rng.uniform(0, 100), rng.uniform(-1e-4, 1e-4), 0.0, seed + 1)
     rows = [
-        {"issue": k, "sample_id": f"s{k}", "phase": "inference", "issued_ns": _ns(on - 1e-3),
-         "completed_ns": _ns(off + 1e-3), "on_tick": device.tick_at(on), "off_tick": device.tick_at(off),
-         "executions": 1, "output": "null", "warmup": False}
-        for k, (on, off) in enumerate(zip(on_s, off_s, strict=True))
-    ]  # fmt: skip
-    asked = [{"id": row["sample_id"], "inferences": 1} for row in rows]
+        reply(k, f"s{k}", *map(device.tick_at, span), issued_ns=_ns(span[0] - 1e-3), completed_ns=_ns(span[1] + 1e-3))
+        for k, span in enumerate(zip(on_s, off_s, strict=True))
+    ]
     start = meter.tick_at(0.002) + 10_000 * np.arange(int((end_s - 0.01) * 1000), dtype=np.int64)
     lo, hi = meter.time_of(start.astype(float)), meter.time_of(start + 10_000.0)
     watts = plant.idle_mean_w("core", lo, hi) + plant.dynamic("core").mean_over(lo, hi)
@@ -149,8 +160,8 @@ def observed(path: Path, seed: int) -> tuple[SimPlant, int]:
     events += [
         {"type": "idle", "on_ns": _ns(a), "off_ns": _ns(a + lead_s - 0.02)} for a in (0.01, end_s - lead_s + 0.01)
     ]
-    tables = {"samples.arrows": table(SAMPLES, asked), "replies.arrows": table(REPLIES, rows)}
-    write(path, events, tables | {"traces/core.arrows": trace(rail, readings)}, batch=int(rng.integers(1, 500)))
+    tables = asked(rows, inferences=1) | {"traces/core.arrows": trace(rail, readings)}
+    write(path, events, tables, batch=int(rng.integers(1, 500)))
     return plant, count
 
 

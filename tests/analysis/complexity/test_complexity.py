@@ -19,7 +19,7 @@ from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.result.result import Result
 from rig.network.description import MOST, Connection, Layer, Memory, NetworkInfo
 from rig.recording.reader import open_run
-from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, write
+from tests.support.run_by_hand import REPLIES, SAMPLES, reply, start_line, table, write
 
 T0_NS = start_line()["t0_ns"]
 NETWORK = NetworkInfo(
@@ -57,11 +57,9 @@ def evaluated(
     ]
     kinds = {"issue": pa.int64(), "sample_id": pa.string(), "layer": pa.string(), "counter": pa.string()}
     rows = [
-        {"issue": k, "sample_id": name, "phase": "inference", "issued_ns": T0_NS + k * 10**9, "output": "null",
-         "completed_ns": T0_NS + k * 10**9 + 10**8, "on_tick": T0_NS + k * 10**9, "off_tick": T0_NS + k * 10**9 + 1000,
-         "executions": (executions or [1] * len(answers))[k], "warmup": k < warm}
-        for k, (name, _) in enumerate(answers)
-    ]  # fmt: skip
+        reply(k, name, T0_NS + k * 10**9, T0_NS + k * 10**9 + 1000, executions=times, warmup=k < warm)
+        for k, ((name, _), times) in enumerate(zip(answers, executions or [1] * len(answers), strict=True))
+    ]
     same = {"inferences": inferences, "label": label}
     asked = [{"id": name, "duration_s": samples.get(name), **same} for name in dict(answers)]
     line = start_line()

@@ -26,7 +26,7 @@ from rig.types import Conversion, Floats, Rail
 from tests.support.figures import ACTIVE, IDLE, POWER, held, said
 from tests.support.labs import lab_of, measured
 from tests.support.raised import raised
-from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write
+from tests.support.run_by_hand import asked, reply, start_line, trace, write
 
 T0_NS = 1_000_000_000_000
 IDLE_A, BUSY_A, OPEN_V, OHM = 0.1, 0.6, 5.0, 0.5
@@ -61,11 +61,7 @@ def recorded(
                 "end_tick": end + T0_NS}  # fmt: skip
 
     ns = [[T0_NS + round(t * 1e9) for t in span] for span in spans]
-    rows = [
-        {"issue": k, "sample_id": f"s{k}", "phase": "inference", "issued_ns": a, "completed_ns": b, "on_tick": a,
-         "off_tick": b, "executions": 1, "output": "null", "warmup": False}
-        for k, (a, b) in enumerate(ns)
-    ]  # fmt: skip
+    rows = [reply(k, f"s{k}", on, off) for k, (on, off) in enumerate(ns)]
     start = start_line(t0_ns=T0_NS)
     start["device"] = {"name": "plant", "mode": "simulator", "phases": ["inference"]}
     idle = [{"type": "idle", "on_ns": T0_NS + a, "off_ns": T0_NS + b}
@@ -74,14 +70,13 @@ def recorded(
     amps = {"name": "core", "rate_hz": 1000.0, "conversion": own, "accuracy": LIMIT_A, "gain_id": "i"}
     supply = {"name": "vdd", "kind": kind, "rate_hz": volts_hz, "conversion": {"unit": "V"}, "accuracy": LIMIT_V,
               "gain_id": "v"}  # fmt: skip
-    tables = {
-        "samples.arrows": table(SAMPLES, [{"id": row["sample_id"], "inferences": 1} for row in rows]),
-        "replies.arrows": table(REPLIES, rows),
-        "traces/core.arrows": trace(amps, readings(1000.0, 0.0, lambda i: i), clock="host"),
+    seen = {
+        "traces/core.arrows": trace(amps, readings(1000.0, 0.0, lambda i: i), "host"),
+        "traces/vdd.arrows": trace(
+            supply | (volts or {}), readings(volts_hz, shift_s, lambda i: OPEN_V - ohm * i, look), "host"
+        ),
     }
-    seen = readings(volts_hz, shift_s, lambda i: OPEN_V - ohm * i, look)
-    tables["traces/vdd.arrows"] = trace(supply | (volts or {}), seen, clock="host")
-    return write(path, [start, *idle], tables)
+    return write(path, [start, *idle], asked(rows, inferences=1) | seen)
 
 
 def result_of(path: Path, **how: Any) -> Result:
