@@ -17,14 +17,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rig.analysis.evaluate import evaluate
 from rig.analysis.result.quantity import coverage_factor
-from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import summarise
 from rig.commands.shell.main import main
 from rig.errors import RigError
 from rig.recording.reader import Run, open_run
-from rig.recording.session import is_session, open_session, runs_in
+from rig.recording.session import is_session, open_session
+from rig.session.report import parts_of
 from rig.submission.again import OF_HALF_WIDTH, margin
 
 HERE = Path(__file__).parent
@@ -47,13 +46,9 @@ def unpacked(name: str, folder: Path) -> tuple[Path, dict[str, Any]]:
 
 def computed(path: Path) -> dict[str, Any]:
     """Return the results of each run; those of a session are under ``.``."""
-    parts = []
-    for folder, purpose in runs_in(path):
-        run = open_run(folder)
-        parts.append(Part(folder.name, purpose, run, evaluate(run)))
-    if not is_session(path):
-        return {".": parts[0].result.to_json()}
-    whole = summarise(path.name, parts, open_session(path).probes)
+    session = open_session(path) if is_session(path) else None
+    parts = tuple(parts_of(path, session))
+    whole = parts[0].result if session is None else summarise(path.name, parts, session.probes)
     return {part.name: part.result.to_json() for part in parts} | ({} if whole is None else {".": whole.to_json()})
 
 

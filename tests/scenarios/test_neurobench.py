@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.sessions.recordings import shared_recording
 from rig.analysis.verdict.known_benchmarks import ASC
 from rig.recording.reader import open_run
+from rig.session.report import Evaluated
 from scenarios.rules import SETS, rules
-from tests.support.hardware_clothes import Document, Edit, Session, edited, recorded
+from tests.support.hardware_clothes import Document, Edit, edited, recorded
 from tests.support.paths import SHARED
 from tests.support.run_by_hand import rewritten
 
@@ -27,20 +29,13 @@ SCENARIOS = ("single-stream", "optimization", "real-time", "offline", "server")
 FIRST, POWER = "performance-1", "power-1"
 CHOICE = SETS["quick"][1]["*"]
 Tables = dict[str, pa.Table]
-Sessions = Callable[[str], Session]
+Sessions = Callable[[str], Evaluated]
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Session]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Evaluated]:
     """Return a function that gives the session of a scenario. It records each once, which takes a second or two."""
-    made: dict[str, Session] = {}
-
-    def of(scenario: str) -> Session:
-        if scenario not in made:
-            made[scenario] = recorded(scenario, tmp_path_factory.mktemp("clothed"))
-        return made[scenario]
-
-    return of
+    return cache(lambda scenario: recorded(scenario, tmp_path_factory.mktemp("clothed")))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

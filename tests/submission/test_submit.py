@@ -405,7 +405,7 @@ def test_what_is_derived_of_a_submission_may_hold_another(lab: Path, copy: Path,
 
 
 @pytest.mark.parametrize(("make", "begins", "ends"), [
-    (lambda path: recorded("single-stream", path, rules="quick").folder, "NEVER SUBMITTABLE mock, ",
+    (lambda path: recorded("single-stream", path, rules="quick").path, "NEVER SUBMITTABLE mock, ",
      "judged by quick; measure with --rules neurobench-1.0"),
     (lambda path: session(path / "s", "idle_s=2"), "NEVER SUBMITTABLE mock, ",
      "simulated, and no rules take a simulation; measure hardware by neurobench-1.0"),

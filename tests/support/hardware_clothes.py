@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import summarise
 from rig.analysis.solving.targets import SPECIFIED
 from rig.recording.reader import open_run
-from rig.recording.session import runs_in
 from rig.session.measure import measure
+from rig.session.report import Evaluated, evaluated
 from rig.session.setup import Request
 from rig.types import Budget, DeviceInfo, Parameter, Progress, Reply, Sample, Span
 from scenarios.workloads.asc import workload as asc
@@ -149,21 +149,7 @@ def proven_targets(path: Path) -> Path:
 # ---- one session of each scenario ------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Session:
-    """A recorded session, read and evaluated."""
-
-    folder: Path
-    parts: tuple[Part, ...]
-
-    @property
-    def result(self) -> Result:
-        whole = summarise("session", self.parts)
-        assert whole is not None
-        return whole
-
-
-def recorded(scenario: str, folder: Path, *options: str, **more: Any) -> Session:
+def recorded(scenario: str, folder: Path, *options: str, **more: Any) -> Evaluated:
     """Return a session of ``scenario`` that keeps every rule, by ``neurobench-1.0`` if no ``rules`` are given."""
     asked: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "single-stream": ("device", "scenes", ()),
@@ -183,23 +169,14 @@ def recorded(scenario: str, folder: Path, *options: str, **more: Any) -> Session
         device=f"{HERE}:{driver}", meters=(f"{HERE}:meter",), scenario=scenario, workload=workload,
         options=(*own, *options), out=folder / scenario, **{"rules": "neurobench-1.0", **more},
     )  # fmt: skip
-    return read(measure(request, quiet=True))
-
-
-def read(folder: Path) -> Session:
-    """Return the session in a directory."""
-    parts = []
-    for path, purpose in runs_in(folder):
-        run = open_run(path)
-        parts.append(Part(path.name, purpose, run, evaluate(run)))
-    return Session(folder, tuple(parts))
+    return evaluated(measure(request, quiet=True))
 
 
 Document = dict[str, Any]
 Edit = Callable[[list[Document], dict[str, Any]], None]
 
 
-def edited(session: Session, edits: Mapping[str, Edit | None], folder: Path) -> Result:
+def edited(session: Evaluated, edits: Mapping[str, Edit | None], folder: Path) -> Result:
     """Return the session's result after changes: an edit per run name; None leaves the run out."""
     from tests.support.run_by_hand import rewritten
 
@@ -212,4 +189,6 @@ def edited(session: Session, edits: Mapping[str, Edit | None], folder: Path) -> 
             run = open_run(rewritten(part.run.path, folder / part.name, edit))
             part = Part(part.name, part.purpose, run, evaluate(run))  # noqa: PLW2901
         parts.append(part)
-    return Session(folder, tuple(parts)).result
+    whole = summarise("session", parts)
+    assert whole is not None
+    return whole

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -194,13 +195,10 @@ Solved = Callable[[tuple[str, str]], Path]
 
 @pytest.fixture(scope="module")
 def solved(tmp_path_factory: pytest.TempPathFactory) -> Solved:
-    made: dict[tuple[str, str], Path] = {}
-
+    @cache
     def of(how: tuple[str, str]) -> Path:
-        if how not in made:
-            mode, option = how
-            made[how] = recorded("optimization", tmp_path_factory.mktemp("solves"), option, mode=mode).parts[0].run.path
-        return made[how]
+        mode, option = how
+        return recorded("optimization", tmp_path_factory.mktemp("solves"), option, mode=mode).parts[0].run.path
 
     return of
 

@@ -18,7 +18,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A session of a benchmark of twelve scenes by neurobench-1.0 that keeps every rule."""
     of_twelve = start(lambda run, line: line["workload"]["benchmark"].update(name="twelve scenes"))
     folder = tmp_path_factory.mktemp("honest")
-    return forged(recorded("single-stream", folder).folder, folder / "session", of_twelve)
+    return forged(recorded("single-stream", folder).path, folder / "session", of_twelve)
 
 
 @pytest.fixture(scope="session")

@@ -41,7 +41,7 @@ def test_power_on_longer_sequences_and_a_compliance_run_keep_every_rule(tmp_path
     assert played.result.to_json()["configuration"] == "efficiency"
     assert played.result.validity is not None
     assert [check for check in played.result.validity.checks if not check.ok] == []
-    found = audit(played.folder)
+    found = audit(played.path)
     assert [r.said for r in found.rules if not r.ok] == []
     assert {c.number for c in found.failed} <= {MODIFIED}
 
