@@ -98,11 +98,11 @@ def test_every_importer_is_in_the_table_and_has_its_command() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_its_command_makes_a_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("here")
+def test_its_command_makes_a_run(name: str) -> None:
     case = cases().get(name)
     if case is None:
         pytest.skip("pyjls is not installed")
-    monkeypatch.chdir(tmp_path)
     source = COMMANDS[name][3]
     for path, content in case.files.items():
         renamed = Path(re.sub(rf"^{re.escape(case.source)}\b", source, path))
@@ -261,10 +261,9 @@ def test_my_scenario_counts_latency_from_when_a_sample_is_due(
 # ---- the examples of the public interface ------------------------------------------------
 
 
-def test_the_example_of_every_public_function_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_every_public_function_runs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     functions = [name for name in rig.__all__ if name.islower() and callable(getattr(rig, name))]
     assert set(functions) >= {"open_run", "evaluate", "report", "measure", "blocking", "check_device", "check_meter"}
-    monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(ROOT))
     for name in sorted(functions, key=lambda name: name != "measure"):  # the others read its recording
         doc = inspect.getdoc(getattr(rig, name)) or ""

@@ -423,8 +423,7 @@ def test_a_span_that_fits_no_column_is_refused_and_the_rows_around_it_are_kept(s
 def test_an_output_that_json_cannot_hold_is_refused_and_the_rows_around_it_are_kept(output: Any) -> None:
     def write(recorder: Recorder) -> None:
         answer(recorder, 0, "a")
-        with pytest.raises(DeviceError, match="the output is not JSON"):
-            answer(recorder, 1, output)
+        raised(DeviceError, answer, recorder, 1, output, says="the output is not JSON")
         answer(recorder, 2, "b")
 
     assert written(write).replies["issue"].to_pylist() == [0, 2]

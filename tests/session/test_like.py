@@ -146,13 +146,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lab(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def lab(plain: Path, here: Path) -> Path:
     """A folder with three recordings; ``b-mock`` is the newest."""
     for age_s, name in enumerate(("b-mock", "a-mock", "first")):
-        shutil.copytree(plain, tmp_path / "runs" / name)
-        os.utime(tmp_path / "runs" / name / "events.jsonl", (1e9 - age_s, 1e9 - age_s))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        shutil.copytree(plain, here / "runs" / name)
+        os.utime(here / "runs" / name / "events.jsonl", (1e9 - age_s, 1e9 - age_s))
+    return here
 
 
 @pytest.mark.usefixtures("lab")

@@ -308,11 +308,8 @@ def test_times_are_said_as_people_do(seconds: float, text: str) -> None:
 # ---- a cluster that is not there ------------------------------------------------------------
 
 
-def test_a_name_of_the_bench_file_is_answered_with_what_a_sweep_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "bench.toml").write_text('[devices.board1]\ndriver = "mock"\n')
-    monkeypatch.chdir(tmp_path)
+def test_a_name_of_the_bench_file_is_answered_with_what_a_sweep_takes(here: Path) -> None:
+    (here / "bench.toml").write_text('[devices.board1]\ndriver = "mock"\n')
     with pytest.raises(UsageError, match=r"'board1'\. It is a name of the bench file"):
         bench.sweep("--device", "board1", "--out", "sweep")
 

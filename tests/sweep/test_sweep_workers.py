@@ -59,15 +59,14 @@ def test_a_cell_that_kills_its_worker_has_failed_and_the_others_are_done(tmp_pat
     assert "2 workers died while they worked on it" in rows(tmp_path / "s")[1]["error"]
 
 
-def test_a_worker_takes_no_package_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_takes_no_package_from_the_working_directory(here: Path) -> None:
     for name in ("rig", "msgspec"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    (tmp_path / "own.py").write_text(MORTAL)
-    monkeypatch.chdir(tmp_path)
+        (here / name).mkdir()
+        (here / name / "__init__.py").write_text(f"open({str(here / 'ran')!r}, 'w')")
+    (here / "own.py").write_text(MORTAL)
     words = ("--device", "own.py:open_device", *QUICK[:7], "--jobs", "1", "--out", "s")
     assert sweep(*words) == 0
-    assert not (tmp_path / "ran").exists()
+    assert not (here / "ran").exists()
 
 
 @pytest.mark.parametrize("with_workers", [True, False])

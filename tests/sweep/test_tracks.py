@@ -39,14 +39,10 @@ QUICK = ("--option", "samples=3", "--option", "audio_hz=1000", "--option", "idle
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("NEURORIG_RUNTIME_DIR", str(tmp_path / "locks"))
-    monkeypatch.setenv("NEURORIG_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
+def networks(here: Path) -> None:
     for active in (50, 150, 300, 500, 700, 900):
-        (tmp_path / f"n{active}.txt").write_text(str(active))
-    (tmp_path / "own.py").write_text(HERE)
-    return tmp_path
+        (here / f"n{active}.txt").write_text(str(active))
+    (here / "own.py").write_text(HERE)
 
 
 def tracks(capsys: Capture, *words: str) -> tuple[int, Any, str]:

@@ -78,16 +78,13 @@ def test_recordings_that_are_compared_are_those_of_earlier_steps() -> None:
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_runs_without_a_board(
-    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "bench.toml").write_text(bench_of(step), encoding="utf-8")
+def test_a_step_runs_without_a_board(step: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "bench.toml").write_text(bench_of(step), encoding="utf-8")
 
     code = main(command_of(step))
 
     said = capsys.readouterr()
-    recordings: list[Any] = list(tmp_path.glob("first-light/*"))
+    recordings: list[Any] = list(here.glob("first-light/*"))
     if step == "0":
         found = json.loads(said.out)["findings"]
         assert [f["level"] for f in found if f["item"] == "board"] == ["ok"] * 3
