@@ -91,6 +91,11 @@ def answers(device: Device, count: int, within_s: float = 20.0) -> list[Reply]:
     return replies
 
 
+def awaited(device: Device) -> Reply:
+    """Return the next reply, within 50 s."""
+    return answers(device, 1, 50.0)[0]
+
+
 def living() -> dict[int, int]:
     """Return the group of each process that has not ended."""
     found: dict[int, int] = {}

@@ -19,10 +19,10 @@ from fixtures.instruments.pty_wire import PtyWire
 from rig.conformance.device import check_device
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError, UnknownNameError, UsageError
 from rig.factories import Factory, split_options
-from rig.types import UNSTAMPED, Clocked, Device, Reply, Sample
+from rig.types import UNSTAMPED, Clocked, Device, Sample
 from scenarios.single_stream import single_stream
 from tests.support.raised import raised
-from tests.support.remote_workers import answer, answers
+from tests.support.remote_workers import answer, awaited
 from tests.support.tiny_board import Chip, Spoil, TinyBoardSim, scores
 from tests.support.waiting import within
 
@@ -46,10 +46,6 @@ def bench(chip: Chip | None = None, baud: int = 921600, **options: Any) -> Itera
     options = {"baud": baud} | OPTIONS | options
     with TinyBoardSim(chip, baud=baud) as board, closing(open_device(port=board.port, **options)) as device:
         yield board, device
-
-
-def awaited(device: Device) -> Reply:
-    return answers(device, 1)[0]
 
 
 def begun(device: Device) -> float:

@@ -37,8 +37,8 @@ from rig.errors import DataError, DeviceError, DeviceTimeoutError, SetupError, U
 from rig.types import Sample
 from scenarios.workloads.asc.workload import open_workload
 from tests.support.raised import raised, raising
-from tests.support.remote_workers import answer
-from tests.support.xylo_boards import awaited, hardware, opener
+from tests.support.remote_workers import answer, awaited
+from tests.support.xylo_boards import hardware, opener
 
 pytest.importorskip("xylosim")
 pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("warm_soon")]
