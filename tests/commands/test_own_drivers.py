@@ -1,4 +1,7 @@
-"""A driver in your own file, named ``path.py:function``, works completely, or states what is wrong."""
+"""A driver in your own file, named ``path.py:function``, works completely, or states what is wrong.
+
+``rig check`` runs the rules of drivers over a whole bench, and states what was found and what is required.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ import rig
 from reports.audit.audit import audit
 from rig.analysis.result.quantity import from_json
 from rig.commands.shell.main import main
-from rig.errors import UsageError
+from rig.errors import ConformanceError, SetupError, UsageError
 from rig.recording.disk.files import not_stored
 from rig.recording.reader import open_run
+from rig.session.locks import device_lock
 from tests.support.processes import MAIN, python
 from tests.support.undrawn import UNDRAWN
 
@@ -271,3 +275,37 @@ def test_without_watts_the_error_leads_on(own: Path, capsys: Capture, more: tupl
 def test_watts_that_are_none_are_refused_when_the_device_is_made(power: Any, says: str) -> None:
     with pytest.raises(UsageError, match=re.escape(says)):
         rig.blocking(lambda sample: None, power=power)
+
+
+# ---- `rig check` -------------------------------------------------------------------------------
+
+
+def test_a_bench_that_keeps_every_rule_is_told_part_by_part(capsys: Capture) -> None:
+    code = main(("check", "--device", "mock", "--json"))
+
+    rows = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert [row["checked"] for row in rows] == ["workload asc", "meter mock", "scenario single-stream", "device mock"]
+    assert all(row["kept"] and not row["failed"] for row in rows)
+
+
+def test_a_driver_that_breaks_a_rule_is_named_with_what_was_found_and_asked(capsys: Capture, tmp_path: Path) -> None:
+    file = tmp_path / "board.py"
+    file.write_text("import rig\n\ndef open_board():\n    return rig.blocking(lambda sample: float('nan'))\n")
+
+    code = main(("check", "--device", f"{file}:open_board", "--meter", "none"))
+    said = capsys.readouterr().out
+
+    assert code == ConformanceError.exit_code
+    assert "✓ workload asc keeps" in said
+    assert "✓ scenario single-stream keeps 1 rule\n" in said
+    assert "reply.json: found an output that raises" in said
+    assert "required is an output that JSON can hold, no NaN" in said
+
+
+def test_a_device_that_another_process_measures_is_left_alone(capsys: Capture, tmp_path: Path) -> None:
+    device = f"{tmp_path / 'board.py'}:open_board"
+    (tmp_path / "board.py").write_text("import rig\n\ndef open_board():\n    return rig.blocking(lambda sample: 0)\n")
+    with device_lock(device):
+        assert main(("check", "--device", device, "--meter", "none")) == SetupError.exit_code
+    assert "in use by process" in capsys.readouterr().err

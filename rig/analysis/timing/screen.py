@@ -289,7 +289,7 @@ RULES = (
     ),
     Rule(
         _swapped,
-        "readings are exchanged in pairs, as 16-bit words are within one of 32 bits. Exchange them in the driver or file",
+        "readings are exchanged in pairs, as 16-bit words in one of 32 bits are. Exchange them in the driver or file",
         ("readings of rail {rail} in order", "exchanged in pairs", "in order of time"),
     ),
     Rule(
