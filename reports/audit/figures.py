@@ -180,6 +180,12 @@ def execution_times(run: Run) -> Figures:
             by_issue[issue].append((on, off, n))
     each_s = np.array([_union_s(of) for of in by_issue.values()])
     mean_s -= math.fsum([*(off - on for of in by_issue.values() for on, off, _ in of), *-each_s]) / most
+    if not alone(run):  # an issue may lack a phase
+        held = Counter[tuple[int, str]]()
+        for issue, phase, n in zip(stamped.issue, stamped.phase, stamped.inferences, strict=True):
+            held[issue, phase] += n
+        most = sum(max(held[issue, phase] for phase in phases) for issue in np.unique(stamped.issue))
+        mean_s = float(each_s.sum()) / most
     found |= _times("", mean_s, each_s / [max(n for *_, n in of) for of in by_issue.values()], clock)
     busy_s = length_s(batches(stamped, holds if (len(phases), *holds) == (1, 1, 1) else None)[0])
     if busy_s < each_s.sum() * (1 - EXACT):
@@ -254,6 +260,20 @@ def refused(asked: Table) -> Any:
     return null & np.any(told & ~null)
 
 
+def alone(run: Run) -> bool:
+    """Return whether phases were issued alone, so that each issue ran one of them, and each sample ran all of them."""
+    asked, samples = counted(run), defaultdict[str, Counter[str]](Counter)
+    for sample, told in zip(asked.sample, asked.phases, strict=True):
+        for phase in set(told):
+            samples[phase][sample] += 1
+    if len(samples) < 2 or "learning" in samples:
+        return len(samples) > 1
+    if any(len(set(told)) > 1 for told in asked.phases):
+        return False
+    told_so = bool(run.options.get("apart") or run.start.get("imported"))
+    return told_so or all(one == next(iter(samples.values())) for one in samples.values())
+
+
 def answering(run: Run) -> list[Table]:
     """Return the issues that answer, in one table for each phase if phases were issued alone; empty if all answer.
 
@@ -262,8 +282,8 @@ def answering(run: Run) -> list[Table]:
     asked = counted(run)
     ran = {told for told in map(frozenset, asked.phases) if told}
     phases = sorted(frozenset[str]().union(*ran) - {"learning"})
-    alone = len(phases) > 1 and frozenset(phases) not in ran and max(map(len, ran)) == 1
-    groups = [{phase} for phase in phases] if alone else [set(phases)] if frozenset(["learning"]) in ran else []
+    one_each = alone(run) and len(phases) > 1 and max(map(len, ran)) == 1
+    groups = [{phase} for phase in phases] if one_each else [set(phases)] if frozenset(["learning"]) in ran else []
     held: list[Any] = [[bool(group & set(told)) for told in asked.phases] for group in groups]
     return [asked[of] for of in held]
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rig.analysis.complexity.workload import complexity_of, energies_of
-from rig.analysis.power.energy import LEARNING, average_figures, energy_figures, with_learning
+from rig.analysis.power.energy import average_figures, energy_figures, with_learning
 from rig.analysis.power.figures import power_figures
 from rig.analysis.power.findings import no_power, sign_checks
 from rig.analysis.power.model.rail_model import RailModel, rail_model, sum_of
@@ -33,7 +33,7 @@ from rig.analysis.service.serving import deadline_figures, service_figures
 from rig.analysis.solving import solves
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
 from rig.analysis.timing.alignment.placement import AlignedRail
-from rig.analysis.timing.counted_spans import Activity, activity_of
+from rig.analysis.timing.counted_spans import LEARNING, Activity, activity_of
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.outside_spans import restless, with_work_outside
@@ -167,7 +167,8 @@ def _service_figures(told: _Recorded) -> Figures:
     """Return throughput, latency and deadline figures, and the average power if every rail has a model."""
     start, activity, queries, models = told.run.start, told.activity, told.queries, list(told.models.values())
     answering = [phase.issue for name, phase in activity.phases.items() if name != LEARNING]
-    apart = answering if len(answering) > 1 and not reduce(np.intersect1d, answering).size else []
+    one_at_a_time = activity.per_phase and len(answering) > 1
+    apart = answering if one_at_a_time and not reduce(np.intersect1d, answering).size else []
     # an issue in which the device learns has no answer to time
     if LEARNING in activity.phases and answering and not apart:
         apart = [np.concatenate(answering)]

@@ -13,11 +13,9 @@ from rig.analysis.power.budget import METHOD, active_power, dynamic_power, noise
 from rig.analysis.power.estimators import touched, whole
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.result.quantity import LITERAL, TRIMMED, FigureKey, Figures, Quantity, linear, product
-from rig.analysis.timing.counted_spans import Activity
+from rig.analysis.timing.counted_spans import LEARNING, Activity
 from rig.analysis.timing.execution_time import BusyTime
 
-LEARNING = "learning"
-"""The phase in which a device learns; one execution learns one class."""
 LEARNT = {
     "execution_time_s": "learning_time_per_class_s",
     "energy_per_inference_j": "learning_energy_per_class_j",

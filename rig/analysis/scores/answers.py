@@ -48,14 +48,21 @@ def data_of(run: Run) -> dict[str, str]:
 def decided_issues(run: Run) -> set[int]:
     """Return the issues (requests) whose output is an answer: all except those that ran only earlier phases.
 
-    Phases were issued one at a time if the scenario says so, or if any issue ran the last phase without the others.
+    Phases were issued one at a time if the scenario says so, or if a sample ran the last phase in one issue and others
+    in another. A device that chooses a phase for each sample answers in each.
     """
     phases = run.start.device.phases
     ran: dict[int, set[str | None]] = {}
-    for row in run.replies.select(["issue", "phase"]).to_pylist():
+    of: dict[str, set[int]] = {}
+    for row in run.replies.select(["issue", "phase", "sample_id", "warmup"]).to_pylist():
         ran.setdefault(row["issue"], set()).add(row["phase"])
+        of.setdefault("" if row["warmup"] else row["sample_id"], set()).add(row["issue"])
+    of.pop("", None)
     last = set(phases[-1:])
-    apart = len(phases) > 1 and (run.start.scenario.per_phase or last in ran.values())
+    apart = len(phases) > 1 and (
+        run.start.scenario.per_phase
+        or any({frozenset(last)} < {frozenset(ran[issue]) for issue in issues} for issues in of.values())
+    )
     return {issue for issue, found in ran.items() if not apart or found & {*last, None}}
 
 

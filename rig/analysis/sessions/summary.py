@@ -211,21 +211,22 @@ def _energies(by: Mapping[str, list[Part]], figures: Figures, same_runs: bool) -
     if (runtime_w := figures.get(RUNTIME)) is not None:
         found |= gap_energies(times, runtime_w)
     if not same_runs:
-        found |= _of_other_mix(found, phases)
+        found |= _of_other_mix(found, times, phases)
     return Figures({key: q for key, q in found.items() if key in figures and key.quantity != INTEGRATED})
 
 
-def _of_other_mix(energies: Figures, phases: Sequence[str]) -> dict[FigureKey, Quantity]:
-    """Return the energies of all phases, less certain by their difference from the sum over phases.
+def _of_other_mix(energies: Figures, times: Figures, phases: Sequence[str]) -> dict[FigureKey, Quantity]:
+    """Return the energies of all phases, less certain by their difference from the sum over the executions of phases.
 
     Power and time are from other runs, in which the phases may have had other parts of the time. The difference is a
     limit (GUM 4.3.7).
     """
     out = {}
+    n = [times[FigureKey("execution_time_s", phase)].n for phase in ("", *phases)]
     for key, q in energies.items():
         parts = [energies.get(replace(key, phase=phase)) for phase in phases]
         if not key.phase and len(parts) > 1 and None not in parts:
-            apart = q.value - sum(part.value for part in parts if part is not None)
+            apart = q.value - sum(k / n[0] * part.value for k, part in zip(n[1:], parts, strict=True) if part)
             mix = Component("mix of the phases", apart / math.sqrt(3.0))
             out[key] = replace(q, components=(*q.components, mix))
     return out

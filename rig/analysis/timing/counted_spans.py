@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,8 +15,10 @@ from rig.errors import DataError
 from rig.recording.columns.buffers import array_of
 from rig.recording.events import Start
 from rig.recording.reader import Run
-from rig.types import MARK_PHASE, Bools, Floats
+from rig.types import MARK_PHASE, Bools, Floats, Indices
 
+LEARNING = "learning"
+"""The phase in which a device learns; one execution learns one class."""
 OVERLAP_S = 1e-9
 """An overlap of two successive spans below this time counts as rounding of ticks to seconds."""
 
@@ -76,6 +78,8 @@ class Activity:
     """Times at which a trace shows work that no span covers."""
     unlooped: bool = False
     """Whether the scenario asked for a loop inside one span (``repeat``), but each span holds one execution."""
+    inferences: int = 0
+    """The inferences of all issues, where an issue may lack some phases, as in a cascade."""
 
     @property
     def overlaps(self) -> bool:
@@ -135,17 +139,34 @@ def activity_of(run: Run, device: Timebase) -> Activity:
             phases[name], spans[name] = _joined(stamped, run.start)
     marked = run.marks()
     t0_ns = run.start.t0_ns
-    issues = [set(issue[~warm][phase[~warm] == name].tolist()) for name in phases]
+    counted = ~warm & (phase != MARK_PHASE)
+    of, at = np.unique(issue[counted], return_inverse=True)
+    held = [np.bincount(at, (each * times * (phase == name))[counted], len(of)) for name in phases]
     return Activity(
         phases=phases,
         spans=spans,
         warmup_s=windows[warm],
         marks_s=np.column_stack([device.seconds(marked[:, 0]), device.seconds(marked[:, 1])]),
         idle_s=(run.idle_windows_ns() - t0_ns) * 1e-9,
-        per_phase=any(i != issues[0] for i in issues),
+        per_phase=len(phases) > 1 and _one_at_a_time(run, list(phases), np.count_nonzero(held, axis=0)),
         step_s=device.step_s,
         unlooped=(run.start.scenario.repeat or 1) > 1 and all(np.all(p.executions == 1) for p in phases.values()),
+        inferences=int(np.sum(np.max(held, axis=0))) if held else 0,
     )
+
+
+def _one_at_a_time(run: Run, phases: Sequence[str], ran: Indices) -> bool:
+    """Return whether phases were issued one at a time; ``ran`` is the number of phases of each issue.
+
+    They were not if each sample chose one of them, as with a small and a large network for easy and hard samples.
+    """
+    if LEARNING in phases:
+        return True
+    if run.start.scenario.per_phase or run.start.imported is not None or np.any(ran > 1):
+        return bool(np.all(ran < 2))
+    rows = run.replies.select(["phase", "sample_id"]).filter(pc.invert(run.replies["warmup"]))
+    samples = [sorted(rows["sample_id"].filter(pc.equal(rows["phase"], name)).to_pylist()) for name in phases]
+    return all(own == samples[0] for own in samples)
 
 
 def _joined(stamped: Phase, start: Start) -> tuple[Phase, Phase]:

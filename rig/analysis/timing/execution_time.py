@@ -48,7 +48,7 @@ def busy_times(activity: Activity, stamps: Mapping[str, StampsU]) -> dict[str, B
         return {}
     busy = {name: BusyTime(p.busy_s, {name: stamps[name]}, p.n) for name, p in activity.phases.items()}
     together_s = float(np.sum(np.diff(activity.busy_windows_s())))
-    return busy | {"": BusyTime(together_s, dict(stamps), max(b.n for b in busy.values()))}
+    return busy | {"": BusyTime(together_s, dict(stamps), activity.inferences)}
 
 
 def time_figures(
@@ -65,8 +65,11 @@ def time_figures(
         own, told = BusyTime(phase.busy_s, {name: stamps[name]}, phase.n), "sum of spans over inferences"
         figures |= {FigureKey("execution_time_s", name): mean_time(own, device, late_s[name], told)}
         figures |= spread(phase.each_s, device, name, float(np.median(phase.inferences)), phase.looped)
-    means = [(1.0, figures[FigureKey("execution_time_s", name)]) for name in spans]
-    total = linear(means, "s", "sum over phases; of one sample, those that overlap count once")
+    # an inference of all phases may lack some of them
+    share = {name: 1.0 if activity.per_phase else p.n / max(activity.inferences, 1) for name, p in spans.items()}
+    means = [(share[name], figures[FigureKey("execution_time_s", name)]) for name in spans]
+    told = "sum over phases, each by its share of the inferences; of one sample, those that overlap count once"
+    total = linear(means, "s", told, n=None if activity.per_phase else activity.inferences)
     spent_s = {name: p.busy_s for name, p in spans.items()} | {"": float(np.sum(_issues(spans)[0]))}
     twice_s = sum(p.busy_s for p in spans.values()) - spent_s[""]
     figures |= {FigureKey("execution_time_s"): replace(total, value=total.value - twice_s / max(busy[""].n, 1))}

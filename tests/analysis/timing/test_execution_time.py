@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -28,32 +29,34 @@ ONE: Stages = (("inference", 0, 100),)
 
 
 class Cores:
-    """The mock device on several cores: a core takes a batch at a time, and stamps the same spans for all of it."""
+    """The mock device on several cores: a core takes a batch at a time, and stamps the same spans for all of it.
 
-    def __init__(self, plant: SimPlant, device: MockDevice, stages: Stages, cores: int, batch: int) -> None:
-        self.device, self.plant, self.stages, self.batch = device, plant, stages, batch
+    Batches take turns to have the phases of ``turns``.
+    """
+
+    def __init__(self, plant: SimPlant, device: MockDevice, turns: tuple[Stages, ...], cores: int, batch: int) -> None:
+        self.device, self.plant, self.turns, self.batch = device, plant, cycle(turns), batch
+        self.phases = tuple(dict.fromkeys(phase for stages in turns for phase, _, _ in stages))
         self.free_ns = [0] * cores
         self.poll, self.stage, self.close, self.timer = device.poll, device.stage, device.close, device.timer
 
     def info(self) -> DeviceInfo:
-        phases, clock = tuple(dict.fromkeys(phase for phase, _, _ in self.stages)), self.device.info().clock
-        return DeviceInfo(
-            "cores", "simulator", "Cores", clock, phases, self.batch, 64 if len(self.free_ns) > 1 else None
-        )
+        clock, most = self.device.info().clock, 64 if len(self.free_ns) > 1 else None
+        return DeviceInfo("cores", "simulator", "Cores", clock, self.phases, self.batch, most)
 
     def submit(self, samples: list[Sample], budget: Budget | None) -> None:
         core = self.free_ns.index(min(self.free_ns))
-        begin_ns, spans = max(self.plant.clock.now_ns() + 20_000, self.free_ns[core]), []
-        for phase, *ends in self.stages:
+        begin_ns, spans, stages = max(self.plant.clock.now_ns() + 20_000, self.free_ns[core]), [], next(self.turns)
+        for phase, *ends in stages:
             on_ns, off_ns = (begin_ns + ms * 1_000_000 for ms in ends)
             self.plant.occupy(phase, on_ns, off_ns)
             on, off = (self.device._clock.tick_at((ns - ORIGIN_NS) * 1e-9) for ns in (on_ns, off_ns))
             spans.append(Span(phase, on, off))
-        self.free_ns[core] = begin_ns + max(end for *_, end in self.stages) * 1_000_000
+        self.free_ns[core] = begin_ns + max(end for *_, end in stages) * 1_000_000
         self.device._pending += [(self.free_ns[core], Reply(s.id, {"label": s.label}, tuple(spans))) for s in samples]
 
 
-def served(path: Path, stages: Stages = ONE, arrival_hz: float = 5.0, cores: int = 1, batch: int = 1) -> OnPlant:
+def served(path: Path, *turns: Stages, arrival_hz: float = 5.0, cores: int = 1, batch: int = 1) -> OnPlant:
     def play(work: BlankWorkload) -> Iterator[Step]:
         if not arrival_hz:
             return offline(work, quick("offline"), idle_s=1.0)
@@ -63,7 +66,7 @@ def served(path: Path, stages: Stages = ONE, arrival_hz: float = 5.0, cores: int
         path,
         play,
         device={"marks": False, "preprocess_s": 0.01}, meter={"noise": 0.002}, samples=40,
-        driver=partial(Cores, stages=stages, cores=cores, batch=batch),
+        driver=partial(Cores, turns=turns or (ONE,), cores=cores, batch=batch),
     )  # fmt: skip
     main(["report", str(path)])
     checked = audit(path)
@@ -108,3 +111,26 @@ def test_a_phase_inside_another_takes_no_time_of_its_own(tmp_path: Path) -> None
     assert "busy_time_per_inference_s" not in {str(key) for key in q}
     assert held(q["energy_per_inference_j"], 0.1 * 3e-3 + 0.04 * 1e-3, 0.999)
     assert q["energy_per_inference_j"].value == pytest.approx(q["active_power_w"].value * 0.1, 1e-4)
+
+
+HEARD: Stages = (("preprocess", 0, 20), ("inference", 20, 120))
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        (HEARD, HEARD[:1], HEARD[:1]),  # a cascade: the network runs only where the detector heard something
+        (HEARD[1:], HEARD[:1], HEARD[:1]),  # a small and a large network: each sample runs one of them
+    ],
+)
+def test_an_inference_may_lack_a_phase(tmp_path: Path, turns: tuple[Stages, ...]) -> None:
+    found = served(tmp_path / "run", *turns)
+    q, rows = found.result.quantities, [row for row in found.run.replies.to_pylist() if not row["warmup"]]
+    n, heard = len({row["issue"] for row in rows}), [row["phase"] for row in rows].count("inference")
+    detected = len(rows) - heard
+    assert 0 < heard < 0.5 * n
+    assert q["execution_time_s"].value == pytest.approx((0.1 * heard + 0.02 * detected) / n, 1e-4)
+    assert q["phase.inference.execution_time_s"].value == pytest.approx(0.1, 1e-4)
+    assert held(q["energy_per_inference_j"], (0.1 * heard * 3e-3 + 0.02 * detected * 2e-3) / n, 0.999)
+    assert q["average_power_w"].value > 0.0
+    assert q["accuracy"].n == n
