@@ -15,6 +15,7 @@ from rig.errors import Ended
 from rig.recording.reader import Run, open_run
 from rig.types import Device, Meter, Step
 from tests.support.ended_runs import ByHand, Play
+from tests.support.raised import raised
 from tests.support.serving import Blank
 
 
@@ -43,8 +44,6 @@ def play(tmp_path: Path, by_hand: ByHand) -> Play:
     """Record steps that end in an error; return the error and the recording."""
 
     def run(*given: Any, **more: Any) -> tuple[Ended, Run]:
-        with pytest.raises(Ended) as raised:
-            by_hand(*given, **more)
-        return raised.value, open_run(tmp_path / "run")
+        return raised(Ended, by_hand, *given, **more), open_run(tmp_path / "run")
 
     return run

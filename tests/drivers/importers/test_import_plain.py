@@ -228,7 +228,8 @@ def test_the_option_inferences_counts_what_the_table_does_not(column: str, cells
     lambda t, w: (t - 1000.0, w),
 ], ids=["repeated", "backward", "nan", "far", "1e308", "one", "elsewhere"])  # fmt: skip
 def test_stamps_and_readings_that_cannot_be_are_refused(spoil: Callable[..., Any], tmp_path: Path) -> None:
-    raised(DataError, write, plain(tmp_path, *spoil(*trace(100.0)[:2]), stamp=None), tmp_path / "run")
+    with pytest.raises(DataError):
+        write(plain(tmp_path, *spoil(*trace(100.0)[:2]), stamp=None), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
