@@ -155,11 +155,12 @@ def scheduling_delays_s(q: Queries) -> Floats:
     samples than it declares (``max_pending``). If it declares nothing, it has room when all earlier samples are
     completed.
     """
-    went = ~q.dropped
-    due, issued, done = q.due_s[went], q.issued_s[went], q.completed_s[went]
+    went = np.flatnonzero(~q.dropped)
+    order = np.argsort(q.issued_s[went], kind="stable")  # ``in_turn`` may have moved stamps to other rows
+    due, issued, done = (s[went[order]] for s in (q.due_s, q.issued_s, q.completed_s))
     free = _all_completed_s(issued, done) if q.max_pending is None else _room_s(done, q.max_pending)
     free = np.where(free <= issued, free, -np.inf)  # a device that held more than it declares caused no wait
-    return np.asarray(np.maximum(issued - np.maximum(due, free), 0.0))
+    return np.asarray(np.maximum(issued - np.maximum(due, free), 0.0)[np.argsort(order)])
 
 
 def _all_completed_s(issued_s: Floats, completed_s: Floats) -> Floats:
