@@ -108,8 +108,11 @@ def _play(steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatche
 def check_wiring(device: DeviceInfo, meters: Sequence[MeterInfo]) -> None:
     """Check that the meters have the pin and the voltages that are needed, and that no two rails share a file.
 
-    Raises ``SetupError``.
+    No phase of the device may be named as its pulses at a mark. Raises ``SetupError``.
     """
+    if MARK_PHASE in device.phases:
+        what = f"device {device.name} declares a phase {MARK_PHASE!r}, which is the name of its pulses at a mark"
+        raise SetupError(what, field="phases", value=MARK_PHASE, remedy="Give the phase another name")
     _check_pin(device, meters)
     rails = [rail for info in meters for rail in info.rails]
     for path, count in Counter(trace_path(rail.name) for rail in rails).items():

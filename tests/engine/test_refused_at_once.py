@@ -17,6 +17,7 @@ from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import MockMeter, open_meter
 from fixtures.bench.true_power import SimPlant
 from rig.analysis.result.quantity import FigureKey
+from rig.engine.collect import check_wiring
 from rig.errors import DataError, DeviceError, Ended, MeterError, RigError, SetupError, StoreError
 from rig.recording import write_events
 from rig.recording.disk.bounded import START_BYTES, TEXT_CHARACTERS
@@ -336,3 +337,8 @@ def test_a_log_longer_than_readers_take_ends_the_run(play: Play, plant: SimPlant
     assert isinstance(ended, StoreError)
     assert "200000 bytes at most" in ended.message
     assert run.sealed
+
+
+def test_a_phase_named_as_the_pulses_at_a_mark_is_refused(plant: SimPlant) -> None:
+    named = replace(open_device(plant).info(), phases=("mark", "inference"))
+    raised(SetupError, check_wiring, named, (), says="declares a phase 'mark'")

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from rig.analysis.timing.counted_spans import one_at_a_time
 from rig.recording.reader import Run
 
 
@@ -46,23 +47,15 @@ def data_of(run: Run) -> dict[str, str]:
 
 
 def decided_issues(run: Run) -> set[int]:
-    """Return the issues (requests) whose output is an answer: all except those that ran only earlier phases.
+    """Return the issues (requests) whose output is an answer.
 
-    Phases were issued one at a time if the scenario says so, or if a sample ran the last phase in one issue and others
-    in another. A device that chooses a phase for each sample answers in each.
+    If phases were issued one at a time, these are the issues of the last phase.
     """
-    phases = run.start.device.phases
     ran: dict[int, set[str | None]] = {}
-    of: dict[str, set[int]] = {}
-    for row in run.replies.select(["issue", "phase", "sample_id", "warmup"]).to_pylist():
+    for row in run.replies.select(["issue", "phase"]).to_pylist():
         ran.setdefault(row["issue"], set()).add(row["phase"])
-        of.setdefault("" if row["warmup"] else row["sample_id"], set()).add(row["issue"])
-    of.pop("", None)
-    last = set(phases[-1:])
-    apart = len(phases) > 1 and (
-        run.start.scenario.per_phase
-        or any({frozenset(last)} < {frozenset(ran[issue]) for issue in issues} for issues in of.values())
-    )
+    last = set(run.start.device.phases[-1:])
+    apart = run.start.scenario.per_phase or one_at_a_time(run)
     return {issue for issue, found in ran.items() if not apart or found & {*last, None}}
 
 

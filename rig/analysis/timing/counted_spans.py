@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ from rig.errors import DataError
 from rig.recording.columns.buffers import array_of
 from rig.recording.events import Start
 from rig.recording.reader import Run
-from rig.types import MARK_PHASE, Bools, Floats, Indices
+from rig.types import MARK_PHASE, Bools, Floats
 
 LEARNING = "learning"
 """The phase in which a device learns; one execution learns one class."""
@@ -148,24 +148,30 @@ def activity_of(run: Run, device: Timebase) -> Activity:
         warmup_s=windows[warm],
         marks_s=np.column_stack([device.seconds(marked[:, 0]), device.seconds(marked[:, 1])]),
         idle_s=(run.idle_windows_ns() - t0_ns) * 1e-9,
-        per_phase=len(phases) > 1 and _one_at_a_time(run, list(phases), np.count_nonzero(held, axis=0)),
+        per_phase=one_at_a_time(run),
         step_s=device.step_s,
         unlooped=(run.start.scenario.repeat or 1) > 1 and all(np.all(p.executions == 1) for p in phases.values()),
         inferences=int(np.sum(np.max(held, axis=0))) if held else 0,
     )
 
 
-def _one_at_a_time(run: Run, phases: Sequence[str], ran: Indices) -> bool:
-    """Return whether phases were issued one at a time; ``ran`` is the number of phases of each issue.
+def one_at_a_time(run: Run) -> bool:
+    """Return whether several phases were issued one at a time.
 
-    They were not if each sample chose one of them, as with a small and a large network for easy and hard samples.
+    They were not if an issue has two of them, or if each sample chose one, as with a small and a large network for easy
+    and hard samples.
     """
-    if LEARNING in phases:
-        return True
-    if run.start.scenario.per_phase or run.start.imported is not None or np.any(ran > 1):
-        return bool(np.all(ran < 2))
-    rows = run.replies.select(["phase", "sample_id"]).filter(pc.invert(run.replies["warmup"]))
-    samples = [sorted(rows["sample_id"].filter(pc.equal(rows["phase"], name)).to_pylist()) for name in phases]
+    rows = run.replies.select(["phase", "issue", "sample_id", "warmup"])
+    rows = rows.filter(pc.and_(rows["phase"].is_valid(), pc.invert(rows["warmup"])))
+    phases = [name for name in rows["phase"].unique().to_pylist() if name != MARK_PHASE]
+    if len(phases) < 2 or LEARNING in phases:
+        return len(phases) > 1
+    each = [rows.filter(pc.equal(rows["phase"], name)) for name in phases]
+    issues = [np.unique(array_of(own["issue"])) for own in each]
+    alone = sum(map(len, issues)) == len(np.unique(np.concatenate(issues)))
+    if not alone or run.start.scenario.per_phase or run.start.imported is not None:
+        return alone
+    samples = [sorted(own["sample_id"].to_pylist()) for own in each]
     return all(own == samples[0] for own in samples)
 
 

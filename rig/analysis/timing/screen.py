@@ -166,9 +166,10 @@ def _chosen(look: Look) -> Found | None:
 
 def _swapped(look: Look) -> Found | None:
     """Find readings that are exchanged in pairs: each pair's far reading is nearer to the next pair's than its last."""
-    surely = []
+    surely, value = [], look.profile.value
+    value = value / np.fmax.reduce(np.abs(value), initial=1e-300)  # squares of any values stay finite
     for first in (0, 1):
-        pair = look.profile.value[first:][: (len(look.profile.value) - first) // 2 * 2].reshape(-1, 2)
+        pair = value[first:][: (len(value) - first) // 2 * 2].reshape(-1, 2)
         nearer = (pair[1:, 0] - pair[:-1, 1]) ** 2 - (pair[1:, 1] - pair[:-1, 0]) ** 2
         nearer = nearer[np.isfinite(nearer)]
         surely.append(float(nearer.sum()) / max(float(np.linalg.norm(nearer)), 1e-300))
