@@ -6,7 +6,7 @@ import math
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ from rig.analysis.power.model.rail_model import RailModel, rail_model, sum_of
 from rig.analysis.power.preprocessing import front_end_figures, preprocessing_checks
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.result.finding import Finding, note
-from rig.analysis.result.quantity import Figures
+from rig.analysis.result.quantity import LITERAL, FigureKey, Figures, Quantity
 from rig.analysis.result.result import ClockSummary, Result
 from rig.analysis.result.series import RailSeries, Series, Solve, Stream
 from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, seen_checks, session_figures, span_checks
@@ -31,10 +31,11 @@ from rig.analysis.service.change_detection import change_figures, stream_of
 from rig.analysis.service.queries import Queries, in_turn, queries_of
 from rig.analysis.service.serving import deadline_figures, service_figures
 from rig.analysis.solving import solves
+from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
 from rig.analysis.timing.alignment.placement import AlignedRail
-from rig.analysis.timing.counted_spans import LEARNING, Activity, activity_of
-from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
+from rig.analysis.timing.counted_spans import LEARNING, Activity, Phase, activity_of
+from rig.analysis.timing.execution_time import StampsU, busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.outside_spans import restless, with_work_outside
 from rig.analysis.timing.recorded_clocks import off_line_checks, rate_checks
@@ -46,6 +47,7 @@ from rig.errors import MeasurementRefusedError
 from rig.recording.events import Brackets, ChunkArrived, IdleWindow
 from rig.recording.reader import Run
 from rig.recording.traces.traces import AT_ONCE
+from rig.types import Floats
 
 LIBRARY_BYTES = 128 << 20
 """Memory that OpenBLAS maps, in numpy and again in scipy. If the system refuses it, OpenBLAS retries forever."""
@@ -155,12 +157,33 @@ def _figures(told: _Recorded) -> tuple[Figures, list[Finding]]:
         figures |= _service_figures(told)
     if told.solves:
         figures |= solves.runtime_power(powers)
-        to_gap = run.start.scenario.to_gap
-        figures |= solves.solving_figures(told.solves, figures.get(solves.RUNTIME), solves.gap_times_known(run), to_gap)
+        solved = solves.solving_figures(told.solves, solves.gap_times_known(run), run.start.scenario.to_gap)
+        figures |= solved
+        if (power := figures.get(solves.RUNTIME)) is not None:
+            figures |= solves.gap_energies(told.solves, solved, power, partial(_power_in, told, stamps))
     complexity, (predicted, odd) = complexity_of(run), predictions_of(run, told.answers)
     figures |= complexity.figures | energies_of(run, complexity, figures) | predicted
     found = [*noted, *unheard, *_told((*complexity.findings, *odd))]
     return with_learning(figures | spiking_figures(run, told.answers, figures)), found
+
+
+def _power_in(told: _Recorded, stamps: Mapping[str, StampsU], windows_s: Floats) -> Quantity | None:
+    """Return the active power in parts of spans that begin with the spans, shape (k, 2); None if it is refused."""
+    if not np.all(np.isfinite(windows_s)) or np.any(np.diff(windows_s) <= 0.0):
+        return None
+    spans = merged(told.activity.busy_windows_s())
+    rest = spans.copy()
+    rest[np.searchsorted(spans[:, 0], windows_s[:, 0], "right") - 1, 0] = windows_s[:, 1]
+    once = np.ones(len(windows_s), np.int64)
+    until = replace(
+        told.activity,
+        phases={name: Phase(windows_s, once, once, np.arange(len(once))) for name in list(stamps)[:1]},
+        outside_s=np.concatenate([told.activity.outside_s, rest[rest[:, 1] > rest[:, 0]]]),
+        inferences=len(once),
+    )
+    readings, busy = [r.readings for r in told.rails], busy_times(until, stamps)
+    powers, _ = power_figures(readings, told.models, until, busy, told.against, told.together)
+    return powers.get(FigureKey("active_power_w", method=LITERAL)) or powers.get(FigureKey("active_power_w"))
 
 
 def _service_figures(told: _Recorded) -> Figures:

@@ -61,7 +61,8 @@ class Solve:
     solve, if the answer states it. ``processor_s`` is the processor time of the solver in ``seconds`` by its own
     answer, NaN if it states none. A claim does not count if it is later than the budget by more than a solve may
     overrun. ``astray`` is True if a claim is stamped outside the span of the solve, or if a claim that counts is better
-    than the answer. ``late_cost`` is the cost of the best solution found after the deadline.
+    than the answer. ``late_cost`` is the cost of the best solution found after the deadline. ``on_s`` is the second of
+    the run in which the solve begins; NaN if it was repeated in a loop.
     """
 
     sample_id: str
@@ -78,6 +79,7 @@ class Solve:
     processor_s: float = math.nan
     astray: bool = False
     late_cost: float = math.inf
+    on_s: float = math.nan
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.rate_probes import peak_rate, rate_probes
 from rig.analysis.sessions.rules import ACCURACY, by_purpose, session_checks, trial_checks, trial_figures
 from rig.analysis.sessions.speed import other_speed
-from rig.analysis.solving.solves import RUNTIME, gap_energies
 from rig.analysis.verdict.validity import is_known
 from rig.recording.session import SizeProbe
 
@@ -208,8 +207,6 @@ def _energies(by: Mapping[str, list[Part]], figures: Figures, same_runs: bool) -
         u = other_speed(by)
         times = Figures({key: _of_other_runs(q, u) for key, q in figures.items() if q.unit == "s"})
     found = energy_figures(times, figures, [r.rail for r in series.rails], phases, per_phase and len(phases) > 1)
-    if (runtime_w := figures.get(RUNTIME)) is not None:
-        found |= gap_energies(times, runtime_w)
     if not same_runs:
         found |= _of_other_mix(found, times, phases)
     return Figures({key: q for key, q in found.items() if key in figures and key.quantity != INTEGRATED})

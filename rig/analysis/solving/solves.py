@@ -23,7 +23,7 @@ from rig.errors import DataError
 from rig.plugins import problem_factory
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
-from rig.types import Problem
+from rig.types import Floats, Problem
 
 OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
 """A solve is late if it ends past its budget by more than this time and by more than this part of the budget."""
@@ -91,7 +91,7 @@ def _solve(
     return Solve(
         answer.sample_id, seconds, budget_s, claimed, float(cost), conflicts, honest, claims[:, 0], claims[:, 1],
         targets, over_s, processor_s, astray,
-        math.inf if out.get("late_cost") is None else float(out["late_cost"]),
+        math.inf if out.get("late_cost") is None else float(out["late_cost"]), on_s if times == 1 else math.nan,
     )  # fmt: skip
 
 
@@ -138,10 +138,8 @@ def _same(cost: float, claimed: float) -> bool:
 # ---- figures ------------------------------------------------------------------------------
 
 
-def solving_figures(
-    solves: Sequence[Solve], power: Quantity | None, timed: bool, to_gap: float | None = None
-) -> Figures:
-    """Return costs, gaps to each target and overruns, and if ``timed`` also time and energy to each gap.
+def solving_figures(solves: Sequence[Solve], timed: bool, to_gap: float | None = None) -> Figures:
+    """Return costs, gaps to each target and overruns, and if ``timed`` also the time to each gap.
 
     ``timed`` is True if the solver's schedule does not depend on the budget, or if solves stopped at the gap
     ``to_gap``. In the second case smaller gaps have no figures, because the solves stopped before them.
@@ -167,7 +165,7 @@ def solving_figures(
         figures |= _gaps([s for s in judged if target in s.targets], target)
         if timed:
             figures |= _times_to([s for s in solves if target in s.targets], target, to_gap or 0.0)
-    return figures if power is None else figures | gap_energies(figures, power)
+    return figures
 
 
 def _gaps(solves: Sequence[Solve], target: str) -> Figures:
@@ -218,11 +216,27 @@ def runtime_power(powers: Figures) -> Figures:
     return Figures() if power is None else Figures({RUNTIME: replace(power, method=f"{power.method} of the solves")})
 
 
-def gap_energies(times: Mapping[FigureKey, Quantity], power: Quantity) -> Figures:
-    """Return the energy of a solve until each gap: power over the runtime times the time to the gap."""
-    found = {replace(k, quantity=_ENERGIES[k.quantity]): q for k, q in times.items() if k.quantity in _ENERGIES}
-    told = "power over the runtime x time, "
-    return Figures({key: product(power, q, "J", told + q.method) for key, q in found.items()})
+def gap_energies(
+    solves: Sequence[Solve], times: Mapping[FigureKey, Quantity], power: Quantity,
+    until: Callable[[Floats], Quantity | None],
+) -> Figures:  # fmt: skip
+    """Return the energy of a solve until each gap: the power until then times the time to the gap.
+
+    ``until`` returns the active power in windows of the run, shape (k, 2), or None if it cannot be measured. Then the
+    value is computed with ``power``, that over the whole runtime, and has no uncertainty.
+    """
+    out = Figures()
+    for key, time_s in times.items():
+        if key.quantity not in _ENERGIES:
+            continue
+        each = [(s.on_s, _time_to(s, s.targets[key.target], key.threshold)) for s in solves if key.target in s.targets]
+        own = until(np.array([(on_s, on_s + at_s) for on_s, at_s in each if at_s < math.inf]))
+        energy = product(own or power, time_s, "J", f"power until then x time, {time_s.method}")
+        if own is None:
+            told = f"power over the runtime x time, {time_s.method}; the power until then is not known"
+            energy = replace(energy, components=(), bias=0.0, method=told)
+        out |= {replace(key, quantity=_ENERGIES[key.quantity]): energy}
+    return out
 
 
 def _time_to(solve: Solve, target: float, threshold: float) -> float:

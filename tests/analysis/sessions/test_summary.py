@@ -189,7 +189,7 @@ def test_five_trials_of_the_same_problems_show_no_more_of_other_problems_than_on
         Solve(name, 1.0, 1.0, c, c, 0, True, np.array([0.1]), np.array([c]), {"best_known": -60.0})
         for name, c in (("p", -40.0), ("q", -42.0), ("r", -47.0))
     ]
-    one, key = solving_figures(solves, None, True), FigureKey("gap_{target}_mean", target="best_known")
+    one, key = solving_figures(solves, True), FigureKey("gap_{target}_mean", target="best_known")
     five = over_trials([one] * 5)[key]
     assert five.interval() == pytest.approx(one[key].interval())
 

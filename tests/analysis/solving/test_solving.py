@@ -24,7 +24,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.series import Solve
-from rig.analysis.solving.solves import solving_figures, solving_findings
+from rig.analysis.solving.solves import gap_energies, solving_figures, solving_findings
 from rig.errors import DataError, StoreError
 from rig.recording.reader import open_run
 from rig.types import Issue, Rules, Workload
@@ -47,20 +47,21 @@ def solve(problem: str, cost: float = -40.0, closing: dict[float, float] | None 
 
 @given(st.lists(st.lists(st.floats(-60, -1), min_size=3, max_size=3), min_size=2, max_size=6))
 def test_solves_of_one_problem_are_no_independent_looks_at_problems_like_it(costs: list[list[float]]) -> None:
-    figure = solving_figures([solve(f"p{k}", c) for k, own in enumerate(costs) for c in own], None, False)["cost_mean"]
+    figure = solving_figures([solve(f"p{k}", c) for k, own in enumerate(costs) for c in own], False)["cost_mean"]
     means = [float(np.mean(own)) for own in costs]
     assert figure.value == pytest.approx(float(np.mean(means)))
     assert figure.u == pytest.approx(float(np.std(means, ddof=1)) / math.sqrt(len(means)), abs=1e-9)
 
 
 def test_solves_of_a_single_problem_scatter_by_themselves() -> None:
-    figure = solving_figures([solve("p", c) for c in (-40.0, -42.0, -44.0)], None, False)["cost_mean"]
+    figure = solving_figures([solve("p", c) for c in (-40.0, -42.0, -44.0)], False)["cost_mean"]
     assert (figure.value, figure.u) == (-42.0, pytest.approx(2.0 / math.sqrt(3.0)))
 
 
 def test_time_to_a_gap_by_the_official_rule_is_as_doubtful_as_the_times_are_scattered() -> None:
     solves = [solve(f"p{k}", -50.0, {0.1 * (k + 1): -46.0, 0.9: -50.0}) for k in range(3)]
-    figures = solving_figures(solves, FLAT, True)
+    figures = solving_figures(solves, True)
+    figures |= gap_energies(solves, figures, FLAT, lambda windows_s: FLAT)
     time_s, energy_j = figures["time_to_gap_official_0_1_official_s"], figures["energy_to_gap_official_0_1_official_j"]
     assert time_s.value == pytest.approx(0.2)
     assert time_s.u == pytest.approx(0.1 / math.sqrt(3.0))
@@ -69,30 +70,33 @@ def test_time_to_a_gap_by_the_official_rule_is_as_doubtful_as_the_times_are_scat
 
 def test_a_share_of_solves_counts_each_of_several_problems_once() -> None:
     away, close = {0.1: -10.0}, {0.1: -50.0}
-    several = solving_figures([solve(f"p{k}", closing=(away, close)[k % 2]) for k in range(4)] * 10, None, True)
-    alone = solving_figures([solve("p", closing=closing) for closing in (away, close)] * 20, None, True)
+    several = solving_figures([solve(f"p{k}", closing=(away, close)[k % 2]) for k in range(4)] * 10, True)
+    alone = solving_figures([solve("p", closing=closing) for closing in (away, close)] * 20, True)
     assert several["reached_gap_official_0_1_share"].interval() == pytest.approx((0.068, 0.932), abs=1e-3)
     assert alone["reached_gap_official_0_1_share"].interval() == pytest.approx((0.338, 0.662), abs=1e-3)
 
 
 def test_a_target_of_zero_has_no_gap_but_is_reached_at_zero() -> None:
     found = [replace(solve("p", c, {0.1: 5.0, 0.2: c}), targets={"official": 0.0}) for c in (0.0, 1.0)]
-    figures = solving_figures([*found, solve("q", -50.0)], None, True)
+    figures = solving_figures([*found, solve("q", -50.0)], True)
     assert figures["reached_gap_official_0_01_share"].value == pytest.approx(2 / 3)
     assert figures["gap_official_mean"].n == 1 and "2 solves with a target of 0" in figures["gap_official_mean"].method
 
 
 def test_one_solve_that_stays_away_leaves_a_share_and_no_official_figures() -> None:
-    figures = solving_figures([solve("p", -50.0, {0.1: -46.0}), solve("q", -10.0, {0.1: -10.0})], FLAT, True)
+    solves = [solve("p", -50.0, {0.1: -46.0}), solve("q", -10.0, {0.1: -10.0})]
+    figures = solving_figures(solves, True)
+    figures |= gap_energies(solves, figures, FLAT, lambda windows_s: None)
     time_s = figures["time_to_gap_official_0_1_s"]
     assert figures["reached_gap_official_0_1_share"].value == 0.5
     assert time_s.n == 1
-    assert figures["energy_to_gap_official_0_1_j"].value == FLAT.value * time_s.value
+    energy_j = figures["energy_to_gap_official_0_1_j"]
+    assert energy_j.value == FLAT.value * time_s.value and not energy_j.stated
     assert not [key for key in map(str, figures) if key.endswith(("_official_s", "_official_j"))]
 
 
 def test_of_gaps_closer_than_where_solves_were_told_to_stop_nothing_is_told() -> None:
-    figures = solving_figures([solve("p", -50.0)], FLAT, True, to_gap=0.05)
+    figures = solving_figures([solve("p", -50.0)], True, to_gap=0.05)
     told = {str(key) for key in figures if key.quantity == "reached_gap_{target}_{threshold}_share"}
     assert told == {"reached_gap_official_0_1_share", "reached_gap_official_0_05_share"}
 
@@ -103,10 +107,10 @@ def untimed(seconds: float, budget_s: float = 1.0, overrun_s: float = 0.0) -> So
 
 
 def test_overruns_are_never_below_zero_and_the_worst_is_judged_and_not_the_mean() -> None:
-    figures = solving_figures([untimed(0.2), solve("p", over_s=0.1)], None, False)
+    figures = solving_figures([untimed(0.2), solve("p", over_s=0.1)], False)
     assert (figures["overrun_mean_s"].value, figures["overrun_max_s"].value) == (0.05, 0.1)
     looped = untimed(1e-3, 1e-3, 0.0279)
-    assert solving_figures([looped], None, False)["overrun_max_s"].value == 0.0279
+    assert solving_figures([looped], False)["overrun_max_s"].value == 0.0279
     (late,) = [check for check in solving_findings([looped], 1, False) if "past their budget" in check.rule]
     assert not late.ok
 

@@ -14,8 +14,11 @@ from fixtures.bench.mock_device import MockDevice
 from fixtures.bench.true_power import ORIGIN_NS, SimPlant
 from fixtures.worlds.random_draw import BlankWorkload
 from reports.audit.audit import audit
+from rig.analysis.evaluate import _power_in, _recorded
+from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.timing.activity_signal import merged
 from rig.commands.shell.main import main
+from rig.recording.traces.traces import AT_ONCE
 from rig.types import Budget, DeviceInfo, Reply, Sample, Span, Step
 from scenarios.offline import offline
 from scenarios.rules import quick
@@ -134,3 +137,14 @@ def test_an_inference_may_lack_a_phase(tmp_path: Path, turns: tuple[Stages, ...]
     assert held(q["energy_per_inference_j"], (0.1 * heard * 3e-3 + 0.02 * detected * 2e-3) / n, 0.999)
     assert q["average_power_w"].value > 0.0
     assert q["accuracy"].method.startswith(f"{n} outputs")
+
+
+def test_the_power_of_the_first_part_of_spans_is_not_that_of_whole_spans(tmp_path: Path) -> None:
+    """As until a solver reaches a gap: 4 mW in the first 40 ms of spans, and 3 mW in the other 60 ms."""
+    run = served(tmp_path / "run", (("inference", 0, 100), ("preprocess", 0, 40))).run
+    told = _recorded(run, AT_ONCE)
+    windows_s = merged(told.activity.busy_windows_s())
+    windows_s[:, 1] = windows_s[:, 0] + 0.04
+    power = _power_in(told, stamps_u_s(run, told.activity, told.device), windows_s)
+    assert power is not None and held(power, 4e-3, 0.999)
+    assert power.half_width() < 0.05 * power.value
