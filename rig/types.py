@@ -44,9 +44,10 @@ class Sample:
 
     ``payload`` is any array. ``rate_hz`` is set for a time series. ``inferences`` is the number of inferences in the
     sample (a 10 s sequence of 1 s scenes: 10). For a frame of a stream, ``label_age_s`` is how long its label had been
-    true when the frame ended (s). With ``keep``, the payload is stored with the recording, because the answers can
-    only be checked with it. With ``learn``, a device that learns takes the payload, shape (shots, ...), as examples of
-    the label, in its phase ``learning``.
+    true when the frame ended (s). ``cut_from`` names the clip of which the sample is a part; in the interval of an
+    accuracy, the parts of a clip count as one sample. With ``keep``, the payload is stored with the recording, because
+    the answers can only be checked with it. With ``learn``, a device that learns takes the payload, shape (shots, ...),
+    as examples of the label, in its phase ``learning``.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Sample:
     inferences: int = 1
     seed: int | None = None
     label_age_s: float | None = None
+    cut_from: str | None = None
     keep: bool = False
     learn: bool = False
 

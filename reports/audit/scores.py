@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from reports.audit.figures import EXACT, Figures, Plain, answer_in, counted, issues, mean_of, parsed
+from reports.audit.figures import EXACT, Figures, Plain, alone, answer_in, counted, issues, mean_of, parsed
 from reports.audit.folder.reading import Run, by_sample, clean, refuse
 from rig.types import Floats
 
@@ -36,11 +36,11 @@ def answers(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:
 def decided(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:
     """Return the sample and the value of each counted output.
 
-    If the last phase ran alone in some issue, an output of earlier phases only is no answer. With ``silent``, samples
-    that were completed without an output are included, with the answer None.
+    If phases were issued alone, an output of earlier phases only is no answer. With ``silent``, samples that were
+    completed without an output are included, with the answer None.
     """
     every, phases = cast(Any, issues(run)), run.start["device"].get("phases") or []
-    if len(phases) > 1 and (run.options.get("apart") or any(set(ran) == {phases[-1]} for ran in every.phases)):
+    if len(phases) > 1 and (run.options.get("apart") or alone(run)):
         every = every[[not ran or phases[-1] in ran for ran in every.phases]]
     told = np.array([output is not None for output in every.output], dtype=bool)
     done = every[~every.warmup & (told | (silent & ~np.isnan(every.answered_s)))]

@@ -198,12 +198,12 @@ def check_sample(sample: Sample) -> None:
         raise TypeError(f"id is {sample.id!r}, not a text")
     if not isinstance(sample.payload, np.ndarray):
         raise TypeError(f"payload is a {type(sample.payload).__name__}, not an array")
-    if not (sample.label is None or isinstance(sample.label, str)):
-        raise TypeError(f"label is {sample.label!r}, not a text")
     if not isinstance(sample.target_cost, (int, float, np.number, type(None))):
         raise TypeError(f"target_cost is {sample.target_cost!r}, not a number")
-    for name in ("id", "label"):
-        check_text(getattr(sample, name) or "", name)
+    for name in ("id", "label", "cut_from"):
+        if not isinstance(text := getattr(sample, name), str | None):
+            raise TypeError(f"{name} is {text!r}, not a text")
+        check_text(text or "", name)
     for name, (low, high) in BOUNDS.items():
         value = getattr(sample, name)
         if value is None and name not in ("inferences", "duration_s"):

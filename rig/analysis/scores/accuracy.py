@@ -19,7 +19,7 @@ def accuracy_figures(run: Run, answers: Sequence[Answer]) -> Figures:
 
     Dropped samples do not count, nor do issues (requests to the device) that ran only an earlier phase. A sample that
     was issued several times counts once, with its share of right answers. In the interval, samples with the same data
-    count as one, because repetition says nothing about other samples.
+    or from one clip count as one, because they say little about other samples.
     """
     shares, data, labels = _shares(run, answers), data_of(run), run.by_sample("label")
     if not shares:
@@ -32,7 +32,7 @@ def accuracy_figures(run: Run, answers: Sequence[Answer]) -> Figures:
     if (several := sum(map(shares.__contains__, asked))) > len(shares):
         method = f"{several} outputs equal to labels, counted by sample"
     if len(held) < len(shares):
-        method += f", {len(shares)} samples with {len(held)} distinct data"
+        method += f", {len(shares)} samples of {len(held)} distinct clips or data"
     if unlabelled := len(set(asked) - shares.keys()):
         method += f", without {unlabelled} samples that have no label"
     if dropped := pc.sum(run.replies["issued_ns"].is_null()).as_py():

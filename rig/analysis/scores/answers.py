@@ -41,9 +41,12 @@ def answers_of(run: Run) -> list[Answer]:
 
 
 def data_of(run: Run) -> dict[str, str]:
-    """Return, by sample, a text that is equal for equal data: a digest of the data, or else the data set and the id."""
-    digests, of = run.by_sample("payload_sha256"), run.start.workload.digest_sha256
-    return {name: digest or f"{of} {name}" for name, digest in digests.items()}
+    """Return, by sample, a text that is equal for samples that are cut from one clip or have equal data.
+
+    It is the name of the clip, or else a digest of the data, or else the data set and the id.
+    """
+    digests, of, clips = run.by_sample("payload_sha256"), run.start.workload.digest_sha256, run.by_sample("cut_from")
+    return {name: clips[name] or digest or f"{of} {name}" for name, digest in digests.items()}
 
 
 def decided_issues(run: Run) -> set[int]:

@@ -49,6 +49,7 @@ def sample_of(unit: Unit, load: Loader, rate_hz: float) -> Sample:
         unit.id, np.concatenate([load(part) for part in unit.slices]), unit.label,
         duration_s=len(unit.slices) * SLICE_S, rate_hz=rate_hz, inferences=len(unit.slices),
         seed=unit.slices[0].seed if len(unit.slices) == 1 else None,
+        cut_from=unit.slices[0].clip if len({part.clip for part in unit.slices}) == 1 else None,
     )  # fmt: skip
 
 

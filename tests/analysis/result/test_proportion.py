@@ -83,9 +83,16 @@ def test_asking_again_makes_accuracy_no_more_certain(tmp_path: Path) -> None:
     assert once.interval() == often.interval()
 
 
-def copied(path: Path, copies: Sequence[int], right: Sequence[bool], silent: int = 0) -> Run:
-    """Return a run over so many copies of each datum under other ids; ``silent`` more samples have no label."""
-    known = [Sample(f"s{k}-{c}", np.full(1, k), "x") for k, n in enumerate(copies) for c in range(n)]
+def copied(path: Path, copies: Sequence[int], right: Sequence[bool], silent: int = 0, cut: bool = False) -> Run:
+    """Return a run over so many copies of each datum under other ids; ``silent`` more samples have no label.
+
+    With ``cut``, they are no copies but parts of one clip.
+    """
+    known = [
+        Sample(f"s{k}-{c}", np.array([k, c * cut]), "x", cut_from=f"clip {k}" if cut else None)
+        for k, n in enumerate(copies)
+        for c in range(n)
+    ]
     known += [Sample(f"none-{k}", np.full(1, -k - 1.0)) for k in range(silent)]
     ok = [o for n, o in zip(copies, right, strict=True) for _ in range(n)] + [True] * silent
     return recording(
@@ -95,14 +102,15 @@ def copied(path: Path, copies: Sequence[int], right: Sequence[bool], silent: int
     )
 
 
-def test_copies_of_a_sample_make_accuracy_no_more_certain(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [False, True])
+def test_copies_of_a_sample_and_parts_of_a_clip_make_accuracy_no_more_certain(tmp_path: Path, cut: bool) -> None:
     right = [True, False, True, True]
-    runs = [copied(tmp_path / str(n), [n] * 4, right) for n in (1, 10)]
+    runs = [copied(tmp_path / str(n), [n] * 4, right, cut=cut) for n in (1, 10)]
     assert all(independent([1.0] * n, ["same"] * n) == (1.0, 1.0) for n in range(1, 100))
     for key in ("accuracy", "balanced_accuracy"):
         once, often = (accuracy_figures(run, answers_of(run))[key] for run in runs)
         assert (often.n, often.value, often.interval()) == (once.n, once.value, once.interval())
-    assert "40 samples with 4 distinct data" in accuracy_figures(runs[1], answers_of(runs[1]))["accuracy"].method
+    assert "40 samples of 4 distinct clips or data" in accuracy_figures(runs[1], answers_of(runs[1]))["accuracy"].method
 
 
 def test_a_sample_of_which_most_are_copies_shows_little_more_than_one_sample(tmp_path: Path) -> None:
@@ -212,11 +220,12 @@ BOTH = PRE + INF
     ([(*BOTH, "decode")] * 4, "xyxy", 1.0, {"phases that ran": "preprocess, inference, decode"}),
     ([BOTH, PRE, BOTH, PRE], ["x", "x", "x", "x"], 0.5, {}),
     ([PRE, PRE, INF, INF], [None, None, "x", "y"], 1.0, {}),
+    ([PRE, BOTH, INF, BOTH], ["x", "y", "x", "x"], 0.75, {}),
 ])  # fmt: skip
 def test_every_answer_counts_whichever_phases_ran_and_each_declared_phase_must_run(
     spans: Sequence[tuple[str, ...]], outputs: Sequence[Any], accuracy: float, said: dict[str, str], tmp_path: Path
 ) -> None:
-    """Where an issue has only the last phase, each phase was issued by itself; only issues of the last phase count."""
+    """If every sample runs each phase in an issue of its own, only the issues of the last phase count."""
     run = phased(tmp_path, spans, outputs)
     assert accuracy_figures(run, answers_of(run))["accuracy"].value == accuracy
     found = (*answer_checks(run, answers_of(run)), *span_checks(run))
@@ -225,8 +234,12 @@ def test_every_answer_counts_whichever_phases_ran_and_each_declared_phase_must_r
 
 
 def phased(folder: Path, spans: Sequence[tuple[str, ...]], outputs: Sequence[Any]) -> Run:
-    """Record samples labelled x and y in turn, answered with spans of these phases in sequence."""
-    known = [Sample(f"s{k}", np.zeros(1, np.float32), "xy"[k % 2]) for k in range(len(spans))]
+    """Record samples labelled x and y in turn, answered with spans of these phases in sequence.
+
+    If each phase runs by itself, the same samples are played for each.
+    """
+    of = len(spans) // 2 if {PRE, INF} <= set(spans) else len(spans)
+    known = [Sample(f"s{k % of}", np.zeros(1, np.float32), "xy"[k % 2]) for k in range(len(spans))]
     device = {"name": "hand", "mode": "hardware", "clock": None, "phases": list(BOTH)}
     with Recorder(folder / "run") as r:
         r.event(start(run_id="run", device=device, meters=[], purpose="compliance"))
