@@ -305,7 +305,7 @@ CHANGES: dict[str, Change] = {
     "a deadline beyond the stride": one(R, option("deadline_s", 5.0), "deadline of a frame"),
     "late frames": one(R, moved("completed_ns", 0.6, 5), "frames answered within 0.5 s"),
     "dropped frames": one(
-        R, replies(lambda k, row: row if k % 6 else row | {"issued_ns": None, "completed_ns": None, "on_tick": None,
+        R, replies(lambda k, row: row if row["issue"] % 6 else row | {"issued_ns": None, "completed_ns": None, "on_tick": None,
                                                            "off_tick": None, "output": None, "executions": None}),
         "frames answered within 0.5 s",
     ),
