@@ -179,7 +179,6 @@ def execution_times(run: Run) -> Figures:
         for issue, (on, off), n in zip(number, window, inferences, strict=True):
             by_issue[issue].append((on, off, n))
     each_s = np.array([_union_s(of) for of in by_issue.values()])
-    mean_s -= math.fsum([*(off - on for of in by_issue.values() for on, off, _ in of), *-each_s]) / most
     if not alone(run):  # an issue may lack a phase
         held = Counter[tuple[int, str]]()
         for issue, phase, n in zip(stamped.issue, stamped.phase, stamped.inferences, strict=True):

@@ -305,8 +305,8 @@ CHANGES: dict[str, Change] = {
     "a deadline beyond the stride": one(R, option("deadline_s", 5.0), "deadline of a frame"),
     "late frames": one(R, moved("completed_ns", 0.6, 5), "frames answered within 0.5 s"),
     "dropped frames": one(
-        R, replies(lambda k, row: row if row["issue"] % 6 else row | {"issued_ns": None, "completed_ns": None, "on_tick": None,
-                                                           "off_tick": None, "output": None, "executions": None}),
+        R, replies(lambda k, row: row if row["issue"] % 6 else row | dict.fromkeys(
+            ("issued_ns", "completed_ns", "on_tick", "off_tick", "output", "executions"))),
         "frames answered within 0.5 s",
     ),
     "a host that slips": one(R, moved("due_ns", -0.06, 7), "p99 of the host's slip"),

@@ -37,10 +37,6 @@ PHASE = "inference"
 BAUDS = {"performance": 115200, "energy": 9600}
 _BEGINS = {True: "when the first time stamp is on the wire", False: "at the first time stamp"}
 """When a span begins, by ``prints_first``."""
-PRINTS = (
-    "a span includes the {:.2g} s in which the reference firmware prints its first time stamp, as in MLPerf Tiny. "
-    "For the inference alone, give prints_first=true, or make the share small with more iterations\n"
-)
 
 
 @dataclass(frozen=True)
@@ -187,7 +183,9 @@ def open_device(settings: MlperfTiny) -> Device:
             },
         )
         if not (on_pin or plan.prints_first):
-            sys.stderr.write(PRINTS.format(line.wire_s(len("m-lap-us-1234567\r\n"))))
+            prints = f"a span includes the {line.wire_s(18):.2g} s in which"
+            remedy = "For the inference alone, give prints_first=true or more iterations"
+            sys.stderr.write(f"{prints} the reference firmware prints its first time stamp. {remedy}\n")
         return TinyDevice(board, info, model, plan)
 
 

@@ -71,8 +71,9 @@ def time_figures(
     told = "sum over phases, each by its share of the inferences; of one sample, those that overlap count once"
     total = linear(means, "s", told, n=None if activity.per_phase else activity.inferences)
     spent_s = {name: p.busy_s for name, p in spans.items()} | {"": float(np.sum(_issues(spans)[0]))}
-    twice_s = sum(p.busy_s for p in spans.values()) - spent_s[""]
-    figures |= {FigureKey("execution_time_s"): replace(total, value=total.value - twice_s / max(busy[""].n, 1))}
+    if not activity.per_phase:
+        total = replace(total, value=spent_s[""] / max(activity.inferences, 1))
+    figures |= {FigureKey("execution_time_s"): total}
     held = min(float(np.median(p.inferences)) for p in spans.values())
     figures |= spread(per_inference_s(activity), device, held=held, loops=any(p.looped for p in spans.values()))
     for name, b in busy.items():
