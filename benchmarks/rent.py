@@ -96,7 +96,7 @@ CASES: Mapping[str, Case] = {
     "no dither": Case(POWER + "budget.undithered", always(0.0)),
     "apparent ends of a range": Case(TIMING + "readings.ends_of", always(())),
     "breaks": Case(TIMING + "alignment.aligned_rails._bridged", always(None)),
-    "edges that wander": Case(TIMING + "alignment.placement.wander", always(None)),
+    "edges that wander": Case(TIMING + "alignment.lag_path.wander", always(None)),
     "readings after the end": Case(TIMING + "alignment.placement.after_end", always(())),
 } | {
     f"screen,{rule.test.__name__.replace('_', ' ')}": Case(TIMING + "alignment.aligned_rails.screened", without(rule))

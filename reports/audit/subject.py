@@ -10,20 +10,8 @@ from typing import Any
 import msgspec
 
 from reports.audit.figures import Figures, Plain, answers, execution_times, service, spans, together
-from reports.audit.folder import hashes
+from reports.audit.folder import hashes, reading
 from reports.audit.folder.hashes import EVENTS, MANIFEST, SESSION, SUBMISSION, Ledger
-from reports.audit.folder.reading import (
-    REMEDY,
-    WHAT_TO_NAME,
-    Run,
-    clean,
-    inside,
-    parse_json,
-    read_bytes,
-    read_run,
-    refuse,
-    walk,
-)
 from reports.audit.judged import Rule
 from reports.audit.power.estimate import RailPower, power
 from reports.audit.scores import accuracy, is_solving, predictions, solving
@@ -46,7 +34,7 @@ class Part:
 
     name: str
     folder: Path
-    runs: list[Run]
+    runs: list[reading.Run]
     unread: list[str]
     bound: bool
     """Whether this is a session."""
@@ -79,7 +67,7 @@ class Subject:
     """The hash that covers everything: of the manifest, of ``session.json``, or of ``events.jsonl``."""
 
     @property
-    def runs(self) -> list[tuple[str, Run]]:
+    def runs(self) -> list[tuple[str, reading.Run]]:
         """Return every run, with its name in the audit."""
         alone = len(self.parts) == 1
         named = ((part, run.path.name if part.bound else part.name, run) for part in self.parts for run in part.runs)
@@ -95,8 +83,8 @@ class Subject:
     @property
     def beside(self) -> tuple[str, ...]:
         """Return the files in folders named ``derived`` without claims of a session or run. No hash covers them."""
-        held = (name for name in walk(self.path) if "derived" in name.split("/")[:-1])
-        return tuple(clean(name) for name in held if self.submission is not None or not name.endswith(RESULTS))
+        held = (name for name in reading.walk(self.path) if "derived" in name.split("/")[:-1])
+        return tuple(reading.clean(name) for name in held if self.submission is not None or not name.endswith(RESULTS))
 
 
 def open_subject(path: Path) -> Subject:
@@ -106,29 +94,30 @@ def open_subject(path: Path) -> Subject:
         return _submission(path, ledger)
     part, root = _part(path, path.resolve().name, ledger)
     if part.unread and not part.runs:
-        given = UNENDED_REMEDY if part.unread == [UNENDED] else REMEDY
-        refuse(part.unread[0], "", path.name, given if part.bound or is_recorded(path, EVENTS) else WHAT_TO_NAME)
-    return Subject("session" if part.bound else "run", path, clean(part.name), [part], ledger, root=root)
+        given = UNENDED_REMEDY if part.unread == [UNENDED] else reading.REMEDY
+        known = part.bound or is_recorded(path, EVENTS)
+        reading.refuse(part.unread[0], "", path.name, given if known else reading.WHAT_TO_NAME)
+    return Subject("session" if part.bound else "run", path, reading.clean(part.name), [part], ledger, root=root)
 
 
 def _submission(path: Path, ledger: Ledger) -> Subject:
     root = hashes.check_manifest(path, ledger) if is_recorded(path, MANIFEST) else None
     if root is None:
         ledger.faults.append(f"there is no {MANIFEST}")
-    content = read_bytes(path / SUBMISSION)
+    content = reading.read_bytes(path / SUBMISSION)
     ledger.used(SUBMISSION, hashlib.sha256(content).hexdigest())
-    document, faults = _described(parse_json(content, SUBMISSION))
+    document, faults = _described(reading.parse_json(content, SUBMISSION))
     names = [name for one in document["configurations"] for name in one["sessions"]]
     parts = []
     for name in dict.fromkeys(names):
-        part, digest = _part(inside(path, name), name.rpartition("/")[2], ledger)
+        part, digest = _part(reading.inside(path, name), name.rpartition("/")[2], ledger)
         if digest is not None:  # None if the part was refused, which is a fault of its own
             ledger.used(f"{name}/{SESSION if part.bound else EVENTS}", digest)
         parts.append(part)
     faults += [f"{name} belongs to more than one configuration" for name in set(names) if names.count(name) > 1]
     held = {f"sessions/{p.name}" for p in (path / "sessions").iterdir()} if (path / "sessions").is_dir() else set()
-    faults += [clean(f"{name} belongs to no configuration") for name in sorted(held - set(names))]
-    return Subject("submission", path, clean(path.resolve().name), parts, ledger, document, faults, root)
+    faults += [reading.clean(f"{name} belongs to no configuration") for name in sorted(held - set(names))]
+    return Subject("submission", path, reading.clean(path.resolve().name), parts, ledger, document, faults, root)
 
 
 def _described(document: Any) -> tuple[dict[str, Any], list[str]]:
@@ -139,7 +128,7 @@ def _described(document: Any) -> tuple[dict[str, Any], list[str]]:
             rows = msgspec.convert(told, Submission).configurations
         except (msgspec.ValidationError, RecursionError) as error:
             what, _, where = str(error).partition(" - at ")
-            faults.append(clean(f"{where.strip('`').removeprefix('$.')}: {what}"))
+            faults.append(reading.clean(f"{where.strip('`').removeprefix('$.')}: {what}"))
             continue
         if all(len(claim.trials) == len(one.sessions) for one in rows for claim in one.claims.values()):
             return document, faults
@@ -149,7 +138,7 @@ def _described(document: Any) -> tuple[dict[str, Any], list[str]]:
 
 def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
     """Read a session or run and verify its hashes. Return the part, and the hash that covers it."""
-    part = Part(clean(name), folder, [], [], is_recorded(folder, SESSION))
+    part = Part(reading.clean(name), folder, [], [], is_recorded(folder, SESSION))
     try:
         session = open_session(folder) if part.bound else None
         bound: list[Path | Folder] = [folder]
@@ -162,11 +151,11 @@ def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
         return part, None
     for place in bound:
         try:
-            part.runs.append(run := read_run(place))
+            part.runs.append(run := reading.read_run(place))
         except RigError as error:
             _note(error, part, ledger)
             continue
-        ledger.unsealed += [clean(run.path.name)] * (not run.whole.sealed)
+        ledger.unsealed += [reading.clean(run.path.name)] * (not run.whole.sealed)
     whole = (part.runs[0].start.get("session") or {}).get("of") if part.bound and part.runs else None
     if isinstance(whole, int) and whole > len(bound):
         end = BROKEN_OFF if is_recorded(folder, REQUEST) else "runs"
@@ -178,7 +167,7 @@ def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
 
 def _note(error: RigError, part: Part, ledger: Ledger) -> None:
     """Record an error: a fault if content contradicts a hash, else an unread part."""
-    told = clean(error.message.replace(f"{part.folder.parent}/", ""))
+    told = reading.clean(error.message.replace(f"{part.folder.parent}/", ""))
     (ledger.faults if isinstance(error, IntegrityError) else part.unread).append(told)
 
 
@@ -191,10 +180,10 @@ def compute(part: Part) -> None:
             figures, part.rails[name] = power(run)
             part.plain[name] |= _energies(part.plain[name] | figures, run)
         except RigError as error:
-            part.refused[name] = clean(error.message)
+            part.refused[name] = reading.clean(error.message)
 
 
-def _energies(figures: Figures, run: Run) -> Figures:
+def _energies(figures: Figures, run: reading.Run) -> Figures:
     """Add to the figures all that follow from power and from times of the same run."""
     if "active_power_w" not in figures:
         return figures
@@ -259,16 +248,17 @@ class Claim:
 
 def claims_in(folder: Path) -> dict[str, Claim]:
     """Return the claims in ``derived/results.json`` of a run or session; empty without the file. Refuses a bad file."""
-    place = inside(folder, RESULTS)
+    place = reading.inside(folder, RESULTS)
     if not place.is_file():
         return {}
     found = {}
-    for key, one in (parse_json(read_bytes(place, RESULTS_BYTES), RESULTS).get("quantities") or {}).items():
+    results = reading.parse_json(reading.read_bytes(place, RESULTS_BYTES), RESULTS)
+    for key, one in (results.get("quantities") or {}).items():
         value = one.get("value")
         ends = one.get("interval_95") or [value]
         if all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in (value, *ends)):
             half = max(abs(end - value) for end in ends)
-            found[clean(key)] = Claim(float(value), clean(one.get("unit", "")), float(half))
+            found[reading.clean(key)] = Claim(float(value), reading.clean(one.get("unit", "")), float(half))
     return found
 
 
@@ -279,5 +269,5 @@ def claims_of_trial(row: dict[str, Any], number: int) -> dict[str, Claim]:
         low, high = one.get("low"), one.get("high")
         half = max(high - one["value"], one["value"] - low) if None not in (low, high) else 0.0
         half *= len(row["sessions"]) ** 0.5
-        found[clean(key)] = Claim(float(one["trials"][number]), clean(one.get("unit", "")), half)
+        found[reading.clean(key)] = Claim(float(one["trials"][number]), reading.clean(one.get("unit", "")), half)
     return found

@@ -11,26 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from rig.analysis.power import findings
 from rig.analysis.power.budget import CORE_METHOD, METHOD, active_power, dynamic_power, idle_power, noise_parts
 from rig.analysis.power.coverage import covered_share, in_step_with, in_turn, missing_while_busy, unseen
 from rig.analysis.power.ends_of_spans import ends, moved, smoothed, unrested_w
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, Margin, TooShort, core, touched, whole
-from rig.analysis.power.findings import (
-    MAX_MISSING,
-    beyond_range,
-    ends_note,
-    gain_findings,
-    gaps_note,
-    instrument_notes,
-    loops_note,
-    moved_note,
-    other_idle_notes,
-    readings_lost,
-    too_short,
-    trace_notes,
-    unrested_note,
-    without_idle,
-)  # fmt: skip
 from rig.analysis.power.fitted import fitted
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.scope import Scope, scopes_of
@@ -80,7 +65,7 @@ def power_figures(
         for scope in scopes_of(activity, busy):
             whole |= _scope_figures(together, scope)[0]
     sums, missing = totals(figures, [r.rail.name for r in readings], list(activity.phases), whole)
-    return figures | sums, (*(f for _, findings in found for f in findings), *missing)
+    return figures | sums, (*(f for _, told in found for f in told), *missing)
 
 
 def rail_figures(
@@ -88,34 +73,34 @@ def rail_figures(
 ) -> PowerFigures:
     """Return idle, active and dynamic power of one rail, for all phases together and for each phase."""
     name = readings.rail.name
-    findings = list(instrument_notes(readings))
+    told = list(findings.instrument_notes(readings))
     if model is None:
-        why = refusal(f"rail {name}", *without_idle(readings, activity))
+        why = refusal(f"rail {name}", *findings.without_idle(readings, activity))
         numbers = int(np.count_nonzero(readings.ok))
         none = Finding(f"readings of rail {name} that are numbers", f"0 of {len(readings.ok)}", "at least 1", False)
-        return Figures(), (*findings, why, *([] if numbers else [none]))
+        return Figures(), (*told, why, *([] if numbers else [none]))
     if not activity.phases:
-        return Figures(), tuple(findings)
-    findings += [*trace_notes(model, activity), *(scale := list(gain_findings(model)))]
+        return Figures(), tuple(told)
+    told += [*findings.trace_notes(model, activity), *(scale := list(findings.gain_findings(model)))]
     figures = Figures()
     if any(f.effect == "refusal" for f in scale):
-        return figures, tuple(findings)
+        return figures, tuple(told)
     for scope in scopes_of(activity, busy):
         own, found = _scope_figures(model, scope)
         figures |= own
-        findings += found
-    findings += other_idle_notes(model, figures.get(FigureKey("dynamic_power_w", rail=name)))
+        told += found
+    told += findings.other_idle_notes(model, figures.get(FigureKey("dynamic_power_w", rail=name)))
     if len(activity.phases) == 1:
         (only,) = activity.phases
         figures |= Figures({replace(key, phase=only): q for key, q in figures.items() if not key.method})
-    return figures, tuple(findings)
+    return figures, tuple(told)
 
 
 def _contradicted(r: Readings, checks: tuple[Finding, ...]) -> PowerFigures:
     """Return the refusal of the power of a rail whose recording contradicts itself."""
     reason = "; ".join(f"{check.rule}: {check.found}" for check in checks)
     why = refusal(f"power on rail {r.rail.name}", reason, REMEDY)
-    return Figures(), (*instrument_notes(r), why, *checks)
+    return Figures(), (*findings.instrument_notes(r), why, *checks)
 
 
 def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
@@ -131,19 +116,19 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
         return _fitted_figures(model, scope, inner, idle)
     of = touched(model, scope.windows_s, scope.other_s, idle)
     full = whole(model, of, idle, inner) if of is not None and of.share >= MIN_SHARE else None
-    notes = [unrested_note(model, awake_w)] if awake_w else []
-    notes += [gaps_note(model, above_w, swing)] if swing or slow_w else []
-    notes += [moved_note(model, scope, margin)] if margin.bias_w else []
+    notes = [findings.unrested_note(model, awake_w)] if awake_w else []
+    notes += [findings.gaps_note(model, above_w, swing)] if swing or slow_w else []
+    notes += [findings.moved_note(model, scope, margin)] if margin.bias_w else []
     if of is not None and full is not None:
         beside = ends(model, scope.windows_s, of, full, inner)
         margin += beside
-        notes += [ends_note(model, scope, beside)] if beside.bias_w > NOTED * abs(full.value_w) else []
+        notes += [findings.ends_note(model, scope, beside)] if beside.bias_w > NOTED * abs(full.value_w) else []
     return _stated(model, scope, inner if full is None else full, inner, margin, notes)
 
 
 def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle) -> PowerFigures:
     """Return power fitted to readings that no span fills alone; none if spans are long enough but lack readings."""
-    why = too_short(model, scope, short)
+    why = findings.too_short(model, scope, short)
     fit = fitted(model, scope.windows_s, scope.other_s, idle) if short.window_s <= short.needed_s else None
     if fit is None:
         return Figures(), (why,)
@@ -158,16 +143,16 @@ def _stated(
     model: RailModel, scope: Scope, chosen: Estimate, inner: Estimate, margin: Margin, notes: list[Finding]
 ) -> PowerFigures:
     """Return idle, active and dynamic power by the chosen estimate, or a refusal if readings are clipped or missing."""
-    if (beyond := beyond_range(model, chosen)) is not None:
+    if (beyond := findings.beyond_range(model, chosen)) is not None:
         return Figures(), (beyond,)
     lost = missing_while_busy(model.readings, scope.windows_s)
-    if lost > MAX_MISSING:
-        return Figures(), (readings_lost(model, scope, lost),)
+    if lost > findings.MAX_MISSING:
+        return Figures(), (findings.readings_lost(model, scope, lost),)
     loops = in_step_with(model, scope.phases, inner.value_w)
     hidden = unseen(model, inner, scope.windows_s, lost) + loops + model.once(in_turn)
     margin += smoothed(model, scope.windows_s, chosen.value_w)
     if loops.bias_w > NOTED * abs(inner.value_w):
-        notes = [*notes, loops_note(model, scope, loops)]
+        notes = [*notes, findings.loops_note(model, scope, loops)]
     busy = replace(scope.busy, n=round(scope.busy.n * covered_share(model.readings, merged(scope.windows_s))))
     if chosen is inner:
         hidden, margin = hidden + margin, Margin()

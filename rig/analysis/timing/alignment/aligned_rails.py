@@ -9,22 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.result.finding import note
+from rig.analysis.timing import long_traces
 from rig.analysis.timing.alignment.breaks import LAST, Bridged, bridged, once, strays
 from rig.analysis.timing.alignment.meter_clock import MeterClock
 from rig.analysis.timing.alignment.placement import LEAST_SPANS, AlignedRail, placed
 from rig.analysis.timing.alignment.shown import shown
 from rig.analysis.timing.counted_spans import Activity
-from rig.analysis.timing.long_traces import (
-    Beside,
-    cuts_of,
-    in_means,
-    moments_s,
-    pooled,
-    single,
-    span_sigma_s,
-    stretches,
-    thinned,
-)
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import readings_of
 from rig.analysis.timing.recorded_clocks import arrivals_of, host_bend, timebase_of
@@ -50,7 +40,7 @@ def aligned_rails(
     held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
     traces = [t for t in held if t.rail.conversion.unit != "V"]
     supplies = {t.rail.conversion.supply_rail for t in traces}
-    told = {t.rail.name: once(thinned(t, at_once), timebase_of(run, t.clock, t.rail.name), end_s, at_once)
+    told = {t.rail.name: once(long_traces.thinned(t, at_once), timebase_of(run, t.clock, t.rail.name), end_s, at_once)
             for t in held if t in traces or t.rail.name in supplies}  # fmt: skip
     seen = {name: _screened(run, trace, activity, end_s) for name, (trace, _) in told.items()}
     volts = {t.rail.name: s.trace for t in held if t.rail.name in supplies
@@ -156,16 +146,17 @@ def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[Alig
     readings of the whole trace are examined. From these means, lost readings can be found.
     """
     first, activity = meter.bracketed, meter.activity
-    looked_at_s, part = stretches(max(own, key=lambda t: len(t.value)), first, activity, at_once)
-    near = [single(t, first, looked_at_s) for t in own]
-    beside = {t.rail.name: single(t, meter.clock_of(t, first), looked_at_s) for t in meter.volts_beside(own)}
+    looked_at_s, part = long_traces.stretches(max(own, key=lambda t: len(t.value)), first, activity, at_once)
+    near = [long_traces.single(t, first, looked_at_s) for t in own]
+    volts = meter.volts_beside(own)
+    beside = {t.rail.name: long_traces.single(t, meter.clock_of(t, first), looked_at_s) for t in volts}
     some = replace(meter.run, traces={**meter.run.traces, **beside})
     looked_at = placed(replace(meter, run=some, activity=part), near)
     found = [_summed(meter, t, p, at_once // 4) for t, p in zip(own, looked_at, strict=True)]
     sure = not any(p.contradictions or _doubtful(p) for p in found)
     if sure or not all(map(_proportional, own)):
         return found
-    means = [in_means(t, at_once) for t in own]
+    means = [long_traces.in_means(t, at_once) for t in own]
     whole = _as_a_whole(meter, means, max(first.rate / t.rail.rate_hz for t in means))
     return whole if any(p.contradictions or p.mended for p in (*whole, *found)) else found
 
@@ -184,10 +175,10 @@ def _summed(meter: MeterClock, trace: Trace, looked_at: AlignedRail, evenly: int
         at_s = timebase.seconds(ticks)
         return at_s if path is None else path.moved(at_s)
 
-    sigma_s = span_sigma_s(r, meter.activity, looked_at.sigma_s)
-    moments = moments_s(r, meter.activity, sigma_s, looked_at.host_sigma_s)
-    cuts = cuts_of(trace, seconds, moments, evenly)
+    sigma_s = long_traces.span_sigma_s(r, meter.activity, looked_at.sigma_s)
+    moments = long_traces.moments_s(r, meter.activity, sigma_s, looked_at.host_sigma_s)
+    cuts = long_traces.cuts_of(trace, seconds, moments, evenly)
     volts = next(iter(meter.volts_beside([trace])), None)
-    beside = None if volts is None else Beside(volts, meter.clock_of(volts, timebase), timebase)
-    means = pooled(trace, r, ends_of(r.raw), seconds, cuts, beside)
+    beside = None if volts is None else long_traces.Beside(volts, meter.clock_of(volts, timebase), timebase)
+    means = long_traces.pooled(trace, r, ends_of(r.raw), seconds, cuts, beside)
     return replace(looked_at, readings=means, single=r, seen=shown(means, meter.activity.active_s()))

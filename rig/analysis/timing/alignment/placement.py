@@ -12,21 +12,8 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
+from rig.analysis.timing.alignment import lag_path
 from rig.analysis.timing.alignment.breaks import STRAYS, after_end, strays
-from rig.analysis.timing.alignment.lag_path import (
-    APART,
-    GROUPS,
-    LEAST_SHIFT,
-    STANDS_OUT,
-    STRETCHES,
-    Line,
-    Seen,
-    Wander,
-    along,
-    line,
-    wander,
-    wandering,
-)
 from rig.analysis.timing.alignment.meter_clock import MeterClock, by_pins
 from rig.analysis.timing.alignment.shown import Edges, Shown, shown
 from rig.analysis.timing.readings import Readings, readings_of
@@ -60,7 +47,7 @@ class AlignedRail:
     host_sigma_s: float
     findings: tuple[Finding, ...] = ()
     contradictions: tuple[Finding, ...] = ()
-    path: Wander | None = None
+    path: lag_path.Wander | None = None
     """How the readings were moved along the run to where the spans are, if they were."""
     turn: float = 0.0
     """How much faster or slower the spans run in the trace than the clocks say (a relative rate, never negative)."""
@@ -112,14 +99,14 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
         return best, []
     half_run_s = 0.5 * max(float(r.end_s[-1] - r.start_s[0]) for r in rails)
     reach_s = SURE * best.sigma_s + 2.0 * best.rate_sigma * half_run_s
-    found = dict[str, Line]()
+    found = dict[str, lag_path.Line]()
     for s in filter(None, all_shown):
-        at = line(s, reach_s, 2.0 * best.rate_sigma)
+        at = lag_path.line(s, reach_s, 2.0 * best.rate_sigma)
         if at is None or abs(at.late_s) > reach_s:
             continue
         marks = np.flatnonzero(np.isin(s.cells.on_s, activity.marks_s[:, 0]))
         for method, part in (("marks", s.some(marks)), ("activity", s)):
-            seen = along(part, at.at(part.cells.on_s), best.rate_sigma) if len(part.cells) > 2 else None
+            seen = lag_path.along(part, at.at(part.cells.on_s), best.rate_sigma) if len(part.cells) > 2 else None
             if seen is not None and abs(seen.line.late_s) <= reach_s:
                 at = seen.line
                 # groups are fitted by one level for all phases; this may shift the fit: the shift is uncertainty
@@ -135,7 +122,7 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
         # placements that disagree beyond their sigmas are all in doubt, even the least uncertain one
         apart_s = abs(at.late_s - late_s)
         u_s = math.hypot(at.sigma_s, best.sigma_at(at.ref_s))
-        doubt_s = 0.5 * apart_s if apart_s > APART * u_s else 0.0
+        doubt_s = 0.5 * apart_s if apart_s > lag_path.APART * u_s else 0.0
         if doubt_s and method == "edges" and late_s:
             notes.append(
                 f"Edges of a pin and the {best.method} in the trace are {apart_s:.3g} s apart, and their combined "
@@ -176,23 +163,23 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
     return _followed(rail, s, seen, tolerance)
 
 
-def _seen(s: Shown) -> Seen | None:
+def _seen(s: Shown) -> lag_path.Seen | None:
     """Return the edges of nearly all spans where the clocks place them, or else along the path that fits most spans."""
     late_s = np.zeros(len(s.cells))
     if (seen := _shows(s, late_s)) is not None:
         return seen
-    seen = _shows(s, wandering(s))
+    seen = _shows(s, lag_path.wandering(s))
     return seen if seen is not None and seen.edges is not None else None
 
 
-def _shows(s: Shown, late_s: Floats) -> Seen | None:
-    if np.mean(strays(s, late_s)) > STRAYS or float(np.median(s.left(late_s[:, None]))) > STANDS_OUT:
+def _shows(s: Shown, late_s: Floats) -> lag_path.Seen | None:
+    if np.mean(strays(s, late_s)) > STRAYS or float(np.median(s.left(late_s[:, None]))) > lag_path.STANDS_OUT:
         return None
-    seen = along(s, late_s, np.inf)
+    seen = lag_path.along(s, late_s, np.inf)
     return None if seen is None or (seen.edges is not None and seen.edges.share < 1.0 - STRAYS) else seen
 
 
-def _followed(rail: AlignedRail, s: Shown, seen: Seen, tolerance: float) -> AlignedRail:
+def _followed(rail: AlignedRail, s: Shown, seen: lag_path.Seen, tolerance: float) -> AlignedRail:
     """Return the rail with readings moved as the edges show, unless the edges show a break, or only noise.
 
     If all edges are equally late, the readings are not moved, and the lateness is added to the uncertainty. With an
@@ -202,13 +189,13 @@ def _followed(rail: AlignedRail, s: Shown, seen: Seen, tolerance: float) -> Alig
     step_s, apart_s = np.abs(np.diff(seen.late_s)), np.diff(seen.at_s)
     if np.any(step_s > np.maximum(STEEPEST * apart_s, MOST_STEP * r.period_s)):
         return rail
-    least_s, ends_s = LEAST_SHIFT * r.period_s, seen.at_s[[0, -1]]
-    path = wander(seen.at_s, seen.late_s, r.period_s)
+    least_s, ends_s = lag_path.LEAST_SHIFT * r.period_s, seen.at_s[[0, -1]]
+    path = lag_path.wander(seen.at_s, seen.late_s, r.period_s)
     turns = abs(at.slope) > CERTAIN * at.slope_sigma and abs(at.slope) * float(np.ptp(ends_s)) > CERTAIN * max(
         least_s, at.sigma_s
     )
     if path is None and turns:
-        path = Wander(ends_s, at.at(ends_s), at.sigma_s)
+        path = lag_path.Wander(ends_s, at.at(ends_s), at.sigma_s)
     name = r.rail.name
     if path is None and abs(at.late_s) < max(CERTAIN * at.sigma_s, least_s):
         return rail
@@ -219,13 +206,13 @@ def _followed(rail: AlignedRail, s: Shown, seen: Seen, tolerance: float) -> Alig
             f"Rail {name}: all spans lie {where} in the trace than the clocks say. This is added to their uncertainty"
         )
         return replace(rail.found(told), sigma_s=math.hypot(rail.sigma_s, at.sigma_s, at.late_s))
-    path = path or Wander(ends_s, np.full(2, at.late_s), at.sigma_s)
+    path = path or lag_path.Wander(ends_s, np.full(2, at.late_s), at.sigma_s)
     start_s, end_s = path.moved(r.start_s), path.moved(r.end_s)
     if np.any(np.diff(start_s) <= 0.0) or np.any(end_s < start_s):
         return rail
     low_s, high_s = float(path.late_s.min()), float(path.late_s.max())
     shift = f"{low_s:.3g} to {high_s:.3g} s"
-    parts = np.linspace(ends_s[0], ends_s[1], STRETCHES + 1)
+    parts = np.linspace(ends_s[0], ends_s[1], lag_path.STRETCHES + 1)
     steepest = float(np.max(np.abs(np.diff(np.interp(parts, path.at_s, path.late_s)) / np.diff(parts))))
     if steepest > rail.timebase.clock.tolerance + tolerance:
         rule = f"spans of rail {name} against the clocks, along the run"
@@ -273,7 +260,7 @@ def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
     count = int(min(NEIGHBOURS, *(float(np.median(x)) / r.period_s for x in room_s)))
     if count < 3:
         return None
-    tried_s = r.period_s * np.array([1e-3, *0.2 * 1.25 ** np.arange(GROUPS)])  # the first means no filter
+    tried_s = r.period_s * np.array([1e-3, *0.2 * 1.25 ** np.arange(lag_path.GROUPS)])  # the first means no filter
     taus = []
     for stamp, lag in ((c.on_s, edges.begin_s), (c.off_s, edges.end_s)):
         x, y = _curve(r, (stamp + lag)[np.isfinite(lag)], count)
