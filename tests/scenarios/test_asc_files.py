@@ -91,6 +91,7 @@ def test_a_slice_is_that_second_of_its_clip(tau: Path) -> None:
     whole, _ = sf.read(tau / "audio" / "park-lisbon-3-3-a.wav", dtype="float32")
     assert sample.payload.dtype == np.float32
     assert np.array_equal(sample.payload, whole[RATE_HZ : 2 * RATE_HZ])
+    assert str(sample.cut_from).endswith("park-lisbon-3-3-a.wav")
 
 
 def test_a_payload_can_be_changed_without_changing_the_next_look(tau: Path) -> None:

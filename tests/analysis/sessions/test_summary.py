@@ -21,7 +21,7 @@ from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.speed import APART, CERTAIN, paired
-from rig.analysis.sessions.summary import ROUNDING, _mean, over_trials, summarise
+from rig.analysis.sessions.summary import ROUNDING, _mean, _of_other_mix, over_trials, summarise
 from rig.analysis.solving.solves import solving_figures
 from rig.errors import DeviceError
 from rig.recording.reader import Run, open_run
@@ -192,6 +192,16 @@ def test_five_trials_of_the_same_problems_show_no_more_of_other_problems_than_on
     one, key = solving_figures(solves, True), FigureKey("gap_{target}_mean", target="best_known")
     five = over_trials([one] * 5)[key]
     assert five.interval() == pytest.approx(one[key].interval())
+
+
+def test_phases_of_a_cascade_count_by_their_executions_in_the_energy_of_a_session() -> None:
+    """``b`` runs in 4 of 10 inferences; if all ran both, 1.4 J would be another mix than 2 J."""
+    key = FigureKey("energy_per_inference_j")
+    energies = Figures({replace(key, phase=p): Quantity(j, "J") for p, j in (("", 1.4), ("a", 1.0), ("b", 1.0))})
+    for n_b, mix_j in ((4, 0.0), (10, 0.6 / 3.0**0.5)):
+        n = {"": 10, "a": 10, "b": n_b}
+        times = Figures({FigureKey("execution_time_s", p): Quantity(1.0, "s", n=k) for p, k in n.items()})
+        assert abs(_of_other_mix(energies, times, "ab")[key].u) == pytest.approx(mix_j, abs=1e-12)
 
 
 def test_an_extreme_of_trials_is_one_and_no_mean() -> None:
