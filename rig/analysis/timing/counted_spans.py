@@ -79,7 +79,7 @@ class Activity:
     unlooped: bool = False
     """Whether the scenario asked for a loop inside one span (``repeat``), but each span holds one execution."""
     inferences: int = 0
-    """The inferences of all issues, where an issue may lack some phases, as in a cascade."""
+    """The inferences of all issues, which may lack phases, as in a cascade; of one phase if issued one at a time."""
 
     @property
     def overlaps(self) -> bool:
@@ -148,10 +148,10 @@ def activity_of(run: Run, device: Timebase) -> Activity:
         warmup_s=windows[warm],
         marks_s=np.column_stack([device.seconds(marked[:, 0]), device.seconds(marked[:, 1])]),
         idle_s=(run.idle_windows_ns() - t0_ns) * 1e-9,
-        per_phase=one_at_a_time(run),
+        per_phase=(alone := one_at_a_time(run)),
         step_s=device.step_s,
         unlooped=(run.start.scenario.repeat or 1) > 1 and all(np.all(p.executions == 1) for p in phases.values()),
-        inferences=int(np.sum(np.max(held, axis=0))) if held else 0,
+        inferences=int(np.max(np.sum(held, axis=1)) if alone else np.sum(np.max(held, axis=0))) if held else 0,
     )
 
 
