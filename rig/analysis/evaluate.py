@@ -178,7 +178,7 @@ def _power_in(told: _Recorded, stamps: Mapping[str, StampsU], windows_s: Floats)
     once = np.ones(len(windows_s), np.int64)
     until = replace(
         told.activity,
-        phases={name: Phase(windows_s, once, once, np.arange(len(once))) for name in list(stamps)[:1]},
+        phases={next(iter(stamps)): Phase(windows_s, once, once, np.arange(len(once)))},
         outside_s=np.concatenate([told.activity.outside_s, rest[rest[:, 1] > rest[:, 0]]]),
         inferences=len(once),
     )

@@ -140,9 +140,10 @@ def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) ->
     z = np.where(touches(regions, r.start_s, r.end_s), model.weight, 0.0)
     member = touches(regions, windows_s[:, 0], windows_s[:, 1])
     fill = mean_signal(edges_of(merged(windows_s[member])), r.start_s, r.end_s, r.tau_s)
-    # readings of one region count alike, and a region counts by the time that they show
+    # readings of one region count alike, and a region counts by the time that they show; points show none
+    lasts = model.weight if r.pool is not None or r.aperture_s <= 0.0 else r.end_s - r.start_s
     of = np.clip(np.searchsorted(regions[:, 0], r.end_s) - 1, 0, None)
-    shown, held = (np.bincount(of, fill * x * (z > 0.0), len(regions)) for x in (model.lasts, z))
+    shown, held = (np.bincount(of, fill * x * (z > 0.0), len(regions)) for x in (lasts, z))
     longer = np.where(held > 0.0, shown * held.sum() / np.maximum(held * shown.sum(), 1e-300), 1.0)
     z = z * np.round(longer, 9)[of]  # exactly 1 if all readings last equally long
     outside = z * (1.0 - fill)

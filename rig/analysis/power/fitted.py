@@ -47,7 +47,7 @@ def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> 
     use = np.flatnonzero(r.ok & (model.weight > 0.0) & touches(near, r.start_s, r.end_s))
     if len(spans) < LEAST or len(use) < 2 * LEAST or covered_share(r, spans) < MIN_SHARE:
         return None
-    y, root = model.above_w[use], np.sqrt(model.lasts[use] / float(np.mean(model.lasts[use])))
+    y, root = model.above_w[use], np.sqrt(model.weight[use] / float(np.mean(model.weight[use])))
     found = [_converged(parts, y, root, r.tau_s, r.period_s) for parts in _shapes(model, spans, other_s, use)]
     design, left = min(found, key=lambda pair: float(pair[1] @ pair[1]))
     size = np.linalg.norm(design, axis=0)

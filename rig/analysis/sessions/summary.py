@@ -219,11 +219,11 @@ def _of_other_mix(energies: Figures, times: Figures, phases: Sequence[str]) -> d
     limit (GUM 4.3.7).
     """
     out = {}
-    n = [times[FigureKey("execution_time_s", phase)].n for phase in ("", *phases)]
     for key, q in energies.items():
         parts = [energies.get(replace(key, phase=phase)) for phase in phases]
         if not key.phase and len(parts) > 1 and None not in parts:
-            apart = q.value - sum(k / n[0] * part.value for k, part in zip(n[1:], parts, strict=True) if part)
+            of, *n = (times[FigureKey("execution_time_s", phase)].n for phase in ("", *phases))
+            apart = q.value - sum(k / of * part.value for k, part in zip(n, parts, strict=True) if part)
             mix = Component("mix of the phases", apart / math.sqrt(3.0))
             out[key] = replace(q, components=(*q.components, mix))
     return out

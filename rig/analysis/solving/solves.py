@@ -225,12 +225,15 @@ def gap_energies(
     ``until`` returns the active power in windows of the run, shape (k, 2), or None if it cannot be measured. Then the
     value is computed with ``power``, that over the whole runtime, and has no uncertainty.
     """
-    out = Figures()
+    out, known = Figures(), dict[tuple[str, float], Quantity | None]()
     for key, time_s in times.items():
         if key.quantity not in _ENERGIES:
             continue
-        each = [(s.on_s, _time_to(s, s.targets[key.target], key.threshold)) for s in solves if key.target in s.targets]
-        own = until(np.array([(on_s, on_s + at_s) for on_s, at_s in each if at_s < math.inf]))
+        of = target, threshold = key.target, key.threshold
+        if of not in known:
+            each = [(s.on_s, _time_to(s, s.targets[target], threshold)) for s in solves if target in s.targets]
+            known[of] = until(np.array([(on_s, on_s + at_s) for on_s, at_s in each if at_s < math.inf]))
+        own = known[of]
         energy = product(own or power, time_s, "J", f"power until then x time, {time_s.method}")
         if own is None:
             told = f"power over the runtime x time, {time_s.method}; the power until then is not known"

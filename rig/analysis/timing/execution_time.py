@@ -66,13 +66,13 @@ def time_figures(
         figures |= {FigureKey("execution_time_s", name): mean_time(own, device, late_s[name], told)}
         figures |= spread(phase.each_s, device, name, float(np.median(phase.inferences)), phase.looped)
     # an inference of all phases may lack some of them
-    share = {name: 1.0 if activity.per_phase else p.n / max(activity.inferences, 1) for name, p in spans.items()}
-    means = [(share[name], figures[FigureKey("execution_time_s", name)]) for name in spans]
+    n = None if activity.per_phase else max(activity.inferences, 1)
+    means = [(1.0 if n is None else p.n / n, figures[FigureKey("execution_time_s", k)]) for k, p in spans.items()]
     told = "sum over phases, each by its share of the inferences; of one sample, those that overlap count once"
-    total = linear(means, "s", told, n=None if activity.per_phase else activity.inferences)
+    total = linear(means, "s", told, n)
     spent_s = {name: p.busy_s for name, p in spans.items()} | {"": float(np.sum(_issues(spans)[0]))}
-    if not activity.per_phase:
-        total = replace(total, value=spent_s[""] / max(activity.inferences, 1))
+    if n is not None:
+        total = replace(total, value=spent_s[""] / n)
     figures |= {FigureKey("execution_time_s"): total}
     held = min(float(np.median(p.inferences)) for p in spans.values())
     figures |= spread(per_inference_s(activity), device, held=held, loops=any(p.looped for p in spans.values()))

@@ -81,12 +81,6 @@ class RailModel:
         return found
 
     @property
-    def lasts(self) -> Floats:
-        """Return how long each valid reading lasts, in any unit, shape (n,); points all count alike."""
-        r = self.readings
-        return self.weight if r.pool is not None or r.aperture_s <= 0.0 else np.where(r.ok, r.end_s - r.start_s, 0.0)
-
-    @property
     def rail(self) -> Rail:
         """Return the rail as the meter declares it."""
         return self.readings.rail
