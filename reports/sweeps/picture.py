@@ -102,7 +102,9 @@ def _drawn(rows: Sequence[Row], quantity: str, figures: Figures, key: str, other
     across = _told(key, figures)
     unnamed = len(lines) - _LINES
     more = f"; {unnamed} lines are not named" if unnamed > 0 and not _crossed(lines) else ""
-    sheet = Sheet(f"{shown} against {across}, {len(rows)} cells, 95 % intervals{more}", 2.0 * WIDTH)
+    invalid = sum(str(row.get("verdict")).startswith("INVALID") for row in rows)
+    cells = f"{len(rows)} cells" + (f", {invalid} of them INVALID" if invalid else "")
+    sheet = Sheet(f"{shown} against {across}, {cells}, 95 % intervals{more}", 2.0 * WIDTH)
     sheet.note(shown + (f" ({unit})" if unit else ""))
     drawn = Drawn(quantity, key, factor, x_of, bounds(entry))
     panel = panel_of(sheet, rows, drawn, names, [cost for _, _, cost in costs], across)

@@ -65,6 +65,11 @@ class Track:
     error: str
     metered: bool = True
 
+    @property
+    def counts(self) -> bool:
+        """Return whether the run kept the rules: an INVALID run is shown, and is on no front and no energy line."""
+        return not self.verdict.startswith("INVALID")
+
     def to_json(self) -> dict[str, Any]:
         """Return the figures of both tracks, with the network and device that they belong to."""
         found = {str(key): self.figures[key].to_json() for key in (*ALGORITHM, *SYSTEM) if key in self.figures}
@@ -105,7 +110,7 @@ def front(tracks: Sequence[Track]) -> list[Track]:
     track without one of these figures is left out, and so is an INVALID one.
     """
     keys = (FigureKey("accuracy"), FigureKey("energy_per_inference_j"), FigureKey("execution_time_s"))
-    known = [t for t in tracks if not t.verdict.startswith("INVALID") and all(key in t.figures for key in keys)]
+    known = [t for t in tracks if t.counts and all(key in t.figures for key in keys)]
     costs = [tuple((-1.0, 1.0, 1.0)[k] * track.figures[key].value for k, key in enumerate(keys)) for track in known]
 
     def excelled(k: int) -> bool:
@@ -165,8 +170,10 @@ def tracks_of(folder: Path, grids: Iterable[Frozen], refusals: Mapping[str, str]
         known, metered = Figures(figures), cell.key not in unmetered
         tracks.append(Track(cell.device, network, state, simulated, verdict, known, error, metered))
     devices = dict.fromkeys(track.device for track in tracks)
-    points = {d: tuple(p for t in tracks if t.device == d and (p := point_of(t.figures)) is not None) for d in devices}
-    return Tracks(tuple(tracks), refusals, points, {device: line_of(of) for device, of in points.items() if of})
+    found = {d: [(t.counts, p) for t in tracks if t.device == d and (p := point_of(t.figures))] for d in devices}
+    points = {device: tuple(point for counts, point in of if counts) for device, of in found.items()}
+    lines = {device: line_of(points[device]) for device, of in found.items() if of}
+    return Tracks(tuple(tracks), refusals, points, lines)
 
 
 def _spec(asked: Asked, device: str) -> GridSpec:

@@ -53,6 +53,12 @@ def test_without_a_wish_it_shows_energy_against_the_key_with_most_values() -> No
     assert [f"load = {name}" in svg for name in "abcde"] == [True, True, True, True, False]
 
 
+def test_its_title_counts_the_cells_that_are_invalid() -> None:
+    rows = table([1, 2, 3])
+    rows[1]["verdict"] = "INVALID by quick"
+    assert "3 cells, 1 of them INVALID, 95 % intervals" in drawn(rows)
+
+
 def test_it_shows_what_is_asked_for() -> None:
     svg = drawn(table([1, 2, 3], ["a", "b"]), "execution_time_s", "load")
     assert "against load" in svg

@@ -63,7 +63,7 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
     x = np.array([point.operations for point in points])
     different = len(np.unique(x))
     if different < FEWEST:
-        what = f"a line needs {FEWEST} or more networks with different numbers of operations"
+        what = f"a line needs {FEWEST} or more VALID networks with different numbers of operations"
         return EnergyLine(refusal=f"{what}; measured with energy: {different}")
     if np.ptp(x) < LEAST_SPREAD * np.max(x):
         return EnergyLine(refusal=f"the operations of an execution hardly differ: {np.min(x):g} to {np.max(x):g}")
