@@ -223,7 +223,7 @@ def _findings(told: _Recorded, figures: Figures, found: Sequence[Finding]) -> It
     yield from answer_checks(run, told.answers)
     yield from _told((*span_checks(run), *seen_checks(run), *spiking_checks(run, told.answers)))
     gap = solves.gap_times_known(run), start.scenario.to_gap, start.workload.notes, solves.asks_solutions(run)
-    yield from solves.solving_findings(told.solves, solves.answer_count(run), *gap)
+    yield from solves.solving_findings(told.solves, len(told.answers), *gap)
     yield from solves.repeat_checks(run, told.answers)
     yield from preprocessing_checks(run, list(told.activity.phases), figures)
     yield from map(note, faults.remarks_of(run))

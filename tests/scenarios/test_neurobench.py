@@ -291,6 +291,10 @@ CHANGES: dict[str, Change] = {
     # optimization
     "a solve without solution": one(Q, said(lambda k, text: text if k else "null"), "solutions that could be checked"),
     "a cost that is not true": one(Q, replies(claimed), "solves whose costs are not those of their solutions"),
+    "a solver of two phases": whole(
+        Q, {FIRST: start("device", "phases", to=["solve", "readout"])}, f"{FIRST}: phases that ran",
+        f"{FIRST}: phases of the solver", "devices, as they were declared in the runs",
+    ),
     "a solve past its budget": one(Q, moved("on_tick", -0.01, 9), "solves past their budget by 1 ms and 1 %"),
     "one seed for two solves of a problem": one(
         Q, said(lambda k, text: re.sub(r'"seed": ?\d+', '"seed": 7', text) if k < 2 else text),

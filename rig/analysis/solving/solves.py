@@ -21,7 +21,6 @@ from rig.analysis.solving.targets import OFFICIAL, THRESHOLDS, gap
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
 from rig.plugins import problem_factory
-from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 from rig.types import Floats, Problem
 
@@ -285,12 +284,6 @@ def asks_solutions(run: Run) -> bool:
     return run.start.scenario.name == "optimization" or problem_factory(workload.name, workload.task) is not None
 
 
-def answer_count(run: Run) -> int:
-    """Return how many answers a run has outside warm-up, whether they are solutions or not."""
-    answered = array_of(run.replies["completed_ns"].is_valid()) & ~array_of(run.replies["warmup"])
-    return int(np.count_nonzero(answered))
-
-
 def solving_findings(
     solves: Sequence[Solve],
     answers: int,
@@ -343,8 +336,10 @@ def solving_findings(
 
 
 def repeat_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
-    """Yield the checks of seeds and tuning, as far as the answers of the solver state them and the rules ask."""
-    rules = run.start.rules
+    """Yield the checks of the solver's phases and, as far as answers state them and rules ask, of seeds and tuning."""
+    rules, phases = run.start.rules, run.start.device.phases
+    if asks_solutions(run) and len(phases) > 1:
+        yield Finding("phases of the solver", ", ".join(phases), "1", False)
     if rules is None or not (rules.fresh_seeds or rules.one_tuning):
         return
     said = [(answer.sample_id, answer.output) for answer in answers if isinstance(answer.output, dict)]

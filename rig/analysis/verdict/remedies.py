@@ -65,6 +65,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("tunings of the solver", "Keep one tuning of the solver for all problems of a run"),
     ("solutions that could|solves whose costs",
      "Answer with a solution and its cost, as a device of rig.solver does (`rig check`)"),
+    ("phases of the solver", "Declare one phase, from the loaded problem until the solution is read"),
     ("solves past their budget", "Let the solver stop at its budget, `budget_s`"),
 )  # fmt: skip
 """The beginning of a rule's name as a regular expression, and what to do; the first match is used."""
