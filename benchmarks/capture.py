@@ -40,7 +40,7 @@ from rig.recording.events import ChunkArrived
 from rig.recording.layout import trace_path
 from rig.recording.reader import Run, open_run
 from rig.types import Budget, DeviceInfo, Floats, Issue, Meter, Reply, Sample, Span, Step
-from scenarios.steps import framed
+from scenarios.idle_and_warmup import framed
 
 BLOCK = 16_240
 """float32 readings in a full block of the package: 64 KiB without its header and one USB frame."""

@@ -44,7 +44,7 @@ from rig.engine.record import record
 from rig.errors import RigError
 from rig.recording.reader import open_run
 from rig.types import Issue, Step
-from scenarios.steps import framed
+from scenarios.idle_and_warmup import framed
 
 IDLE_W, BUSY_W, SUPPLY_V, LARGEST_A = 0.02, 0.06, 1.8, 0.06
 PLACED_S = 3e-4

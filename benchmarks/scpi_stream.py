@@ -39,7 +39,7 @@ from rig.engine.record import record
 from rig.errors import MeterError, RigError
 from rig.recording.reader import open_run
 from rig.types import Issue, Step
-from scenarios.steps import framed
+from scenarios.idle_and_warmup import framed
 
 RATE_HZ, RANGE_A, SUPPLY_V = 50_000.0, 0.1, 1.8
 SPAN_S, IDLE_S = 0.1, 1.0

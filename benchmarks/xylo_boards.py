@@ -34,7 +34,7 @@ from rig.engine.record import record
 from rig.errors import RigError
 from rig.recording.reader import open_run
 from rig.types import Idle, Issue, Step
-from scenarios.steps import framed
+from scenarios.idle_and_warmup import framed
 
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j", "execution_time_s")
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from reports import result_tables as results
 from reports import system_timing_instruments as sections
-from reports.figures.captions import CAPTIONS, HALVES, MAIN
+from reports.figures.captions import CAPTIONS, MAIN
 from reports.figures.sheet import GRID, INK, LIMIT, MUTED, SIM, TRACE
 from reports.figures.stream import stream_csv
 from reports.format import say
@@ -142,7 +142,6 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
         "on_figure": [clean(note) for note in result.notes if note.startswith(ON_FIGURE)],
         "environment": sections.environment(start),
         "captions": CAPTIONS,
-        "halves": HALVES,
         "main": MAIN.get(start.scenario.name, "latency"),
         "service_power": FigureKey("average_power_w") in result.quantities,
         "stream_table": STREAM_TABLE if result.series.stream is not None else "",

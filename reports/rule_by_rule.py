@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rig.analysis.result.finding import Finding, Validity
+from rig.analysis.result.finding import Finding
+from rig.analysis.result.verdict import Validity
 from rig.terminal import clean
 from rig.types import Rules
 

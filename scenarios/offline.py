@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rig.types import Clock, Issue, Rules, Sample, Step, Workload
-from scenarios.steps import Enough, framed, idle_and_warmup, once
+from scenarios.idle_and_warmup import Enough, framed, idle_and_warmup, once
 
 SLACK = 1.1
 """Factor on the minimum duration of the rules: time is counted from before the first samples are loaded."""

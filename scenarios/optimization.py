@@ -9,7 +9,7 @@ from rig.analysis.solving.targets import OFFICIAL, by_preference
 from rig.bench.settings import positive, within
 from rig.errors import refused
 from rig.types import Budget, Issue, Rules, Step, Workload
-from scenarios.steps import LONGEST_IDLE_S, MOST_REPEAT, chosen, framed
+from scenarios.idle_and_warmup import LONGEST_IDLE_S, MOST_REPEAT, chosen, framed
 
 
 def optimization(

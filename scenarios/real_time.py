@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rig.bench.settings import positive, within
 from rig.errors import refused
 from rig.types import Issue, Rules, Step, Streams, Workload
-from scenarios.steps import LONGEST_S, chosen, framed, idle_and_warmup, once
+from scenarios.idle_and_warmup import LONGEST_S, chosen, framed, idle_and_warmup, once
 
 
 def real_time(

@@ -8,7 +8,7 @@ import numpy as np
 
 from rig.bench.settings import positive, within
 from rig.types import Floats, Indices, Issue, Rules, Sample, Step, Workload
-from scenarios.steps import LONGEST_S, chosen, framed, idle_and_warmup, once
+from scenarios.idle_and_warmup import LONGEST_S, chosen, framed, idle_and_warmup, once
 
 BLOCK, PART = 1024, 32
 LONG_S = 2e-4

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rig.bench.settings import within
 from rig.types import Clock, Idle, Issue, Rules, Sample, Step, Workload
-from scenarios.steps import MOST_REPEAT, Enough, framed, idle_and_warmup, once
+from scenarios.idle_and_warmup import MOST_REPEAT, Enough, framed, idle_and_warmup, once
 
 
 def single_stream(

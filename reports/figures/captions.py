@@ -1,4 +1,4 @@
-"""The captions of the pictures of a report, their widths, and the main picture of each scenario."""
+"""The captions of the pictures of a report, and the main picture of each scenario."""
 
 from __future__ import annotations
 
@@ -21,7 +21,5 @@ CAPTIONS = {
     "budget": "The share of the variance of each key figure by its sources.",
 }
 """The caption of each picture."""
-HALVES = ("latency", "clocks", "trials", "energy", "layers", "budget")
-"""Pictures of half width."""
 MAIN = {"optimization": "solver", "real-time": "stream", "server": "service", "offline": "service"}
 """The main picture of a scenario; for other scenarios it is the picture of execution times."""

@@ -111,7 +111,7 @@ def log_of(args: argparse.Namespace) -> Path:
         _show_what_could_be_meant()
         args.parser.error("one of --device and --resume is required")
     if args.out is None and args.resume is None:
-        from rig.session.find_recordings import default_out
+        from rig.session.default_out import default_out
         from rig.session.setup import scenario_for
 
         args.out = default_out(args.device, scenario_for(args.workload, args.scenario))

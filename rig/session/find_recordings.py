@@ -1,10 +1,8 @@
-"""Name a new recording, and find recordings by a path, or by a part of their name below ``runs/``."""
+"""Find recordings by a path, or by a part of their name below ``runs/``."""
 
 from __future__ import annotations
 
-import secrets
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 from rig.errors import UsageError, refused
@@ -70,10 +68,3 @@ def ago(path: Path) -> str:
     s = time.time() - (_recorded_s(path) or 0.0)
     size, unit = next((pair for pair in ((86400, "d"), (3600, "h"), (60, "min")) if s >= pair[0]), (1, "s"))
     return f"{s / size:.0f} {unit} ago"
-
-
-def default_out(device: str, scenario: str) -> Path:
-    """Return a new directory in ``runs``; its name begins with the time, and ends with random hex digits."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
-    safe = ["".join(c if c.isalnum() else "-" for c in name).strip("-")[-24:] for name in (device, scenario)]
-    return Path("runs") / f"{now}-{'-'.join(safe)}-{secrets.token_hex(2)}"

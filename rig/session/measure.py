@@ -22,8 +22,8 @@ from rig.errors import LIMITS, SetupError, refused
 from rig.factories import build, takes, values_of
 from rig.plugins import load
 from rig.recording.events import SessionLink
+from rig.session.default_out import default_out
 from rig.session.expected_samples import known_total
-from rig.session.find_recordings import default_out
 from rig.session.locks import device_lock
 from rig.session.resumable_session import opened, unused, writable
 from rig.session.searches import PlannedRun, largest_size, peak_rate

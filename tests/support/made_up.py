@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from reports.console import print_result
-from rig.analysis.result.finding import Finding, Ruling, note, refusal
+from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import TRIMMED, Component, FigureKey, Figures, Quantity
 from rig.analysis.result.result import ClockSummary, Result
 from rig.analysis.result.series import RailSeries, Series, Stream
+from rig.analysis.result.verdict import Ruling
 from rig.recording.events import Start
 from tests.support.start_lines import start
 

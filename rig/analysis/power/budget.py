@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rig.analysis.power.coverage import hidden_w as hidden_of
+from rig.analysis.power.clipped_and_missing import hidden_w as hidden_of
 from rig.analysis.power.estimators import Estimate, Margin
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.spans_and_gaps import gain_change

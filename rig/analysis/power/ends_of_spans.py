@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.analysis.power.coverage import LEAST, PLACES, SHOWN
+from rig.analysis.power.clipped_and_missing import LEAST, PLACES, SHOWN
 from rig.analysis.power.estimators import Estimate, Margin, Touched
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.result.quantity import Component

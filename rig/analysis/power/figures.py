@@ -13,7 +13,7 @@ import numpy as np
 
 from rig.analysis.power import findings
 from rig.analysis.power.budget import CORE_METHOD, METHOD, active_power, dynamic_power, idle_power, noise_parts
-from rig.analysis.power.coverage import covered_share, in_step_with, in_turn, missing_while_busy, unseen
+from rig.analysis.power.clipped_and_missing import covered_share, in_step_with, in_turn, missing_while_busy, unseen
 from rig.analysis.power.ends_of_spans import ends, moved, smoothed, unrested_w
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, Margin, TooShort, core, touched, whole
 from rig.analysis.power.fitted import fitted

@@ -10,7 +10,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_notes
+from rig.analysis.power.clipped_and_missing import (
+    covered_share,
+    hidden_w,
+    missing_notes,
+    missing_while_busy,
+    overload_notes,
+)
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Margin, TooShort
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.power.scope import Scope

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rig.analysis.power.coverage import PLACES, covered_share
+from rig.analysis.power.clipped_and_missing import PLACES, covered_share
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, Margin, estimate_of
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.result.quantity import Component

@@ -1,12 +1,9 @@
-"""Define a finding, which a reader of a result must know: a note, a refusal of figures, or the check of a rule.
-
-The verdict on a result, VALID or INVALID, follows from the checks.
-"""
+"""Define a finding, which a reader of a result must know: a note, a refusal of figures, or the check of a rule."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from rig.analysis.result.quantity import FigureKey
 
@@ -64,40 +61,3 @@ def note(text: str) -> Finding:
 def refusal(scope: FigureKey | str, reason: str, remedy: str) -> Finding:
     """Return the refusal of figures that the recording cannot support: what, why, and what to change."""
     return Finding("", reason, effect="refusal", scope=scope, remedy=remedy)
-
-
-def verdict_words(valid: bool, *, power_refused: bool = False) -> str:
-    """Return VALID or INVALID, or for which figures a result is valid."""
-    if not valid:
-        return "INVALID"
-    return "VALID for times; power refused" if power_refused else "VALID"
-
-
-class Ruling(NamedTuple):
-    """The rules by which a result is judged, and whether it can be submitted if it is valid.
-
-    A single run of a session cannot be submitted by itself.
-    """
-
-    rules: str
-    source: str
-    submittable: bool
-
-
-class Validity(NamedTuple):
-    """The verdict on one run, or on a session, by its ruling and its checks."""
-
-    rules: str
-    source: str
-    submittable: bool
-    checks: tuple[Finding, ...]
-
-    @property
-    def valid(self) -> bool:
-        """Return whether every check passes."""
-        return all(check.ok for check in self.checks)
-
-    @property
-    def verdict(self) -> str:
-        """Return VALID or INVALID."""
-        return verdict_words(self.valid)

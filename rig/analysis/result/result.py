@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rig.analysis.result.finding import Finding, Ruling, Validity, verdict_words
+from rig.analysis.result.finding import Finding
 from rig.analysis.result.quantity import Figures
 from rig.analysis.result.series import Series
+from rig.analysis.result.verdict import Ruling, Validity, verdict_words
 from rig.recording.events import Start
 from rig.terminal import clean
 

@@ -10,9 +10,10 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from rig.analysis.result.finding import Finding, Ruling, at_least, at_most
+from rig.analysis.result.finding import Finding, at_least, at_most
 from rig.analysis.result.order_statistics import nearest_rank
 from rig.analysis.result.quantity import FigureKey, Figures
+from rig.analysis.result.verdict import Ruling
 from rig.analysis.service.early_stopping import needed
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import in_time_share, scheduling_delays_s

@@ -27,11 +27,11 @@ from rig.analysis.result.quantity import FigureKey
 from rig.analysis.result.result import Result
 from rig.commands.shell.main import main
 from rig.types import MARK_PHASE, Budget, DeviceInfo, Idle, Issue, Mark, Preprocessing, Reply, Rules, Sample, Span, Step
+from scenarios.idle_and_warmup import framed
 from scenarios.offline import offline
 from scenarios.rules import neurobench_1_0, quick
 from scenarios.server import server
 from scenarios.single_stream import single_stream
-from scenarios.steps import framed
 from tests.support.figures import ENERGY, POWER, TIME, held, said
 from tests.support.plants import STILL, OnPlant, Options, Play, on_plant
 from tests.support.serving import S

@@ -15,9 +15,10 @@ import pytest
 from msgspec import structs
 
 from reports import rule_by_rule
-from rig.analysis.result.finding import Finding, Ruling, Validity, note, refusal
+from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import Result
+from rig.analysis.result.verdict import Ruling, Validity
 from rig.analysis.service.early_stopping import needed
 from rig.analysis.service.queries import queries_of
 from rig.analysis.service.serving import service_figures

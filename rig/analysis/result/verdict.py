@@ -1,0 +1,44 @@
+"""State the verdict on a result, VALID or INVALID, which follows from its checks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rig.analysis.result.finding import Finding
+
+
+def verdict_words(valid: bool, *, power_refused: bool = False) -> str:
+    """Return VALID or INVALID, or for which figures a result is valid."""
+    if not valid:
+        return "INVALID"
+    return "VALID for times; power refused" if power_refused else "VALID"
+
+
+class Ruling(NamedTuple):
+    """The rules by which a result is judged, and whether it can be submitted if it is valid.
+
+    A single run of a session cannot be submitted by itself.
+    """
+
+    rules: str
+    source: str
+    submittable: bool
+
+
+class Validity(NamedTuple):
+    """The verdict on one run, or on a session, by its ruling and its checks."""
+
+    rules: str
+    source: str
+    submittable: bool
+    checks: tuple[Finding, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Return whether every check passes."""
+        return all(check.ok for check in self.checks)
+
+    @property
+    def verdict(self) -> str:
+        """Return VALID or INVALID."""
+        return verdict_words(self.valid)

@@ -1,0 +1,14 @@
+"""Name the directory of a new recording."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+
+def default_out(device: str, scenario: str) -> Path:
+    """Return a new directory in ``runs``; its name begins with the time, and ends with random hex digits."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    safe = ["".join(c if c.isalnum() else "-" for c in name).strip("-")[-24:] for name in (device, scenario)]
+    return Path("runs") / f"{now}-{'-'.join(safe)}-{secrets.token_hex(2)}"
