@@ -159,7 +159,8 @@ def detections_of(run: Run, answers: Sequence[Answer], wanted: dict[str, Any]) -
     except ImportError:
         remedy = "pip install 'neurorig[detection]', and make the report again"
         return Figures(), [refusal(MAP, "faster-coco-eval is not installed", remedy)]
-    method = f"COCO, IoU 0.50 to 0.95, {len(judged)} frames; frames that follow one another give no interval"
+    frames = f"{len(judged)} answered frames of {len(wanted['boxes'])}"
+    method = f"COCO, IoU 0.50 to 0.95, {frames}; frames that follow one another give no interval"
     return figure("map", value, method, len(judged)), []
 
 

@@ -141,13 +141,15 @@ def _dwave(lines: Lines, dimod: Any) -> Any:
     (first, head), *rest = lines.rows
     if head[:2] != ["p", "qubo"] or len(head) != 6:
         raise lines.fault(first, "does not begin with a line `p qubo 0 maxNodes nNodes nCouplers`")
-    n, alone, couplers = (int(lines.number(first, text)) for text in head[3:])
-    terms = _terms(lines, rest, n)
+    n, alone, couplers = (lines.number(first, text) for text in head[3:])
+    terms = _terms(lines, rest, int(n))
     counts = sum(u == v for u, v in terms), sum(u != v for u, v in terms)
     if counts != (alone, couplers):
-        found = f"{counts[0]} nodes and {counts[1]} couplers follow, and not the {alone} and {couplers} that it states"
+        found = (
+            f"{counts[0]} nodes and {counts[1]} couplers follow, and not the {alone:g} and {couplers:g} that it states"
+        )
         raise lines.fault(first, found)
-    return _model(n, _folded(lines, terms), 0.0, dimod)
+    return _model(int(n), _folded(lines, terms), 0.0, dimod)
 
 
 def _qplib(lines: Lines, dimod: Any) -> Any:
