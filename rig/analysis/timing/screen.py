@@ -15,7 +15,7 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import inside, merged
-from rig.analysis.timing.profile import CHANCE, FEW, LEAST, SEVERAL, Profile, stand_alone
+from rig.analysis.timing.profile import CHANCE, FEW, LEAST, LOOKED_AT, MANY, SEVERAL, Profile, stand_alone
 from rig.analysis.timing.timebase import CERTAIN, RECTANGLE, Timebase, earliest, latest_s
 from rig.recording.traces.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats
@@ -176,6 +176,25 @@ def _swapped(look: Look) -> Found | None:
     return Found({}, fails=True) if max(surely) > CERTAIN and min(surely) < 0.0 else None
 
 
+def _stuck(look: Look) -> Found | None:
+    """Find a bit of the converter that never changes: values fill bands of a width, and the bands between are empty."""
+    value = look.profile.value[np.isfinite(look.profile.value)]
+    value = value[:: max(1, len(value) // LOOKED_AT)]
+    levels = np.unique(value)
+    apart = np.diff(levels)
+    for at in np.argsort(apart)[: -MANY - 1 : -1]:
+        period = 2.0 * (apart[at] - apart.min())
+        if period < 2.0 * SEVERAL * apart.min():
+            break
+        band, place = np.divmod((value - levels[at + 1] + 0.5 * apart.min()) / period, 1.0)
+        filled = np.count_nonzero(np.unique(band, return_counts=True)[1] >= MANY)
+        evenly = np.histogram(place, SEVERAL, (0.0, 0.5))[0].min() > FEW * len(value)
+        # few levels may lie in two bands, or at places of their own in several, by chance
+        if filled > 2 and evenly and np.max(place) * period < 0.5 * period + apart.min():
+            return Found({}, fails=True)
+    return None
+
+
 def _cut_off(look: Look) -> Found | None:
     if (cut := look.profile.cut_off) is None:
         return None
@@ -292,6 +311,12 @@ RULES = (
         _swapped,
         "readings are exchanged in pairs, as 16-bit words in one of 32 bits are. Exchange them in the driver or file",
         ("readings of rail {rail} in order", "exchanged in pairs", "in order of time"),
+    ),
+    Rule(
+        _stuck,
+        "values fill bands of one width and never the bands between, as if a bit of the converter were stuck. Read the "
+        "meter on its own display, or measure with another one",
+        ("readings of rail {rail} in every band of their range", "in every second", "in every one"),
     ),
     Rule(
         _cut_off,
