@@ -64,6 +64,11 @@ DRAWS = (
         "meters.points_marks_and_archives",
         "faults.cleaned_traces_and_buffers",
     ),
+    (
+        "devices.experts_drafts_and_volts",
+        "meters.pulses_triggers_and_reports",
+        "faults.models_and_sleeping_clocks",
+    ),
 )
 """The modules of each draw of kinds; each name lacks its ending ``_kinds``."""
 KINDS: dict[str, Kind] = {}
