@@ -165,15 +165,28 @@ def _chosen(look: Look) -> Found | None:
 
 
 def _swapped(look: Look) -> Found | None:
-    """Find readings that are exchanged in pairs: each pair's far reading is nearer to the next pair's than its last."""
-    surely, value = [], look.profile.value
+    """Find readings, or halves of buffers, that are exchanged in pairs: values go on more smoothly in the other order.
+
+    Pulses that recur with the pairs do so whether a pair begins at a half or at the next one, exchanged halves do not.
+    """
+    value = look.profile.value
     value = value / np.fmax.reduce(np.abs(value), initial=1e-300)  # squares of any values stay finite
-    for first in (0, 1):
-        pair = value[first:][: (len(value) - first) // 2 * 2].reshape(-1, 2)
-        nearer = (pair[1:, 0] - pair[:-1, 1]) ** 2 - (pair[1:, 1] - pair[:-1, 0]) ** 2
-        nearer = nearer[np.isfinite(nearer)]
-        surely.append(float(nearer.sum()) / max(float(np.linalg.norm(nearer)), 1e-300))
-    return Found({}, fails=True) if max(surely) > CERTAIN and min(surely) < 0.0 else None
+    for half in range(1, min(SEVERAL * MANY, len(value) // LEAST) + 1):  # longer blocks would take long to look for
+        one, other = sorted(_smoother(value[first:], half) for first in (0, half))
+        if other > CERTAIN and one < 1.0:
+            return Found({"many": "readings" if half == 1 else f"blocks of {half} readings"}, fails=True)
+    return None
+
+
+def _smoother(value: Floats, half: int) -> float:
+    """Return by how many of its standard errors the exchange of each two halves makes the values beside it nearer."""
+    pairs = value[: len(value) // (2 * half) * 2 * half].reshape(-1, 2, half)
+    (begin, end), (then, last) = (pairs[:, k][:, (0, -1)].T for k in (0, 1))
+    as_read = (end - then)[:-1] ** 2 * (half > 1) + (last[:-1] - begin[1:]) ** 2
+    exchanged = (last - begin)[:-1] ** 2 * (half > 1) + (end[:-1] - then[1:]) ** 2
+    nearer = as_read - exchanged
+    nearer = nearer[np.isfinite(nearer)]
+    return float(nearer.sum()) / max(float(np.linalg.norm(nearer)), 1e-300)
 
 
 def _stuck(look: Look) -> Found | None:
@@ -309,8 +322,9 @@ RULES = (
     ),
     Rule(
         _swapped,
-        "readings are exchanged in pairs, as 16-bit words in one of 32 bits are. Exchange them in the driver or file",
-        ("readings of rail {rail} in order", "exchanged in pairs", "in order of time"),
+        "{many} are exchanged in pairs, as words of 16 bits in one of 32 or the halves of a buffer may be. Exchange "
+        "them in the driver or file",
+        ("readings of rail {rail} in order", "{many} exchanged in pairs", "in order of time"),
     ),
     Rule(
         _stuck,

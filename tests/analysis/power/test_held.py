@@ -333,7 +333,8 @@ WORLDS = [
     # readings of another unit, sign or meaning
     World("prefix_lost_at_the_threshold", (1,), refused=f"{AT_IDLE}: so far above those of work"),
     World("negative_read_as_unsigned", (1,), refused=f"{AT_IDLE}: so far above those of work"),
-    World("readings_swapped_within_each_word", (20000000,), refused="rail core in order: exchanged in pairs"),
+    World("readings_swapped_within_each_word", (20000000,), refused="rail core in order: readings exchanged in pairs"),
+    World("halves_of_each_buffer_are_swapped", (20000005, 20000006), refused="rail core in order: blocks of 17|23 re"),
     World("bit_of_the_converter_is_stuck", (1, 4), refused="in every band of their range: in every second"),
     World("mean_since_start", (1,), refused=f"{AT_IDLE}: that change from one idle window to another"),
     World("probe_switch_knocked", (1,), refused=f"{AT_IDLE}: .* times as noisy in one idle window as in another"),
