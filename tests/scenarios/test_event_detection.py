@@ -10,6 +10,7 @@ import pytest
 from rig.conformance.workload import check_workload
 from rig.errors import DataError, UsageError
 from scenarios.workloads.event_detection.files import surface
+from scenarios.workloads.event_detection.words import decoded
 from scenarios.workloads.event_detection.workload import Drive, open_workload
 from tests.support import drive
 from tests.support.raised import raised
@@ -23,7 +24,7 @@ def opened(folder: Path, **options: object) -> Drive:
 
 def kinds() -> list[object]:
     lacking = pytest.mark.skipif(not drive.has("expelliarmus"), reason="extra detection is not installed")
-    return ["h5", *(pytest.param(kind, marks=lacking) for kind in ("dat", "evt2", "evt3"))]
+    return ["h5", "evt2", "evt3", pytest.param("dat", marks=lacking)]
 
 
 @pytest.mark.parametrize("kind", kinds())
@@ -103,9 +104,8 @@ def test_a_file_that_is_cut_is_refused(tmp_path: Path) -> None:
     raised(DataError, opened, tmp_path, says=r"car_td\.h5 cannot be used")
 
 
-@pytest.mark.parametrize("kind", ["dat", "evt2", "evt3"])
+@pytest.mark.parametrize("kind", kinds()[1:])
 def test_an_events_file_cut_in_the_middle_is_refused(tmp_path: Path, kind: str) -> None:
-    pytest.importorskip("expelliarmus", reason="extra detection is not installed")
     path = drive.write(tmp_path, 60, kind)
     whole = path.read_bytes()
     for lost, why in ((1, "inside an event"), (len(whole) // 16 * 8, "its boxes at 2.9")):
@@ -119,3 +119,41 @@ def test_a_folder_without_the_split_or_the_boxes_is_refused(tmp_path: Path) -> N
     raised(DataError, opened, tmp_path, says="holds no other", files="other")
     (tmp_path / "test" / "car_bbox.npy").unlink()
     raised(DataError, opened, tmp_path, says=r"no car_bbox\.npy")
+
+
+@pytest.mark.parametrize("kind", ["evt2", "evt3"])
+def test_raw_times_count_from_the_first_time_word_through_loops_of_the_cameras_counter(kind: str) -> None:
+    sent = drive.events(60)
+    sent["t"] = 20 * (sent["t"] - sent["t"][0])  # 60 s, where the counter of EVT3 loops every 16.8 s
+    for begin_us in (0, 12 << 20, 1 << 24):  # the first time word is at the first event
+        words = np.frombuffer(drive.raw(kind, sent, begin_us, "%"), "<u4" if kind == "evt2" else "<u2", offset=1)
+        assert decoded(words, int(kind[-1])).tolist() == sent.tolist()
+
+
+def test_words_of_evt3_of_several_pixels_repeated_and_other_words_and_events_without_a_time() -> None:
+    words = [
+        0x2001, 0x6003, 0x8001, 0x0005, 0x2002, 0x8001, 0x6007, 0xA001, 0xE005, 0x7001, 0x2803, 0x3864, 0x4805, 0x5F81,
+        0x8003, 0x8001, 0x2004,
+    ]  # fmt: skip
+    seen = decoded(np.array(words[:-2], "<u2"), 3).tolist()
+    vectors = [(7, x, 5, 1) for x in (100, 102, 111, 112, 119)]
+    assert seen == [(0, 2, 5, 0), (7, 3, 5, 1), *vectors]
+    assert decoded(np.array([*words[:-2], 0x2004], "<u2"), 3).tolist()[-1] == (8192, 4, 5, 0)
+    assert not len(decoded(np.array([0x2001, 0x0005], "<u2"), 3)) and not len(decoded(np.array([1], "<u4"), 2))
+    raised(ValueError, decoded, np.array([0x1001], "<u2"), 3, says="type 1")
+
+
+@pytest.mark.parametrize(
+    ("header", "why"),
+    [
+        ("% evt 2.1\n% format EVT21;height=720;width=1280\n", "does not name EVT2 or EVT3"),
+        ("% evt 3.0\n% format EVT2;height=720;width=1280\n", "does not name EVT2 or EVT3"),
+        ("% evt 3.0\n% endianness big\n", "little-endian"),
+        ("% evt 3.0\n% geometry 640x480\n", "its sensor has 640 columns"),
+        ("% date 2023-03-29\n", "does not name EVT2 or EVT3"),
+    ],
+)
+def test_a_raw_file_of_another_encoding_byte_order_or_sensor_is_refused(tmp_path: Path, header: str, why: str) -> None:
+    path = drive.write(tmp_path, 12, "evt3")
+    path.write_bytes(drive.raw("evt3", drive.events(12), header=header))
+    raised(DataError, opened, tmp_path, says=why)

@@ -53,11 +53,31 @@ def write(folder: Path, frames: int = 40, kind: str = "h5", class_id: int = 2) -
 
         with h5py.File(path, "w") as file:
             file.create_dataset("data", data=surfaces(frames), chunks=(1, 6, 360, 640), compression="gzip")
-    else:
+    elif kind == "dat":
         from expelliarmus import Wizard
 
         Wizard(encoding=kind).save(path, events(frames))
+    else:
+        path.write_bytes(raw(kind, events(frames)))
     return path
+
+
+def raw(kind: str, held: np.ndarray, begin_us: int = 0, header: str = "") -> bytes:
+    """Return a .raw file of events, ``evt2`` or ``evt3``, whose camera ran for ``begin_us`` before its first one."""
+    words: list[int] = []
+    high = line = -1
+    for t, x, y, p in held.tolist():
+        now = t + begin_us
+        if kind == "evt2":
+            words += [0x8 << 28 | now >> 6 & 0xFFFFFFF] if now >> 6 != high else []
+            words += [p << 28 | (now & 63) << 22 | x << 11 | y]
+            high = now >> 6
+        else:
+            words += [0x8000 | now >> 12 & 0xFFF] if now >> 12 != high else []
+            words += [0x6000 | now & 0xFFF, *([y] if y != line else []), 0x2000 | p << 11 | x]
+            high, line = now >> 12, y
+    text = header or f"% evt {kind[-1]}.0\n% format {kind.upper()};height=720;width=1280\n% end\n"
+    return text.encode() + np.array(words, "<u4" if kind == "evt2" else "<u2").tobytes()
 
 
 SMALL_DETECTOR = """

@@ -6,6 +6,7 @@ surfaces for NeuroBench's harness.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,13 +19,14 @@ from numpy.typing import NDArray
 from rig.errors import DataError, reason
 from rig.plugins import imported
 from rig.types import Floats
+from scenarios.workloads.event_detection.words import decoded
 
 SHAPE = (6, 360, 640)
 """Shape of a time surface: a channel for each of three time bins and two polarities, rows, columns."""
 FRAME_US, BINS = 50_000, 3
 SENSOR = (720, 1280)
-WORDS = {b"evt 2": ("evt2", 4), b"evt2": ("evt2", 4), b"evt 3": ("evt3", 2), b"evt3": ("evt3", 2)}
-"""For a text in the header of a .raw file: the encoding, and the number of bytes of a word."""
+WORDS = {b"2.0": (2, 4), b"2": (2, 4), b"3.0": (3, 2), b"3": (3, 2)}
+"""For a version in the header of a .raw file: the number of the encoding, and the number of bytes of a word."""
 END_S = 1.0
 """Boxes may be stamped at most this long (s) after the last event or surface."""
 
@@ -139,15 +141,19 @@ def _surfaces_of(path: Path) -> Recorded:
 @lru_cache(maxsize=1)
 def _events(path: Path) -> NDArray[Any]:
     """Return the events of a file in order of time. Raises ``DataError`` for a truncated file or one without events."""
-    wizard = imported("expelliarmus", "raw events", "detection", field="data", value=str(path)).Wizard
-    encoding, body, word = _encoding(path)
-    if body % word:
+    version, begin, word = _encoding(path)
+    if (body := path.stat().st_size - begin) % word:
         why = f"it ends inside an event: {body} bytes of data, no multiple of {word}"
         raise _unfit(path, "size", why, "Download it again, whole")
     try:
-        events = wizard(encoding=encoding).read(path)
+        if version:
+            events = decoded(np.fromfile(path, f"<u{word}", offset=begin), version)
+        else:
+            reader = imported("expelliarmus", "raw events", "detection", field="data", value=str(path))
+            events = reader.Wizard(encoding="dat").read(path)
     except (OSError, RuntimeError, ValueError, TypeError) as error:
-        raise _unfit(path, "data", f"it cannot be decoded as {encoding}: {error}", "Download it again") from error
+        why = f"it cannot be decoded as {f'EVT{version}' if version else 'DAT'}: {error}"
+        raise _unfit(path, "data", why, "Download it again") from error
     if events is None or not len(events):
         raise _unfit(path, "data", "it holds no events", "Give a file with events")
     if (outside := (events["y"] >= SENSOR[0]) | (events["x"] >= SENSOR[1]) | (events["t"] < 0)).any():
@@ -157,25 +163,29 @@ def _events(path: Path) -> NDArray[Any]:
     return np.asarray(events[np.argsort(events["t"], kind="stable")])
 
 
-def _encoding(path: Path) -> tuple[str, int, int]:
-    """Return the encoding's name in expelliarmus, the number of bytes after the header, and the bytes of a word."""
+def _encoding(path: Path) -> tuple[int, int, int]:
+    """Return the number of the encoding EVT2 or EVT3, 0 for DAT, the first byte after the header, and bytes a word."""
     try:
         with path.open("rb") as file:
-            header = b""
+            header, begin = b"", 0
             while (line := file.readline(1000)).startswith(b"%"):
                 header += line.lower()
                 begin = file.tell()
                 if line.strip() == b"% end":
                     break
-            size = path.stat().st_size
     except OSError as error:
         raise _unfit(path, "data", f"it cannot be read: {reason(error)}", "Check its permissions") from error
+    wide = {int(a or b) for a, b in re.findall(rb"width[ =](\d+)|% geometry (\d+)x", header)}
+    if wide - {SENSOR[1]}:
+        raise _unfit(path, "data", f"its sensor has {min(wide)} columns", "Give a recording of the 1 megapixel sensor")
     if path.suffix == ".dat":
-        return "dat", size - len(header) - 2, 8
-    known = next((found for mark, found in WORDS.items() if mark in header), None)
+        return 0, begin + 2, 8
+    found = {WORDS.get(a or b) for a, b in re.findall(rb"% evt ([\d.]+)|% format evt([\d.]+)", header)}
+    known = found.pop() if len(found) == 1 and not re.search(rb"endianness\W+big", header) else None
     if known is None:
-        raise _unfit(path, "data", "the header names neither EVT2 nor EVT3", "Give a .raw with its header, or .dat")
-    return known[0], size - begin, known[1]
+        why = "the header does not name EVT2 or EVT3, little-endian, as the one encoding"
+        raise _unfit(path, "data", why, "Give a .raw in one of them with its header, or a .dat")
+    return known[0], begin, known[1]
 
 
 def _unfit(path: Path, field: str, why: str, remedy: str) -> DataError:
