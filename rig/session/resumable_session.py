@@ -17,6 +17,7 @@ from tempfile import TemporaryFile
 import msgspec
 
 from rig.errors import Interrupted, RigError, StoreError, UsageError
+from rig.recording.anonymise import without_place
 from rig.recording.disk.bounded import read_bounded
 from rig.recording.disk.files import BROKEN, Folder, made, set_aside, storing
 from rig.recording.events import SessionLink
@@ -72,7 +73,8 @@ class Book:
         path = self.folder / planned.name
         log = read_log(path)
         stop, code = log.stop, log.start.environment.local_code if log.start.environment else local_code
-        if changed := sorted({file for file, _ in code.items() ^ local_code.items()}):
+        now = {file if file in code else without_place(file): digest for file, digest in local_code.items()}
+        if changed := sorted({file for file, _ in code.items() ^ now.items()}):
             what = f"{', '.join(changed)} changed since run {planned.name} was recorded"
             tell(f"{what}: the session then mixes two versions. Measure anew if the change concerns the measured work")
         if stop is not None and stop.error is not None:

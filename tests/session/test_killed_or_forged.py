@@ -234,6 +234,44 @@ def test_code_that_changed_between_the_runs_of_a_session_is_told(own: Path, caps
     assert ("mine.py changed since run accuracy" in capsys.readouterr().err) == changed
 
 
+def test_code_outside_of_the_working_directory_that_did_not_change_is_not_told(
+    own: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    with killed_before("performance"):
+        device = f"{tmp_path}/mine.py:open_device"
+        rig.measure(rig.Request(device, ("mock",), options=OPTIONS, out=Path("other")), quiet=True)
+    rig.measure(request_in(Path("other"), trust=False), quiet=True, resume=True)
+    assert "changed" not in capsys.readouterr().err
+
+
+LISTED = """
+import numpy as np
+import rig
+from pathlib import Path
+
+def listed():
+    labels = Path("labels").read_text().split()
+    samples = [rig.Sample(f"s{k}", np.array([k]), label=label, duration_s=1.0) for k, label in enumerate(labels)]
+    return rig.workload(samples, name="listed")
+"""
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_data_that_changed_between_the_runs_of_a_session_make_it_invalid(here: Path, changed: bool) -> None:
+    (here / "listed.py").write_text(LISTED)
+    (here / "labels").write_text("a b a b")
+    with killed_before("power"):
+        asked = rig.Request("mock", ("mock",), workload="listed.py:listed", options=OPTIONS[1:], out=Path("run"))
+        rig.measure(asked, quiet=True)
+    if changed:
+        (here / "labels").write_text("a b a a")
+    rig.measure(request_in(Path("run"), trust=False), quiet=True, resume=True)
+    validity = result_of(Path("run")).validity
+    assert validity is not None
+    assert ("data sets of the runs" in [check.rule for check in validity.checks if not check.ok]) == changed
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"device": 1}', '{"device": "mock", "out": [1]}', "[" * 5000])
 def test_a_request_that_cannot_be_read_says_so(session: Path, content: str) -> None:
     (session / REQUEST).write_text(content)

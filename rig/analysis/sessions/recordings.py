@@ -1,4 +1,4 @@
-"""Check the recordings of a session: each run has its own recording, and all were made with one bench."""
+"""Check the recordings of a session: each run has its own, and all are of one data set and were made with one bench."""
 
 from __future__ import annotations
 
@@ -15,16 +15,26 @@ from rig.types import Floats, Indices
 
 READINGS = 1 << 18
 """At most this many readings of a trace are compared with other traces."""
+OF_THE_SET = ("performance", "accuracy", "power")
+"""The purposes of runs that play the samples of the session's data set."""
 STAMPS_LEAST, VALUES_LEAST = 8, 64
 """With fewer distinct times or readings, a coarse clock or meter may repeat them by chance."""
 
 
 def recording_checks(parts: Sequence[Part]) -> Iterator[Finding]:
-    """Yield a failed check if two runs hold one recording, and one if power runs have different meters."""
+    """Yield failed checks: two runs with one recording, runs of several data sets, power runs of several meters."""
     if shared := shared_recording((part.name, part.run) for part in parts):
         one, other, file = shared
         allowed = "none; every trial is a measurement of its own: measure again"
         yield Finding("runs that share a recording", f"{one} and {other} hold the same {file}", allowed, False)
+
+    sets: dict[str, str] = {}
+    for part in parts:
+        if part.purpose in OF_THE_SET and not part.run.start.scenario.amortise_s:
+            sets.setdefault(part.run.start.workload.digest_sha256, part.name)
+    if len(sets) > 1:
+        found = "; ".join(f"{digest[:12]} in {run}" for digest, run in sets.items())
+        yield Finding("data sets of the runs", found, "the same in each; measure again with one data set", False)
 
     meters: dict[str, str] = {}
     for part in parts:

@@ -55,6 +55,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("samples answered otherwise", "Answer alike in every run: one network, one seed, the same settings of the device"),
     ("time of sample", "Switch off the cache of answers in the device or its driver"),
     ("samples that not every run|runs that share a recording", _SAME),
+    ("data sets of the runs", "Leave the data as they are until the last run has ended, and measure again"),
     ("meters of the power runs|configurations of|devices, as they were", _SAME),
     ("runs (for|of the session)", "Measure the whole session, with --trials as the rules ask; --resume goes on"),
     ("outline of the", "State it in the driver: description, algorithm.outline, algorithm.tuned"),
