@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rig.bench.settings import within
+from rig.errors import refused
 from rig.types import Clock, Idle, Issue, Mark, Rules, Sample, Step, Workload
 
 LONGEST_IDLE_S, LONGEST_S = 86400.0, 30 * 86400.0
@@ -23,6 +24,14 @@ def framed(work: Iterator[Step], workload: Workload, idle_s: float, warmup: int)
     yield from work
     yield Idle(idle_s)
     yield Mark()
+
+
+def check_order(workload: Workload, scenario: str) -> None:
+    """Raise ``UsageError`` for a workload whose samples teach the device, because ``scenario`` changes their order."""
+    if (workload.details or {}).get("incremental") and any(sample.learn for sample in workload.samples):
+        remedy = "Use the scenario single-stream without --per-phase"
+        what = f"workload {workload.name} teaches in sessions, and {scenario} does not play its samples in their order"
+        raise refused("workload", workload.name, remedy, what)
 
 
 def once(samples: Sequence[Sample]) -> Iterator[Step]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rig.bench.settings import positive, within
 from rig.types import Floats, Indices, Issue, Rules, Sample, Step, Workload
-from scenarios.idle_and_warmup import LONGEST_S, chosen, framed, idle_and_warmup, once
+from scenarios.idle_and_warmup import LONGEST_S, check_order, chosen, framed, idle_and_warmup, once
 
 BLOCK, PART = 1024, 32
 LONG_S = 2e-4
@@ -31,12 +31,13 @@ def server(
 
     Without ``duration_s``, the minimum of the rules counts. There are also at least as many arrivals as the rules
     require. Samples are drawn from the set at random, with replacement. The result is valid when the percentile that
-    the rules name stays below ``latency_bound_s``.
+    the rules name stays below ``latency_bound_s``. Raises ``UsageError`` for a workload that teaches in sessions.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     seconds = chosen(duration_s, rules.min_duration_s)
     within(0, LONGEST_S, duration_s=seconds)
     positive(arrival_hz=arrival_hz, latency_bound_s=latency_bound_s)
+    check_order(workload, "the scenario server")
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
     # decoded before the run, because decoding during the run would delay the reading of meters

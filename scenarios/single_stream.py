@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rig.bench.settings import within
 from rig.types import Clock, Idle, Issue, Rules, Sample, Step, Workload
-from scenarios.idle_and_warmup import MOST_REPEAT, Enough, framed, idle_and_warmup, once
+from scenarios.idle_and_warmup import MOST_REPEAT, Enough, check_order, framed, idle_and_warmup, once
 
 
 def single_stream(
@@ -25,10 +25,13 @@ def single_stream(
 
     ``repeat`` loops each sample inside one span, which is a time between two stamps of the device. ``apart``
     (``--per-phase``) issues the whole set once for each phase of the device, so that short phases can be looped and
-    their power measured separately. ``idle_s`` and ``warmup`` replace the values of the rules.
+    their power measured separately. ``idle_s`` and ``warmup`` replace the values of the rules. Raises ``UsageError``
+    for a workload that teaches in sessions with ``apart``.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     within(1, MOST_REPEAT, repeat=repeat)
+    if apart:
+        check_order(workload, "--per-phase")
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
     enough = Enough(rules, clock)

@@ -21,7 +21,7 @@ from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import UsageError
 from rig.recording.reader import open_run
-from rig.types import Idle, Issue, Mark, Rules, Sample, Step
+from rig.types import Idle, Issue, Mark, Rules, Sample, SampleSet, Step
 from scenarios.lazy import Lazy
 from scenarios.offline import offline
 from scenarios.real_time import real_time
@@ -29,6 +29,7 @@ from scenarios.rules import quick
 from scenarios.server import server
 from scenarios.single_stream import single_stream
 from scenarios.workloads.asc.workload import AscWorkload, open_workload
+from tests.support.raised import raised
 from tests.support.serving import Blank, bench, played, samples
 
 FREE = Rules("test", "any", "a test", submittable=False, idle_s=1.0, warmup=1)
@@ -176,6 +177,17 @@ def test_a_run_is_as_long_as_rules_ask_from_first_hand_over_to_last_answer(name:
 def test_offline_hands_the_whole_set_over_at_once_and_single_stream_one_by_one() -> None:
     sizes = {n: [len(i.samples) for i in issues(EVERY[n](Blank(5), FREE))] for n in ("offline", "single-stream")}
     assert sizes == {"offline": [5], "single-stream": [1] * 5}
+
+
+def test_sessions_of_learning_are_played_in_their_order_or_not_at_all() -> None:
+    known = [replace(sample, learn=k == 1) for k, sample in enumerate(samples(3))]
+    teaches = SampleSet("words", "a task", "1", "0" * 64, known, {"incremental": 1})
+    for name in ("offline", "single-stream"):
+        assert [s.id for i in issues(EVERY[name](teaches, FREE)) for s in i.samples] == [s.id for s in known]
+    raised(UsageError, server, teaches, FREE, says="the scenario server does not play its samples in their order")
+    raised(UsageError, single_stream, teaches, FREE, says="--per-phase does not play", apart=True)
+    frozen = replace(teaches, samples=samples(3))
+    assert issues(server(frozen, FREE)) and issues(single_stream(frozen, FREE, phases=("a", "b"), apart=True))
 
 
 # ---- Real-time -----------------------------------------------------------------------------
