@@ -226,6 +226,26 @@ def test_figures_that_one_of_them_lacks_are_named() -> None:
     assert (found.differences, found.alone) == ((), (POWER, ACCURACY))
 
 
+def railed(*watts: float, device: str = "d") -> Subject:
+    """Return the powers of these rails and their total."""
+    rails = {FigureKey("active_power_w", rail=f"rail{k}"): power(w) for k, w in enumerate(watts)}
+    found = subject({**rails, POWER: power(sum(watts)), ACCURACY: proportion(9.0, 10.0, "")})
+    cast(Any, found.result.start.device).name = device
+    return found
+
+
+def test_totals_over_other_rails_are_not_compared_as_one() -> None:
+    """A rail that is left out is no power that was saved."""
+    fewer = compared(railed(3e-3, 1e-3), railed(3e-3))
+    assert fewer.unlike == ("rails in the totals: rail0, rail1 and rail0",)
+    raised(UsageError, judged, fewer, limit_of("active_power_w > +5%"), says="rail0, rail1 and rail0")
+    for limit in ("rail.rail0.active_power_w > +5%", "accuracy < -0.9"):
+        assert judged(fewer, limit_of(limit)).outcome == "not worse"
+    other = compared(railed(3e-3, 1e-3), railed(3e-3, device="e"))
+    assert judged(other, limit_of("active_power_w > +5%")).outcome == "not worse"
+    assert compared(railed(3e-3), subject({ACCURACY: proportion(9.0, 10.0, "")})).unlike == ()
+
+
 # ---- of recordings ------------------------------------------------------------------------
 
 
