@@ -11,6 +11,7 @@ from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import together
+from rig.recording.events import Start
 from rig.recording.reader import Run
 from rig.recording.submission import PAGE, SESSIONS, Claim, Configuration
 from rig.session.report import Evaluated
@@ -44,10 +45,18 @@ def rows_of(sessions: Sequence[tuple[str, Evaluated]]) -> list[Row]:
 
 
 def _identity(parts: Sequence[Part]) -> str:
-    """Return the part that all trials of a configuration share: device, scenario, workload and rules, as recorded."""
+    """Return the part that all trials share: device, scenario, workload and rules, as recorded, and the rails."""
     keys, starts = ("device", "scenario", "workload", "rules"), [(part.purpose, part.run.start) for part in parts]
-    alike = {json.dumps([why, s.configuration, *map(s.as_recorded.get, keys)], sort_keys=True) for why, s in starts}
+    alike = {
+        json.dumps([why, s.configuration, _rails(s), *map(s.as_recorded.get, keys)], sort_keys=True)
+        for why, s in starts
+    }
     return json.dumps(sorted(alike))
+
+
+def _rails(start: Start) -> str:
+    """Return the names of the supplies that were measured, in order."""
+    return ", ".join(sorted(rail.name for meter in start.meters for rail in meter.rails if rail.kind != "edges"))
 
 
 def _row(number: int, name: str, sessions: Sequence[tuple[str, Evaluated]]) -> Row:
@@ -103,7 +112,8 @@ def _facts(result: Result) -> dict[str, str]:
     start = result.start
     given: dict[str, Any] = {"configuration": start.configuration, "mode": start.device.mode}
     given |= _scalars(start.workload.details) | _scalars(start.scenario.options) | _scalars(start.device.options or {})
-    given |= {"rules": start.rules.name if start.rules is not None else "", "recording": start.run_id}
+    given |= {"rules": start.rules.name if start.rules is not None else "", "rails": _rails(start)}
+    given |= {"recording": start.run_id}
     return {clean(key): clean(value) for key, value in given.items() if value not in (None, "")}
 
 

@@ -16,6 +16,7 @@ import jsonschema
 import msgspec
 import pytest
 
+from fixtures.bench.mock_meter import MockMeter
 from reports.submission.pages import results_csv
 from rig.commands.shell.main import main
 from rig.comparing.compare import compare
@@ -147,6 +148,18 @@ def test_sessions_whose_own_device_had_other_options_are_rows_that_name_them(tmp
     (found,) = compare(own[:2])
     assert found.differs["device.options.tuned"] == (1, 2)
     assert not any("tuned" in place for place in found.differs if place.startswith("option."))
+
+
+def test_sessions_over_other_rails_are_rows_that_name_them(tmp_path: Path, monkeypatch: Patch) -> None:
+    """Their mean would be the power of no supply."""
+    both, opened = session(tmp_path / "both", "rails=2"), MockMeter.__init__
+
+    def narrow(self: MockMeter, plant: Any, settings: Any, clock: Any, rails: Any, pin: Any) -> None:
+        opened(self, plant, settings, clock, rails[:1], pin)
+
+    monkeypatch.setattr(MockMeter, "__init__", narrow)
+    rows = open_submission(submitted(tmp_path, both, session(tmp_path / "one", "rails=2")).path).document.configurations
+    assert [row.name.partition("rails ")[2] for row in rows] == ["rail0, rail1", "rail0"]
 
 
 def test_the_claim_of_trials_is_their_mean_and_its_interval_holds_their_scatter(lab: Path, made: Submitted) -> None:
