@@ -79,7 +79,7 @@ class Entry:
     figures: Mapping[str, Claim]
 
 
-HEAD = ("System", "Organization", "Date", "Availability", "Scenario", "Workload", "Rules", "Status", "Tier")
+HEAD = ("System", "Organization", "Date", "Availability", "Scenario", "Workload", "Rules", "Rails", "Status", "Tier")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -157,7 +157,7 @@ def _entries(opened: Opened, audits: Mapping[str | None, _Audit], out: Path) -> 
     for row in opened.document.configurations:
         words = (
             row.name, about.organization, about.date, about.availability, row.scenario, row.workload, row.rules,
-            _status(opened, row, audits), _tier(row),
+            _rails(row), _status(opened, row, audits), _tier(row),
         )  # fmt: skip
         yield Entry(row.class_, words, link, row.claims)
 
@@ -183,6 +183,12 @@ def _status(opened: Opened, row: Configuration, audits: Mapping[str | None, _Aud
     return f"audited{done}" + ("" if audit.anchored else ", not anchored")
 
 
+def _rails(row: Configuration) -> str:
+    """Return the rails whose powers are claimed; powers over other rails are of other supplies."""
+    names = {key.removeprefix("rail.").rpartition(".")[0] for key in row.claims if key.startswith("rail.")}
+    return ", ".join(sorted(names))
+
+
 def _tier(row: Configuration) -> str:
     """Return the smallest gap of the benchmark that the mean gap does not exceed; empty for tasks without gaps.
 
@@ -200,7 +206,7 @@ def published() -> list[Published]:
 
 def _published() -> Iterator[Entry]:
     for p in published():
-        words = (p.name, p.organization, "", "", p.scenario, p.workload, "", "published", "", p.source, p.doubts)
+        words = (p.name, p.organization, "", "", p.scenario, p.workload, "", "", "published", "", p.source, p.doubts)
         figures = {key: Claim(value=value, unit=unit, trials=[], runs=0) for key, (value, unit) in p.figures.items()}
         yield Entry("published", words, "", figures)
 

@@ -71,6 +71,13 @@ def test_a_figure_is_shown_with_its_interval_and_sorts_by_its_value(tmp_path: Pa
     assert main(["leaderboard", str(tmp_path / "a"), "--out", str(tmp_path / "one.html")]) == 0
 
 
+def test_a_row_names_the_rails_of_its_powers(tmp_path: Path) -> None:
+    """A core alone draws less than a core and its memory; the two rows are no ranking."""
+    keys = ("rail.memory.active_power_w", "rail.core.active_power_w", "trimmed.rail.x.active_power_w")
+    made(tmp_path, "a", claims=dict.fromkeys((*keys, "active_power_w"), claim(1e-3)))
+    assert "<td>core, memory</td>" in rows(board(tmp_path), "Measured on")[0]
+
+
 def test_a_column_has_one_unit(tmp_path: Path) -> None:
     for name, rate_hz in (("slow", 0.92), ("quick", 8.25)):
         made(tmp_path, name, claims={"throughput_samples_hz": claim(rate_hz, "Hz")})
