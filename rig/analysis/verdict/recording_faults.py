@@ -105,6 +105,17 @@ def remarks_of(run: Run) -> Iterator[str]:
 def _bench(run: Run) -> Iterator[str]:
     if not run.start.meters:
         yield "No meter recorded: times and accuracy only"
+    read = [
+        (meter.name, rails)
+        for meter in run.start.meters
+        if (rails := [r.name for r in meter.rails if r.kind != "edges" and r.conversion.unit != "V"])
+    ]
+    if len(read) > 1:
+        each = " and ".join(f"{', '.join(rails)} ({meter})" for meter, rails in read)
+        yield (
+            f"Totals add the rails of all meters: {each}. Power that two of them see, as a meter of a whole board and "
+            "one of its chip do, counts twice: read each rail by itself then, or leave one meter out"
+        )
     bend_s, shown_by = host_bend(run)
     if shown_by:
         yield (

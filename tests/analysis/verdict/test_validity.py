@@ -229,6 +229,19 @@ def test_a_draw_of_arrivals_far_from_the_rate_that_was_asked_is_told(
     assert any("due at 10 Hz" in remark for remark in remarks) is told
 
 
+def test_that_totals_add_what_several_meters_read_is_told(tmp_path: Path) -> None:
+    def of(name: str, rail: str, unit: str = "W", kind: str = "mean") -> dict[str, Any]:
+        conversion = {"unit": unit, "supply_v": None, "burden_ohm": 0.0, "supply_rail": None}
+        return METER | {"name": name, "rails": [{"name": rail, "kind": kind, "conversion": conversion}]}
+
+    def told(name: str, *meters: dict[str, Any]) -> list[str]:
+        remarks = remarks_of(recording(tmp_path / name, good(), meters=list(meters)))
+        return [remark for remark in remarks if "counts twice" in remark]
+
+    assert ["board (a) and chip (b)" in remark for remark in told("two", of("a", "board"), of("b", "chip"))] == [True]
+    assert not told("one", of("a", "board"), of("b", "supply", "V"), of("c", "pin", kind="edges"))
+
+
 # ---- remedies, and views of one list of findings -----------------------------------------------
 
 CHECKS = ("Finding", "at_least", "at_most", "_within", "_count")
