@@ -232,6 +232,7 @@ def test_code_that_changed_between_the_runs_of_a_session_is_told(own: Path, caps
         Path("mine.py").write_text(f"{MINE}# new\n")
     rig.measure(request_in(own, trust=False), quiet=True, resume=True)
     assert ("mine.py changed since run accuracy" in capsys.readouterr().err) == changed
+    assert any("several versions of mine.py" in text for text in rig.evaluated(own).result.notes) == changed
 
 
 def test_code_outside_of_the_working_directory_that_did_not_change_is_not_told(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         )
         if count == 1:
             about.append("One sequence does not show how sequences differ. Give more samples, or shorten --amortise")
+    about += _changed(parts)
     about += [text for part in by["power"] or [lead] for text in part.result.notes]
     timed = [part.result for part in by["performance"] or [lead]]
     own: dict[str, Any] = {name: getattr(timed[0].series, name) for name in ("requested_s", "latency_s")}
@@ -70,6 +72,15 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     # what a failed probe refuses does not concern the other runs
     results = [part.result for part in parts if part.purpose != "probe"]
     return replace(_joined(name, lead.result, results, figures, about, checks, timed, own), ruling=ruling)
+
+
+def _changed(parts: Sequence[Part]) -> list[str]:
+    """Return a note on the user's own files that differ between runs, as where a driver was corrected in between."""
+    codes = [env.local_code for part in parts if (env := part.run.start.environment) is not None]
+    changed = (name for a, b in pairwise(codes) for name in a.keys() & b.keys() if a[name] != b[name])
+    files = sorted(set(changed))
+    what = f"The runs are of several versions of {', '.join(files)}: code that was changed between them"
+    return [f"{what}. Measure anew if the change concerns the measured work"] if files else []
 
 
 def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) -> Result:
@@ -91,9 +102,10 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
         checks = [check for check in checks if check.rule.partition(": ")[2] not in {check.rule for check in over_all}]
         checks += over_all
     about = f"The mean of {len(sessions)} sessions: {', '.join(session for session, _, _ in sessions)}"
-    notes = [about, *(text for result in results for text in result.notes)]
+    changed = _changed([part for _, parts, _ in sessions for part in parts])
+    notes = dict.fromkeys([about, *changed, *(text for result in results for text in result.notes)])
     means, own = Figures(over_trials(trials)), {"trials": trial_figures(by)}
-    return _joined(name, first, results, means, notes, checks, results, own)
+    return _joined(name, first, results, means, list(notes), checks, results, own)
 
 
 def _joined(
