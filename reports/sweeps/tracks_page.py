@@ -24,6 +24,7 @@ LINE = (
     "The dynamic energy of an execution by its operations, and each line that holds. This energy is of the last phase, "
     "which executes the network, while the energies of the table are of all phases"
 )
+RAILS = "Rails in power and energy"
 NO_METER, UNSTATED = "no meter", "—"
 MOST = 5
 ENERGIES = ("energy_per_effective_operation_j", "energy_per_inference_j")
@@ -85,6 +86,7 @@ def _tables(found: Tracks) -> Iterator[dict[str, Any]]:
         heads = [(head, t.simulated, clean(t.verdict or t.state)) for head, t in zip(of, tracks, strict=True)]
         rows = {key: (title(key), [_cell(track, key) for track in tracks]) for _, keys in HEADINGS for key in keys}
         parts = [(heading, [rows[key] for key in keys]) for heading, keys in HEADINGS]
+        parts[1][1].append((RAILS, [clean(", ".join(t.rails)) or _absent(t) for t in tracks]))
         yield {"of": clean(short(name)), "heads": heads, "parts": parts}
 
 
@@ -92,7 +94,11 @@ def _cell(track: Track, key: FigureKey) -> str:
     q = track.figures.get(key)
     if q is not None:
         return short_text(key, q)
-    return UNSTATED if track.metered or entry_of(key).unit not in ("W", "J") else NO_METER
+    return _absent(track) if entry_of(key).unit in ("W", "J") else UNSTATED
+
+
+def _absent(track: Track) -> str:
+    return UNSTATED if track.metered else NO_METER
 
 
 def _energies(found: Tracks) -> list[tuple[str, str]]:

@@ -64,6 +64,8 @@ class Track:
     figures: Figures
     error: str
     metered: bool = True
+    rails: tuple[str, ...] = ()
+    """The rails whose sum its powers and energies are."""
 
     @property
     def counts(self) -> bool:
@@ -73,7 +75,7 @@ class Track:
     def to_json(self) -> dict[str, Any]:
         """Return the figures of both tracks, with the network and device that they belong to."""
         found = {str(key): self.figures[key].to_json() for key in (*ALGORITHM, *SYSTEM) if key in self.figures}
-        names = ("device", "network", "state", "simulated", "verdict", "error")
+        names = ("device", "network", "state", "simulated", "verdict", "error", "rails")
         return {name: getattr(self, name) for name in names} | {"figures": found}
 
 
@@ -168,7 +170,8 @@ def tracks_of(folder: Path, grids: Iterable[Frozen], refusals: Mapping[str, str]
         simulated = cell.simulate if row is None else row.simulated
         verdict, network = "" if row is None else row.verdict, cell.options.get("network", "")
         known, metered = Figures(figures), cell.key not in unmetered
-        tracks.append(Track(cell.device, network, state, simulated, verdict, known, error, metered))
+        rails = tuple(sorted({f.key.rail for f in row.figures if f.key.rail} if row is not None else ()))
+        tracks.append(Track(cell.device, network, state, simulated, verdict, known, error, metered, rails))
     devices = dict.fromkeys(track.device for track in tracks)
     found = {d: [(t.counts, p) for t in tracks if t.device == d and (p := point_of(t.figures))] for d in devices}
     points = {device: tuple(point for counts, point in of if counts) for device, of in found.items()}

@@ -67,6 +67,8 @@ def test_one_network_on_two_devices_makes_one_table_of_tracks(here: Path, capsys
     assert chip["verdict"].startswith("INVALID") and "energy: 0" in document["energy"][COUNTING]["refusal"]
     page = (here / "both" / "tracks.html").read_text()
     assert "SIMULATED" in page and "Algorithm track" in page and "System track" in page and "<svg" in page
+    assert chip["rails"] and lookup["rails"] == []
+    assert f">{', '.join(chip['rails'])}</td>" in page, "a core and a board are no ranking"
     assert ">no meter</td>" in page and 'data-of="counting_device.py:open_device SIMULATED"' in page
     assert "Activation sparsity" in page and ">—</td>" in page
 
