@@ -32,7 +32,7 @@ _PREFIXABLE = {"W", "J", "s", "Hz", "A", "V", "Ohm"}
 SUFFIXES = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A", "ohm": "Ohm"}
 """The units that names end in: ``timeout_s``."""
 KINDS = {  # in the order of tables
-    "overall": "Whole device",
+    "overall": "All phases and measured rails",
     "service": "Service",
     "arrivals": "Arrivals",
     "scene changes": "Scene changes",

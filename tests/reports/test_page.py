@@ -102,6 +102,10 @@ def test_an_instrument_that_states_no_accuracy_is_said_to_without_unfolding() ->
     assert "instrument uncertainty of a rail is not stated" in unfolded(page_of(made_up()))
 
 
+def test_a_total_is_not_said_to_be_of_supplies_that_nobody_measured(page: str) -> None:
+    assert "<caption>All phases and measured rails;" in page
+
+
 # ---- pictures of what came of several runs and clocks ---------------------------------------
 
 
