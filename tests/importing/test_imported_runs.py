@@ -33,7 +33,7 @@ from rig.importing.write import run_import, write
 from rig.plugins import load
 from rig.recording.events import IdleWindow, Note
 from rig.recording.reader import open_run
-from tests.support.import_traces import BUSY_W, SUPPLY_V, check, plain, recorded, table, trace, windows
+from tests.support.import_traces import BUSY_W, IDLE_W, SUPPLY_V, check, plain, recorded, table, trace, windows
 from tests.support.processes import options
 from tests.support.raised import raised
 from tests.support.submissions import submitted
@@ -301,6 +301,12 @@ def test_idle_beyond_the_trace_is_cut_with_a_note_or_refused(tmp_path: Path) -> 
 
 
 # ---- what is missing ------------------------------------------------------------------------------------------------
+
+
+def test_power_without_noise_is_a_figure(tmp_path: Path) -> None:
+    """As of a recorder that rounds to its own steps: variances are zero then, and rounding may be below zero."""
+    at_s, _, busy = trace(rate_hz=100.0)
+    check(plain(tmp_path, at_s, np.where(busy, BUSY_W, IDLE_W), stamp=None), tmp_path / "run")
 
 
 def test_a_whole_recording_has_nothing_to_say(tmp_path: Path) -> None:

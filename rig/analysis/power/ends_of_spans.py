@@ -81,7 +81,7 @@ def _outside_w(model: RailModel, windows_s: Floats, of: Touched, inner: Estimate
     inverse = np.linalg.inv(gram)
     found = inverse @ (design.T @ (z * left))
     scatter = z * (left - design @ found)
-    u = math.sqrt(float((inverse @ (design.T @ (scatter[:, None] ** 2 * design)) @ inverse)[1, 1]))
+    u = float(np.linalg.norm(scatter * (design @ inverse[:, 1])))  # as a sum of squares, never below zero by rounding
     part = float(np.sum(z * (1.0 - f))) / of.busy
     return float(found[1]) * part, u * part
 
