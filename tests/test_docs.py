@@ -57,6 +57,11 @@ def test_what_is_named_exists(files: list[Path], pattern: str, place: Path | Non
     assert sorted(f"{f.name}: {name}" for f, name in named if not ((place or f.parent) / name).exists()) == []
 
 
+def test_every_block_of_code_ends() -> None:
+    """A lost fence turns the rest of a page inside out."""
+    assert [p.name for p in PAGES if len(re.findall(r"^ *```", p.read_text(encoding="utf-8"), re.M)) % 2] == []
+
+
 def test_commands_of_the_readme_and_the_examples_parse() -> None:
     texts = [file.read_text(encoding="utf-8").replace("\\\n", " ") for file in (README, *EXAMPLES.glob("my_*.py"))]
     lines = re.findall(r"(?:^ *|`)(rig measure --[^`\n]+)", "\n".join(texts), flags=re.MULTILINE)
