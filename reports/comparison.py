@@ -124,7 +124,7 @@ def _gate(one: Judged, c: Comparison) -> str:
     if one.outcome != "not decided":
         return said
     if one.samples_more is None:
-        return f"{said}; more samples would hardly decide, the change is too near the limit"
+        return f"{said}; more samples would hardly decide: the change is near the limit, or the calibration wide"
     n = c.first.result.quantities[one.limit.figure].n
     trials = f", as with --trials {1 + math.ceil(one.samples_more / n)}" if n and not one.of_counts else ""
     return f"{said}; about {one.samples_more} samples more of each would decide{trials}"

@@ -43,6 +43,8 @@ RAILS = "rails in the totals"
 """What is said before the rails of two results, if they differ: their powers and energies are of other supplies."""
 _CALIBRATION = ("gain:", "offset:")
 """Beginnings of origins of uncertainty that belong to an instrument; most others belong to one run, such as clocks."""
+_OF_A_LEVEL = ("busy level:", "idle level:")
+"""Beginnings of origins that are limits of one level. They need not be equal in two runs, and do not average out."""
 _ACCURACY = FigureKey("accuracy")
 
 Right = Mapping[tuple[str, str, str], bool]
@@ -340,7 +342,8 @@ def _growth(key: FigureKey, of: Figures) -> float:
 
 def of_instrument(origin: str | None) -> bool:
     """Return whether an origin of ``apart`` is a calibration, whose error does not shrink with more samples."""
-    return origin is not None and origin.removeprefix("first:").removeprefix("second:").startswith(_CALIBRATION)
+    own = (origin or "").removeprefix("first:").removeprefix("second:")
+    return own.startswith(_CALIBRATION + _OF_A_LEVEL)
 
 
 def _owned(q: Quantity, owner: str, shared: frozenset[str]) -> Quantity:
