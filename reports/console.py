@@ -44,7 +44,9 @@ def lines(result: Result, verbose: bool = False) -> RenderableType:
     shown = notes if verbose else notes[:NOTES]
     parts += [Text(f"note: {clean(note)}", style="dim") for note in shown]
     if len(shown) < len(notes):
-        parts.append(Text(f"{len(notes) - len(shown)} more notes are in the report (or --verbose)", style="dim"))
+        more = len(notes) - len(shown)
+        are = "s are" if more > 1 else " is"
+        parts.append(Text(f"{more} more note{are} in the report (or --verbose)", style="dim"))
     return Lines(*parts)
 
 

@@ -229,7 +229,8 @@ def unreadable(path: Path, error: BaseException) -> DataError:
         remedy = "Save it as UTF-8, or import it as plain-csv with its encoding, such as encoding=latin-1"
         return bad_file(path, f"is not text in its encoding: {error}", remedy, field="encoding")
     what = reason(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-    return bad_file(path, f"cannot be read as a table: {what}", "Check that it is the complete, unedited CSV export")
+    remedy = "Check that each row has the fields of its header, and that it is a complete, unedited export"
+    return bad_file(path, f"cannot be read as a table: {what}", remedy)
 
 
 # ---- columns -----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from rig.errors import AuditFailedError, RigError, StoreError, UsageError
+from rig.errors import AuditFailedError, RigError, StoreError, UsageError, refused
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +31,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.out is not None:
         _check_out(args.out, args.paths)
+    if args.signers is not None and not args.signers.is_file():
+        remedy = "Name a file of allowed signers, in the format of ssh-keygen"
+        raise refused("signers", str(args.signers), remedy, f"--signers names {args.signers}, which is not a file")
     signers = None if args.signers is None else read_bytes(args.signers, 1 << 20).decode("utf-8", "replace")
     roots = [root.strip().lower() for root in args.root]
     done: list[Audit] = []

@@ -52,7 +52,7 @@ def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) 
         return Path(FILE) if Path(FILE).is_file() else None
     if not named.is_file():
         source = "--bench" if given else VARIABLE
-        remedy = f"`{command('init', '--out', named)}` writes one with what is connected"
+        remedy = "Name a file" if named.exists() else f"`{command('init', '--out', named)}` writes what is connected"
         raise refused("bench", str(named), remedy, f"{source} names {named}, which is not a file")
     return named
 

@@ -116,7 +116,7 @@ def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
             raise UsageError("a sweep needs a directory", field="out", value="", remedy=remedy)
         return args.out, _spec(args) if given else None
     if given:
-        remedy = "Leave one of them out; a sweep continues with its own grid"
+        remedy = "Leave one of them out: a sweep continues with its own grid. Values of --vary have commas, no blanks"
         raise refused("path", str(path), remedy, f"{given[0]} beside {path}")
     if not path.is_dir():
         raise refused("path", str(path), "Name the directory of a sweep", f"{path} is not a directory")

@@ -36,7 +36,8 @@ def groups_of(
     found = _of_bench(bench, entries, problems) if bench is not None and (entries or not wanted) else []
     foreign, options = [name for name in wanted if name not in known], list(options)
     if options and not foreign:
-        raise refused("option", options[0], "Write it into the entry of the bench file, or name a driver to examine")
+        what, remedy = f"--option {options[0]} goes to no driver", "Write it into the bench file, or name a driver"
+        raise refused("option", options[0], remedy, what)
     return found + [_of_driver(name, options, bench, sorted(known - {""})) for name in foreign]
 
 

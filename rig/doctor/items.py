@@ -98,6 +98,8 @@ def _opened(
     info = driver.info()
     if not isinstance(info, wanted):
         what, remedy = f"its info() gives a {type(info).__name__}", f"Return a {wanted.__name__} from it"
+        if isinstance(info, MeterInfo):  # `rig doctor path.py:function` examines devices
+            remedy = "To examine a meter of your own, write it into a bench file as [meters.NAME]"
         raise error(what, field="info", remedy=remedy)
     return driver, info
 

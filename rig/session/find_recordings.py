@@ -53,7 +53,7 @@ def one_of(path: Path) -> Path:
 def several(found: list[Path], given: str, what: str) -> UsageError:
     """Print the possible recordings, newest first; return the error that asks the user to name one."""
     say(*(f"  {path}, {ago(path)}" for path in found[:MOST]), error=True)
-    say(*([f"  and {len(found) - MOST} older ones"] if len(found) > MOST else []), error=True)
+    say(*([f"  and {len(found) - MOST} older"] if len(found) > MOST else []), error=True)
     return refused("path", given, f"Name one of them, such as {found[0]}", what)
 
 

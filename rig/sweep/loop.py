@@ -86,7 +86,7 @@ def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, s
     """
     missing = [c for c in cells if state_of(folder, c) == "done" and kept_row(folder, c) is None]
     if missing:
-        say(f"computing the figures of {len(missing)} cells")
+        say(f"computing the figures of {len(missing)} cell{'s' * (len(missing) > 1)}")
     tasks = [Task("row", str(folder), cell, mend=mend) for cell in missing]
     with closing(spread(tasks, jobs, brake, say, quiet_cores=True)) as outcomes:
         for outcome in outcomes:

@@ -170,6 +170,7 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("workload export qubo-mis ten 0.1 1 --out f.npz", USAGE, ("'ten'", "NODES DENSITY SEED")),
     # ---- bench files
     (f"{MOCK} --bench gone.toml", USAGE, ("gone.toml", "`rig init --out gone.toml`")),
+    (f"{MOCK} --bench headless", USAGE, ("headless, which is not a file. Name a file",)),
     ("check --device board --bench rail.toml", SETUP, ("rail.toml:3", "no rail nucleus", "core")),
     # ---- recordings
     (f"{MOCK} --out ok.txt/run", STORE, ("a part of its path is a file; name one in a folder",)),
@@ -184,6 +185,7 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("report headless", STORE, ("headless is not a run directory", "Name the directory")),
     ("compare gone gone", STORE, ("gone does not exist", "Name the directory")),
     ("audit gone", STORE, ("gone does not exist", "Name a run, a session")),
+    ("audit newer --signers gone", USAGE, ("--signers names gone", "format of ssh-keygen")),
     ("audit headless", STORE, ("headless is not a run directory", "with its session.json")),
     ("compare gone", USAGE, ("nothing to compare",)),
     ("tail headless", STORE, ("nothing is recorded",)),
@@ -193,7 +195,7 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("sweep --device mock", USAGE, ("needs a directory", "a new one with --out", "`rig sweep DIR`")),
     ("sweep --vary inference_s=1 --out new", USAGE, ("needs a device",)),
     ("sweep gone.toml --out new", USAGE, ("gone.toml is not a directory",)),
-    ("sweep headless --vary rate_hz=1", USAGE, ("--vary beside",)),
+    ("sweep headless --vary rate_hz=1", USAGE, ("--vary beside", "commas, no blanks")),
     ("sweep headless --table", STORE, ("headless is not a sweep",)),
     ("sweep --device mock --out headless", STORE, ("headless is not a sweep",)),
     ("sweep --device mock --vary noise --out new", USAGE, ("--vary 'noise'", "Write --vary KEY=VALUE")),

@@ -254,6 +254,12 @@ def test_options_are_for_drivers_that_are_named(visit: Doctor) -> None:
     raised(UsageError, visit, "sim", text=DEVICE.format(""), options=("rate_hz=500",), says="name a driver")
 
 
+def test_a_meter_by_its_path_belongs_into_a_bench_file(visit: Doctor) -> None:
+    (found,) = [f for f in visit(f"{ROOT / 'examples' / 'my_meter.py'}:open_meter") if f.level == "broken"]
+
+    assert "[meters.NAME]" in found.remedy
+
+
 def test_a_driver_by_its_name_is_opened_with_its_meter_and_the_options_given(visit: Doctor) -> None:
     found = visit("mock", options=("rate_hz=500",))
 

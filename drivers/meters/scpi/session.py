@@ -301,7 +301,7 @@ def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
             with closing(Visa(address, timeout_s=ASK_S).open()) as session:
                 who = session.identity()
         except RigError as error:
-            yield Connected(f"no answer: {error.message}", {"address": address}, sure=False)
+            yield Connected(f"no answer: {error}", {"address": address}, sure=False)
             continue
         if re.search(model, who.model):
             yield Connected(f"{who.maker} {who.model}, serial {who.serial}", {"address": address})
