@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,11 @@ import psutil
 from rig import errors
 from rig.engine.interrupts import on_signals
 from rig.errors import Interrupted, RigError, SetupError, UsageError
+from rig.plugins import digests_of
+from rig.recording.anonymise import without_place
 from rig.recording.disk.files import set_aside
+from rig.recording.read_events import read_log
+from rig.recording.session import runs_in
 from rig.session.locks import Say, locked
 from rig.status_line import StatusLine
 from rig.sweep.cells import Outcome, Task
@@ -61,6 +65,9 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
         _sort_out(folder, cells, means.retry_failed)
         states = {cell.key: state_of(folder, cell) for cell in cells}
         left = [cell for cell in in_order(cells) if states[cell.key] == "open"]
+        if left and (changed := _changed(folder, [cell for cell in cells if states[cell.key] == "done"])):
+            what = f"{', '.join(changed)} changed since cells were recorded: the table then mixes two versions"
+            say(f"{what}. Begin a new sweep if the change concerns the measured work", error=True)
         progress = Progress(len(cells), [cell.key for cell in left], list(states.values()).count("failed"))
         try:
             for exclusive in (True, False):
@@ -77,6 +84,19 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
             what = f"{missing} of {len(cells)} cells are missing now"
             raise SetupError(what, field="out", value=str(folder), remedy="Give the same command again to measure them")
     return cells
+
+
+def _changed(folder: Path, done: Sequence[Cell]) -> list[str]:
+    """Return the user's own files that are no longer those with which the finished cells were recorded."""
+    found = set[str]()
+    for cell in done:
+        place = place_of(folder, cell)
+        now = {without_place(file): digest for file, digest in digests_of(cell.request(place).code).items()}
+        with suppress(RigError):  # a damaged cell is noticed where its row is computed
+            for start in (read_log(path).start for path, _ in (runs_in(place) if now else ())):
+                then = start.environment.local_code if start.environment else {}
+                found |= {name for name in now.keys() & then.keys() if now[name] != then[name]}
+    return sorted(found)
 
 
 def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, say: Say, mend: bool = True) -> None:

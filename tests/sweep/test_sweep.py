@@ -192,6 +192,16 @@ def test_a_grid_grows_by_the_cells_that_are_new(copy: Path) -> None:
 # ---- cells that fail ------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_code_that_changed_between_the_cells_is_told(here: Path, capsys: Capture, changed: bool) -> None:
+    mine = "from fixtures.bench.mock_device import open_device\n"
+    words = ("--device", "mine.py:open_device", *bench.QUICK, "--meter", "mock", "--out", "s", "--jobs", "0")
+    for seconds, own in (("0.01", mine), ("0.01,0.02", f"{mine}# new\n" if changed else mine)):
+        (here / "mine.py").write_text(own)
+        assert bench.sweep(*words, "--vary", f"inference_s={seconds}", "--extend") == 0
+    assert ("mine.py changed since cells were recorded" in capsys.readouterr().err) == changed
+
+
 def test_a_cell_that_fails_is_noted_and_the_others_are_done(tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "s"
     assert bench.quick(out, *bench.FAILS) == DeviceError.exit_code
