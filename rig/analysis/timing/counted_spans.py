@@ -79,7 +79,10 @@ class Activity:
     unlooped: bool = False
     """Whether the scenario asked for a loop inside one span (``repeat``), but each span holds one execution."""
     inferences: int = 0
-    """The inferences of all issues, which may lack phases, as in a cascade; of one phase if issued one at a time."""
+    """The inferences of all issues; an issue may lack phases, as in a cascade.
+
+    If phases were issued one at a time, the inferences of the phase that has most of them.
+    """
 
     @property
     def overlaps(self) -> bool:
@@ -159,7 +162,7 @@ def one_at_a_time(run: Run) -> bool:
     """Return whether several phases were issued one at a time.
 
     They were not if an issue has two of them, or if each sample chose one, as with a small and a large network for easy
-    and hard samples.
+    and hard samples. Other phases beside ``learning`` always were.
     """
     rows = run.replies.select(["phase", "issue", "sample_id", "warmup"])
     rows = rows.filter(pc.and_(rows["phase"].is_valid(), pc.invert(rows["warmup"])))

@@ -41,9 +41,9 @@ GOLDEN = 0.618034
 def stretches(trace: Trace, meter: Timebase, activity: Activity, at_once: int) -> tuple[Floats, Activity]:
     """Return disjoint windows with at most ``at_once`` readings in all, and the activity within these windows.
 
-    The windows have one length. They are about the middles of idle windows, the first and the last mark, and the begin,
-    the end and an inner place of some spans. ``meter`` places readings by brackets. Raises ``DataError`` if the last
-    reading is not after the first.
+    The windows have one length before they are joined. They are about the middles of idle windows, the first and the
+    last mark, the ends of the trace, and the begin, the end and an inner place of some spans. ``meter`` places readings
+    by brackets. Raises ``DataError`` if the last reading is not after the first.
     """
     n = len(trace.value)
     first_s, last_s = meter.seconds(np.asarray(trace.start_tick[np.array([0, n - 1])])).tolist()
@@ -133,7 +133,8 @@ def moments_s(r: Readings, activity: Activity, sigma_s: float, host_sigma_s: flo
     """Return the moments that the estimators need, shape (k,), in any order.
 
     ``r`` are single readings of the trace. ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock,
-    ``host_sigma_s`` that of idle windows. The reading next to a span shows the level beside it.
+    ``host_sigma_s`` that of idle windows. The level beside a span is read from the next reading, so the outer ends of
+    these readings are moments too.
     """
     tau_s = r.tau_s
     on, off = activity.every_s().T
@@ -171,8 +172,9 @@ def cuts_of(trace: Trace, seconds: Seconds, moments: Floats, evenly: int) -> Ind
 def in_means(trace: Trace, at_once: int, copies: int = 1) -> Trace:
     """Return a trace on a uniform grid as at most ``at_once`` means of successive readings.
 
-    A mean is NaN if any of its readings is not a number, and an overload if any is. If each reading was delivered
-    ``copies`` times, the means get the times of a trace with one copy of each.
+    A mean is NaN if any of its readings is not a number, and an overload if any is. Readings at the end that do not
+    fill a mean are left out. If each reading was delivered ``copies`` times, the means get the times of a trace with
+    one copy of each.
     """
     n = len(trace.value)
     many = -(-n // (at_once * copies)) * copies

@@ -36,8 +36,8 @@ EVEN = 1e-4
 def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Activity, list[AlignedRail]]:
     """Return the activity with the work that no span covers, and the rails with a note if there is any.
 
-    The rail with the highest contrast of spans to noise shows this work. Work that occurs three times in one idle
-    window, or in every idle window, recurs all the time and is part of idle.
+    This work is looked for in the rail with the highest contrast of spans to noise. Work that occurs three times in one
+    idle window, or in every idle window, recurs all the time and is part of idle.
     """
     spans_s = activity.active_s()
     rails = [replace(r, contradictions=(*r.contradictions, *_elsewhere(r, spans_s))) for r in rails]
@@ -57,7 +57,7 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
         return activity, rails
     often = "once" if len(found_s) == 1 else f"{len(found_s)} times"
     where = f" ({sum(at_idle)} in idle windows)" * any(at_idle)
-    after = " Some of it goes on from the ends of spans, and intervals of time and energy hold it."
+    after = " Some of it follows ends of spans directly, and intervals of time and energy include it."
     told = note(
         f"Rail {rail.readings.rail.name}: the device was busy {often} where no span is{where}, for "
         f"{float(np.sum(np.diff(found_s))):.3g} s in all.{after * bool(np.any(goes_on))} Spans beside this work, gaps "
@@ -70,7 +70,10 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
 
 
 def _longer(activity: Activity, found_s: Floats, near_s: float) -> dict[str, Phase]:
-    """Return the phases with the time for which work goes on that begins within ``near_s`` of a span's end."""
+    """Return the phases with the time of work that begins within ``near_s`` of the end of a span.
+
+    The time is 0 if such work follows most spans.
+    """
     out = {}
     for name, phase in activity.phases.items():
         ends_s = phase.windows_s[:, 1]
@@ -81,7 +84,7 @@ def _longer(activity: Activity, found_s: Floats, near_s: float) -> dict[str, Pha
 
 
 def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Finding]:
-    """Return a failed check if readings are high for as long as spans last, but not mainly within the spans."""
+    """Return a failed check if readings are high for half as long as spans last or more, but hardly rise in spans."""
     r = rail.readings
     levels = _levels(rail, spans_s, r.ok)
     if levels is None:
@@ -118,7 +121,10 @@ def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float
 
 @dataclass(frozen=True)
 class _Levels:
-    """Watts between spans and in spans, and their difference in standard deviations of a reading about them."""
+    """The two levels of readings in watts, and their difference in standard deviations of readings about a level.
+
+    Of the two standard deviations, the smaller counts.
+    """
 
     low_w: float
     high_w: float
@@ -150,7 +156,7 @@ def _levels(rail: AlignedRail, spans_s: Floats, among: Bools) -> _Levels | None:
 
 
 def _stretches(rail: AlignedRail, levels: _Levels, spans_s: Floats, idle_s: Floats) -> Floats:
-    """Return the stretches of successive readings outside spans that show about the power of spans, shape (k, 2)."""
+    """Return the stretches of successive readings outside spans that are nearer to work than to idle, shape (k, 2)."""
     r = rail.readings
     at_idle = r.watts[r.ok & touches(merged(idle_s), r.start_s, r.end_s)]
     # a device that sleeps between its spans draws more in idle windows, and does no work there
@@ -216,7 +222,10 @@ def _grows(watts: Floats, length_s: Floats) -> str:
 
 
 def _near(r: Readings, gap: Indices, at: Indices) -> float:
-    """Return the median of that gap beside an idle window (readings ``at``) that is closer to the window's median."""
+    """Return the median of a gap beside an idle window (readings ``at``): the median closer to the window's own.
+
+    It is 0 if no gap is beside the window.
+    """
     own_w, gaps = float(np.median(r.watts[at])), np.flatnonzero(gap >= 0)
     beside = [gap[g[k]] for g, k in ((gaps[gaps < at[0]], -1), (gaps[gaps > at[-1]], 0)) if len(g)]
     return min((float(np.median(r.watts[gap == k])) for k in beside), key=lambda w: abs(w - own_w), default=0.0)

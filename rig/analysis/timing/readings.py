@@ -139,7 +139,7 @@ class Readings:
 
     @property
     def many(self) -> Floats:
-        """Return the single readings behind each, shape (n,)."""
+        """Return the number of valid single readings behind each reading, shape (n,)."""
         return np.ones(len(self.watts)) if self.pool is None else self.pool.many
 
     def count(self, which: Bools) -> int:
@@ -168,7 +168,7 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     """Return a trace in watts on the run's axis; a cumulative counter becomes the means between its readings.
 
     ``volts`` are those of the rail that its conversion names as ``supply_rail``. Raises ``DataError`` for a counter
-    that goes back and for readings that are not in order of time.
+    that goes back, for readings that are not in order of time, and for a supply without volts.
     """
     trace = _renewed(trace)
     rail, c = trace.rail, trace.rail.conversion

@@ -139,7 +139,7 @@ def _repeated(look: Look) -> Found | None:
     def again(value: Floats) -> Bools:
         if look.whole and len(value) == len(p.copies):
             return p.copies
-        # in parts of a long trace, repeated blocks do not show
+        # in parts of a long trace, repeated blocks cannot be found, but equal successive values can
         same = np.concatenate([[False], value[1:] == value[:-1]])
         return np.asarray(same & (value > low) & (value < high) & ~np.isin(value, shared))
 

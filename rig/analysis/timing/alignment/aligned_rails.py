@@ -108,7 +108,7 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
 
 
 def _strays(found: AlignedRail) -> bool:
-    """Return whether some spans, but not most, are not where the stamps place them in the trace."""
+    """Return whether at least ``LAST`` spans are not where the stamps place them in the trace."""
     s = found.seen
     return s is not None and not found.readings.counter and int(np.count_nonzero(strays(s))) >= LAST
 
@@ -116,7 +116,7 @@ def _strays(found: AlignedRail) -> bool:
 def _doubtful(found: AlignedRail) -> bool:
     """Return whether spans of a rail may be at other places of its trace than stated.
 
-    This is so if some spans, not most, are elsewhere, if most show no rise, or if a check contradicts its readings.
+    This is so if some spans are elsewhere, if most have no visible rise, or if a check contradicts its readings.
     """
     s = found.seen
     if s is None or found.readings.counter:
@@ -126,7 +126,7 @@ def _doubtful(found: AlignedRail) -> bool:
 
 
 def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | None:
-    """Return the trace with times at which its spans fit, or a failed check, if spans contradict recorded times."""
+    """Return the trace with times at which its spans fit, or a failed check, or None if spans fit recorded times."""
     windows_s, at = meter.activity.active_s(), found.timebase
     if not trace.uniform or len(windows_s) < LEAST_SPANS or not _doubtful(found):
         return None

@@ -32,11 +32,20 @@ rare."""
 UNSEEN = 0.7
 """Cost of a span that no reading covers; a span without its rise costs 1."""
 LEAST_UNLIKE, USUAL, MOST_UNLIKE = 0.05, 4.0, 0.6
-"""Levels that fit a span leave less than LEAST_UNLIKE + USUAL * usual, and MOST_UNLIKE, of its variance."""
+"""Levels that fit a span leave less of its variance than ``LEAST_UNLIKE + USUAL * usual``, and than ``MOST_UNLIKE``.
+
+``usual`` is the share of variance that levels leave in the median span.
+"""
 LAST = 2
-"""If readings before the last spans are lost, at least this many of these spans show no rise, and all others do."""
+"""At least this many spans without a rise are needed for a fault.
+
+If readings before the last spans were lost, at least this many last spans have no rise, and all others have one.
+"""
 CLEAR = 0.25
-"""If levels usually leave more than this share of their variance, single spans are no proof."""
+"""If levels leave more than this share of the variance in the median span, single spans are no proof.
+
+Nor are they if a filter's time constant is above this part of a span.
+"""
 STRAYS = 0.05
 """At most this share of the spans may disagree with the explanation, and this share of the work may lie elsewhere."""
 FARTHEST = 0.1
@@ -77,13 +86,13 @@ def unlike(s: Shown, late_s: Floats, usual: float) -> Floats:
 
 
 def strays(s: Shown, late_s: Floats | float = 0.0) -> Bools:
-    """Return which spans are not where the stamps place them, although most others are, shape (k,)."""
+    """Return at which spans the trace has no rise where the stamps place them, shape (k,)."""
     at = np.broadcast_to(late_s, (len(s.cells),))[:, None]
     return np.asarray(unlike(s, at, float(np.median(s.left(at))))[:, 0] >= 1.0)
 
 
 def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_s: float) -> Bridged | None:
-    """Return a trace with the times that spans prove, only a failed check if they prove none, or None if all fits.
+    """Return a trace with the times that spans prove, only a failed check if they prove none, or None without a fault.
 
     ``s`` has times as they were aligned; clocks may be off by ``reach_s``. ``wandered`` has times along a path that
     may explain the spans as well as a break. The recording ended at ``end_s``, so no reading is much later.
@@ -108,7 +117,8 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
     astray = Bridged(trace, Finding(rule, f"{np.count_nonzero(absent)} of {len(c)} spans", "0", False))
     unproven = astray if np.mean(absent) > 0.5 or _elsewhere(s) else None  # even if no break explains it
     least = none if wandered is None else float(unlike(wandered, np.zeros(1), usual).sum())
-    if min(total, straight) >= none or min(total, straight - BREAK) >= least:  # no rarer than a path
+    # a fault must explain the spans better than no fault; a line, which is as rare as a wander, may cost BREAK more
+    if min(total, straight) >= none or min(total, straight - BREAK) >= least:
         return unproven if wandered is None or least > 0.5 * len(c) else None
     if at is not None and straight < min(total + 1.0, none):  # a line is simpler than a path
         return _straight(trace, s, at, end_s) or astray
@@ -117,7 +127,10 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
 
 
 def _elsewhere(s: Shown) -> bool:
-    """Return whether work is missing in spans and found outside of them; single readings may be noise."""
+    """Return whether work is missing in spans and found outside of them.
+
+    Only two successive readings count as found or missing, because a single one may be noise.
+    """
     r = s.readings
     within, beside = inside(s.windows_s, r.start_s, r.end_s) >= 0, ~touches(s.windows_s, r.start_s, r.end_s)
     if not all(np.any(r.ok & use) for use in (within, beside)):
@@ -139,7 +152,7 @@ class _Piece:
 
 
 def _places(s: Shown, reach_s: float, most_s: float) -> Floats:
-    """Return how late spans may be, 0 first: all of them, or those of a part of the run."""
+    """Return 0 and every lateness at which all spans, or the spans of a part of the run, may fit, shape (m,)."""
     k, half_s = len(s.cells), 0.5 * float(np.median(np.diff(s.cells.on_s)))
     number, upto = np.arange(k), max(reach_s, half_s) + s.period_s
     groups = [g for g in (number, *np.array_split(number, min(GROUPS, max(k // 4, 1)))) if len(g) > 1]
@@ -149,11 +162,11 @@ def _places(s: Shown, reach_s: float, most_s: float) -> Floats:
 
 
 def _path(cost: Floats, lates: Floats, far: Bools) -> tuple[Indices, float]:
-    """Return the place of each span along the cheapest path, -1 without one, and the cost of the path.
+    """Return the place of each span along the cheapest path (-1: the span has no place), and the cost of the path.
 
-    ``cost`` is that of each span at each lateness, shape (k, m); ``far`` are those beyond the brackets. A change of
-    place costs ``BREAK``. Readings are only ever lost, so places only get earlier, and spans among lost readings have
-    no place.
+    ``cost`` is that of each span at each lateness, shape (k, m); ``far`` tells which latenesses are beyond the
+    brackets. A new place costs ``BREAK``. Readings are only ever lost, so places only get earlier, and spans among lost
+    readings have no place.
     """
     k, m = cost.shape
     change = np.full((m + 1, m + 1), BREAK)
@@ -170,7 +183,7 @@ def _path(cost: Floats, lates: Floats, far: Bools) -> tuple[Indices, float]:
 def _proven(
     s: Shown, path: Indices, lates: Floats, cost: Floats, here: Floats, absent: Bools, reach_s: float
 ) -> list[_Piece]:
-    """Return the pieces of a path, if its spans prove its breaks; a span without a place proves nothing."""
+    """Return the pieces of a path, or none if its spans do not prove its breaks; a span without a place is no proof."""
     held = np.flatnonzero(path >= 0)
     own, late_s = cost[held, path[held]], lates[path[held]]
     if not len(held) or np.count_nonzero(own >= 1.0) > STRAYS * len(held) or np.any(np.diff(late_s) > 0.0):
@@ -281,7 +294,10 @@ def _straight(trace: Trace, s: Shown, at: Line, end_s: float) -> Bridged | None:
 
 
 def _joined(trace: Trace, s: Shown, pieces: list[_Piece], left_at_end: int) -> Bridged | None:
-    """Give the readings after each break the times that the spans show, and leave out readings next to a break."""
+    """Give the readings after each break the times that follow from the spans, and leave out readings next to a break.
+
+    Return None if readings would then go back in time.
+    """
     c, r, hz = s.cells, s.readings, trace.rail.rate_hz
     at = _closely(s, [(np.arange(p.first, p.last + 1), p.late_s) for p in pieces])
     pieces = [replace(p, late_s=float(late)) for p, late in zip(pieces, at, strict=True)]

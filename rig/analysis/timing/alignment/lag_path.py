@@ -32,7 +32,7 @@ STRETCHES = 8
 APART = 2.5
 """If placements of the same spans differ by more than this many deviations, the stated uncertainty covers both."""
 NEAR = 4.0
-"""Levels near an edge reach this many guards from it."""
+"""Levels near an edge are means over readings up to this many guards from it (see ``shown.GUARD``)."""
 HIDDEN = 0.4
 """An edge between two apertures may seem misplaced by this part of the time between them."""
 LEAST_SHIFT = 0.1
@@ -62,8 +62,8 @@ def line(s: Shown, reach_s: float, rate_reach: float, start_s: float | None = No
 
     With ``start_s``, spans are taken as not late at this moment, and only the rate is searched.
 
-    A periodic train fits almost as well when it is a period off. So all places that fit nearly as well are looked at,
-    and the best must be better than any other by more than chance.
+    A periodic train fits almost as well when it is a period off. So the ``RIVALS`` likeliest places are looked at, and
+    the best must be better than any other by more than chance.
     """
     c, rough = s.cells, s.some(s.cells.evenly(COARSE_SPANS))
     ref_s = float(np.mean(c.on_s + c.off_s)) / 2.0
@@ -92,9 +92,9 @@ def line(s: Shown, reach_s: float, rate_reach: float, start_s: float | None = No
 
 
 def _by_one_end(s: Shown, found: Line, reach_s: float) -> bool:
-    """Return whether a place leaves work at an end, and only what lies beyond the ends prefers it to a period off.
+    """Return whether a place is likelier than one a period off only because of what lies beyond the first or last span.
 
-    Work that no span covers, before the first span or after the last, makes such a place as likely.
+    The first or the last span then fits badly. Work that no span covers, beyond the ends, may cause this.
     """
     c, left = s.cells, s.left(found.at(s.cells.on_s)[:, None])[:, 0]
     late_s = (
@@ -208,7 +208,7 @@ class Seen:
     late_s: Floats
     line: Line
     edges: Edges | None = None
-    """The edges of each span; None where only groups of spans show a place."""
+    """The edges of each span; None if only groups of spans could be placed."""
     whole: Edges | None = None
     """The edges with levels from whole cells."""
 
@@ -301,10 +301,10 @@ class Wander:
 
 
 def wander(at_s: Floats, late_s: Floats, period_s: float) -> Wander | None:
-    """Return the smooth path through edges, or None if these scatter independently about a straight line.
+    """Return the smooth path through edges, or None if a straight line explains them about as well.
 
-    The path is a random walk; restricted likelihood gives its size relative to the edges' scatter. The result is None
-    if the edges are explained about as well without a wander.
+    The path is a random walk; restricted likelihood determines its size relative to the edges' scatter. The result is
+    also None for fewer than ``2 * STRETCHES`` edges.
     """
     if len(at_s) < 2 * STRETCHES:
         return None

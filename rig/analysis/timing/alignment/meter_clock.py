@@ -27,8 +27,8 @@ from rig.types import Bools, Floats, Indices, Pin, Rail
 LEAST = 6
 """At least this many edges must match, and half of the edges that are expected while the meter recorded.
 
-At every other shift that the brackets allow, at least this many fewer edges must match. Otherwise the edges are not
-used, because the other shift may be the true one.
+If the edges are shifted by up to this many periods either way, within what the brackets allow, at least this many fewer
+edges must match. Otherwise the edges are not used, because the other shift may be the true one.
 """
 
 
@@ -151,7 +151,7 @@ def observed(at_s: Floats, level: Floats, pin: Pin, step_s: float, quiet_s: floa
 
 
 def quiet_s(train: Train) -> float:
-    """Return the distance in seconds below which two edges are bounces of one edge: a quarter of the usual shortest."""
+    """Return the distance in seconds below which two edges are bounces of one: a quarter of the 5 % quantile."""
     gaps = np.diff(train.at_s)
     return float(np.quantile(gaps[gaps > 0], 0.05)) / 4.0 if np.any(gaps > 0) else 0.0
 
@@ -164,14 +164,14 @@ def match(
     The input is sampled at intervals of ``step_s``, and all edges may be off by ``shared_s`` together.
     """
     if min(len(wanted), len(found)) < LEAST:
-        return f"{len(found)} edges are too few for {len(wanted)} expected"
+        return f"edges are too few: {len(wanted)} are expected, {len(found)} seen, and {LEAST} of each needed"
     wide_s = max(quiet_s(wanted), step_s)
     # for a level, only rising edges are compared
     rises = [t.at_s[t.level == wanted.level.max()] for t in (wanted, found)]
     s = shown(_pulses(rises[1], wide_s), _about(rises[0], wide_s))
     at = None if s is None else line(s, reach_s, 2.0 * rate_sigma)
     if at is None or abs(at.late_s) > reach_s:
-        return "no place that the brackets allow fits the edges to the spans, and better than any other"
+        return "no shift that the brackets allow fits the edges to the spans clearly better than all others"
     for _ in range(2):
         due, late_s, seen_s = _pairs(wanted, found, at, wide_s)
         if len(due) < LEAST:
@@ -215,7 +215,7 @@ def _about(at_s: Floats, wide_s: float) -> Floats:
 
 
 def _pulses(at_s: Floats, wide_s: float) -> Readings:
-    """Return a trace of pulses of 1 W about edges; each pulse lasts two readings, and counts as that much."""
+    """Return a trace of pulses of 1 W about edges; each pulse is one reading that lasts two periods."""
     at = _about(at_s, wide_s).ravel()
     at = np.concatenate([at[:1] - wide_s, at, at[-1:] + wide_s])
     watts, ok = np.arange(len(at) - 1) % 2.0, np.ones(len(at) - 1, bool)

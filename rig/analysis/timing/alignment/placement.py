@@ -92,7 +92,7 @@ def placed(meter: MeterClock, traces: list[Trace]) -> list[AlignedRail]:
 def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | None]) -> tuple[Timebase, list[str]]:
     """Return the least uncertain map, by brackets, marks or all activity in a trace, or edges of a pin, and notes.
 
-    ``all_shown`` is what each rail shows of the spans by the brackets.
+    ``all_shown`` has the sums of each rail over the spans, with times by the brackets.
     """
     best, activity = meter.against_device, meter.activity
     if meter.stamps_spans:
@@ -109,7 +109,7 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
             seen = lag_path.along(part, at.at(part.cells.on_s), best.rate_sigma) if len(part.cells) > 2 else None
             if seen is not None and abs(seen.line.late_s) <= reach_s:
                 at = seen.line
-                # groups are fitted by one level for all phases; this may shift the fit: the shift is uncertainty
+                # groups are fitted by one level for all phases, which may cause the whole shift: it is uncertainty
                 if seen.edges is None and len(activity.phases) > 1:
                     at = replace(at, sigma_s=math.hypot(at.sigma_s, at.late_s))
                 found[method] = min(found.get(method, at), at, key=lambda x: x.sigma_s)
@@ -284,7 +284,10 @@ def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
 
 
 def _curve(r: Readings, at_s: Floats, count: int) -> tuple[Floats, Floats]:
-    """Return middles of readings beside edges at ``at_s``, and how far each is between the levels; shapes (k, m)."""
+    """Return the times from edges at ``at_s`` to the middles of readings beside them, and the readings; shapes (k, m).
+
+    A reading is 0 at the level before the edge, and 1 at the level after it.
+    """
     middle_s = 0.5 * (r.start_s + r.end_s)
     number = np.searchsorted(middle_s, at_s)[:, None] + np.arange(-count, count)
     inside = (number[:, 0] >= 0) & (number[:, -1] < len(middle_s))

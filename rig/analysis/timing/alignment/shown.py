@@ -21,7 +21,7 @@ MOST_SPANS = 512
 WHOLE = 0.8
 """Readings must cover this part of a span, and of the rest of its cell, to tell whether the span is there."""
 MOST_READINGS = 64.0
-"""At most this many readings of a cell count, because other changes of power in it last as long as the span."""
+"""In a likelihood, a cell counts as at most this many readings: other changes of power may last as long as spans."""
 GUARD = 1.5
 """This many readings on each side of an edge are left out of the levels."""
 BLURRED = 4.0
@@ -282,8 +282,9 @@ class Edges:
 def edges_of_spans(shown: Shown, late_s: Floats, levels: float = np.inf) -> Edges:
     """Return the edges of spans near lateness ``late_s``, shape (k,), from areas and levels beside them.
 
-    Levels reach ``levels`` guards from an edge. This is exact for spans of even power and readings that
-    are means. Spans and gaps that are shorter than a few readings show no levels, and have no edges.
+    A guard is ``GUARD`` readings and the time in which a filter settles. Levels are means over readings from one guard
+    to ``levels`` guards from an edge. This is exact for spans of even power and readings that are means. Spans and gaps
+    that are shorter than a few readings have no levels, and no edges.
     """
     c, guard_s = shown.cells, GUARD * shown.period_s + SETTLE_TAU * shown.tau_s
     inward, found, blur = 0.5 * (c.off_s - c.on_s), list[Floats](), list[Floats]()
