@@ -133,7 +133,7 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
 
 
 def _steps(model: RailModel) -> dict[str, tuple[Floats, float]]:
-    """Return for the levels ``busy`` and ``idle`` the raw readings that show the converter's step, and this step."""
+    """Return for the levels ``busy`` and ``idle`` the raw readings that were rounded to a step, and the step."""
     one = model.single
     raw = one.readings.raw
     everywhere = max(model.rail.resolution or 0.0, step_of(raw[one.readings.ok]))

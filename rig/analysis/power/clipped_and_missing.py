@@ -37,7 +37,7 @@ NOISE_RUN = 3
 NOISE_WIDTHS = 6.0
 """Noise explains a run of clipped readings if the reading beside it is at most this many widths of noise below."""
 UNSEEN = 2.0
-"""The bias for power that no reading shows is this multiple of a difference that the readings do show."""
+"""The bias for power that no reading covers is this multiple of a difference between readings."""
 CHANCE = 4.0
 """More readings are missing in spans than elsewhere only if the excess is above this many standard deviations."""
 LEAST_MISSING = 2e-3
@@ -57,7 +57,7 @@ BLOCK = 1 << 12
 
 
 def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
-    """Return the largest error of each clipped reading in watts, and which of these errors noise does not explain.
+    """Return the largest error of each clipped reading in watts, and which errors have no explanation (third case).
 
     Both have the shape (n,). A clipped reading, at the end of the meter's range, is a lower bound of the power. There
     are three cases. In a short run of clipped readings, the readings beside it may be so close that noise lifted the
@@ -91,7 +91,8 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
 
     The share is 0 if chance explains the difference. It is also 0 for a counter, which loses no energy between two
     reads. Readings that are missing by chance do not change the mean, but readings that are lost because the device
-    works do. A span is left out if the gaps beside it also lack readings, because the meter lost a whole block there.
+    works do. A span is left out if it and the nearer halves of the gaps beside it have no reading, because the meter
+    lost a whole block there.
     """
     spans = merged(windows_s)
     spans = spans[covered(r, spans)]
@@ -234,9 +235,9 @@ def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_
     """Return the largest error of the mean in watts if readings sample a loop unevenly.
 
     ``times`` is the number of passes through the loop in each span, shape (k,). In a part of the loop without readings,
-    power may be zero to twice the mean. For the other parts, the loop is assumed to rise and fall once. Its mean is
-    then wrong by its height times the largest sum of wrong weights at adjacent places. The height is dynamic power, or
-    a lower power if readings at different places differ less.
+    power may be from zero to twice the mean. In the other parts, power is assumed to rise and fall once per pass. Its
+    mean is then wrong by the height of this rise times the largest sum of errors of weights at adjacent places. The
+    height is dynamic power, or a lower power if readings at different places differ less.
     """
     one, windows_s = model.single, phase.windows_s
     r = one.readings
@@ -306,7 +307,7 @@ def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float)
 
 
 def _span_watts(model: RailModel, spans: Floats) -> tuple[Floats, Bools]:
-    """Return the mean power above idle of readings in the middle of each span, and which spans have such readings."""
+    """Return the mean power above idle of readings whose middles are in each span, and which spans have any."""
     at = np.flatnonzero(model.readings.ok & (model.weight > 0.0) & model.busy)
     middle_s = model.middle_s[at]
     of = inside(spans, middle_s, middle_s)

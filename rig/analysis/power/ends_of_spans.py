@@ -33,7 +33,7 @@ ALIKE = 1e6
 
 
 def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner: Estimate) -> Margin:
-    """Return the margin for power at ends of spans beyond the core of the spans and the level beside them.
+    """Return the margin for power at ends of spans that is neither that of their core nor that of the level beside.
 
     In a reading at an end, power drawn inside the span grows with the part of the reading that the span fills. Power
     drawn outside grows with the other part. A burst shorter than one reading may be inside or outside, and no reading
@@ -128,7 +128,7 @@ def smoothed(model: RailModel, windows_s: Floats, dynamic_w: float) -> Margin:
 
 
 def unrested_w(model: RailModel, windows_s: Floats) -> float:
-    """Return by how many watts idle between spans is on average above its level at the end of these windows.
+    """Return by how many watts idle windows between spans are on average above the level at their own ends.
 
     The result is 0 if noise explains it, for a counter, and if more readings lie in gaps than in idle windows.
     """

@@ -109,7 +109,8 @@ def average_figures(
 ) -> Figures:
     """Return the average power of each rail and of all rails over ``window_s`` in run seconds, and energy per sample.
 
-    There is no figure if a rail lacks readings on one side of the window, or if the window is shorter than two periods.
+    There is no figure if the trace of a rail does not cover the window, if warm-up or other activity reaches into it
+    from outside, or if it is shorter than two periods.
     """
     on_s, off_s = window_s
     if not (off_s > on_s and samples and models):

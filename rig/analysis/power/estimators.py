@@ -140,7 +140,7 @@ def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) ->
     z = np.where(touches(regions, r.start_s, r.end_s), model.weight, 0.0)
     member = touches(regions, windows_s[:, 0], windows_s[:, 1])
     fill = mean_signal(edges_of(merged(windows_s[member])), r.start_s, r.end_s, r.tau_s)
-    # readings of one region count alike, and a region counts by the time that they show; points show none
+    # readings of a region have equal weights; a region has the weight of the time that they cover (points cover none)
     lasts = model.weight if r.pool is not None or r.aperture_s <= 0.0 else r.end_s - r.start_s
     of = np.clip(np.searchsorted(regions[:, 0], r.end_s) - 1, 0, None)
     shown, held = (np.bincount(of, fill * x * (z > 0.0), len(regions)) for x in (lasts, z))

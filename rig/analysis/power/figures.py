@@ -104,7 +104,10 @@ def _contradicted(r: Readings, checks: tuple[Finding, ...]) -> PowerFigures:
 
 
 def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
-    """Return the power of one rail over one scope: of whole spans, or of their cores if most lack a level beside."""
+    """Return the power of one rail over one scope: of whole spans, or of their cores.
+
+    Cores are used if the idle level beside most spans cannot be read.
+    """
     weight, idle_u_w = model.trace.idle_under(merged(scope.windows_s))
     awake_w, margin, swing = unrested_w(model, scope.windows_s), moved(model, scope.windows_s), model.once(swings)
     # spans may include power that swings, power at the begin of gaps, or power that settles after the work
@@ -134,7 +137,7 @@ def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle)
         return Figures(), (why,)
     told = note(
         f"Rail {model.rail.name}: of {scope.words}, {why.reason}, so power is fitted to what spans and gaps fill of "
-        f"each reading. Power drawn within one reading of a span counts too. For less uncertainty: {why.remedy}"
+        f"each reading. Power drawn nearer to a span than one reading counts too. For less uncertainty: {why.remedy}"
     )
     return _stated(model, scope, fit[0], fit[0], fit[1], [told])
 
@@ -174,9 +177,10 @@ def _stated(
 def totals(
     figures: Figures, rails: Sequence[str], phases: Sequence[str], whole: Figures
 ) -> tuple[Figures, list[Finding]]:
-    """Return sums over rails, and a refusal of each sum for which a rail lacks the figure.
+    """Return sums over rails, and a refusal of each sum for which some rails have the figure and others lack it.
 
-    ``whole`` are figures of the summed readings. If they are less certain, rails have errors in common.
+    Sums by other methods are left out without a refusal. ``whole`` are figures of the summed readings. If they are less
+    certain, rails have errors in common.
     """
     out: dict[FigureKey, Quantity] = {}
     refusals: list[Finding] = []
@@ -196,7 +200,7 @@ def totals(
 def _at_least(total: Quantity, whole: Quantity | None) -> Quantity:
     """Return a sum over rails that is no more certain than the same figure of the summed readings ``whole``.
 
-    Compared are the errors that no instrument or clock gives to several rails.
+    It compares only errors that rails do not share through an instrument or a clock.
     """
     if whole is None:
         return total

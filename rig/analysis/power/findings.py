@@ -132,9 +132,9 @@ def loops_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
     """Return a note on readings that see only a part of each execution."""
     r = model.readings
     return note(
-        f"Rail {model.rail.name}: executions or inferences of {scope.words} are in step with readings that look for "
-        f"{r.aperture_s:.4g} s every {r.period_s:.4g} s. The readings miss {margin.bias_w:.3g} W of them, which is "
-        "stated as bias. Change the rate of the meter a little, or use a faster one"
+        f"Rail {model.rail.name}: executions or inferences of {scope.words} are in step with readings that last "
+        f"{r.aperture_s:.4g} s and come every {r.period_s:.4g} s. The readings may miss {margin.bias_w:.3g} W, which "
+        "is stated as bias. Change the rate of the meter a little, or use a faster one"
     )
 
 
@@ -183,7 +183,7 @@ def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[Fin
 
 
 def sign_checks(figures: Figures) -> Iterator[Finding]:
-    """Yield a failed check if the sign or the size of power or energy is impossible or not above zero.
+    """Yield a failed check if power or energy has an impossible sign or size, or if dynamic power may be zero.
 
     Power or energy below zero by its whole interval shows a wrong sign or a wrong zero of the current, because no
     device delivers energy. Idle power of exactly 0 W comes from a meter that reads nothing below its starting current.

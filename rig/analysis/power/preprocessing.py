@@ -30,7 +30,7 @@ def front_end_figures(run: Run, powers: Figures) -> tuple[Figures, tuple[Finding
         return Figures(), ()
     known = {rail: powers.get(FigureKey("idle_power_w", rail=rail)) for rail in rails}
     if missing := [rail for rail, q in known.items() if q is None]:
-        reason = f"the front end listens all the time, and no meter shows its rails by themselves: {', '.join(missing)}"
+        reason = f"the front end listens all the time, and no meter measured its own rails: {', '.join(missing)}"
         return Figures(), (refusal(POWER, reason, "Measure these rails, or let the front end work in timed spans"),)
     method = "idle power of the rails of the front end, which listens all the time"
     power = linear([(1.0, q) for q in known.values() if q is not None], "W", method)

@@ -25,7 +25,7 @@ from rig.types import Floats
 FINE_STEP = 5e-5
 """The trace is used if the steps of all stamps together may change busy time by at least this part."""
 LEAST = 4
-"""Jitter is computed from the scatter of at least this many spans."""
+"""A bound for the jitter, from the trace or the host's stamps, needs at least this many spans or issues."""
 WHOLE = 0.999
 """A reading shows the power of one span alone if the span fills more than this part of it."""
 

@@ -471,7 +471,7 @@ WORLDS = [
     *(World("plain", (7,), partial(retried, which), narrow=0.02, says=ONCE) for which in (0, 3, 5)),
     World("plain", (7,), partial(retried, None), never_says=OUTSIDE),
     World("plain", (7,), partial(busy_in_windows, 0), figures=(), never_says=OUTSIDE),  # it recurs, so it is idle
-    World("plain", (7,), goes_on_after_spans, off=1.0, figures=(ENERGY,), says=f"{OUTSIDE}.*from the ends of spans"),
+    World("plain", (7,), goes_on_after_spans, off=1.0, figures=(ENERGY,), says=f"{OUTSIDE}.*follows ends of spans"),
     World("work_without_spans", (88, 115, 1_000_036), off=1.0),
     *(World(kind, (3,), figures=(), never_says=OUTSIDE)
       for kind in ("plain", "idle_housekeeping", "bursts", "gated_late")),

@@ -82,7 +82,8 @@ def work_of(state: Indices, start: Floats, end: Floats, many: Floats) -> Floats:
 def simple_changes(state: Indices, start: Floats, end: Floats, watts: Floats, work: Floats) -> tuple[Floats, Floats]:
     """Return the simple shapes that change the mean of idle windows or gaps, (c, 3), and their means in blocks, (b, c).
 
-    A step may be absent during spans, and a device may rest late; each has a column whose shape lies beyond the trace.
+    A step may be absent during spans, and a device may rest late. Both have columns too, but no begin and end describe
+    them, so their rows of shapes are placeholders: a step after the end of the trace.
     """
     borders = np.unique(np.concatenate([start, 0.5 * (start + end)]))[1:]
     simple = np.array([
@@ -122,7 +123,7 @@ def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats
 
 
 def _beyond(columns: Floats) -> Floats:
-    """Return shapes, (c, 3), that lie beyond the trace, for columns of changes that are absent from spans."""
+    """Return placeholder shapes, (c, 3), for columns that no begin and end describe: steps after the trace's end."""
     return np.tile([BEYOND, np.inf, np.inf], (columns.shape[1], 1))
 
 

@@ -308,7 +308,7 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, floa
     """Return the variances of a weighted sum from flicker noise, from slower flicker noise, and from a smooth wander.
 
     W(f) is the Fourier transform of the weights. The first variance is the integral of the flicker spectrum times
-    ``|W(f)|**2``. The second is for frequencies below about a quarter of the inverse length of the readings. There, W
+    ``|W(f)|**2``. The second is for frequencies below about a quarter of the inverse of the weights' duration. There, W
     is the sum of the weights, which is zero for a difference of levels, but not for an absolute level. Changes slower
     than ``HORIZON_S`` are left out. The third is the autocorrelation of the weights times the Matern covariance of
     order 3/2.
