@@ -311,7 +311,7 @@ class Recorder:
         """Flush, close, and write the last line with the hash of every other file, and then the seal.
 
         Raises the first error of a write or of a check, after the seal is written, and ``StoreError`` if the last line
-        cannot be written.
+        cannot be written, unless the run ended with an error anyway.
         """
         failed = None
         try:

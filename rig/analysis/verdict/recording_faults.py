@@ -180,7 +180,7 @@ def _phases(run: Run) -> Iterator[str]:
     counts = _inferences(run) if run.start.imported is not None else {}
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{phase} {count}" for phase, count in counts.items())
-        yield f"Phases differ in inferences ({shown}); figures of all phases are of one inference of each"
+        yield f"Phases differ in inferences ({shown}). A figure over all phases counts one inference of each phase"
 
 
 def _inferences(run: Run) -> dict[str, int]:

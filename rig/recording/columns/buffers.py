@@ -85,8 +85,8 @@ class Texts:
 def array_of(column: pa.Array | pa.ChunkedArray, absent: float = math.nan) -> NDArray[Any]:
     """Return a column as an array of shape (n,): numbers, truth values, or texts as objects.
 
-    An absent number becomes ``absent``; if ``absent`` is NaN, all numbers become floats. An absent truth value becomes
-    False, and an absent text None.
+    An absent number becomes ``absent``; if this is NaN, an array with an absent number is of floats. An absent truth
+    value becomes False, and an absent text None.
     """
     if isinstance(column, pa.ChunkedArray):
         parts = column.chunks or [pa.nulls(0, column.type)]
@@ -134,7 +134,7 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def _ends(parts: Sequence[Any], null: Bools) -> list[pa.Buffer | None]:
-    """Return the first two buffers of a column of texts: which texts exist, and where each text ends."""
+    """Return the first two buffers of a column of texts or lists: which of them exist, and where each ends."""
     offsets = np.fromiter(accumulate(map(len, parts), initial=0), np.int64, len(parts) + 1)
     if offsets[-1] >= 2**31:
         raise OverflowError("a batch holds 2 GiB of text or more")

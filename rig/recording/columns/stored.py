@@ -36,7 +36,7 @@ TOGETHER = 1000
 """The number of batches that are converted together, because small batches would be slow one by one."""
 
 TEXTS_MOST = 32
-"""Texts stored once for many rows may take at most this many bytes for each byte of their file."""
+"""If each row had its own copy of its text, texts might take at most this many bytes for each byte of their file."""
 
 
 class Sliced:

@@ -22,8 +22,8 @@ DECLARE = "Give plain numbers, texts, lists and objects in what a driver or work
 def decode(line: bytes, type_: str, number: int) -> events.Line | None:
     """Decode a line to the struct of its type; return None for an unknown type.
 
-    Raises ``StoreError``, which names the line, the field and the value, and ``DataError`` if an interval ends before
-    it begins.
+    Raises ``StoreError``, which names the line, the field and the value; for a ``peer`` line it is ``DataError``. Also
+    raises ``DataError`` if an interval ends before it begins.
     """
     struct = events.LINES.get(type_)
     if struct is None:

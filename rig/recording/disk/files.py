@@ -105,7 +105,7 @@ class Folder:
         return found
 
     def stat(self, name: str) -> os.stat_result | None:
-        """Return the status of a name, or None; links are not followed. Raises what ``sub`` raises for its folders."""
+        """Return the status of a file, None if there is none; links are not followed. Raises what ``sub`` raises."""
         try:
             folder, last = self._holder(name)
             return os.stat(folder._at(last), follow_symlinks=False, dir_fd=folder._handle)

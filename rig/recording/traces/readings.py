@@ -20,7 +20,7 @@ from rig.recording.layout import trace_path
 from rig.types import Chunk, Rail
 
 HOLDS_BYTES = 1 << 28
-"""At most this many bytes may wait for the disk: 16 s of two rails at 2,000,000 readings per second."""
+"""At most this many bytes may wait for the disk: 16 s of two rails at 2,000,000 readings of 4 bytes per second."""
 BATCH = 1 << 20
 """Chunks are joined into batches of at most this many readings."""
 

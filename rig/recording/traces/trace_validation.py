@@ -24,7 +24,10 @@ from rig.recording.traces.conversion import PLAUSIBLE
 from rig.types import Accuracy, Bools, Chunk, Conversion, Floats, Rail
 
 DENSEST, SPARSEST = 0.5, 20.0
-"""The least and the largest spacing of readings, in periods; lost readings may explain a spacing between the two."""
+"""The least median of the spacings of readings, and the most that their 10 % quantile may be, both in periods.
+
+Lost readings make some spacings wider, but rarely nine in ten.
+"""
 BAD_READINGS, MOST_BAD = 0.01, 20
 """The largest share and the largest number of a trace's readings that may be left out for bad values or ticks."""
 
@@ -84,10 +87,10 @@ def _ends(ticks: NDArray[Any]) -> tuple[int, int]:
 
 
 def integers(column: Stored) -> NDArray[np.int64]:
-    """Return a column of integers as an array, shape (n,). Raises ``StoreError`` for an integer beyond 64 bits."""
+    """Return a column of integers as an array, shape (n,). Raises ``StoreError`` for an integer of 2^63 or more."""
     values = np.asarray(column)
     if len(values) and values.max() > np.iinfo(np.int64).max:
-        raise malformed(column.batches.file.name, f"has a column {column.name} that does not fit 64 bits", column.name)
+        raise malformed(column.batches.file.name, f"has a number of 2^63 or more in {column.name}", column.name)
     return np.asarray(values, dtype=np.int64)
 
 
