@@ -40,14 +40,14 @@ KEYS = (
     "execution_time_s",
 )  # fmt: skip
 BUGS = (
-    ("a unit: amperes times 1001 millivolts", "current-burden", "rig/recording/traces/conversion.py",
+    ("a unit: a volt counts as 1.011 V", "current-burden", "rig/recording/traces/conversion.py",
      "return raw * conversion.supply_v", "return raw * 1.001 * 1.01 * conversion.supply_v"),
     ("a sign: the loss in the shunt is added", "current-burden", "rig/recording/traces/conversion.py",
      "conversion.supply_v - raw * raw", "conversion.supply_v + raw * raw"),
     ("a window edge: busy time ends a reading late", "by-hand-example", "rig/analysis/power/estimators.py",
      "fill = mean_signal(edges_of(merged(windows_s[member])), r.start_s, r.end_s, r.tau_s)",
      "fill = mean_signal(edges_of(merged(windows_s[member] + [0.0, r.period_s])), r.start_s, r.end_s, r.tau_s)"),
-    ("busy time counts the margins", "single-session", "rig/analysis/power/estimators.py",
+    ("busy time is 0.5 % too long", "single-session", "rig/analysis/power/estimators.py",
      "    busy = float(z @ fill)\n", "    busy = float(z @ fill) * 1.005\n"),
     ("a rail is left out of the total", "two-rails", "rig/analysis/power/figures.py",
      "totals(figures, [r.rail.name for r in readings],", "totals(figures, [r.rail.name for r in readings][:1],"),

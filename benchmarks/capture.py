@@ -125,7 +125,7 @@ def recorded(path: Path, meters: Sequence[Meter], seconds: float) -> None:
 
 
 def run(path: Path, meters: Sequence[Meter], seconds: float) -> dict[str, Any]:
-    """Record one run. Return its times, the fill of buffers, the delays of issued samples, and the error, if any."""
+    """Record one run. Return its times, the longest backlog, the delays of issued samples, and the error, if any."""
     row: dict[str, Any] = {"error": None}
     began_s, cpu_s = time.monotonic(), time.process_time()
     try:
@@ -168,7 +168,7 @@ def compared(file: Path, sent: Replayed) -> dict[str, Any]:
 
 
 def connected(rails: int, rate_hz: int) -> tuple[list[Meter], list[Replayed]]:
-    """Open one Joulescope for each rail, ``rail0`` to ``railN``; return the meters and the simulated instruments."""
+    """Open one Joulescope for each rail (``rail0``, ``rail1`` ...); return the meters and the simulated instruments."""
     driver, every = ModuleType("pyjoulescope_driver"), list[Replayed]()
     driver.Driver = type("Driver", (Replayed,), {"plant": LivePlant(), "every": every})  # type: ignore[attr-defined]
     sys.modules["pyjoulescope_driver"] = driver

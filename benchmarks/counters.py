@@ -2,13 +2,14 @@
 
     python -m benchmarks.counters --runs 200
 
-The counters are like RAPL's (renewed every millisecond, steps of 61 uJ, 100 or 200 looks a second) and like NVML's
-(renewed every 20 to 100 ms, steps of 1 mJ, a reading at each change). Windows, levels and jitter are random. Every run
-passes all stages: engine, run directory, verified reading, estimators.
+The counters are like RAPL's (renewed every millisecond, steps of 61 uJ, 100 or 200 looks a second), like NVML's
+(renewed every 20 to 100 ms, steps of 1 mJ, a reading at each change) and like a joule meter's (renewed every
+millisecond, steps of 1 uJ, 1000 looks a second). Windows, levels and jitter are random. Every run passes all stages:
+engine, run directory, verified reading, estimators.
 
 ``ratio`` is the median half-width divided by the median error, and ``exact`` is this ratio for exact Gaussians of the
-same half-widths. In ``own``, each error is divided by its own half-width before the median (2.9 for a Gaussian). A
-third of the sensors have noise.
+same half-widths. For ``own``, each error is divided by its own half-width; it is one over the median of these (2.9 for
+a Gaussian). Two in five of the sensors have noise.
 
 With only a few dozen idle readings, as from NVML, a counter whose age drifts cannot be distinguished from a noisy
 counter. Intervals are then about twice as wide as an exact Gaussian's.
@@ -59,7 +60,7 @@ Array = NDArray[np.float64]
 
 @dataclass
 class HostDevice:
-    """This computer as a device: spans in host nanoseconds, with ``gap_s`` of idle around each."""
+    """This computer as a device: spans in host nanoseconds, with about half of ``gap_s`` of idle on each side."""
 
     plant: SimPlant
     window_s: float

@@ -121,7 +121,7 @@ def measured(
 
 
 def _powers(source: str, bursts_s: Array, looks: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
-    """Return the times at which power was renewed while the GPU worked in bursts, and the power in watts."""
+    """Return the times at which power was renewed, from 0.5 s after the first burst to the last, and the watts."""
     at_s, value = np.array(looks).T
     watts = np.diff(value) / np.diff(at_s) if source == "energy" else value[1:]
     inside = (at_s[1:] > bursts_s[0, 0] + 0.5) & (at_s[1:] < bursts_s[-1, 1])

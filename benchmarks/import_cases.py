@@ -22,7 +22,10 @@ N = 200
 
 @dataclass(frozen=True)
 class Case:
-    """One importer: a valid recording, the path of its source, and the options for the import."""
+    """One importer: a valid recording, the path of its source, and the options for the import.
+
+    ``remake`` returns a source with strange but well-formed content.
+    """
 
     format: str
     files: Files

@@ -5,8 +5,8 @@
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
 Each recording is written directly in the documented format and evaluated. A figure is *held* if its interval, bias
-included, contains the truth. A miss by more than two half-widths is *silent* if no check fails. A refused recording or
-figure counts as refused.
+included, contains the truth. A miss by more than two half-widths is *silent* if no check fails. A recording whose
+dynamic power is not stated counts as refused.
 """
 
 from __future__ import annotations
@@ -111,7 +111,10 @@ def judged(path: Path, real: Mapping[str, float]) -> dict[str, Any]:
 
 
 def summary(rows: list[dict[str, Any]], kinds: int) -> dict[str, Any]:
-    """Return for each figure the share held and its corrected upper bound, and the shares refused and silent."""
+    """Return for each figure the share held, and the shares refused and silent.
+
+    Each share held has an upper bound of 95 % confidence, which holds for ``kinds`` comparisons together (Bonferroni).
+    """
     found: dict[str, Any] = {"n": len(rows), "held": {}, "upper": {}}
     misses = 0
     for name in FIGURES:

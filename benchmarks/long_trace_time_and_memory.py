@@ -5,9 +5,9 @@
 Makes a recording of a simulated bench whose power is known exactly: a float32 trace at 1 MS/s, one span for every
 ``--spans`` readings, idle before and after. Reads and hashes the bytes of the trace. Then, with the same state of the
 cache, evaluates the recording in a separate process, as ``rig report`` does before it draws. Prints both times and
-their ratio, as wall time and as processor time (which other programs affect less). Also prints the peak memory of this
-process, each figure against the truth, and last, one JSON line for each size. A process that evaluates nearly nothing
-gives the part of the time that does not grow with the trace. Between two sizes, prints the processor time of the
+their ratio, as wall time and as processor time (which other programs affect less). Also prints the separate process's
+peak memory, each figure against the truth, and last, one JSON line for each size. The time for a tiny recording is the
+part of the time that does not grow with the trace. Between two sizes, prints the processor time of the
 additional readings, relative to reading and hashing them. Exits 1 unless four goals are met: at most six times the time
 of reading and hashing at the last size; equal cost of additional readings within 20 % at every size; at most 1 GiB;
 every truth inside its interval.

@@ -3,8 +3,8 @@
     python -m benchmarks.nano_boards --boards 60 --seed 1
 
 The first way is the published one: one slice is looped for 60 s per phase, at 3 readings a second of 0.2 s each. The
-second has 50 kS/s, and loops of 1 s. Both are in virtual time. Times and powers of a board's phases are random, and so
-is the additional power in two parts of an execution. Prints a table and, last, one JSON line. Exits 1 if more than one
+second has 50 kS/s, and loops of 1 s. Both are in virtual time. Times and powers of a board's phases are random. Two
+parts of an execution add or lack random power. Prints a table and, last, one JSON line. Exits 1 if more than one
 in ten intervals misses the truth, or if fewer than nine in ten of the figures are stated.
 """
 
@@ -42,7 +42,7 @@ LEAST_STATED = 0.9
 
 @dataclass(frozen=True)
 class Draw:
-    """Time and power of each phase, and extra power in parts of an execution: (begin, end, watts)."""
+    """Time and power of each phase, and added watts in parts of an execution, with begin and end as shares of it."""
 
     seconds: dict[str, float]
     idle_w: float

@@ -204,7 +204,7 @@ def main() -> None:
     """Learn, test, and compare."""
     parser = parser_of(__doc__, subclasses=1, scale=1.0, rate_hz=5000.0)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--fold", type=int, default=0, choices=range(FOLDS), help="which one is shown; default: 0")
+    parser.add_argument("--fold", type=int, default=0, choices=range(FOLDS), help="the fold for the test; default: 0")
     parser.add_argument("--jobs", type=int, help="lessons at the same time; default: one for each core")
     parser.add_argument("--out", type=Path, help="write the network, which devices take too")
     parser.add_argument("--run", type=Path, help="a recording of the device nest")

@@ -103,7 +103,8 @@ def one(seed: int) -> dict[str, Any]:
 def every_pair(count: int, seed: int, workers: int, kept: Path | None) -> dict[str, Any]:
     """Print the outcomes of ``count`` pairs, each silent miss, and the number of silent misses of each kind.
 
-    A silent miss is a stated figure whose error is more than two half-widths of its interval.
+    A silent miss is a stated figure whose error is more than two half-widths of its interval. In the line ``silent in a
+    figure``, and in the result, it counts only if no check fails.
     """
     table: list[dict[str, Any]] = []
     with ProcessPoolExecutor(workers) as pool, (kept or Path(os.devnull)).open("w") as file:

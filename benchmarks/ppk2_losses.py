@@ -6,9 +6,9 @@ Logs of arrivals are made up, 20 s each: clocks that drift, delays that scatter,
 ``calm`` is a machine without other load, ``busy`` has processes on every core, and on ``hog`` the driver also waits for
 the interpreter. Logs with and without a loss at a random time are cut into slots of 10 ms, as in the driver, and pass
 through the driver's ``Proof``. ``missed`` counts logs in which readings after the loss were released; it must be 0.
-``refused`` counts errors that end the run, as every loss must. No real time is waited for.
+``refused`` counts errors that end the run; every loss must cause one. No real time is waited for.
 
-Prints a table and, last, one JSON line; exits 1 when a loss was missed.
+Prints a table and, last, one JSON line; exits 1 if a log with a loss was missed or not refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VERDICTS = ("whole", "refused", "missed")
 
 @dataclass(frozen=True)
 class Machine:
-    """Mean delay of an arrival (s), stalls per second, and mean length of a stall (s); all are exponential."""
+    """Mean delay of an arrival (s), stalls per second, and mean length of a stall (s); both times are exponential."""
 
     delay_s: float
     stalls_hz: float

@@ -6,9 +6,9 @@
 ``--powered`` measures with the RAPL meter, on counters that are SIMULATED: they follow the processor time that the
 solvers really use, at fixed watts per core. The report's power is compared with the true power of this simulation.
 
-Prints a line for each cell of the sweep and, last, one JSON line; the pictures are in DIR. Cells that already exist
-there are not measured again. Exits 1 if a cell failed, or if fewer than nine in ten intervals of power contain the
-truth.
+Prints a line for each cell of the sweep that was measured and, last, one JSON line; the pictures are in DIR. Cells that
+already exist there are not measured again; with ``--powered``, DIR must be new. Exits 1 if a cell failed, or if fewer
+than nine in ten intervals of power contain the truth.
 """
 
 from __future__ import annotations
@@ -96,6 +96,8 @@ def main() -> int:
     parser.add_argument("--budgets", type=float, nargs="+", default=[1e-3, 1e-2, 1e-1, 1.0, 10.0])
     parser.add_argument("--powered", action="store_true")
     given = parser.parse_args()
+    if given.powered and given.out.exists():
+        parser.error(f"{given.out} exists, and --powered needs a new --out: the true power of earlier cells is unknown")
     cores: BusyCores | None = None
     if given.powered:
         cores, _ = swept([*words_of(DEVICES, given), "--option", "idle_s=2"], given.out)

@@ -5,9 +5,10 @@
     python -m benchmarks.qubo_targets --tabu [N]       search and D-Wave Tabu as specified, one seed, to N nodes (1000)
     python -m benchmarks.qubo_targets --update S       search S seconds per workload and prove; better rows are kept
 
-Prints a line per workload and, last, one JSON line. Exits 1 if a goal is missed. The search must match every target
-from 50 nodes on within a second. In a full run, it must beat 86 of those 140 targets within a minute each, and 85 of
-all 180 must be proven. Costs are recomputed from the solutions.
+Prints a line per workload and, last, one JSON line; with --update, only lines of workloads that were not proven before.
+Exits 1 if a goal is missed. The search must match every target from 50 nodes on within a second. In a full run, it must
+beat 86 of those 140 targets within a minute each, and 85 of all 180 must be proven. Costs are recomputed from the
+solutions.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def one(task: tuple[str, int, Sequence[str]]) -> dict[str, Row]:
 
 
 def words_of(row: Row) -> tuple[bool, bool, bool]:
-    """Return whether all figures of a plant hold, one is silently wrong, and dynamic power is missing."""
+    """Return whether all figures of a plant hold, one is wrong by two half-widths, and dynamic power is missing."""
     found = row["figures"].values()
     held = bool(found) and all(abs(f["error"]) <= f["half"] for f in found)
     return held, any(abs(f["error"]) > 2.0 * f["half"] for f in found), FIGURES[0] not in row["figures"]
@@ -207,7 +207,7 @@ def rent(kinds: Sequence[str], names: Sequence[str], plants: int, seed: int, wor
             if words:
                 print(f"    {kind:32}" + ", ".join(f"{word} {n}" for word, n in sorted(words.items())))
     none = [name for name in names if not any(w.keys() & PAYS for w in earned[name].values())]
-    print(f"no kind needs: {', '.join(none) or 'none of them'}")
+    print(f"cases that no kind needs: {len(none)}" + "".join(f", {name}" for name in none))
     said = {name: {kind: dict(words) for kind, words in of.items() if words} for name, of in earned.items()}
     return {"benchmark": "rent", "plants": plants, "acts": dict(acts), "earned": said, "no rent": none}
 

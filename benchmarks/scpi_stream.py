@@ -4,8 +4,8 @@
 
 The instrument is the simulator of ``fixtures.instruments.scpi_dmm_sim`` in a separate process. Its memory fills in real
 time, and it measures a plant on which a simulated device works, also in real time. Four runs pass through engine, disk
-and estimators. Two have a sound link. In the second of them the instrument has no gain and offset errors, so the
-interval is as narrow as the noise. In the other two, the link falls silent for 2 s. The memory has space for 2,000,000
+and estimators. Two have a sound link. In the second of them the instrument has no gain error, so the interval is
+narrower. In the other two, the link falls silent for 2 s. The memory has space for 2,000,000
 readings (MEM), or only for the 50,000 of one second. The first three runs must lose nothing and contain the truth. The
 last must end with the error that readings were lost, and the recording up to this point must be readable.
 

@@ -132,7 +132,7 @@ def checked(story: Story, folder: Path, done: dict[str, str]) -> Story:
 
 
 def moments(rng: random.Random, whole: Story, kills: int) -> list[Kill]:
-    """Return the numbers of finished cells at which to kill: random, each well after the one before."""
+    """Return the numbers of finished cells at which to kill: random, different and rising."""
     counts = sorted(rng.sample(range(max(whole.cells - 10, kills)), kills))
     return [Kill(count, rng.uniform(0.0, 0.5)) for count in counts]
 

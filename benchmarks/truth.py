@@ -5,9 +5,10 @@
     python -m benchmarks.truth --pairs 600
 
 Half of the plants are simulated benches that pass all stages: engine, run directory, verified reading, estimators. The
-other half are recordings written directly, of each kind of bench in turn (``benchmarks.kinds.KINDS``). ``--every-kind``
-draws that many recordings of each kind and prints a row for each. ``--pairs`` draws benches of two kinds at once
-(``benchmarks.pairs``). "Noise dominates" means that white noise makes up at least seven tenths of the stated variance.
+other half are recordings written directly, of each kind of bench in turn (``benchmarks.kinds.KINDS``). With
+``--every-kind``, ``--plants`` recordings of each kind are drawn, and a row is printed for each kind. ``--pairs`` draws
+benches of two kinds at once (``benchmarks.pairs``). "Noise dominates" means that white noise makes up at least seven
+tenths of the stated variance, and that the bias is at most a tenth of the half-width.
 
 Sharpness is half-width divided by |error|. Exact Gaussians give 2.9 (1.96 / 0.6745) if all plants have the same width.
 Our widths span two decades. So even for exact Gaussians, the median half-width divided by the median |error| (the plain
@@ -81,7 +82,7 @@ def _compared(q: Quantity, real: float) -> dict[str, Any]:
 
 
 def rows(first: int, count: int, workers: int) -> Iterator[dict[str, Any]]:
-    """Yield every plant's row, in any order, from several processes."""
+    """Yield every plant's row, in order of the seeds, from several processes."""
     with ProcessPoolExecutor(workers) as pool:
         yield from pool.map(one, range(first, first + count), chunksize=4)
 

@@ -7,7 +7,7 @@ start     `rig --help` and `rig list`, compared with an interpreter that does no
 report    `rig report` of the README's session, and `--json` of its run with power, compared with importing numpy,
           scipy.stats, pandas and matplotlib.pyplot
 measure   `rig measure` of the README: from its start until it records, from the last reading to the printed figures
-single    a device that answers at once, compared with the leanest system that LoadGen takes; most memory
+single    a device that answers at once, compared with the leanest system that LoadGen takes; and the peak memory
 arrivals  Poisson arrivals at 2,000/s and 20,000/s, compared with LoadGen: how late samples are issued, and their gaps
 long      only with --readings: a report of a simulated trace, compared with reading and hashing its bytes
 

@@ -104,7 +104,7 @@ def scenes() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def results() -> Iterator[None]:
-    """A result is a function of a sealed recording: a worker evaluates each of the last 100 recordings once.
+    """Keep up to 101 results of sealed recordings in a worker, then forget all: the same recording has the same result.
 
     ``tests/commands/test_startup.py`` shows this, in separate processes.
     """

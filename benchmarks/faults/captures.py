@@ -65,7 +65,7 @@ def campaign(kills: int, seed: int) -> Tally:
 
 
 def undisturbed(out: Path, tally: Tally) -> tuple[float, int]:
-    """Record without a fault, including the report; return the time (s) and the bytes that the recording took."""
+    """Record without a fault until the seal is written; return the time (s) and the bytes of the traces."""
     with tempfile.NamedTemporaryFile() as err:
         process = started([*WORDS, "--out", str(out)], err.name)
         wait_for(out, process)

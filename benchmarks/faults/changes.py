@@ -21,11 +21,11 @@ OUTPUTS = (
     '{"cost": -5, "solution": "00", "budget_s": "x", "overrun_s": []}', '{"probabilities": {"x": "y"}}',
     '{"label": "park", "probabilities": [1, "x"]}', '{"label": "park", "probabilities": {"park": 1e999}}',
 )  # fmt: skip
-"""Answers that are valid JSON but have no meaning."""
+"""Answers that Python reads as JSON, but that have no meaning."""
 
 
 def change_lines(run: Path, draw: random.Random) -> str:
-    """Change fields of the lines. One in ten cases writes a value that is not valid JSON."""
+    """Change fields of the lines. In one of ten cases, a field becomes one of ``RAW``, which readers may not accept."""
     lines: list[Any] = lines_of(run)
     number = draw.choice([0, 0, len(lines) - 1, draw.randrange(len(lines))])
     raw = draw.random() < 0.1

@@ -34,7 +34,7 @@ RAW: tuple[bytes, ...] = (
     b"9" * 5000, b"1e400", b"-" + b"9" * 400, b"[" * 3000 + b"]" * 3000, b'{"a":' * 1500 + b"1" + b"}" * 1500, b"NaN",
     b"-Infinity", b'"\\ud800"', b"1.0", b"1e2",
 )  # fmt: skip
-"""Texts that ``json.dumps`` would not write; each replaces one field."""
+"""Texts of values that a reader of JSON may not accept, or may read as another value; each replaces one field."""
 
 
 def hostile(draw: random.Random) -> Any:
@@ -44,7 +44,7 @@ def hostile(draw: random.Random) -> Any:
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path of each field of a document down to ``DEEPEST``, and of at most three elements of each list."""
-    if len(at) == DEEPEST:  # an earlier change put anything deeper there
+    if len(at) == DEEPEST:  # recordings are not so deep; deeper fields come from an earlier change
         return
     pairs: list[tuple[Any, Any]] = []
     if isinstance(value, dict):

@@ -156,6 +156,6 @@ def judged(path: Path, case: Case) -> tuple[Outcome, str]:
     answered = sum(run.replies.num_rows for run in runs)
     if ended and answered >= case.samples:
         return Outcome.WHOLE, ""
-    # if a session was interrupted, a run that ended may be VALID, but the session may not
+    # if a session was interrupted, a run that ended can be VALID, but the session must not be
     valid = found is not None and found.validity is not None and found.validity.valid
     return (Outcome.VALID_HALF if valid else Outcome.PART), f"{answered} of {case.samples} answers"

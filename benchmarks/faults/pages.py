@@ -3,10 +3,10 @@
     python -m benchmarks.faults.pages [--browser chromium]
 
 Ten payloads are put into every free-text field of four recordings, and the hashes are recomputed. The 40 recordings are
-then reported. One headless Chromium opens every page and every picture as a document, from a server on loopback. All
+then reported. Headless Chromium opens every page and every picture as a document, from a server on loopback. All
 addresses in the payloads point to this server. Each payload is also opened in a page without protection. There the
 browser must run or fetch it, or the check would prove nothing. Prints the findings and, last, one JSON line. Exits 1 if
-a payload did anything in a report.
+a payload did anything in a report, or nothing in a page without protection.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ onload = () => setTimeout(() => {
 
 
 def hostile(recording: Path, payload: str, spots: Sequence[tuple[Any, ...]], into: Path) -> Path:
-    """Copy a recording; put ``payload`` into ``spots`` of its start lines, and into its labels, texts and name."""
+    """Copy a recording; put ``payload`` into ``spots`` of its start lines, its labels, a note and its folder name."""
     path = shutil.copytree(recording, into / re.sub(r"[/%]", "", f"run {payload}"))
     for run in sorted(p.parent for p in path.rglob(EVENTS)):
         lines = lines_of(run)

@@ -27,7 +27,7 @@ MEASURE = Case("measure", WORDS, SAMPLES)
 
 
 def campaign(points: int, workers: int) -> Tally:
-    """Record into file systems of ``points`` sizes, from zero to the needed size, and under other limits."""
+    """Record into file systems of ``points`` sizes, up to 1.2 times the needed size, and under other limits."""
     tally = Tally("full disks and limits")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
         whole = Path(folder) / "whole"

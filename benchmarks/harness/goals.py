@@ -42,7 +42,7 @@ def values(found: list[float]) -> str:
 
 
 def ratio(turns: list[Turn], one: str, other: str, key: str) -> float:
-    """Return the median of each turn's ratio; a slowdown of a whole turn cancels."""
+    """Return the median of the turns' ratios; a slowdown of a whole turn cancels."""
     return statistics.median(turn[one][key] / turn[other][key] for turn in turns)
 
 

@@ -92,6 +92,6 @@ def _queued_s() -> float:
 
 
 def status_b(name: str) -> int:
-    """Return a size of this process (bytes), such as its peak ``VmHWM``, without its parent's size (Linux)."""
+    """Return a size of this process in bytes from Linux's /proc/self/status, such as its peak ``VmHWM``."""
     status = Path("/proc/self/status").read_text()
     return int(status.split(f"{name}:")[1].split()[0]) * 1024

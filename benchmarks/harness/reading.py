@@ -53,7 +53,7 @@ class Played:
 
 
 def recorded(path: Path) -> Played:
-    """Read one of our runs and check hashes and shapes. Raises ``RigError``; ``ValueError`` if a row lacks a stamp."""
+    """Read and check one of our runs. Raises ``RigError``; ``ValueError`` if a row lacks a stamp or is there twice."""
     table = open_run(path).replies
     columns = {name: table[name] for name in ("issued_ns", "completed_ns", "on_tick", "off_tick")}
     lacking = [name for name, column in columns.items() if column.null_count]

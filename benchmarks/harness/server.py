@@ -29,7 +29,7 @@ FIGURES = {
 
 
 def server(a: Namespace, stage: Stage, say: Say) -> Found:
-    """Run both sides at each rate with several seeds; also LoadGen once without its trace, which may slow it down."""
+    """Run both sides at each rate with several seeds, and LoadGen once more without its trace, which costs time."""
     found: dict[str, Any] = {}
     goals: list[Goal] = []
     for rate in a.rates:

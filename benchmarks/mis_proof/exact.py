@@ -59,7 +59,7 @@ def _subgraph(adjacency: Adjacency, part: list[int]) -> Graph:
 
 
 def _solved(graph: Graph, deadline: float) -> tuple[list[int], bool]:
-    """Return a maximum independent set of a graph without applying reductions, and whether it is proven."""
+    """Return the largest independent set found without reductions, and whether it is proven to be a largest one."""
     first = list(improvements(load(graph), 0, moves=_FIRST_MOVES))[-1].solution
     order = _order(graph)
     compatible = _compatible(graph, order)

@@ -46,7 +46,10 @@ def _flip(bits, v):
 
 @compiled
 def _absorbed(compatible, classes, locked, enough, v):
-    """Put v into one of the first ``enough`` classes if their bound stays the same; return whether v was put."""
+    """Return whether the bound of the first ``enough`` classes also holds with v.
+
+    If so, v is put into one of them, or two of them are locked.
+    """
     mine = compatible[v]
     for k in range(1, enough + 1):
         if locked[k]:
@@ -118,7 +121,10 @@ def _bound(compatible, candidates, branches, bounds, classes, locked, enough):
 
 @compiled
 def branch(compatible, candidates, branches, bounds, left, path, best, classes, locked, state):
-    """Visit some hundred nodes of the tree; return whether it is finished. ``left[depth]`` -1: no bound yet."""
+    """Visit some hundred nodes of the tree; return whether it is finished.
+
+    ``left[depth]`` is the number of branches left at a depth, or -1 if they are not computed yet.
+    """
     words = compatible.shape[1]
     for _ in range(_SLICE):
         depth = state[DEPTH]

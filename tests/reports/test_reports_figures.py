@@ -156,7 +156,7 @@ def test_latency_shows_its_bound_and_what_went_past_it() -> None:
 
 
 def test_latency_shows_the_intervals_of_the_figures() -> None:
-    """Latencies of a batch are alike, so what the picture shows does not tell their intervals."""
+    """Latencies of a batch depend on each other, so the picture takes intervals from the figures and computes none."""
     p50, p90 = (FigureKey("latency_p{percentile}_s", percentile=p) for p in (50.0, 90.0))
     result = served(range(64), np.repeat(np.arange(1.0, 9.0), 8))
     assert "±" not in texts(draw(result)["service"])
