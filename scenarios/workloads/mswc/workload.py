@@ -66,8 +66,8 @@ def open_workload(
     The ``split`` ``train`` holds only the base words for the training of a network, without sessions. ``draw`` seeds
     the order of the languages, the choice of ``way`` words in each of ``sessions`` languages, and of ``shots`` samples
     to learn from among a word's first ``pool``; the next ``queries`` samples of the word are for tests. A base word has
-    ``base_shots`` samples for training and ``base_tests`` for tests. Without ``learn``, new words are tested but never
-    taught, for a frozen device.
+    at least ``base_shots`` samples for training, all of which are used, and ``base_tests`` for tests. Without
+    ``learn``, new words are tested but never taught, for a frozen device.
 
     Raises ``UsageError`` for options out of range, ``DataError`` for split files that are missing, words with too few
     samples and sound that cannot be used, ``MissingExtraError`` without soundfile.
