@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from rich import box
-from rich.console import Console, RenderableType
-from rich.console import Group as Lines
+from rich.console import Console, Group as Lines, RenderableType
 from rich.table import Table
 from rich.text import Text
 

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 from markupsafe import Markup
 
-from reports import result_tables as results
-from reports import system_timing_instruments as sections
+from reports import result_tables as results, system_timing_instruments as sections
 from reports.figures.captions import CAPTIONS, MAIN
 from reports.figures.sheet import GRID, INK, LIMIT, MUTED, SIM, TRACE
 from reports.figures.stream import stream_csv

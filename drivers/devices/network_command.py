@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from drivers.devices.arduino import quantised
-from drivers.devices.arduino import training as arduino
+from drivers.devices.arduino import quantised, training as arduino
 from drivers.devices.training_data import train_split
 from drivers.devices.xylo.device import read_network
 from drivers.devices.xylo.networks import train_command as xylo

@@ -17,8 +17,7 @@ from rig.bench.read import PLAUSIBLE_C, Celsius, NotNegative, Positive
 from rig.errors import DataError, reason, refused
 from rig.recording.disk.bounded import read_bounded
 from rig.recording.disk.decoding import place_of
-from rig.types import Accuracy, Rail
-from rig.types import Calibration as Certificate
+from rig.types import Accuracy, Calibration as Certificate, Rail
 
 OVER_RANGE = 1.2
 """Instruments read up to this multiple of a range's full scale."""

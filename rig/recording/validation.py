@@ -74,8 +74,7 @@ def _check_column(table: str, name: str, column: pa.ChunkedArray) -> None:
     if name in NEVER_NULL[table] and column.null_count:
         raise malformed(table, f"has a null in the column {name}", name)
     if pa.types.is_string(column.type) and name != "output":
-        from pyarrow.compute import max as greatest
-        from pyarrow.compute import utf8_length  # 9 MB that recording does not need
+        from pyarrow.compute import max as greatest, utf8_length  # 9 MB that recording does not need
 
         longest = greatest(utf8_length(column)).as_py() or 0
         if longest > TEXT_CHARACTERS:

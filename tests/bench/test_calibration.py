@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from drivers.meters.settings import Instrument
 from rig.bench.calibration import Aperture, Calibration, Range, accuracy, load, stated

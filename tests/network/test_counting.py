@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rig.network.counting import active, convolution, count, linear
 from rig.network.description import Layer, NetworkInfo, activity_faults, network_faults

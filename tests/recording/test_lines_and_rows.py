@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rig.errors import DeviceError, RigError, StoreError
 from rig.network.description import MOST_PARTS, Connection, Layer, Memory, NetworkInfo

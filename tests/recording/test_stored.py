@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rig.recording.columns.buffers import array_of, of
 from rig.recording.columns.stored import Batches, Changed, GridTicks, Stored, batches_of

@@ -8,8 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from reports.sweeps import axes as sweep_axes
 from reports.sweeps.picture import sweep_figure

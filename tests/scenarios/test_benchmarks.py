@@ -17,8 +17,7 @@ from rig.types import Benchmark, Parameter, Workload
 from scenarios.workloads.asc.workload import open_workload as open_asc
 from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES
 from scenarios.workloads.qubo_mis.workload import open_workload as open_qubo
-from tests.support.hardware_clothes import DENSITY, proven_targets
-from tests.support.hardware_clothes import NODES as SMALL
+from tests.support.hardware_clothes import DENSITY, NODES as SMALL, proven_targets
 from tests.support.start_lines import LEAST
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from numpy.typing import NDArray
 
 from rig.analysis.solving.targets import THRESHOLDS, gap

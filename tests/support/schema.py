@@ -15,8 +15,7 @@ import msgspec
 
 from rig import types
 from rig.network import description
-from rig.recording import events as lines
-from rig.recording import records, submission
+from rig.recording import events as lines, records, submission
 
 Json = dict[str, Any]
 FOLDER = Path(lines.__file__).parent / "schemas"

@@ -30,8 +30,7 @@ from rig.recording.disk.bounded import check_json
 from rig.recording.disk.decoding import strict
 from rig.recording.disk.files import Folder, Opened
 from rig.recording.events import Brackets, ChunkArrived, HostGap, Stop
-from rig.recording.reader import Run as Recorded
-from rig.recording.reader import open_run
+from rig.recording.reader import Run as Recorded, open_run
 from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats, Indices
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from rig.errors import DataError
 from rig.plugins import imported
-from rig.solving.model import ROWS, Qubo, from_hex
-from rig.solving.model import from_payload as qubo_of
+from rig.solving.model import ROWS, Qubo, from_hex, from_payload as qubo_of
 
 Vector = NDArray[np.uint8]
 NODE_COST = -1

@@ -8,8 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.special import bdtr, betaincinv, stdtrit
 
 from rig.analysis.result.distributions import _beta, beta_quantile, binomial_chances, student_quantile

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drivers.devices.mlperf_tiny import device as mlperf_tiny
-from drivers.devices.mlperf_tiny import queries
+from drivers.devices.mlperf_tiny import device as mlperf_tiny, queries
 from drivers.meters.joulescope import meter as joulescope
 from fixtures.bench.live_plant import LivePlant
 from fixtures.worlds.random_draw import BlankWorkload

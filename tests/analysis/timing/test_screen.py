@@ -8,8 +8,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from fixtures.worlds.lab_recording import plain_lab, write
 from fixtures.worlds.labs.filters_and_idle_loads_kinds import KINDS as MORE

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.types import Bracket, ClockInfo, Floats

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import drivers.devices.cpu.mis
 from drivers.devices.cpu import cpu_mis, cpu_sa, cpu_tabu

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from drivers.devices.arduino.device import open_device as open_arduino
 from drivers.devices.mlperf_tiny.device import Model, open_device

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.devices.xylo import device as xylo
-from drivers.devices.xylo import rockpool_import
+from drivers.devices.xylo import device as xylo, rockpool_import
 from drivers.devices.xylo.backend import PHASES, SimBackend
 from drivers.devices.xylo.chip import CORE_CLOCKS_HZ
 from drivers.devices.xylo.networks.encoder import encode

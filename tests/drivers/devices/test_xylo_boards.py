@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.devices.xylo import device as xylo
-from drivers.devices.xylo import rockpool_import
+from drivers.devices.xylo import device as xylo, rockpool_import
 from drivers.devices.xylo.kit import AUDIO_2, AUDIO_3, Chip, Kit, configuration_of, only_one
 from drivers.devices.xylo.networks.network import Network
-from fixtures.instruments.xylo import ear, helpers
-from fixtures.instruments.xylo import vendor as sim
+from fixtures.instruments.xylo import ear, helpers, vendor as sim
 from fixtures.instruments.xylo.bench import small_network
 from fixtures.instruments.xylo.board import CHANNELS, SimBoard, Traits
 from rig.errors import DataError, RigError, SetupError, UsageError

@@ -15,12 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from drivers.devices.xylo import board as board_module
-from drivers.devices.xylo import device as xylo
-from drivers.devices.xylo import microphone
+from drivers.devices.xylo import board as board_module, device as xylo, microphone
 from drivers.devices.xylo.backend import SimBackend
 from drivers.devices.xylo.board import COUNTER, HeldUpError, StopWatch, span_of
 from drivers.devices.xylo.chip import TRIES, ChipOptions

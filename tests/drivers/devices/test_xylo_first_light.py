@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from drivers.devices.xylo import board as board_module
-from drivers.devices.xylo import microphone
+from drivers.devices.xylo import board as board_module, microphone
 from drivers.devices.xylo.networks.network import load_network
 from rig.commands.shell.main import main, parser
 from tests.support.paths import DOCS, ROOT

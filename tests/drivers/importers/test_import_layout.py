@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from drivers.importers import csv_table, joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, raw_numbers, socwatch
 from drivers.importers.csv_table import all_of, find

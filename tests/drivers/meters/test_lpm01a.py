@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from drivers.meters.lpm01a import meter as lpm01a_powershield
 from drivers.meters.lpm01a.meter import open_meter

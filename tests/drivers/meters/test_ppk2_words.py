@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from benchmarks.ppk2_losses import MACHINES, arrivals, verdict
 from drivers.meters.ppk2.loss_detection import UNSEEN, Proof

@@ -12,8 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from drivers.meters.scpi.session import ScpiSession, Visa, identified
 from fixtures.instruments.scpi_server import ScpiServer, block

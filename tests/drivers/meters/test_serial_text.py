@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from drivers.meters.serial_text.lines import Board, LineError, Plan, Row, layout_of
 from drivers.meters.serial_text.loss_detection import LineOrder, Pace

@@ -27,8 +27,7 @@ from tests.support.forgery import CORE, Edit, Lines, Tables, both, column, fault
 from tests.support.hardware_clothes import recorded
 from tests.support.run_by_hand import read_plainly
 from tests.support.submission_folder import altered, forged, row_edited
-from tests.support.submissions import session as simulated
-from tests.support.submissions import submitted
+from tests.support.submissions import session as simulated, submitted
 
 MODIFIED = 27
 """The check that fails if the sources of this project have uncommitted changes."""

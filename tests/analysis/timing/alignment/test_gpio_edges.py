@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rig.analysis.timing.alignment.meter_clock import Match, expected, match, observed, quiet_s
 from rig.types import Floats, Pin

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fixtures.bench.true_power import steps_of
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
