@@ -165,6 +165,5 @@ METHODS: Mapping[str, Callable[[ReferenceWindows, Trace, float], Figures]] = {
 
 
 def _bad(field: str, value: object, why: str) -> DataError:
-    return DataError(
-        f"the peer line's {field} {value!r} {why}", field=field, value=value, remedy="Import the recording again"
-    )
+    what, remedy = f"the peer line's {field} {value!r} {why}", "Import the recording again"
+    return DataError(what, field=field, value=value, remedy=remedy)

@@ -125,12 +125,8 @@ def activity_of(run: Run, device: Timebase) -> Activity:
     phase, issue, on, off, warm = (array_of(table[c]) for c in ("phase", "issue", "on_tick", "off_tick", "warmup"))
     windows = np.column_stack([device.seconds(on), device.seconds(off)])
     if np.any(backward := windows[:, 1] < windows[:, 0]):
-        raise DataError(
-            "a span ends before it begins",
-            field="off_tick",
-            value=int(off[np.argmax(backward)]),
-            remedy="Check the device's timer for wrap-around",
-        )
+        tick, remedy = int(off[np.argmax(backward)]), "Check the device's timer for wrap-around"
+        raise DataError("a span ends before it begins", field="off_tick", value=tick, remedy=remedy)
     size = dict(zip(run.samples["id"].to_pylist(), run.samples["inferences"].to_pylist(), strict=True))
     each = np.array([size.get(i) or 1 for i in table["sample_id"].to_pylist()], dtype=np.int64)
     times = np.array([e or 1 for e in table["executions"].to_pylist()], dtype=np.int64)

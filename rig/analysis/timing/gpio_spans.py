@@ -33,12 +33,9 @@ def on_device_clock(run: Run) -> tuple[Run, Timebase]:
         return run, timebase_of(run, device_clock.name if device_clock else "host")
     if len(pins) > 1:
         names = ", ".join(sorted(t.rail.name for t in pins))
-        raise DataError(
-            f"the device marks its spans on one pin, but {names} are all declared to be that pin",
-            field="pin",
-            value=names,
-            remedy="Declare `pin` for the input that the pin is wired to, and for no other input",
-        )
+        what = f"the device marks its spans on one pin, but {names} are all declared to be that pin"
+        remedy = "Declare `pin` for the input that the pin is wired to, and for no other input"
+        raise DataError(what, field="pin", value=names, remedy=remedy)
     pin = pins[0]
     beside = (n for n, t in run.traces.items() if t.clock == pin.clock and t.rail.kind != "edges" and len(t.value) > 1)
     timebase = timebase_of(run, pin.clock, next(beside, None))
@@ -96,11 +93,8 @@ def _pairs(pin: Trace, timebase: Timebase, windows_s: Floats, issue: Indices) ->
         begins, ends = (begins + 1) // 2, ends // 2
     wrong = np.flatnonzero((begins != 1) | (ends != 1))
     first = int(wrong[0]) if len(wrong) else 0
-    raise DataError(
-        f"issue {issue[first]} has {begins[first]} begins and {ends[first]} ends on the pin {pin.rail.name} instead of "
-        f"one each; {max(len(wrong), 1)} of {len(issue)} issues are wrong",
-        field="pin",
-        value=int(issue[first]),
-        remedy="Check the wire, its ground and a filter against bounces, and that the device marks each span as "
-        f"`pin` = {pin.rail.pin} declares",
-    )
+    what = f"issue {issue[first]} has {begins[first]} begins and {ends[first]} ends on the pin {pin.rail.name}"
+    what += f" instead of one each; {max(len(wrong), 1)} of {len(issue)} issues are wrong"
+    remedy = "Check the wire, its ground and a filter against bounces, and that the device marks each span as "
+    remedy += f"`pin` = {pin.rail.pin} declares"
+    raise DataError(what, field="pin", value=int(issue[first]), remedy=remedy)

@@ -238,12 +238,9 @@ def _rate_of(trace: Trace, ok: Bools, length_s: Floats) -> Floats:
     """Return the mean rate of a counter between its readings, shape (n - 1,)."""
     held = trace.value[ok]
     if len(held) > 1 and float(np.max(-np.diff(held))) > 0.5 * float(np.ptp(held)) > 0.0:
-        raise DataError(
-            f"the counter of rail {trace.rail.name} falls back: it wrapped or was reset",
-            field="value",
-            value=trace.rail.name,
-            remedy="Unwrap it before it is written, or record it as means",
-        )
+        what = f"the counter of rail {trace.rail.name} falls back: it wrapped or was reset"
+        remedy = "Unwrap it before it is written, or record it as means"
+        raise DataError(what, field="value", value=trace.rail.name, remedy=remedy)
     rise = np.diff(np.where(ok, trace.value, 0.0))
     return np.asarray(rise / np.where(length_s > 0, length_s, np.inf))
 
@@ -251,12 +248,9 @@ def _rate_of(trace: Trace, ok: Bools, length_s: Floats) -> Floats:
 def in_order(rail: str, start_s: Floats, before_s: float = -np.inf) -> None:
     """Raise ``DataError`` unless successive readings begin one after another, and after ``before_s``."""
     if len(start_s) and (start_s[0] <= before_s or np.any(np.diff(start_s) <= 0.0)):
-        raise DataError(
-            f"the readings of rail {rail} do not move forward in time",
-            field="start_tick",
-            value=rail,
-            remedy="Check the trace for wrapped or repeated time stamps",
-        )
+        what = f"the readings of rail {rail} do not move forward in time"
+        remedy = "Check the trace for wrapped or repeated time stamps"
+        raise DataError(what, field="start_tick", value=rail, remedy=remedy)
 
 
 # ---- which readings show idle, and which the gaps between spans ------------------------------
@@ -290,12 +284,8 @@ def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools,
     """
     good = np.flatnonzero(v.ok)
     if not len(good):
-        raise DataError(
-            f"rail {v.rail.name} holds no volts",
-            field="supply_rail",
-            value=v.rail.name,
-            remedy="Check the meter on the supply, or state the voltage (supply_v)",
-        )
+        remedy = "Check the meter on the supply, or state the voltage (supply_v)"
+        raise DataError(f"rail {v.rail.name} holds no volts", field="supply_rail", value=v.rail.name, remedy=remedy)
     on, off, value = v.start_s[good], v.end_s[good], v.value[good]
     at = np.column_stack([on, off]).ravel()
     level = np.repeat(value, 2)

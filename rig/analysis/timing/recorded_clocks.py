@@ -43,12 +43,9 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
     clocks = run.clocks()
     brackets = run.brackets(clock)
     if clock not in clocks or not brackets:
-        raise DataError(
-            f"the recording holds no reading of the clock {clock!r}",
-            field="brackets",
-            value=clock,
-            remedy="At least one bracket per clock is needed; see docs/reference/run-directory.md",
-        )
+        what = f"the recording holds no reading of the clock {clock!r}"
+        remedy = "At least one bracket per clock is needed; see docs/reference/run-directory.md"
+        raise DataError(what, field="brackets", value=clock, remedy=remedy)
     arrivals = arrivals_of(run, rail) if rail is not None and len(brackets) == 1 else None
     bend_s = host_bend(run)[0]
     found = fit_brackets(clocks[clock], brackets, t0_ns, arrivals, bend_s)
@@ -57,12 +54,9 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
     if far and arrivals is not None:  # another check reports a wrong rate of arrivals, and refuses only power
         return fit_brackets(clocks[clock], brackets, t0_ns, None, bend_s)
     if far:
-        raise DataError(
-            f"a tick of the clock {clock!r} lasts {found.rate:.6g} of its declared time by the clock of the host",
-            field="tick_hz",
-            value=clocks[clock].tick_hz,
-            remedy="Correct its tick_hz, see that nothing sets it during a run, or declare a wider tolerance",
-        )
+        what = f"a tick of the clock {clock!r} lasts {found.rate:.6g} of its declared time by the clock of the host"
+        remedy = "Correct its tick_hz, see that nothing sets it during a run, or declare a wider tolerance"
+        raise DataError(what, field="tick_hz", value=clocks[clock].tick_hz, remedy=remedy)
     if beyond_tolerance(found):  # nothing shows whether this clock or the host's is wrong
         return replace(found, rate_sigma=math.hypot(found.rate_sigma, off / math.sqrt(3.0)))
     return found

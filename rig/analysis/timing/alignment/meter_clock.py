@@ -83,13 +83,10 @@ class MeterClock:
             return None
         found = self.run.traces.get(name)
         if found is None or found.rail.conversion.unit != "V" or not len(found.value):
-            what = "is not in the recording" if found is None else "holds no volts"
-            raise DataError(
-                f"rail {name}, which rail {trace.rail.name} names as its supply, {what}",
-                field="supply_rail",
-                value=name,
-                remedy="Record the voltage as a rail in V, or state it as supply_v",
-            )
+            lacks = "is not in the recording" if found is None else "holds no volts"
+            what = f"rail {name}, which rail {trace.rail.name} names as its supply, {lacks}"
+            remedy = "Record the voltage as a rail in V, or state it as supply_v"
+            raise DataError(what, field="supply_rail", value=name, remedy=remedy)
         return volts_of(found, self.clock_of(found, own))
 
 
