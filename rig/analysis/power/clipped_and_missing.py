@@ -18,16 +18,7 @@ from rig.analysis.power.estimators import Estimate, Margin
 from rig.analysis.power.model.rail_model import RailModel, Single
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import Component
-from rig.analysis.timing.activity_signal import (
-    count_before,
-    edges_of,
-    in_step,
-    inside,
-    mean_signal,
-    means_by,
-    merged,
-    touches,
-)
+from rig.analysis.timing import activity_signal as signal
 from rig.analysis.timing.counted_spans import Phase
 from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats
@@ -94,7 +85,7 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     works do. A span is left out if it and the nearer halves of the gaps beside it have no reading, because the meter
     lost a whole block there.
     """
-    spans = merged(windows_s)
+    spans = signal.merged(windows_s)
     spans = spans[covered(r, spans)]
     spans = spans[(spans[:, 1] > spans[:, 0]) & ~lost_in_a_block(r, spans)]
     if r.counter or not len(spans) or r.period_s <= 0.0:
@@ -103,7 +94,7 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     lengths = np.where(r.ok, (r.end_s - r.start_s) / max(r.aperture_s, 1e-300), 0.0)
     many = lengths if r.pool is None else r.many * r.ok
     middle_s, half_s = 0.5 * (r.start_s + r.end_s), 0.5 * r.period_s * many
-    held = float(many @ mean_signal(edges_of(spans), middle_s - half_s, middle_s + half_s))
+    held = float(many @ signal.mean_signal(signal.edges_of(spans), middle_s - half_s, middle_s + half_s))
     due = float(np.sum(spans[:, 1] - spans[:, 0])) / r.period_s
     due_elsewhere = float(r.end_s[-1] - r.start_s[0]) / r.period_s - due
     if due_elsewhere <= 0.0:
@@ -129,7 +120,7 @@ def _lost_at(r: Readings, spans: Floats) -> float:
         return 0.0
     reach_s = float(np.sum(spans[:, 1] - spans[:, 0])) + len(spans) * float(np.mean(lost)) * r.period_s
     part = min(reach_s / float(r.end_s[-1] - r.start_s[0]), 1.0)
-    here = touches(spans, r.end_s[at], r.start_s[at + 1])
+    here = signal.touches(spans, r.end_s[at], r.start_s[at + 1])
     beyond = np.count_nonzero(here) - len(at) * part
     return float(np.sum(lost[here])) if beyond > CHANCE * math.sqrt(len(at) * part * (1.0 - part)) + 1.0 else 0.0
 
@@ -170,8 +161,8 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[Finding
     gaps = np.flatnonzero(pace > GAP_PERIODS)
     if len(gaps) and float(np.quantile(pace, 0.9)) < STEADY:
         lost_s = float(np.sum(pace[gaps] - 1.0)) * r.period_s
-        busy = merged(windows_s)
-        within = int(np.count_nonzero(touches(busy, r.end_s[gaps], r.start_s[gaps + 1]))) if len(busy) else 0
+        busy = signal.merged(windows_s)
+        within = int(np.count_nonzero(signal.touches(busy, r.end_s[gaps], r.start_s[gaps + 1]))) if len(busy) else 0
         places = f"places: {len(gaps)}, of which {within} while busy"
         yield note(f"Rail {rail}: readings are missing ({places}), {lost_s:.3g} s in all")
     outside = int(np.count_nonzero(~covered(r, windows_s)))
@@ -244,7 +235,7 @@ def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_
     if r.counter or r.period_s - r.aperture_s <= ALL * r.period_s:
         return 0.0
     used = np.flatnonzero(one.held & r.ok)
-    owner = count_before(windows_s[:, 0], r.start_s[used], "right") - 1
+    owner = signal.count_before(windows_s[:, 0], r.start_s[used], "right") - 1
     within = (owner >= 0) & (r.end_s[used] <= windows_s[owner, 1]) & (times[owner] > 1)
     used, owner = used[within], owner[within]
     if len(used) < 2:
@@ -281,7 +272,7 @@ def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float)
 
     ``missing`` is the share of missing readings in spans, from ``missing_while_busy``.
     """
-    spans, r = merged(windows_s), model.readings
+    spans, r = signal.merged(windows_s), model.readings
     length = spans[:, 1] - spans[:, 0]
     watts, seen = _span_watts(model, spans)
     if not seen.any():
@@ -310,10 +301,10 @@ def _span_watts(model: RailModel, spans: Floats) -> tuple[Floats, Bools]:
     """Return the mean power above idle of readings whose middles are in each span, and which spans have any."""
     at = np.flatnonzero(model.readings.ok & (model.weight > 0.0) & model.busy)
     middle_s = model.middle_s[at]
-    of = inside(spans, middle_s, middle_s)
+    of = signal.inside(spans, middle_s, middle_s)
     held = of >= 0
     at, of = at[held], of[held]
-    watts, total = means_by(of, len(spans), model.weight[at], model.above_w[at])
+    watts, total = signal.means_by(of, len(spans), model.weight[at], model.above_w[at])
     return watts, total > 0.0
 
 
@@ -351,7 +342,7 @@ def _missed_between(model: RailModel) -> tuple[float, float, float, float]:
     r, one, noise = model.readings, model.single, model.noise
     seen, pair = one.held & one.readings.ok, _pairs(one)
     blind = max(1.0 - r.aperture_s / r.period_s, 0.0)
-    alike = in_step(model.spans_s[:, 0], r.period_s)
+    alike = signal.in_step(model.spans_s[:, 0], r.period_s)
     square = float(np.mean(np.diff(one.readings.watts)[pair] ** 2)) if np.any(pair) else 0.0
     steps = max(square - 2.0 * noise.busy_w**2, 0.0)
     common = _at_the_same_place(model) * max(alike * len(model.spans_s) - 1.0, 0.0)
@@ -373,7 +364,7 @@ def _at_the_same_place(model: RailModel) -> float:
     if not len(first):
         return 0.0
     middle_s = 0.5 * (r.start_s[first] + r.end_s[first])
-    on_s = model.spans_s[count_before(model.spans_s[:, 0], middle_s) - 1, 0]
+    on_s = model.spans_s[signal.count_before(model.spans_s[:, 0], middle_s) - 1, 0]
     place = np.maximum((r.start_s[first] - on_s) / r.period_s, 0.0).astype(np.int64)
     step_w = r.watts[first + 1] - r.watts[first]
     count = np.bincount(place)

@@ -10,13 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rig.analysis.power.clipped_and_missing import (
-    covered_share,
-    hidden_w,
-    missing_notes,
-    missing_while_busy,
-    overload_notes,
-)
+from rig.analysis.power import clipped_and_missing as coverage
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Margin, TooShort
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.power.scope import Scope
@@ -95,10 +89,10 @@ def trace_notes(model: RailModel, activity: Activity) -> Iterator[Finding]:
                 f"Rail {name}: the idle window at {on_s:.6g} to {off_s:.6g} s holds no reading, so a drift of idle is "
                 "not known"
             )
-    yield from missing_notes(name, model.readings, activity.busy_windows_s())
-    yield from overload_notes(name, model)
+    yield from coverage.missing_notes(name, model.readings, activity.busy_windows_s())
+    yield from coverage.overload_notes(name, model)
     yield from lone_check(model)
-    if lost := missing_while_busy(model.readings, activity.busy_windows_s()):
+    if lost := coverage.missing_while_busy(model.readings, activity.busy_windows_s()):
         yield note(
             f"Rail {name}: {lost:.1%} of the readings in spans are missing, more than elsewhere. What missing readings "
             "would have shown is stated as bias"
@@ -233,7 +227,7 @@ def beyond_range(model: RailModel, e: Estimate) -> Finding | None:
     """Return a refusal if too many readings are clipped, or if clipped readings may hide too much dynamic power."""
     r = model.readings
     clipped = r.count(r.overload & model.busy) / max(r.count(model.busy), 1)
-    hidden, unexplained = model.once(hidden_w)
+    hidden, unexplained = model.once(coverage.hidden_w)
     lost = float(np.abs(e.dynamic[unexplained]) @ hidden[unexplained]) / max(abs(e.value_w), 1e-300)
     if clipped <= MAX_CLIPPED and lost <= MAX_HIDDEN:
         return None
@@ -258,7 +252,7 @@ def gain_findings(model: RailModel) -> Iterator[Finding]:
 
 def too_short(model: RailModel, scope: Scope, short: TooShort) -> Finding:
     """Return the refusal of a scope in which too few windows have a whole reading."""
-    share = covered_share(model.readings, scope.windows_s)
+    share = coverage.covered_share(model.readings, scope.windows_s)
     if share < MIN_SHARE or short.window_s > short.needed_s:
         share = min(share, short.share)
         return refusal(
