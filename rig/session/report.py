@@ -12,7 +12,7 @@ from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import summarise
-from rig.errors import DataError, StoreError, reason
+from rig.errors import DataError, StoreError, reason, refused
 from rig.plugins import load
 from rig.recording.disk.files import BROKEN, Folder
 from rig.recording.layout import DERIVED, EVENTS
@@ -81,7 +81,8 @@ def report(
     report without pictures; for its pictures, report this run alone. ``beside`` is a table for the page of the session,
     or of a single run. ``tell`` is called with the result, if there is one, before any file is written. Without
     ``pages``, only the JSON is written, and other files of an earlier report stay. Raises a ``RigError`` for a
-    recording that cannot be read or does not match its hashes, and ``StoreError`` if the files cannot be written.
+    recording that cannot be read or does not match its hashes, ``UsageError`` if ``out`` is a recording, and
+    ``StoreError`` if the files cannot be written.
 
     Example::
 
@@ -91,6 +92,8 @@ def report(
         print(found.result.quantities["execution_time_s"].value, found.folder / "report.html")
     """
     path, out = Path(path), None if out is None else Path(out)
+    if out is not None and (is_session(out) or (out / EVENTS).is_file()):
+        raise refused("out", str(out), "Name another folder, or leave --out out", f"{out} is a recording")
     session, parts, whole = _read(path)
     if tell is not None and whole is not None:
         tell(whole)

@@ -389,6 +389,8 @@ def test_a_report_shows_another_recording_beside_its_own(folds: Path, tmp_path: 
         assert f"{100 * accuracy.value:.2g}"[:3] in page
     assert main(["report", str(second), "--out", str(tmp_path / "alone"), "--allow-invalid"]) == 0
     assert "Beside another" not in (tmp_path / "alone" / "report.md").read_text()
+    assert main(["report", str(second), "--out", str(first)]) == UsageError.exit_code
+    assert f"{first} is a recording" in capsys.readouterr().err
 
 
 def test_a_report_shows_what_a_slow_meter_did_not_see_beside_the_same_device(tmp_path: Path) -> None:
