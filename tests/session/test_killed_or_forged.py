@@ -246,6 +246,28 @@ def test_code_outside_of_the_working_directory_that_did_not_change_is_not_told(
     assert "changed" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_device_that_is_declared_otherwise_after_a_break_is_told(here: Path, changed: bool) -> None:
+    (here / "board.py").write_text(BOARD)
+    (here / "firmware").write_text("1.0")
+    with killed_before("performance"):
+        rig.measure(rig.Request("board.py:board", ("none",), options=OPTIONS, out=Path("run")), quiet=True)
+    if changed:
+        (here / "firmware").write_text("1.1")
+    rig.measure(request_in(Path("run"), trust=False), quiet=True, resume=True)
+    told = [note for note in result_of(Path("run")).notes if "declared otherwise" in note]
+    assert ["in performance than in accuracy (versions)" in note for note in told] == [True] * changed
+
+
+BOARD = """
+import rig
+from pathlib import Path
+
+def board():
+    version = Path("firmware").read_text()
+    info = rig.DeviceInfo("board", "hardware", "a board", phases=("inference",), versions={"firmware": version})
+    return rig.blocking(lambda sample: sample.label, info)
+"""
 LISTED = """
 import numpy as np
 import rig

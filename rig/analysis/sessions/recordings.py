@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from rig.analysis.result.finding import Finding
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.sessions.part import Part
 from rig.recording.layout import EVENTS
 from rig.recording.reader import Run
@@ -17,12 +17,17 @@ READINGS = 1 << 18
 """At most this many readings of a trace are compared with other traces."""
 OF_THE_SET = ("performance", "accuracy", "power")
 """The purposes of runs that play the samples of the session's data set."""
+DECLARED = ("name", "description", "versions", "artifacts", "network", "algorithm", "options")
+"""What a device declares that stays the same as long as the system does; its ``details`` may be of one opening."""
 STAMPS_LEAST, VALUES_LEAST = 8, 64
 """With fewer distinct times or readings, a coarse clock or meter may repeat them by chance."""
 
 
 def recording_checks(parts: Sequence[Part]) -> Iterator[Finding]:
-    """Yield failed checks: two runs with one recording, runs of several data sets, power runs of several meters."""
+    """Yield failed checks: two runs with one recording, runs of several data sets, power runs of several meters.
+
+    Yield a note if the device of a run is declared otherwise than that of the first.
+    """
     if shared := shared_recording((part.name, part.run) for part in parts):
         one, other, file = shared
         allowed = "none; every trial is a measurement of its own: measure again"
@@ -35,6 +40,15 @@ def recording_checks(parts: Sequence[Part]) -> Iterator[Finding]:
     if len(sets) > 1:
         found = "; ".join(f"{digest[:12]} in {run}" for digest, run in sets.items())
         yield Finding("data sets of the runs", found, "the same in each; measure again with one data set", False)
+
+    first, *others = ((part.name, part.run.start.as_recorded.get("device") or {}) for part in parts)
+    for name, device in others:
+        if changed := [field for field in DECLARED if device.get(field) != first[1].get(field)]:
+            yield note(
+                f"The device is declared otherwise in {name} than in {first[0]} ({', '.join(changed)}): their figures "
+                "are of two systems. Measure anew if the change concerns the measured work"
+            )
+            break
 
     meters: dict[str, str] = {}
     for part in parts:
