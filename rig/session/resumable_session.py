@@ -5,6 +5,7 @@ Until the session is complete, its request is in ``request.json``.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,6 +17,7 @@ from tempfile import TemporaryFile
 
 import msgspec
 
+from rig.bench.read import FILE as BENCH
 from rig.errors import Interrupted, RigError, StoreError, UsageError
 from rig.recording.anonymise import without_place
 from rig.recording.disk.bounded import read_bounded
@@ -103,6 +105,7 @@ def opened(folder: Path, request: Request, resume: bool) -> Iterator[Book]:
     with ExitStack() as held:
         if resume:
             held.enter_context(_held(folder))
+            _tell_of_bench(request)
         book = _reopened(folder) if resume else Book(folder, secrets.token_hex(16))
         book.begin = cache(lambda: None if resume else _begin(held, book, request))
         try:
@@ -114,6 +117,16 @@ def opened(folder: Path, request: Request, resume: bool) -> Iterator[Book]:
             raise
         (folder / REQUEST).unlink(missing_ok=True)
         book.bind(seal=True)
+
+
+def _tell_of_bench(request: Request) -> None:
+    """Tell the user if the bench file changed since the session began, which goes on with the file as it was."""
+    place = request.places.get("device", {}).get("", "")
+    with suppress(OSError):
+        path = Path(re.sub(r":\d+: .*", "", place))
+        if place and BENCH in request.artifacts and read_bounded(path) != request.artifacts[BENCH]:
+            what = f"{path} changed since the session began, which goes on with the file as it was"
+            tell(f"{what}. Measure anew if the change concerns this measurement")
 
 
 def _begin(held: ExitStack, book: Book, request: Request) -> None:

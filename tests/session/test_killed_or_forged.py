@@ -259,6 +259,19 @@ def test_a_device_that_is_declared_otherwise_after_a_break_is_told(here: Path, c
     assert ["in performance than in accuracy (versions)" in note for note in told] == [True] * changed
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_bench_file_that_changed_after_a_break_is_told(here: Path, capsys: Capture, changed: bool) -> None:
+    bench = '[devices.board]\ndriver = "mock"\noptions = { idle_w = 0.001 }\n'
+    (here / "bench.toml").write_text(bench)
+    with killed_before("performance"):
+        measure = ["measure", "--device", "board", "--option", "samples=8", "--option", "scenario.idle_s=2", "--quiet"]
+        main([*measure, "--out", "run"])
+    if changed:
+        (here / "bench.toml").write_text(bench.replace("0.001", "0.002"))
+    rig.measure(request_in(Path("run"), trust=False), quiet=True, resume=True)
+    assert ("bench.toml changed since the session began" in capsys.readouterr().err) == changed
+
+
 BOARD = """
 import rig
 from pathlib import Path
