@@ -22,7 +22,7 @@ import numpy as np
 
 from drivers.failures import meter_failed
 from rig.engine.clock import HostClock
-from rig.errors import MeterError, RigError, SetupError
+from rig.errors import MeterError, RigError, SetupError, place, said
 from rig.recording.columns.buffers import joined
 from rig.types import Bracket, Chunk, Clock, Floats, MeterInfo
 
@@ -171,8 +171,8 @@ class ThreadedMeter:
         except RigError as error:
             a.error = error
         except Exception as error:
-            what = f"meter {self._info.name} failed while it was read: {error!r}"
-            a.error = meter_failed(what, "meter", repr(error), "This is a bug in its driver")
+            what = f"meter {self._info.name} failed while it was read: {said(error)}"
+            a.error = meter_failed(what, "meter", repr(error), f"Correct its driver: {place(error)}")
 
     def _end_thread(self) -> _Acquisition | None:
         """End the running acquisition and return it. If the thread hangs, this becomes the acquisition's error."""

@@ -112,7 +112,8 @@ def test_an_error_that_was_not_read_is_raised_when_it_is_stopped() -> None:
 def test_a_defect_of_a_driver_is_a_meter_error() -> None:
     meter = until_played(Tape([], began_s=0.4, error=ZeroDivisionError("oh")))
 
-    assert "ZeroDivisionError" in error_of(meter).message
+    found = error_of(meter)
+    assert "ZeroDivisionError: oh" in found.message and "test_threaded.py, line " in found.remedy
     meter.close()
 
 
