@@ -45,7 +45,7 @@ def open_import(
         raise unstated("rate_hz", "the rate of the readings is not stated", "rate_hz=NUMBER")
     if not 1e-6 <= rate_hz <= 1e9:
         raise refused("rate_hz", rate_hz, "Give Hz, from 1e-6 to 1e9")
-    si, factor = expect(unit, ("W", "A"), "unit", f"unit={unit}")
+    si, factor = expect(unit, ("W", "A"), "unit", "a number", "State it, such as unit=mW or unit=uA")
     rail = Rail("power", "mean", conversion("W" if si == "W" else "A", supply_v))
     readings = Readings(rail, TimeAxis(0, rate_hz), _Numbers(source, *_layout(source), factor * scale, factor * offset))
     return SingleTrace(meter, [readings], device=system, mode="simulator" if simulated else "hardware")
