@@ -176,12 +176,9 @@ def _power_in(told: _Recorded, stamps: Mapping[str, StampsU], windows_s: Floats)
     rest = spans.copy()
     rest[np.searchsorted(spans[:, 0], windows_s[:, 0], "right") - 1, 0] = windows_s[:, 1]
     once = np.ones(len(windows_s), np.int64)
-    until = replace(
-        told.activity,
-        phases={next(iter(stamps)): Phase(windows_s, once, once, np.arange(len(once)))},
-        outside_s=np.concatenate([told.activity.outside_s, rest[rest[:, 1] > rest[:, 0]]]),
-        inferences=len(once),
-    )
+    phases = {next(iter(stamps)): Phase(windows_s, once, once, np.arange(len(once)))}
+    outside_s = np.concatenate([told.activity.outside_s, rest[rest[:, 1] > rest[:, 0]]])
+    until = replace(told.activity, phases=phases, outside_s=outside_s, inferences=len(once))
     readings, busy = [r.readings for r in told.rails], busy_times(until, stamps)
     powers, _ = power_figures(readings, told.models, until, busy, told.against, told.together)
     return powers.get(FigureKey("active_power_w", method=LITERAL)) or powers.get(FigureKey("active_power_w"))

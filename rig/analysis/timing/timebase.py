@@ -78,14 +78,8 @@ class Timebase:
 
     def adjusted(self, by_s: float, rate_by: float, sigma_s: float, rate_sigma: float, method: str) -> Timebase:
         """Return the same map, moved by ``by_s`` at ``ref_s`` and stretched by ``1 + rate_by``."""
-        return replace(
-            self,
-            ref_s=self.ref_s + by_s,
-            rate=self.rate * (1.0 + rate_by),
-            sigma_s=sigma_s,
-            rate_sigma=rate_sigma,
-            method=method,
-        )
+        ref_s, rate = self.ref_s + by_s, self.rate * (1.0 + rate_by)
+        return replace(self, ref_s=ref_s, rate=rate, sigma_s=sigma_s, rate_sigma=rate_sigma, method=method)
 
 
 def host_timebase(t0_ns: int) -> Timebase:

@@ -244,9 +244,8 @@ def fit(blocks: Blocks, white_w2: Floats) -> TraceModel:
     # configurations are drawn at even steps of probability, so that each occurs as often as it is likely
     drawn = np.searchsorted(np.cumsum(joint), (np.arange(KEPT) + 0.5) / KEPT)
     ways = []
-    for k, count in zip(
-        *(x.tolist() for x in np.unique(np.minimum(drawn, joint.size - 1), return_counts=True)), strict=True
-    ):
+    found = np.unique(np.minimum(drawn, joint.size - 1), return_counts=True)
+    for k, count in zip(*(x.tolist() for x in found), strict=True):
         i, g, c = np.unravel_index(k, joint.shape)
         size = d.gap_sizes_w2[g]
         cols = ([0] if size > 0.0 else []) + ([int(c)] if c else [])
@@ -285,21 +284,8 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
     most = np.array([slow, slow, at_idle, *(max(float(np.mean(left[state == k] ** 2)), floor) for k in several)])
     columns = np.column_stack([is_gap, changes])
     prior = np.full(columns.shape[1] - 1, math.log(0.5 * RARE / max(columns.shape[1] - 1, 1)))
-    d = Design(
-        y,
-        state,
-        times,
-        white,
-        np.append(kernels(times, times), _lasting(state, start)[None], axis=0),
-        scatter,
-        free,
-        columns,
-        shapes,
-        work,
-        prior,
-        sizes,
-        size2,
-    )
+    kernel = np.append(kernels(times, times), _lasting(state, start)[None], axis=0)
+    d = Design(y, state, times, white, kernel, scatter, free, columns, shapes, work, prior, sizes, size2)
     return d, from_s, lasts_s, Box(math.log(RANGE[0] * floor), np.log(RANGE[1] * most))
 
 
@@ -387,12 +373,9 @@ def _with_compound(d: Design, thetas: Floats) -> Design:
         gain = -0.5 * np.log1p(d.change_w2 * s2) + 0.5 * d.change_w2 * s1**2 / (1.0 + d.change_w2 * s2)
         chosen |= set(np.argsort(gain)[-COMPOUND:].tolist())
     take = sorted(chosen)
-    return replace(
-        d,
-        shapes=np.vstack([d.shapes, every[take]]),
-        columns=np.hstack([d.columns, column[:, take]]),
-        prior=np.append(d.prior, np.full(len(take), math.log(0.5 * RARE / len(every)))),
-    )
+    shapes, columns = np.vstack([d.shapes, every[take]]), np.hstack([d.columns, column[:, take]])
+    prior = np.append(d.prior, np.full(len(take), math.log(0.5 * RARE / len(every))))
+    return replace(d, shapes=shapes, columns=columns, prior=prior)
 
 
 def _even(n: int, dim: int, skip: int = 0) -> Floats:
