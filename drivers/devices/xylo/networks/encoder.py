@@ -20,14 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import DataError
-from rig.types import Sample
+from rig.types import Floats, Sample
 
 MIN_RATE_HZ = 8000.0
 _TOP_OF_RATE = 0.45
 _BLOCK_BINS = 512
 _TINY = 1e-30
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
