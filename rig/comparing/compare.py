@@ -39,8 +39,8 @@ OF_EXECUTIONS = re.compile(
     "(dynamic_)?energy_per_(inference|inference_integrated|effective_operation|spike|synaptic_operation)_j"
 )
 """Figures in proportion to the mean time of the executions that ran, or to its inverse."""
-RAILS = "rails in the totals"
-"""What is said before the rails of two results, if they differ: their powers and energies are of other supplies."""
+METERS, RAILS = "mode of the meters", "rails in the totals"
+"""What is said before what differs in the powers of two results: simulated or measured, and of which supplies."""
 _CALIBRATION = ("gain:", "offset:")
 """Beginnings of origins of uncertainty that belong to an instrument; most others belong to one run, such as clocks."""
 _OF_A_LEVEL = ("busy level:", "idle level:")
@@ -383,9 +383,9 @@ def _unlike(a: Result, b: Result) -> Iterator[str]:
         "data of the workload": (a.start.workload.digest_sha256[:12], b.start.workload.digest_sha256[:12]),
         "rules": tuple(None if r.start.rules is None else r.start.rules.name for r in (a, b)),
     }
+    modes = tuple(", ".join(sorted({meter.mode or "not stated" for meter in r.start.meters})) for r in (a, b))
     rails = tuple(", ".join(sorted({key.rail for key in r.quantities if key.rail})) for r in (a, b))
-    if all(rails):  # without a meter there are none
-        pairs[RAILS] = rails
+    pairs |= {what: found for what, found in ((METERS, modes), (RAILS, rails)) if all(found)}  # if both have a meter
     yield from (f"{what}: {x} and {y}" for what, (x, y) in pairs.items() if x != y)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from rig.analysis.result.catalogue import CATALOGUE
 from rig.analysis.result.distributions import normal_quantile
 from rig.analysis.result.quantity import FigureKey, Quantity, coverage_factor
-from rig.comparing.compare import RAILS, Comparison, apart, of_instrument
+from rig.comparing.compare import METERS, RAILS, Comparison, apart, of_instrument
 from rig.errors import UsageError, closest, refused
 from rig.terminal import command
 
@@ -19,8 +19,8 @@ POWER = 0.8
 """The chance that the named number of samples decides, if the change is as large as found."""
 MOST_TIMES = 1000.0
 """A required number of samples is named only up to this many times the present one."""
-MAY_DIFFER = ("device:", "rules:", RAILS)
-"""Declarations in which two compared results may differ; rails not in a total power or energy of one device."""
+MAY_DIFFER = ("device:", "rules:", METERS, RAILS)
+"""Declarations in which two compared results may differ; for powers and energies see ``_other_power``."""
 _CHANGE = r"(?P<change>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
 _FORM = re.compile(rf"\s*(?P<figure>[^\s<>=]+)\s*(?P<sign>[<>])\s*{_CHANGE}\s*(?P<of>%?)\s*")
 Outcome = Literal["not worse", "not decided", "worse"]
@@ -145,16 +145,23 @@ def _checked(c: Comparison, limit: Limit) -> FigureKey:
     one, other = c.first.result.quantities[key], c.second.result.quantities[key]
     if not (one.stated and other.stated):
         raise _refused(limit, f"{limit.figure} states no uncertainty", "Name a figure with an interval")
-    others = [what for what in c.unlike if what.startswith(("device:", RAILS))]
-    if one.unit in ("W", "J", "1/J") and not key.rail and len(others) == 1 and others[0].startswith(RAILS):
-        what = f"{limit.figure} of {c.first.path} and {c.second.path} cannot be compared: {others[0]}"
-        raise _refused(limit, what, "Measure the rails of the first, or name a figure of a rail that both have")
+    if one.unit in ("W", "J", "1/J") and (other_power := _other_power(c, key)):
+        what = f"{limit.figure} of {c.first.path} and {c.second.path} cannot be compared: {other_power}"
+        instead = ", or name a figure of a rail that both have" if other_power.startswith(RAILS) else ""
+        raise _refused(limit, what, f"Measure the second as the first{instead}")
     if limit.relative and one.value == 0.0:
         raise _refused(limit, f"{limit.figure} of {c.first.path} is 0", "Give the change in its unit, without %")
     if not limit.relative and abs(limit.change) > abs(one.value) > 0.0:
         what = f"{limit.change:g} {one.unit} is more than the figure itself, {one.value:.3g} {one.unit}"
         raise _refused(limit, what, f"For a part of the figure write %, such as '{limit.figure} > +5%'")
     return key
+
+
+def _other_power(c: Comparison, key: FigureKey) -> str:
+    """Return what makes two powers other quantities: a simulation, or for a total of one device other rails."""
+    other_device = any(what.startswith("device:") for what in c.unlike)
+    kinds = (METERS,) if key.rail or other_device else (METERS, RAILS)
+    return next((what for what in c.unlike if what.startswith(kinds)), "")
 
 
 def _refused(limit: Limit, what: str, remedy: str) -> UsageError:

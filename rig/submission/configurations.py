@@ -45,10 +45,10 @@ def rows_of(sessions: Sequence[tuple[str, Evaluated]]) -> list[Row]:
 
 
 def _identity(parts: Sequence[Part]) -> str:
-    """Return the part that all trials share: device, scenario, workload and rules, as recorded, and the rails."""
+    """Return what all trials share: device, scenario, workload and rules as recorded, rails, and what is simulated."""
     keys, starts = ("device", "scenario", "workload", "rules"), [(part.purpose, part.run.start) for part in parts]
     alike = {
-        json.dumps([why, s.configuration, _rails(s), *map(s.as_recorded.get, keys)], sort_keys=True)
+        json.dumps([why, s.configuration, s.simulated, _rails(s), *map(s.as_recorded.get, keys)], sort_keys=True)
         for why, s in starts
     }
     return json.dumps(sorted(alike))

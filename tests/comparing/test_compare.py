@@ -43,7 +43,7 @@ def subject(figures: Mapping[FigureKey, Quantity], instrument: str = "", submitt
     """Return figures of one device, scenario and workload."""
     device, scenario = SimpleNamespace(name="d", mode="hardware"), SimpleNamespace(name="s", options={})
     workload = SimpleNamespace(name="w", digest_sha256="0")
-    start = SimpleNamespace(device=device, scenario=scenario, workload=workload, rules=None, as_recorded={})
+    start = SimpleNamespace(device=device, scenario=scenario, workload=workload, rules=None, as_recorded={}, meters=())
     result = cast(Any, SimpleNamespace(quantities=Figures(figures), start=start, validity=None, refusals=()))
     return Subject(Path(), "", result, submitted, frozenset(), {"core": instrument} if instrument else {})
 
@@ -243,6 +243,17 @@ def test_totals_over_other_rails_are_not_compared_as_one() -> None:
     other = compared(railed(3e-3, 1e-3), railed(3e-3, device="e"))
     assert judged(other, limit_of("active_power_w > +5%")).outcome == "not worse"
     assert compared(railed(3e-3), subject({ACCURACY: proportion(9.0, 10.0, "")})).unlike == ()
+
+
+def test_a_simulated_power_is_not_compared_with_a_measured_one() -> None:
+    one, other = railed(3e-3), railed(3e-3)
+    for side, mode in ((one, "hardware"), (other, "simulator")):
+        cast(Any, side.result.start).meters = [meter(mode=mode)]
+    found = compared(one, other)
+    assert found.unlike == ("mode of the meters: hardware and simulator",)
+    for figure in ("active_power_w", "rail.rail0.active_power_w"):
+        raised(UsageError, judged, found, limit_of(f"{figure} > +5%"), says="hardware and simulator")
+    assert judged(found, limit_of("accuracy < -0.9")).outcome == "not worse"
 
 
 # ---- of recordings ------------------------------------------------------------------------

@@ -24,8 +24,9 @@ from rig.errors import DataError, IntegrityError, RigError, StoreError, UsageErr
 from rig.recording.submission import About, missing, open_submission
 from rig.session.report import evaluated
 from rig.submission.about import FIELDS, read_about, write_template
+from rig.submission.configurations import rows_of
 from rig.submission.folder import Submitted, submit
-from tests.support.hardware_clothes import recorded
+from tests.support.hardware_clothes import HERE, recorded
 from tests.support.raised import raised, raising
 from tests.support.schema import schemas
 from tests.support.submission_folder import edited, row_edited
@@ -160,6 +161,13 @@ def test_sessions_over_other_rails_are_rows_that_name_them(tmp_path: Path, monke
     monkeypatch.setattr(MockMeter, "__init__", narrow)
     rows = open_submission(submitted(tmp_path, both, session(tmp_path / "one", "rails=2")).path).document.configurations
     assert [row.name.partition("rails ")[2] for row in rows] == ["rail0, rail1", "rail0"]
+
+
+def test_a_session_with_a_simulated_meter_is_no_trial_of_a_measured_one(tmp_path: Path) -> None:
+    meters = {"measured": f"{HERE}:meter", "simulated": "mock"}
+    found = {name: session(tmp_path / name, device=f"{HERE}:device", meters=(m,)) for name, m in meters.items()}
+    rows = rows_of([(name, evaluated(path)) for name, path in found.items()])
+    assert [row.configuration.class_ for row in rows] == ["measured", "simulated"]
 
 
 def test_the_claim_of_trials_is_their_mean_and_its_interval_holds_their_scatter(lab: Path, made: Submitted) -> None:
