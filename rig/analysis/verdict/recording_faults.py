@@ -110,11 +110,11 @@ def _bench(run: Run) -> Iterator[str]:
         for meter in run.start.meters
         if (rails := [r.name for r in meter.rails if r.kind != "edges" and r.conversion.unit != "V"])
     ]
-    if len(read) > 1:
+    if len(read) > 1 or (run.start.imported is not None and sum(len(rails) for _, rails in read) > 1):
         each = " and ".join(f"{', '.join(rails)} ({meter})" for meter, rails in read)
         yield (
-            f"Totals add the rails of all meters: {each}. Power that two of them see, as a meter of a whole board and "
-            "one of its chip do, counts twice: read each rail by itself then, or leave one meter out"
+            f"Totals add all rails: {each}. Power that two of them see, as the supply of a whole board and that of one "
+            "of its chips do, counts twice: read each rail by itself then, or leave one out"
         )
     bend_s, shown_by = host_bend(run)
     if shown_by:
