@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rig.analysis.result.finding import Finding
-from rig.analysis.result.verdict import Validity
+from rig.analysis.result.verdict import ALONE, NEVER, Validity
 from rig.terminal import clean
 from rig.types import Rules
 
@@ -15,8 +15,6 @@ PASS, FAIL = "✓ pass", "✗ fail"
 _OF_RUN = re.compile(r"(?P<run>[\w.-]+): (?P<rule>.+)", re.S)
 _NAMED = 2
 """Up to this many runs are named one by one before a rule; more are named as ``A to B, N runs``."""
-NEVER = "never submittable"
-ALONE = "one run, submittable only as part of a session"
 
 
 class Rule(NamedTuple):

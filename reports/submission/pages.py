@@ -1,12 +1,7 @@
-"""Make the pages of a submission: the submitter's statements and the rows, then six sections per configuration.
-
-The table ``results.csv`` is for programs and spreadsheets.
-"""
+"""Make the pages of a submission: the submitter's statements and the rows, then six sections per configuration."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -14,6 +9,7 @@ from typing import Any
 from reports.format import short_text, title
 from reports.render import inline, render
 from reports.result_tables import headline_keys
+from reports.submission.results_csv import results_csv
 from reports.sweeps.axes import ENDS
 from reports.sweeps.picture import sweep_figure
 from rig.analysis.result.quantity import FigureKey
@@ -22,8 +18,6 @@ from rig.recording.reader import Run
 from rig.recording.submission import About, Configuration, Submission, missing
 from rig.terminal import clean
 
-FIXED = ("name", "class", "scenario", "workload", "device", "rules", "verdict", "trials", "runs")
-"""The columns that are not figures."""
 COLUMNS = 6
 """The number of figures in the table of the page; ``results.csv`` has more."""
 TIERS = "reached_gap_{target}_{threshold}_share"
@@ -134,22 +128,3 @@ def _point(fact: Mapping[str, float], result: Result) -> dict[str, Any]:
     found = {str(key): q for key, q in result.quantities.items()}
     ends = {name + ENDS: q.interval() for name, q in found.items() if q.stated}
     return {**fact, **ends, **{name: q.value for name, q in found.items()}}
-
-
-def results_csv(document: Submission, keys: Sequence[FigureKey]) -> bytes:
-    """Return ``results.csv``: a row for each configuration, each key figure with the ends of its interval."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow([*FIXED, *(f"{key}{end}" for key in keys for end in ("", ".low", ".high"))])
-    for c in document.configurations:
-        said = (c.name, c.class_, c.scenario, c.workload, c.device, c.rules, c.verdict or "")
-        runs = max((claim.runs for claim in c.claims.values()), default=0)
-        claims = [c.claims.get(str(key)) for key in keys]
-        numbers = (getattr(claim, end, None) for claim in claims for end in ("value", "low", "high"))
-        rows.writerow([*map(_cell, said), len(c.sessions), runs, *numbers])
-    return text.getvalue().encode()
-
-
-def _cell(text: str) -> str:
-    """Return a text, with an apostrophe before it if a spreadsheet would run it as a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from fixtures.bench.mock_meter import MockMeter
-from reports.submission.pages import results_csv
+from reports.submission.results_csv import results_csv
 from rig.commands.shell.main import main
 from rig.comparing.compare import compare
 from rig.errors import DataError, IntegrityError, RigError, StoreError, UsageError

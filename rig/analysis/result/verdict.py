@@ -6,6 +6,10 @@ from typing import NamedTuple
 
 from rig.analysis.result.finding import Finding
 
+NEVER = "never submittable"
+ALONE = "one run, submittable only as part of a session"
+"""What is said beside the verdict on a result that cannot be submitted."""
+
 
 def verdict_words(valid: bool, *, power_refused: bool = False) -> str:
     """Return VALID or INVALID, or for which figures a result is valid."""
