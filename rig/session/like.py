@@ -113,7 +113,10 @@ def _only_session(path: Path) -> Path:
 def _known(group: str, name: str) -> str:
     """Return the name if it is registered, else raise: a name from a recording is never looked up as a file."""
     if name not in names(group):
-        raise UnknownNameError(group.removesuffix("s"), clean(name)[:100], list(names(group)))
+        unknown = UnknownNameError(group.removesuffix("s"), clean(name)[:100], list(names(group)))
+        if group == "workloads":
+            unknown.remedy = "Install its package, or give your own file with --workload path.py:function"
+        raise unknown
     return name
 
 

@@ -78,7 +78,8 @@ def test_a_submission_of_several_configurations_asks_which(recorded: Path, tmp_p
 def test_code_that_a_recording_names_is_never_run(run: Path, tmp_path: Path, group: str) -> None:
     code = tmp_path / "evil.py"
     code.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    raised(UnknownNameError, like, edited(run, tmp_path, **{group: {"name": f"{code}:open_workload"}}))
+    found = raised(UnknownNameError, like, edited(run, tmp_path, **{group: {"name": f"{code}:open_workload"}}))
+    assert ("--workload path.py:function" in found.remedy) == (group == "workload")
     assert not (tmp_path / "ran").exists()
 
 
