@@ -20,7 +20,7 @@ from rig.bench.connected import find
 from rig.errors import MeterError, SetupError
 from tests.support.raised import raised, raising
 from tests.support.scpi_bench import Fixed, spoken
-from tests.support.waiting import within
+from tests.support.waiting import until, within
 
 pytestmark = pytest.mark.real_time
 
@@ -92,6 +92,7 @@ def test_a_line_that_drips_in_for_ever_meets_a_deadline() -> None:
 def test_a_broken_link_stays_broken() -> None:
     with linked(timeout_s=0.05) as (link, instrument, _):
         raised(MeterError, link.query, "FIRST?")
+        until(lambda: instrument.lines == ["FIRST?"])
         instrument.answer = b"late\n"
         raised(MeterError, link.query, "SECOND?", says="cannot be sent 'SECOND\\?'")
         assert instrument.lines == ["FIRST?"]
