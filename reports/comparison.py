@@ -33,11 +33,22 @@ def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judg
     """
     wide = width()
     for c, judged in zip(found, gates, strict=True):
-        say(f"first   {c.first.path}: {c.first.name}", f"second  {c.second.path}: {c.second.name}", "")
+        say(f"first   {_named(c.first)}", f"second  {_named(c.second)}", "")
         rows = (wrapped(line, wide) if len(line) > wide else [line] for line in _table(c, verbose, wide))
         say(*chain.from_iterable(rows), "")
         lines = [*_notes(c, verbose), *(_gate(one, c) for one in judged)]
         say(*(part for line in lines for part in wrapped(clean(line), wide)))
+
+
+def _named(subject: Subject) -> str:
+    return ", ".join([f"{subject.path}: {subject.name}", *_wrong(subject)])
+
+
+def _wrong(subject: Subject) -> list[str]:
+    """Return whether the figures of a subject are simulated or INVALID, in words that stand with its name."""
+    result = subject.result
+    wrong = {"SIMULATED": result.simulated, "INVALID": result.validity is not None and not result.validity.valid}
+    return [word for word, applies in wrong.items() if applies]
 
 
 def beside(c: Comparison) -> dict[str, Any]:
@@ -45,8 +56,10 @@ def beside(c: Comparison) -> dict[str, Any]:
 
     If both are of one device, it also has times, powers and energies (of phases too), and notes on slow meters.
     """
-    devices = [clean(subject.result.start.device.name) for subject in (c.first, c.second)]
+    sides = c.first, c.second
+    devices = [clean(subject.result.start.device.name) for subject in sides]
     headlines, heads, notes = list[FigureKey](), devices, list(_on_differences(c))
+    notes += [f"{clean(side.name)} is {' and '.join(wrong)}." for side in sides if (wrong := _wrong(side))]
     if devices[0] == devices[1]:
         headlines = headline_keys(c.second.result)
         heads = [clean(subject.name) for subject in (c.first, c.second)]

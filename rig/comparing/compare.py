@@ -135,9 +135,11 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as a JSON object."""
+        sides = self.first, self.second
         return {
             "first": str(self.first.path), "second": str(self.second.path),
             "configuration": [self.first.name, self.second.name], "unlike": list(self.unlike), "differs": self.differs,
+            "verdict": [side.result.verdict for side in sides], "simulated": [side.result.simulated for side in sides],
             "figures": {str(d.key): d.to_json() for d in self.differences}, "alone": [str(key) for key in self.alone],
         }  # fmt: skip
 

@@ -44,7 +44,9 @@ def subject(figures: Mapping[FigureKey, Quantity], instrument: str = "", submitt
     device, scenario = SimpleNamespace(name="d", mode="hardware"), SimpleNamespace(name="s", options={})
     workload = SimpleNamespace(name="w", digest_sha256="0")
     start = SimpleNamespace(device=device, scenario=scenario, workload=workload, rules=None, as_recorded={}, meters=())
-    result = cast(Any, SimpleNamespace(quantities=Figures(figures), start=start, validity=None, refusals=()))
+    result = cast(
+        Any, SimpleNamespace(quantities=Figures(figures), start=start, validity=None, refusals=(), simulated=False)
+    )
     return Subject(Path(), "", result, submitted, frozenset(), {"core": instrument} if instrument else {})
 
 
@@ -277,11 +279,13 @@ def test_sessions_and_submissions_are_compared_from_their_recordings(tmp_path: P
     assert said["figures"]["execution_time_s"]["kept"] is False
     assert said["figures"]["active_power_w"]["kept"] is True
     assert said["unlike"] == []
+    assert (said["verdict"], said["simulated"]) == (["INVALID"] * 2, [True] * 2)
 
     assert main(["compare", str(one), str(one)]) == 0
     printed = " ".join(capsys.readouterr().out.split())  # a narrow terminal breaks lines
     assert "no difference shown" in printed and "kept within 5 %" in printed
     assert "no repetition: recordings: some are in both" in printed
+    assert printed.count(", SIMULATED, INVALID") == 2
     assert replace(of_sessions, alone=()).to_json()["alone"] == []
 
 
@@ -397,6 +401,7 @@ def test_a_report_shows_another_recording_beside_its_own(folds: Path, tmp_path: 
     for name in ("report.html", "report.md"):
         page = (tmp_path / name).read_text()
         assert "Beside another recording" in page
+        assert "2000 is SIMULATED and INVALID." in page
         assert f"{100 * accuracy.value:.2g}"[:3] in page
     assert main(["report", str(second), "--out", str(tmp_path / "alone"), "--allow-invalid"]) == 0
     assert "Beside another" not in (tmp_path / "alone" / "report.md").read_text()
