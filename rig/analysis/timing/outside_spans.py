@@ -79,7 +79,7 @@ def _longer(activity: Activity, found_s: Floats, near_s: float) -> dict[str, Pha
         ends_s = phase.windows_s[:, 1]
         some = touches(found_s, ends_s, ends_s + near_s)
         until_s = found_s[np.searchsorted(found_s[:, 1], ends_s[some]), 1]
-        out[name] = replace(phase, goes_on_s=float(np.sum(until_s - ends_s[some])) * (np.mean(some) <= 0.5))
+        out[name] = replace(phase, goes_on_s=float(np.sum(until_s - ends_s[some]) * (np.mean(some) <= 0.5)))
     return out
 
 
