@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,12 +14,16 @@ from drivers.importers.single_trace import Readings, SingleTrace, conversion, si
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.importers.windows import Windows, from_channel, is_high
 from drivers.units import NS, agree, expect, stamp_ns, unit_of
-from rig.errors import UsageError, refused
+from rig.errors import DataError, UsageError, refused
 from rig.types import Conversion, Floats, Indices, Mode, Rail, TraceKind
 
 UNITS = {"power": "W", "current": "A", "voltage": "V", "energy": "J"}
 Declared = list[tuple[str, str]]
 """Names of columns, each with its unit."""
+Part = tuple[Indices, list[Floats]]
+"""Stamps of some rows, and the readings of each rail."""
+ROUNDED = 1e-3
+"""A column is the sum of others if it differs from it by less than this part of its largest reading."""
 
 
 @single_trace
@@ -83,7 +87,7 @@ def open_import(
     what: TraceKind = "cumulative" if energy is not None else "point" if kind == "point" else "mean"
     rails = _rails(declared, supply_v, 1.0 if shunt_ohm is None else shunt_ohm, what)
     stamps_of = partial(_stamps, at=at, timezone=timezone, rate_hz=rate_hz or 0.0)
-    checked = ((stamps_of(part), [values(part) for _, values in rails]) for part in table)
+    checked = _apart(((stamps_of(part), [values(part) for _, values in rails]) for part in table), rails)
     if at is None:
         axis = _uniform(sum(len(values[0]) for _, values in checked), rate_hz or 0.0, what == "mean")
     else:
@@ -183,6 +187,26 @@ def _rails(
         volts = _si(declared["voltage"][0])
         return [(Rail(pair[0], kind, Conversion("W")), lambda part: watts(amperes(part), volts(part)))]
     return [(Rail(pair[0], kind, conversion("A", supply_v)), amperes)]
+
+
+def _apart(parts: Iterable[Part], rails: Sequence[tuple[Rail, object]]) -> Iterator[Part]:
+    """Yield the parts of a table. Raises ``DataError`` after the last if one rail is the sum of two or more others.
+
+    Totals add all rails, so they would count each of these twice.
+    """
+    off, most = np.zeros(len(rails)), np.zeros(len(rails))
+    for stamps, columns in parts:
+        if len(rails) > 2 and len(stamps):
+            watts = np.array(columns)
+            known = watts[:, np.all(np.isfinite(watts), axis=0)]
+            off = np.maximum(off, np.max(np.abs(2.0 * known - known.sum(axis=0)), axis=1, initial=0.0))
+            most = np.maximum(most, np.max(np.abs(known), axis=1, initial=0.0))
+        yield stamps, columns
+    names = [rail.name for rail, _ in rails]
+    if len(names) > 2 and np.all(most > 0.0) and np.any(same := off <= ROUNDED * most):
+        name = names[int(np.argmax(same))]
+        what = f"in every row, {name} is the sum of the other columns of power, so a total would count these twice"
+        raise DataError(what, field="power", value=name, remedy="Leave it out, and import it by itself if you need it")
 
 
 def _si(pair: tuple[str, str], over: float = 1.0) -> Callable[[Columns], Floats]:

@@ -68,6 +68,17 @@ def test_plain_rails_add_up(tmp_path: Path) -> None:
     assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
 
 
+def test_a_column_that_is_the_sum_of_the_others_is_no_rail_beside_them(tmp_path: Path) -> None:
+    """The total would hold the device twice."""
+    t, watts, _ = trace()
+    noise = np.random.default_rng(1).normal(0.0, 0.02 * BUSY_W, (2, len(t)))
+    core, io = 0.75 * watts + noise[0], 0.25 * watts + noise[1]
+    header, power = "t,core,whole,io", "core:W;whole:W;io:W"
+    raised(DataError, plain, tmp_path, t, core, core + io, io, header=header, power=power, says="whole is the sum of")
+    plain(tmp_path, t, core, core + io + noise[0], io, header=header, power=power)
+    plain(tmp_path, t, core, core + io, io, header=header, power="whole:W")
+
+
 @pytest.mark.parametrize(("options", "field"), [
     ({"power": "p"}, "power"), ({"power": "p:bananas"}, "power"), ({"power": "p:V"}, "power"),
     ({"time": "t", "power": "p:W"}, "time"), ({"time": None, "power": "p:W"}, "time"),
