@@ -140,6 +140,18 @@ def unrested_w(model: RailModel, windows_s: Floats) -> float:
     return more_j / float(np.mean(spans[1:, 0] - spans[:-1, 1])) if abs(more_j) > SHOWN * u_j else 0.0
 
 
+def rests_for(model: RailModel, spans_s: Floats) -> float:
+    """Return how long the device is at rest at the end of a span (s), shape (k, 2); 0 if noise might explain it."""
+    rise = _curve(model, spans_s[:, 0], spans_s[:, 1], model.busy & model.readings.ok)
+    top_w = float(rise.level_w.max()) if rise is not None else 0.0
+    if rise is None or top_w <= 0.0:
+        return 0.0
+    rest_w = rise.level_w[int(np.flatnonzero(rise.level_w >= 0.5 * top_w)[-1]) + 1 :]
+    noise_w = _noise_w(model, rise) / math.sqrt(float(np.median(rise.count)) * max(len(rest_w), 1))
+    low = len(rest_w) > 1 and float(rest_w.mean()) + SHOWN * noise_w < LACKS * top_w
+    return len(rest_w) * rise.step_s if low and len(rest_w) > LACKS * len(rise.level_w) else 0.0
+
+
 @dataclass(frozen=True)
 class Curve:
     """Mean power and number of readings at each place of spans, or of gaps.

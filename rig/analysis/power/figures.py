@@ -14,7 +14,7 @@ import numpy as np
 from rig.analysis.power import findings
 from rig.analysis.power.budget import CORE_METHOD, METHOD, active_power, dynamic_power, idle_power, noise_parts
 from rig.analysis.power.clipped_and_missing import covered_share, in_step_with, in_turn, missing_while_busy, unseen
-from rig.analysis.power.ends_of_spans import ends, moved, smoothed, unrested_w
+from rig.analysis.power.ends_of_spans import ends, moved, rests_for, smoothed, unrested_w
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, Margin, TooShort, core, touched, whole
 from rig.analysis.power.fitted import fitted
 from rig.analysis.power.model.rail_model import RailModel
@@ -65,7 +65,11 @@ def power_figures(
         for scope in scopes_of(activity, busy):
             whole |= _scope_figures(together, scope)[0]
     sums, missing = totals(figures, [r.rail.name for r in readings], list(activity.phases), whole)
-    return figures | sums, (*(f for _, told in found for f in told), *missing)
+    all_rails = together or (next(iter(models.values())) if len(models) == len(readings) == 1 else None)
+    last = list(activity.phases.values())[-1:]
+    rests_s = rests_for(all_rails, last[0].windows_s) if all_rails is not None and last else 0.0
+    late = [findings.late_stamps_note(rests_s)] if rests_s else []
+    return figures | sums, (*(f for _, told in found for f in told), *missing, *late)
 
 
 def rail_figures(

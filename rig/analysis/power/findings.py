@@ -142,6 +142,15 @@ def moved_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
     )
 
 
+def late_stamps_note(rests_s: float) -> Finding:
+    """Return a note on spans at whose end the device is at rest."""
+    return note(
+        f"The device draws no more than at rest in the last {rests_s:.3g} s of a span, so it may have ended its work "
+        "before the stamp, as when a host polls for the answer. Execution time and energy hold this wait. Stamp the "
+        "end on the device, or poll more often"
+    )
+
+
 def unrested_note(model: RailModel, more_w: float) -> Finding:
     """Return a note on idle windows between spans in which the device is not at rest from the begin."""
     return note(

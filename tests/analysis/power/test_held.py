@@ -302,6 +302,15 @@ def busy_in_windows(since: int, lab: Lab) -> None:
     lab.pieces += [Piece(begin_s + 0.5, begin_s + 0.5 + LENGTH_S, above_w) for begin_s, _ in lab.idle_s[since:]]
 
 
+def polled_late(lab: Lab) -> None:
+    """The device rests in the last half of each span, which a host stamped when it found the answer."""
+    rest_s = 0.5 * np.diff(lab.spans_s)[:, 0]
+    lab.pieces = [
+        Piece(off_s - s, off_s, lab.idle_w - w)
+        for (_, off_s), s, w in zip(lab.spans_s, rest_s, lab.span_w, strict=True)
+    ]
+
+
 def goes_on_after_spans(lab: Lab) -> None:
     retried(None, lab)
     on_s, off_s = lab.spans_s.copy().T
@@ -314,6 +323,7 @@ AT_IDLE = "readings of rail core at idle"
 FITTED = "fitted to what spans and gaps fill"
 SWING = "power changes within spans as it does between the gaps"
 SETTLES = "power comes down slowly after the last span"
+AT_REST = "draws no more than at rest"
 OUTSIDE, ONCE = "where no span is", "busy once where no span is, for 0.8"
 STEPPED = "clock device"
 BEYOND = "readings of rail core far beyond all others"
@@ -469,7 +479,8 @@ WORLDS = [
     World("plain", (7,), partial(after_work, "at once"), figures=(), never_says=SETTLES),  # the device sleeps later
     # work without a span is named; it neither moves the spans nor adds to their power
     *(World("plain", (7,), partial(retried, which), narrow=0.02, says=ONCE) for which in (0, 3, 5)),
-    World("plain", (7,), partial(retried, None), never_says=OUTSIDE),
+    World("plain", (7,), partial(retried, None), never_says=f"{OUTSIDE}|{AT_REST}"),
+    World("plain", (7, 9), polled_late, figures=(), says=AT_REST),
     World("plain", (7,), partial(busy_in_windows, 0), figures=(), never_says=OUTSIDE),  # it recurs, so it is idle
     World("plain", (7,), goes_on_after_spans, off=1.0, figures=(ENERGY,), says=f"{OUTSIDE}.*follows ends of spans"),
     World("work_without_spans", (88, 115, 1_000_036), off=1.0),
