@@ -241,6 +241,18 @@ def test_recordings_of_a_retina_are_a_workload_too(tmp_path: Path) -> None:
     assert sample.payload.tolist() == events.tolist()
 
 
+@pytest.mark.parametrize("began_us", [0, 900_000, 10_000_000, 500_000_000])
+def test_a_recording_whose_times_count_from_the_start_of_the_camera_is_refused(tmp_path: Path, began_us: int) -> None:
+    events = np.array([[began_us + 5, 300], [began_us + 30_000, 301]])
+    aer.write_aedat(tmp_path / "one.aedat", events, aer.SIDE)
+    (tmp_path / "labels.csv").write_text("file,label\none.aedat,3\n", encoding="utf-8")
+    if began_us < 1_000_000:
+        assert len(open_workload(data=str(tmp_path), encoding="dvs").samples) == 1
+    else:
+        said = f"one.aedat begins {began_us // 1_000_000}"
+        raised(DataError, open_workload, data=str(tmp_path), encoding="dvs", says=said)
+
+
 def test_a_retina_s_recordings_are_parted_by_folds_too_and_say_how_many_addresses_they_have(drawn: Path) -> None:
     parts = [open_workload(data=str(drawn / "flashing"), encoding="dvs", fold=k, folds=2) for k in range(2)]
     assert [[sample.id for sample in part.samples] for part in parts] == [

@@ -30,6 +30,8 @@ TASK = "classification of handwritten digits that are shown as spikes"
 ADDRESSES = {"poisson": mnist.PIXELS, "rank-order": 4 * mnist.PIXELS, "dvs": 2 * PIXELS}
 """Number of sources by encoding: pixels, four layers of ganglion cells, or ON and OFF of a retina's pixels."""
 DIGITS = [str(digit) for digit in range(10)]
+SILENCE_US = 1_000_000
+"""A recording may be silent before its first event for as long as it lasts from there, and this much longer."""
 PUBLISHED_HZ = (2000.0, 5000.0)
 """Summed rates in Q. Liu's thesis chapter: for training and most figures, and for its table of NEST and SpiNNaker."""
 
@@ -81,9 +83,9 @@ def open_workload(
 
     ``poisson``: ``rate_hz`` is the sum of the rates of all pixels; each image is shown for ``image_s`` and followed by
     ``blank_s`` without spikes; image k is drawn from ``stream_seed`` and k. ``rank-order``: FoCal, 1 ms between spikes.
-    ``dvs``: AER-DAT2.0 files in a ``dialect`` (jaer or ne15), each to its last event. ``fold`` keeps the images whose
-    number leaves this remainder when divided by ``folds``; a network may be trained on the others. ``samples`` keeps
-    this many first images. Without ``md5``, the files are not compared with MNIST's.
+    ``dvs``: AER-DAT2.0 files in a ``dialect`` (jaer or ne15), from time 0 to the last event. ``fold`` keeps the images
+    whose number leaves this remainder when divided by ``folds``; a network may be trained on the others. ``samples``
+    keeps this many first images. Without ``md5``, the files are not compared with MNIST's.
 
     Raises ``UsageError`` for options out of range and ``DataError`` for files that cannot be used.
     """
@@ -148,6 +150,11 @@ def _recorded(folder: Path, dialect: str, blank_s: float, fold: int | None, fold
     streams = [read_aedat(folder / name, dialect) for name, _ in rows]
     if not all(map(len, streams)) or not streams:
         raise DataError(f"{folder} has a recording without events", field="data", value=str(folder))
+    for (name, _), (first_us, last_us) in zip(rows, (stream[[0, -1], 0].tolist() for stream in streams), strict=True):
+        if first_us > (lasts_us := last_us - first_us) + SILENCE_US:
+            what = f"{folder / name} begins {1e-6 * first_us:g} s after time 0, and lasts {1e-6 * lasts_us:g} s"
+            remedy = "Let its times count from the begin of the recording: subtract the camera's time at that moment"
+            raise DataError(what, field="time", value=first_us, remedy=remedy)
     length_s = max(float(stream[-1, 0]) * 1e-6 for stream in streams)
     details = {"encoding": "dvs", "addresses": ADDRESSES["dvs"], "dialect": dialect, "blank_s": blank_s}
     details |= {"fold": fold, "folds": None if fold is None else folds, "files": [name for name, _ in rows]}
