@@ -27,7 +27,10 @@ from rig.analysis.sessions.speed import other_speed
 from rig.analysis.verdict.validity import is_known
 from rig.recording.session import SizeProbe
 
-SCORES = (ACCURACY, "balanced_accuracy", "map", "r2", "smape_mean", "smape_p{percentile}")
+SCORES = (
+    ACCURACY, "balanced_accuracy", "session_accuracy", "session_accuracy_old", "session_accuracy_new",
+    "session_accuracy_mean", "map", "r2", "smape_mean", "smape_p{percentile}",
+)  # fmt: skip
 ROUNDING = 1e-12
 """Trials that differ by less than this part differ only by the rounding of their arithmetic."""
 SAMPLES = "samples"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec import structs
 
+import rig
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.order_statistics import percentile
 from rig.analysis.result.proportion import proportion
@@ -89,6 +90,18 @@ def test_times_are_of_the_performance_run_and_scores_of_the_accuracy_run(summary
     assert found.quantities["accuracy"].value == 0.75
     assert found.quantities["latency_p50_s"].value == pytest.approx(0.2)
     assert found.quantities["execution_time_s"].value == pytest.approx(0.2)
+
+
+def test_accuracies_by_session_of_learning_are_of_the_accuracy_run_too(summary: Summarise) -> None:
+    known = [rig.Sample(name, np.full(1, k, np.float32), "x") for k, name in enumerate(("00/old/x/0", "01/new/x/1"))]
+
+    def asks(*said: str) -> list[Asked]:
+        return [Asked(None, 5.0 + k, 5.2 + k, s.id, a) for k, (s, a) in enumerate(zip(known, said, strict=True))]
+
+    runs = ("accuracy", "accuracy", asks("x", "x")), ("performance", "performance", asks("x", "no"))
+    found = summary(*runs, known=known, size=2, details={"incremental": 1}).quantities
+    assert found["accuracy"].value == found["session_accuracy_mean"].value == 1.0
+    assert found["sample.session 01.session_accuracy_new"].value == 1.0
 
 
 def test_a_session_is_as_complete_and_as_simulated_as_its_runs(summary: Summarise, tmp_path: Path) -> None:
