@@ -41,6 +41,11 @@ def on_grid(events: Any, sources: int, step_ms: float, sample_id: str) -> tuple[
     return addresses, np.ceil(times / (1000.0 * step_ms)) * step_ms
 
 
+def whole_steps_ms(seconds: float, step_ms: float) -> float:
+    """Return the time of a presentation (ms): the whole steps that hold it."""
+    return math.ceil(1000.0 * seconds / step_ms) * step_ms
+
+
 def staged(samples: list[dict[str, Any]], step_ms: float) -> dict[str, dict[str, Any]]:
     """Return samples by id, in order. Raises a ``Refusal`` if a sample's last events fall in the next presentation."""
     for sample in samples:
@@ -139,7 +144,7 @@ class Network:
     def run(self, seconds: float) -> None:
         """Run for some further biological time, in whole steps."""
         self._began_ms = self._sim.get_current_time() + LEAD_STEPS * self._step_ms
-        self._sim.run(math.ceil(1000.0 * seconds / self._step_ms) * self._step_ms)
+        self._sim.run(whole_steps_ms(seconds, self._step_ms))
 
     def _trains(self, events: Any, sample_id: str, now_ms: float) -> dict[str, list[list[float]]]:
         """Return the spike times of each source, delayed by ``LEAD_STEPS``."""

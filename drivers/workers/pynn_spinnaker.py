@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from drivers.workers.common import Refusal, decoded, unimportable, versions
-from drivers.workers.pynn_network import Network, answer, staged
+from drivers.workers.pynn_network import Network, answer, staged, whole_steps_ms
 
 PACKAGES = ("sPyNNaker", "SpiNNFrontEndCommon", "PyNN", "numpy")
 AGAIN = ("SpinnmanIOException", "SpinnmanTimeoutException", "SpinnmanGenericProcessException", "SpinnMachineException")
@@ -160,7 +160,7 @@ class Machine:
         for sample_id in ids:
             sample = self._staged[sample_id]
             streams.append(decoded(sample["payload"]).astype(np.int64) + np.array([begin_us, 0]))
-            begin_us += round(1e6 * sample["duration_s"])
+            begin_us += round(1e3 * whole_steps_ms(sample["duration_s"], self._description["step_ms"]))
         events, options = np.concatenate(streams), self._options
         self._network, self._turn = Network(self._sim, self._description, options["arrays"], events), ids.copy()
 

@@ -97,6 +97,15 @@ def test_samples_in_turn_are_presented_on_one_network_and_one_out_of_turn_makes_
     assert front_end.made == 4
 
 
+def test_samples_that_last_no_whole_steps_begin_where_their_presentations_do() -> None:
+    worker = machine(FrontEnd())
+    worker.stage([{**sent(shown(k % 3)), "id": f"s{k}", "duration_s": 1.2004} for k in range(40)])
+    for k in range(40):
+        output = worker.run(f"s{k}", None)["output"]
+        assert output["fired"]["input"] == len(shown(k % 3).payload)
+        assert output["first_output_ms"] == output["first_input_ms"] + 1.0
+
+
 def test_the_span_of_inference_is_the_time_of_the_run_and_stands_after_mapping_and_loading() -> None:
     front_end = FrontEnd()
     worker = machine(front_end)
