@@ -10,7 +10,7 @@ import pytest
 from rig.conformance.workload import check_workload
 from rig.errors import DataError, UsageError
 from scenarios.workloads.event_detection.files import surface
-from scenarios.workloads.event_detection.words import decoded
+from scenarios.workloads.event_detection.words import DAT, decoded
 from scenarios.workloads.event_detection.workload import Drive, open_workload
 from tests.support import drive
 from tests.support.raised import raised
@@ -22,12 +22,10 @@ def opened(folder: Path, **options: object) -> Drive:
     return open_workload(data=str(folder), **options)  # type: ignore[arg-type]
 
 
-def kinds() -> list[object]:
-    lacking = pytest.mark.skipif(not drive.has("expelliarmus"), reason="extra detection is not installed")
-    return ["h5", "evt2", "evt3", pytest.param("dat", marks=lacking)]
+KINDS = ("h5", "evt2", "evt3", "dat")
 
 
-@pytest.mark.parametrize("kind", kinds())
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_sample_is_a_time_surface_of_50_ms_from_surfaces_or_from_raw_events(tmp_path: Path, kind: str) -> None:
     drive.write(tmp_path, 12, kind)
     workload = opened(tmp_path)
@@ -104,7 +102,7 @@ def test_a_file_that_is_cut_is_refused(tmp_path: Path) -> None:
     raised(DataError, opened, tmp_path, says=r"car_td\.h5 cannot be used")
 
 
-@pytest.mark.parametrize("kind", kinds()[1:])
+@pytest.mark.parametrize("kind", KINDS[1:])
 def test_an_events_file_cut_in_the_middle_is_refused(tmp_path: Path, kind: str) -> None:
     path = drive.write(tmp_path, 60, kind)
     whole = path.read_bytes()
@@ -128,6 +126,14 @@ def test_raw_times_count_from_the_first_time_word_through_loops_of_the_cameras_c
     for begin_us in (0, 12 << 20, 1 << 24):  # the first time word is at the first event
         words = np.frombuffer(drive.raw(kind, sent, begin_us, "%"), "<u4" if kind == "evt2" else "<u2", offset=1)
         assert decoded(words, int(kind[-1])).tolist() == sent.tolist()
+
+
+def test_times_of_a_dat_go_on_beyond_32_bits_and_an_event_out_of_order_is_no_new_turn() -> None:
+    sent = drive.events(3)
+    sent["t"] += 2**32 - 70_000
+    sent["t"][20] -= 30
+    words = np.frombuffer(drive.dat(sent).split(b"\x0c\x08", 1)[1], "<u4")
+    assert decoded(words, DAT).tolist() == sent.tolist()
 
 
 def test_words_of_evt3_of_several_pixels_repeated_and_other_words_and_events_without_a_time() -> None:
@@ -157,3 +163,9 @@ def test_a_raw_file_of_another_encoding_byte_order_or_sensor_is_refused(tmp_path
     path = drive.write(tmp_path, 12, "evt3")
     path.write_bytes(drive.raw("evt3", drive.events(12), header=header))
     raised(DataError, opened, tmp_path, says=why)
+
+
+def test_a_dat_of_other_events_is_refused(tmp_path: Path) -> None:
+    path = drive.write(tmp_path, 12, "dat")
+    path.write_bytes(path.read_bytes().replace(b"\x0c\x08", b"\x0e\x08", 1))
+    raised(DataError, opened, tmp_path, says=r"type and size \(14, 8\)")

@@ -54,12 +54,16 @@ def write(folder: Path, frames: int = 40, kind: str = "h5", class_id: int = 2) -
         with h5py.File(path, "w") as file:
             file.create_dataset("data", data=surfaces(frames), chunks=(1, 6, 360, 640), compression="gzip")
     elif kind == "dat":
-        from expelliarmus import Wizard
-
-        Wizard(encoding=kind).save(path, events(frames))
+        path.write_bytes(dat(events(frames)))
     else:
         path.write_bytes(raw(kind, events(frames)))
     return path
+
+
+def dat(held: np.ndarray) -> bytes:
+    """Return a .dat file of events; times are kept to 32 bits."""
+    words = [[t & 0xFFFFFFFF, p << 28 | y << 14 | x] for t, x, y, p in held.tolist()]
+    return b"% Version 2\n% Height 720\n% Width 1280\n\x0c\x08" + np.array(words, "<u4").tobytes()
 
 
 def raw(kind: str, held: np.ndarray, begin_us: int = 0, header: str = "") -> bytes:

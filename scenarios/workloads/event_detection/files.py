@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rig.errors import DataError, reason
 from rig.plugins import imported
 from rig.types import Floats
-from scenarios.workloads.event_detection.words import decoded
+from scenarios.workloads.event_detection.words import DAT, decoded
 
 SHAPE = (6, 360, 640)
 """Shape of a time surface: a channel for each of three time bins and two polarities, rows, columns."""
@@ -27,6 +27,8 @@ FRAME_US, BINS = 50_000, 3
 SENSOR = (720, 1280)
 WORDS = {b"2.0": (2, 4), b"2": (2, 4), b"3.0": (3, 2), b"3": (3, 2)}
 """For a version in the header of a .raw file: the number of the encoding, and the number of bytes of a word."""
+DAT_KINDS = ((0, 8), (12, 8))
+"""The types of events and their bytes, which stand after the header of a .dat file: both hold time, place, polarity."""
 END_S = 1.0
 """Boxes may be stamped at most this long (s) after the last event or surface."""
 
@@ -45,7 +47,7 @@ class Recorded:
 def opened(path: Path) -> Recorded:
     """Open time surfaces (.h5), or raw events (.raw in EVT2 or EVT3, .dat), which are converted to time surfaces.
 
-    Raises ``DataError`` for a file that is cut or has other content, ``MissingExtraError`` without the reader.
+    Raises ``DataError`` for a file that is cut or has other content, ``MissingExtraError`` without h5py for the former.
     """
     return _surfaces_in(path) if path.suffix == ".h5" else _surfaces_of(path)
 
@@ -146,15 +148,12 @@ def _events(path: Path) -> NDArray[Any]:
         why = f"it ends inside an event: {body} bytes of data, no multiple of {word}"
         raise _unfit(path, "size", why, "Download it again, whole")
     try:
-        if version:
-            events = decoded(np.fromfile(path, f"<u{word}", offset=begin), version)
-        else:
-            reader = imported("expelliarmus", "raw events", "detection", field="data", value=str(path))
-            events = reader.Wizard(encoding="dat").read(path)
-    except (OSError, RuntimeError, ValueError, TypeError) as error:
+        words = np.fromfile(path, f"<u{min(word, 4)}", offset=begin)
+        events = decoded(words, version)
+    except (OSError, ValueError) as error:
         why = f"it cannot be decoded as {f'EVT{version}' if version else 'DAT'}: {error}"
         raise _unfit(path, "data", why, "Download it again") from error
-    if events is None or not len(events):
+    if not len(events):
         raise _unfit(path, "data", "it holds no events", "Give a file with events")
     if (outside := (events["y"] >= SENSOR[0]) | (events["x"] >= SENSOR[1]) | (events["t"] < 0)).any():
         event = events[outside][0]
@@ -164,7 +163,7 @@ def _events(path: Path) -> NDArray[Any]:
 
 
 def _encoding(path: Path) -> tuple[int, int, int]:
-    """Return the number of the encoding EVT2 or EVT3, 0 for DAT, the first byte after the header, and bytes a word."""
+    """Return the number of the encoding, the first byte after the header, and the bytes of a word or of a DAT event."""
     try:
         with path.open("rb") as file:
             header, begin = b"", 0
@@ -173,13 +172,17 @@ def _encoding(path: Path) -> tuple[int, int, int]:
                 begin = file.tell()
                 if line.strip() == b"% end":
                     break
+            file.seek(begin)
+            kind = tuple(file.read(2))
     except OSError as error:
         raise _unfit(path, "data", f"it cannot be read: {reason(error)}", "Check its permissions") from error
     wide = {int(a or b) for a, b in re.findall(rb"width[ =](\d+)|% geometry (\d+)x", header)}
     if wide - {SENSOR[1]}:
         raise _unfit(path, "data", f"its sensor has {min(wide)} columns", "Give a recording of the 1 megapixel sensor")
     if path.suffix == ".dat":
-        return 0, begin + 2, 8
+        if kind not in DAT_KINDS:
+            raise _unfit(path, "data", f"its events are of type and size {kind}", "Give a .dat of CD events")
+        return DAT, begin + 2, 8
     found = {WORDS.get(a or b) for a, b in re.findall(rb"% evt ([\d.]+)|% format evt([\d.]+)", header)}
     known = found.pop() if len(found) == 1 and not re.search(rb"endianness\W+big", header) else None
     if known is None:

@@ -1,7 +1,7 @@
-"""Decode the words of a .raw file of Prophesee: the encodings EVT2 (32 bits) and EVT3 (16 bits), little-endian.
+"""Decode the words of files of Prophesee, little-endian: EVT2 (32 bits) and EVT3 (16 bits) in .raw, and .dat (32 bits).
 
-Times count from the first time word of the file, as in the vendor's tools: the camera's own clock began with the
-camera, and not with the recording. Events before this word have no time and are left out.
+Times of a .raw count from the first time word of the file, as in the vendor's tools: the camera's own clock began with
+the camera, and not with the recording. Events before this word have no time and are left out.
 """
 
 from __future__ import annotations
@@ -13,17 +13,30 @@ from numpy.typing import NDArray
 
 Ints = NDArray[Any]
 EVENT = np.dtype([("t", "<i8"), ("x", "<i2"), ("y", "<i2"), ("p", "u1")])
+DAT = 0
 _KNOWN = {2: (0, 1, 8, 10, 14, 15), 3: (0, 2, 3, 4, 5, 6, 7, 8, 10, 14, 15)}
 _VECTORS = {4: 12, 5: 8}
 """In EVT3: the number of pixels of a word of events beside each other, by its type."""
 
 
 def decoded(words: Ints, version: int) -> Ints:
-    """Return the events of words of EVT2 or EVT3, in the file's order. Raises ``ValueError`` for an unknown type."""
+    """Return the events of words of EVT2, EVT3 or ``DAT``, in the file's order.
+
+    Raises ``ValueError`` for an unknown type.
+    """
+    if version == DAT:
+        return _dat(words.reshape(-1, 2))
     kind = (words >> (28 if version == 2 else 12)).astype(np.uint8)
     if not (known := np.isin(kind, _KNOWN[version])).all():
         raise ValueError(f"a word has the type {kind[~known][0]}")
     return _evt2(words, kind) if version == 2 else _evt3(words, kind)
+
+
+def _dat(words: Ints) -> Ints:
+    time, place = words[:, 0].astype(np.int64), words[:, 1]
+    # the counter begins again after 2 ** 32 microseconds; events that are a little out of order do not begin it again
+    turns = np.cumsum(np.rint(np.diff(time, prepend=time[:1]) / -(2.0**32)).astype(np.int64))
+    return _events(time + (turns << 32), place & 0x3FFF, place >> 14 & 0x3FFF, place >> 28 & 1)
 
 
 def _evt2(words: Ints, kind: Ints) -> Ints:

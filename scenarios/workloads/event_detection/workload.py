@@ -57,7 +57,7 @@ def open_workload(
     ``boxes_width`` is the width in pixels of the picture to which the boxes refer.
 
     Raises ``UsageError`` for options out of range, ``DataError`` for a folder or a file that cannot be used,
-    ``MissingExtraError`` without h5py or expelliarmus.
+    ``MissingExtraError`` without h5py.
     """
     one_of(SPLITS, split=split)
     within(64, 100_000, boxes_width=boxes_width)
