@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from reports.rule_by_rule import ALONE, verdict_of
+from reports.rule_by_rule import verdict_of
 from rig.analysis.evaluate import evaluate
+from rig.analysis.result.verdict import ALONE
 from rig.analysis.sessions.recordings import shared_recording
 from rig.analysis.verdict.known_benchmarks import ASC
 from rig.recording.reader import open_run
