@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("--out", type=Path, required=True, metavar="FILE.nir")
     export.add_argument("--dt-s", type=float, metavar="S", help="time step of a .nir file")
     export.add_argument("--reset", metavar="RULE", help="reset of the neurons of a .nir file: subtract")
-    export.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+    export.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,7 +71,7 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     epochs = f"default: {xylo.EPOCHS}, for the arduino {arduino.EPOCHS}"
     parser.add_argument("--epochs", type=int, metavar="N", help=epochs)
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of weights and order; default: 0")
-    parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document")
 
 
 def _train(args: argparse.Namespace) -> int:

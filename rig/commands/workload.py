@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in (("nodes", "how many"), ("density", "share of edges, 0 to 1"), ("seed", "of the problem")):
         export.add_argument(name, help=text)
     export.add_argument("--out", type=Path, required=True, metavar="FILE.npz", help="the file to write")
-    export.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+    export.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -202,7 +202,7 @@ def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -> 
 
 
 def test_the_command_tells_digest_and_edges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["workload", "export", "qubo-mis", "50", "0.1", "0", "--out", str(tmp_path / "g.npz"), "--json"]
+    words = ["workload", "--json", "export", "qubo-mis", "50", "0.1", "0", "--out", str(tmp_path / "g.npz")]
     assert cli.main(words) == 0
     said = json.loads(capsys.readouterr().out)
     with np.load(tmp_path / "g.npz", allow_pickle=False) as file:

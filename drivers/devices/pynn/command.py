@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     train.add_argument("--no-md5", dest="md5", action="store_false", help=NO_MD5)
     train.add_argument("--scale", type=float, default=1.0, help="factor on all weights when deployed; default: 1")
     train.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
-    train.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+    train.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document")
     train.set_defaults(do=_train)
     stream = actions.add_parser("export", help="write the stream of one test image")
     stream.add_argument("--data", required=True, metavar="DIR", help="folder with MNIST's idx files")
