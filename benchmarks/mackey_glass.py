@@ -2,7 +2,7 @@
 
     python -m benchmarks.mackey_glass [--starts 30]
 
-Needs torch and neurobench 2.3.0 (Python 3.11), which no extra installs. An echo state network learns each series once.
+Needs the extras torch and peers (Python 3.11). An echo state network learns each series once.
 Then the same weights forecast it twice: by our device's network with its counters, and as a torch module in a Benchmark
 of neurobench. Compares footprint, sparsity, operations and sMAPE. Measures the processor time of each on one thread,
 and of the forecast alone in numpy and in torch. Prints one JSON line. Exits 1 for a difference beyond rounding.
@@ -10,7 +10,7 @@ and of the forecast alone in numpy and in torch. Prints one JSON line. Exits 1 f
 The line contains ``ok``, the means and quartiles of both sMAPEs, the ``largest_difference`` of each figure, and
 ``processor_s``: the seconds of ``learning``; of the forecast alone in ``numpy`` and in ``torch``; and of forecasting,
 counting and scoring by ``ours`` and by ``neurobench``. If a forecast becomes infinite, neurobench scores all of it 200;
-we score 200 only from this point on. Such starts are left out of the differences; ``diverged`` is their sMAPE.
+we score 200 only from this point on. Such starts are left out of the differences; ``diverged`` lists our sMAPE of each.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Do both ways to measure the microcontroller baseline contain the truth? Each random board is measured both ways.
+"""Do the intervals of both ways to measure the microcontroller baseline contain the truth? Measures random boards.
 
     python -m benchmarks.nano_boards --boards 60 --seed 1
 
-The first way is the published one: one slice is looped for 60 s per phase, at 3 readings a second of 0.2 s each. The
-second has 50 kS/s, and loops of 1 s. Both are in virtual time. Times and powers of a board's phases are random. Two
-parts of an execution add or lack random power. Prints a table and, last, one JSON line. Exits 1 if more than one
-in ten intervals misses the truth, or if fewer than nine in ten of the figures are stated.
+Each board is measured both ways. The first is the published one: one slice is looped for 60 s per phase, at 3 readings
+a second of 0.2 s each. The second has 50 kS/s, and loops of 1 s. Both are in virtual time. Times and powers of a
+board's phases are random. Two parts of an execution add or lack random power. Prints a table and, last, one JSON line.
+Exits 1 if more than one in ten intervals misses the truth, or if fewer than nine in ten of the figures are stated.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m benchmarks.reaching NETWORKS
 
-Needs torch, snntorch and neurobench 2.3.0 (Python 3.11), which no extra installs, and h5py. ``NETWORKS`` is a folder
+Needs the extras torch, peers and primate (Python 3.11). ``NETWORKS`` is a folder
 with ``SNN2_indy_20160622_01.npz`` and ``ANN_2D_indy_20160622_01.npz``. Writes a session with random spikes in the file
 layout of the recorded sessions. Reads it with both programs. Runs both networks in both programs on the first steps of
 the test part. Prints a JSON line of differences for each comparison. Exits 1 for a difference beyond rounding.

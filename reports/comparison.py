@@ -29,7 +29,8 @@ MOST_TEXT = 32
 def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judged]], verbose: bool = False) -> None:
     """Print a table for each pair to standard output, and the result of each pair's gates.
 
-    The table has the main figures, and the figures of the network that differ. No line is wider than the terminal.
+    The table has the main figures, and the figures of the network that differ. Rows and notes wrap at the terminal's
+    width.
     """
     wide = width()
     for c, judged in zip(found, gates, strict=True):

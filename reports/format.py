@@ -304,7 +304,7 @@ def brief(group: Group, scheduled: bool) -> Group:
     """Return the figures of a group that are printed on a terminal.
 
     Without scheduled arrivals, service is throughput, three percentiles and early stopping. If there is an official
-    target, only gaps to it are shown. The average of a single rail is not repeated.
+    target, figures of other targets are left out. The average of a single rail is not repeated.
     """
     entries = list(group.entries)
     if group.kind == "service":

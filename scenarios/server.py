@@ -31,7 +31,8 @@ def server(
 
     Without ``duration_s``, the minimum of the rules counts. There are also at least as many arrivals as the rules
     require. Samples are drawn from the set at random, with replacement. The result is valid when the percentile that
-    the rules name stays below ``latency_bound_s``. Raises ``UsageError`` for a workload that teaches in sessions.
+    the rules name stays below ``latency_bound_s``. Raises ``UsageError`` for options out of
+    range, and for a workload that teaches in sessions.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     seconds = chosen(duration_s, rules.min_duration_s)

@@ -26,7 +26,7 @@ def single_stream(
     ``repeat`` loops each sample inside one span, which is a time between two stamps of the device. ``apart``
     (``--per-phase``) issues the whole set once for each phase of the device, so that short phases can be looped and
     their power measured separately. ``idle_s`` and ``warmup`` replace the values of the rules. Raises ``UsageError``
-    for a workload that teaches in sessions with ``apart``.
+    for options out of range, and with ``apart`` for a workload that teaches in sessions.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     within(1, MOST_REPEAT, repeat=repeat)

@@ -3,9 +3,9 @@
     python -m benchmarks.faults --fields 4000 --inputs 1000 --flips 3000 --drivers 100 --disks 50 --kills 200
     python -m benchmarks.faults --fields 0 --inputs 0 --flips 0 --drivers 0 --disks 0 --kills 0 --forged 0 --captures 20
 
-A part with 0 cases is left out. Each case must end in one of three ways: complete; kept up to its last whole batch and
-not VALID; or refused with a typed error. Prints a table and, last, one JSON line. Exits 1 if any case ends otherwise,
-and lists the first such cases of each part.
+A part with 0 cases is left out. Each case must end in one of four ways: complete; kept up to its last whole batch and
+not VALID; refused with a typed error; or ended before anything was recorded. Prints a table and, last, one JSON line.
+Exits 1 if any case ends otherwise, and lists the first such cases of each part.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Outcome(StrEnum):
     WHOLE = "whole"
     PART = "kept in part, not VALID"
     REFUSED = "refused by type"
-    NOTHING = "ended by type before anything was recorded"
+    NOTHING = "ended before anything was recorded"
     TRACEBACK = "TRACEBACK"
     """An error that is not in ``TYPED``, or a wrong exit code."""
     VALID_HALF = "VALID HALF"

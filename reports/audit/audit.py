@@ -133,7 +133,8 @@ def _claimed(subject: Subject, quick: bool) -> Iterator[tuple[str, dict[str, Cla
 
 
 def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> Anchor:
-    """Find what ties the recording to a signer or a published root hash. An asked tie must exist."""
+    """Find what ties the recording to a signer or a published root hash. A tie that was asked for and is not there is a
+    fault."""
     asked, by, faults = signers is not None or bool(roots), list[str](), list[str]()
     place = subject.path / SIGNATURE
     if subject.submission is not None and (place.is_file() or place.is_symlink()):

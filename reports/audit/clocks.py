@@ -1,4 +1,4 @@
-"""Fit each clock as a straight line through two points.
+"""Fit each clock as a straight line through two points, or with its declared rate if these do not determine the rate.
 
 A point is the mean of the quickest readings in one half of the run.
 """
@@ -36,7 +36,7 @@ class Line:
 def line(run: Run, name: str | None) -> Line:
     """Fit the line of a clock. ``None`` and ``host`` name the clock of the host, which counts ns.
 
-    Raises ``StoreError`` if the clock is not declared, was never read, or was read in a bracket that ends too early.
+    Raises ``StoreError`` if the clock is not declared, was never read, or has a bracket that ends before it begins.
     """
     t0 = int(run.start["t0_ns"])
     if name in (None, "host"):

@@ -74,7 +74,7 @@ class Compared:
 def compared(scope: str, claims: Mapping[str, Claim], plain: Figures) -> list[Compared]:
     """Compare each claim that the auditor can derive with its plain figure.
 
-    A plain method with a bound below 0.2 % decides alone; otherwise the interval of the claim is added to the bound.
+    A plain method with a bound of up to 0.2 % decides alone; otherwise the interval of the claim is added to the bound.
     """
     found = []
     for key, claim in claims.items():

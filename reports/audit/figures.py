@@ -29,7 +29,7 @@ SLACK = 0.01
 class Plain:
     """A figure by a plain method. ``bound`` is absolute, in the figure's unit; ``why`` says where it comes from.
 
-    ``ends`` is added to it: how far a correct method may be that divides power at the ends of spans otherwise.
+    ``ends`` is added to the bound: correct methods may divide power at the ends of spans in another way.
     """
 
     value: float
@@ -85,7 +85,7 @@ def holds_one(run: Run) -> bool:
 
 
 def _in_turn(sample: Any, begun: Any) -> list[int]:
-    """Return for each issue the issue whose request it answers: for each sample, the first to begin came first."""
+    """Return for each issue the issue whose request it answers: of one sample, the first to begin answers the first."""
     known = [k for k in range(len(sample)) if begun[k] < NEVER]
     asked, first = (sorted(known, key=lambda k: (sample[k], at[k], k)) for at in (range(len(sample)), begun))
     of = dict(zip(first, asked, strict=True))
@@ -200,7 +200,7 @@ def length_s(window: Floats) -> float:
 
 
 def _union_s(spans_s: list[tuple[float, float, float]]) -> float:
-    """Return the time in which any of some spans ran."""
+    """Return the time (s) in which at least one of the spans ran."""
     total, reach = 0.0, -math.inf
     for on, off, _ in sorted(spans_s):
         total, reach = total + max(off - max(on, reach), 0.0), max(off, reach)
@@ -329,7 +329,7 @@ def service(run: Run) -> Figures:
 
 
 def by_chance(over: int, count: int, share: float) -> bool:
-    """Return whether at most ``over`` of ``count`` queries exceed a percentile with at most probability ``SLACK``."""
+    """Return whether at most ``over`` of ``count`` queries exceed a percentile with a probability up to ``SLACK``."""
     return float(bdtr(over, count, 1 - share)) <= SLACK
 
 

@@ -216,7 +216,7 @@ def _in_time(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
 def _schedule(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     """Judge how well the host kept its schedule: its delay, and the gaps between issues.
 
-    The delay counts from the due time or, if that is later, from the last answer.
+    The delay counts from the due time, or from the last answer before the issue if this is later.
     """
     known = asked[~np.isnan(asked.due_s + asked.issued_s)]
     if not len(known):

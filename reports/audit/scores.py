@@ -63,9 +63,9 @@ def accuracy(run: Run) -> Figures:
 
 
 def predictions(run: Run) -> Figures:
-    """Return the scores of the samples, each counted once, and their summary; none without anything to predict.
+    """Return the summary of the scores of the samples, each counted once, and for a regression each score.
 
-    There is no summary if a sample has no score.
+    There is no summary if a sample has no score, and nothing without anything to predict.
     """
     details = run.details
     if "forecast_from" in details:
@@ -101,7 +101,7 @@ def r2(wanted: Floats, found: Floats) -> float:
 
 
 def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], score: Score) -> dict[str, float]:
-    """Return the score of each sample; NaN if an answer cannot be judged. No list counts as a list of nulls."""
+    """Return the score of each sample; NaN if an answer cannot be judged. An answer without a list counts as nulls."""
     each = defaultdict[str, list[float]](list)
     truth = functools.cache(lambda sample: truth_of(run, sample, *part(sample)))
     for sample, value in decided(run):

@@ -59,7 +59,7 @@ def workload(e: Evidence) -> Verdict:
 def _inferences(run: Run, known: bool = True) -> Iterator[str]:
     """Yield a fault if samples state inferences that disagree with their lengths or their expected answers.
 
-    If the length of an inference is not ``known``, different lengths are only a doubt: a word may be one inference.
+    Without ``known``, yield a doubt if lengths differ and no length is defined: a word may be one inference.
     """
     if run.start.get("imported"):
         return
@@ -151,7 +151,7 @@ def from_system(e: Evidence) -> Verdict:
 
 
 def _simulated(words: re.Pattern[str], run: Run) -> Iterator[str]:
-    """Yield a fault for claimed hardware whose own names, versions or serial number say that it is simulated."""
+    """Yield a fault for claimed hardware that its name, description, serial number or versions call simulated."""
     for part in (run.start["device"], *run.start["meters"]):
         told = json.dumps([part.get(key) for key in ("name", "description", "serial_number", "versions")])
         if part.get("mode") == "hardware" and (found := words.search(told)):

@@ -14,7 +14,7 @@ CAPTIONS = {
     "peak": "Each rate that the search tried: the latency that the rules bound, with its 95 % interval.",
     "solver": "How solves approached the target: the best gap that each solve had claimed so far, and the gap of its "
     "answer (circles; costs computed again from the solutions); then the share of solves within each threshold.",
-    "clocks": "Each reading of a clock against the map fitted to all; a bar is half the round trip of the reading.",
+    "clocks": "Each reading of a clock against the map fitted to all; its bar is as long as its round trip.",
     "trials": "Each trial against the mean of all.",
     "energy": "Where the energy of an inference goes.",
     "layers": "What the network did: operations by connection, and neurons without output by layer.",

@@ -73,7 +73,7 @@ class Sheet:
         self.parts.append(f"<text {place}>{html.escape(clean(said))}</text>")
 
     def box(self, x: Span, y: Span, colour: str, opacity: float = 1.0) -> None:
-        """Fill a rectangle between the two values of ``x`` and of ``y``; without width or height there is none."""
+        """Fill a rectangle between the two values of ``x`` and of ``y``; draw nothing without width or height."""
         if x[1] > x[0] and y[1] > y[0]:
             size = f'x="{x[0]:.2f}" y="{y[0]:.2f}" width="{x[1] - x[0]:.2f}" height="{y[1] - y[0]:.2f}"'
             faint = f"; fill-opacity: {opacity:g}" if opacity < 1.0 else ""

@@ -74,7 +74,7 @@ def _target(solves: Sequence[Solve]) -> tuple[str, list[Solve]]:
 
 
 def _path(solve: Solve, target: float) -> Path:
-    """Return times (s) and the best gap claimed by then, each of shape (k,); the last is of the returned solution."""
+    """Return times (s) and the best gap so far, each of shape (k,); the last also counts the returned solution."""
     order = np.argsort(solve.at_s, kind="stable")
     times = np.append(solve.at_s[order], solve.seconds)
     costs = np.append(solve.cost_at[order], solve.cost if np.isfinite(solve.cost) else solve.claimed)

@@ -184,7 +184,7 @@ def _name_scenes(sheet: Sheet, shown: Shown, left: float) -> None:
 
 
 def _wrapped(name: str, characters: int) -> str:
-    """Break a name into lines of at most ``characters``, after spaces and underscores; empty if that is impossible."""
+    """Break a name into up to 3 lines of at most ``characters``, after spaces, _ or -; empty if that is impossible."""
     lines = [""]
     for piece in re.findall(r"[^\s_-]*[\s_-]?", name):
         joined = lines[-1] + piece

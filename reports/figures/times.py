@@ -1,4 +1,4 @@
-"""Draw how often each execution time on the device occurred, and how far clock readings are from the fits of all."""
+"""Draw how often each execution time on the device occurred, and how far readings of a clock are from their fit."""
 
 from __future__ import annotations
 

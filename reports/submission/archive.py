@@ -84,7 +84,7 @@ def _members(path: Path, stack: ExitStack) -> Iterator[tuple[str, IO[bytes]]]:
                 refuse("it", bomb)
     packed = stack.enter_context(tarfile.open(path, "r:gz"))  # noqa: SIM115
     members: list[tarfile.TarInfo] = []
-    for member in packed:  # all headers first, so that a refused archive writes nothing
+    for member in packed:  # all headers first, so that an archive of too many files writes nothing
         members.append(member)
         _check_count(len(members))
     for member in members:

@@ -97,7 +97,7 @@ def beside(one: Audit) -> str:
 
 
 def text(one: Audit) -> list[str]:
-    """Return the lines for a terminal: a table of checks, failed figures, and the worst finding last."""
+    """Return the lines for a terminal: the checks, the broken rules, root and anchor, and the worst finding last."""
     marks = {"passed": "ok", "warned": "WARNED", "failed": "FAILED", "not applicable": "-"}
     rows = [f"{one.kind} {one.name}" + ("  SIMULATED" if one.simulated else "")]
     for c in one.checks:

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Audit every path; return 0 if no check failed. Raises what ``audit`` raises for one path."""
+    """Audit every path; return 0 if each was read and no check failed. Raises what ``audit`` raises for one path."""
     from reports.audit.audit import Audit, audit
     from reports.audit.folder.reading import clean, read_bytes
     from reports.submission.archive import unpacked

@@ -163,7 +163,7 @@ def _entries(opened: Opened, audits: Mapping[str | None, _Audit], out: Path) -> 
 
 
 def _link(folder: Path, out: Path) -> str:
-    """Return a link from the leaderboard to a submission's page; empty if the page is in another folder."""
+    """Return a link from the leaderboard to a submission's page; empty if it is not below the leaderboard's folder."""
     from urllib.parse import quote
 
     page, base = (folder / "report.html").resolve(), out.resolve().parent

@@ -80,7 +80,8 @@ class LongTrace:
         """Return the energy in each window and the number of its readings at the end of the range, shapes (k,).
 
         ``windows_s`` has shape (k, 2). A reading that is partly in a window contributes this part. The energy is NaN if
-        a reading is missing, for windows beyond the trace, and if power does not follow from the readings alone.
+        a reading is missing, for windows beyond the trace, if power does not follow from the readings alone, and for
+        point readings at irregular times.
         Readings that the instrument flagged are counted as readings at the end of its range. This reads the whole
         trace.
         """

@@ -12,7 +12,7 @@ from rig.terminal import clean
 from rig.types import Floats, Indices
 
 EACH = 3
-"""The number of spans listed for each title and phase."""
+"""At most this many spans are listed for each title and phase."""
 MOST_PHASES = 6
 
 

@@ -18,7 +18,8 @@ FACTOR = 16
 a few milliseconds. A smaller factor needs more levels; a larger one reads more for each picture."""
 FINEST = FACTOR**3
 """Readings in a bucket of the finest level. Below that level a picture of 1500 columns needs at most 6e6 readings, read
-from the trace itself. So the pyramid takes 8 bytes for each 1000 readings, not half the size of the trace."""
+from the trace itself. So the pyramid takes 8 bytes for each 1000 readings; with buckets of 16, it would take half the
+size of the trace."""
 _ROWS = 64  # buckets reduced together: their doubles fit into a cache of 2 MB
 
 
@@ -76,7 +77,7 @@ class PyramidBuilder:
 
 
 def _reduced(rows: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Return least, sum, greatest and count of each row, without readings that are not numbers."""
+    """Return least, sum, greatest and count of the finite readings of each row."""
     wide = rows.astype(np.float64)  # all sums in double precision, so that blocks do not change their rounding
     with np.errstate(invalid="ignore"):  # infinities of both signs
         least, total, most = rows.min(axis=1), wide.sum(axis=1), rows.max(axis=1)

@@ -22,7 +22,7 @@ from rig.terminal import clean
 from rig.types import Floats, Indices
 
 COLUMNS = (10, 4000)
-"""The fewest and the most columns that a request may ask for."""
+"""A request for fewer or for more columns is treated as one for this many."""
 SPANS = 600
 """The most spans in one picture."""
 OTHERS = ("idle", "warmup", "mark")
@@ -76,7 +76,7 @@ class Whole:
 def whole_trace(path: Path, told: Told | None = None) -> Whole:
     """Return the traces of a run directory, or of the first run with traces in a session; hashes are verified.
 
-    Raises what ``open_run`` raises, and ``StoreError`` if there is no trace of power.
+    Raises what ``open_run`` raises, and ``StoreError`` if no rail other than logic inputs has readings.
     """
     for folder, _ in runs_in(path):
         if not any((folder / "traces").glob("*.arrows")):

@@ -107,7 +107,7 @@ def written_bytes(path: Path) -> int:
 
 
 class Growing:
-    """A run that may still be recorded, read from its growing files: each look reads what has come since the last."""
+    """A run that may still be recorded, read from its growing files: a look reads only the new part of a trace."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -180,7 +180,7 @@ def _total(path: Path) -> int | None:
 
 
 def _latest_w(batch: pa.RecordBatch) -> tuple[str, float] | None:
-    """Return the rail of a batch and the mean power of its last readings; None if the rail is no power."""
+    """Return the rail of a batch and the mean power of its last readings; None if its values alone give no power."""
     try:
         rail = rail_from_json(json.loads((batch.schema.metadata or {})[b"rail"]))
         if rail.kind not in ("mean", "point") or rail.conversion.supply_rail or not batch.num_rows:

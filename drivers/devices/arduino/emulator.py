@@ -68,7 +68,7 @@ class SocketPort:
 
 
 class GuestClock:
-    """Unwraps QEMU's microsecond counter, which only grows and has no constant ratio to the host's clock."""
+    """Unwraps QEMU's microsecond counter of 32 bits, which has no constant ratio to the host's clock."""
 
     def __init__(self) -> None:
         self._last = 0

@@ -168,7 +168,7 @@ class Course:
 
     @property
     def split(self) -> str:
-        """Return the images of MNIST that the course uses."""
+        """Return the split of MNIST that the course uses."""
         return "train" if self.fold is None else "test"
 
     @property

@@ -44,8 +44,8 @@ def open_device(
     """Open a network file (``rig ne15 train`` makes one) on NEST.
 
     ``interpreter`` is a Python with nest-simulator and PyNN, by default RIG_NEST_PYTHON. It may take ``start_s`` to
-    start and build the network, and ``load_s`` to load the samples. The phase ``load`` sends
-    the spikes to the sources; the phase ``inference`` simulates.
+    start and build the network, and ``load_s`` to load the samples. The phase ``load`` sends the spikes to the sources;
+    the phase ``inference`` simulates.
 
     Raises ``DataError`` for a network that cannot be used or does not fit the ``workload``, ``MissingExtraError``
     without execnet, NEST or PyNN, ``UsageError`` if no interpreter is named, and ``SetupError`` if the interpreter

@@ -99,7 +99,7 @@ def rule_set(e: Evidence) -> Verdict:
 
 
 def _claimed(key: str, claims: Iterable[str]) -> bool:
-    """Return whether a figure is claimed. ``{target}`` and similar placeholders match any word."""
+    """Return whether a figure is claimed. ``{target}`` and similar placeholders match any text."""
     pattern = re.compile(re.sub(r"\\{\w+\\}", ".+", re.escape(key)))
     return any(map(pattern.fullmatch, claims))
 

@@ -54,7 +54,7 @@ def clean(text: object, most: int = 300) -> str:
 
 
 def walk(root: Path) -> dict[str, int]:
-    """Return the bytes of each regular file below ``root``, by its relative path. Refuses links and special files."""
+    """Return the bytes in each regular file below ``root``, by its relative path. Refuses links and special files."""
     held: dict[str, int] = {}
     for folder, inner, files in os.walk(root, onerror=_unlisted):
         below = Path(folder).relative_to(root)

@@ -62,9 +62,9 @@ class RailPower:
     ends_w: float
     """The error in W from half a reading at each end of a span, plus the change of the mean when readings shift."""
     differ_w: float
-    """How far the mean inside spans is from the area: no reading at an end shows what is drawn on which side of it.
+    """How far the mean inside spans is from the area: a reading at an end does not tell what is drawn on each side.
 
-    It is 0 if no reading shows the gaps; then the bounds hold it.
+    It is 0 if no reading is in a gap; then the bounds contain it.
     """
     facts: Facts
     clock_bound_s: float
@@ -157,8 +157,8 @@ def _differ_w(area: float, inner: float, gap: float, window: Floats, facts: Fact
     """Return how far the mean inside spans is from the area above idle without the gaps beside them.
 
     It is not 0 if power differs at the ends of spans, such as where the device works later than stamped, or varies in
-    gaps. Gaps without readings are treated as idle. If
-    no reading is inside spans, gaps are assumed to draw at most as much as spans.
+    gaps. Gaps without readings are treated as idle. If no reading is inside spans, gaps are assumed to draw at most as
+    much as spans.
     """
     gaps = float(np.clip(window[1:, 0] - window[:-1, 1], 0.0, 2 * PAD * facts.period_s).sum())
     if np.isnan(inner):
@@ -190,6 +190,8 @@ def _above(found: Sums, idle_w: float, facts: Facts) -> tuple[float, float]:
 
 def _idle(part: Floats, found: Sums, facts: Facts, when: float) -> tuple[float, float]:
     """Return the level at ``when`` on a straight line through the parts of the idle windows, and its bound.
+
+    Windows that are neither on both sides of the spans nor far apart get a level line. Without two parts, both are NaN.
 
     The bound is the noise of the mean of all readings, plus the scatter of the parts about the line beyond their noise.
     """

@@ -140,8 +140,9 @@ def looked_at(
 
     ``spans`` are the spans within the trace, ``unplaced`` the same without the shift, ``region`` the spans with their
     edges, ``wide`` these with the uncertainty of the clocks. ``inner`` are spans and ``gap`` the gaps between spans,
-    both shortened by that uncertainty. ``middle`` are the middle thirds of gaps, ``eighth`` the eighths of idle
-    windows, ``asked`` the time from the first request to the last answer.
+    both shortened by that uncertainty (at most a reading) and by the time in which the filter settles. ``middle`` are
+    the middle thirds of gaps, ``eighth`` the eighths of idle windows, ``asked`` the time from the first request to the
+    last answer.
     """
     period, settle = facts.period_s, SETTLED * trace.rail.filter_tau_s
     bound = line(run, trace.clock).bound_s

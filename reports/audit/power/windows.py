@@ -144,9 +144,11 @@ class Facts:
     period_s: float
     overload: int
     noise_w: float
-    """The noise of one reading: the median difference of neighbours divided by ``NEIGHBOURS``."""
+    """The noise of one reading: the median difference of neighbours (of the noisiest block) over ``NEIGHBOURS``."""
     volts_step: float
-    """For a current whose volts are read more slowly: the relative change of the volts between two readings."""
+    """For a current whose volts are read too: the relative error of their product.
+
+    It is ``PRODUCT``, and for volts that are read more slowly, their change between two readings besides."""
 
 
 def facts_of(run: Run, trace: Trace) -> Facts:

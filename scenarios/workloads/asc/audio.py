@@ -61,8 +61,8 @@ def versions() -> dict[str, str]:
 def probe(path: Path) -> Header:
     """Return the header of an audio file, without decoding it.
 
-    Raises DataError (field: the path) if the file is missing, unreadable, empty, or shorter than its header states.
-    Raises MissingExtraError if soundfile is not installed.
+    Raises DataError (field: the path) if the file is missing, unreadable, empty, or (wav, ogg) shorter than its header
+    states. Raises MissingExtraError if soundfile is not installed.
     """
     soundfile = _imported("soundfile")
     try:
@@ -116,7 +116,7 @@ def read_audio(path: Path, rate_hz: float, *, clipped_limit: float = CLIPPED_LIM
 
 
 def clipped_share(channel: NDArray[np.floating[Any]], full_scale: float = _FULL_SCALE) -> float:
-    """Return the share of samples, 0 to 1, that lie in runs of three or more at or above ``full_scale``.
+    """Return the share of samples, 0 to 1, in runs of three or more whose magnitude is at least ``full_scale``.
 
     ``channel`` has shape (n,). A single sample at full scale is a peak. Three in a row are clipped, because real sound
     at audio rates does not stay at the converter's last code.

@@ -105,7 +105,7 @@ def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalo
 
     ``train`` holds the clips in ``fold1_train.csv``, and ``test`` every other clip, whether or not
     ``fold1_evaluate.csv`` lists it. When every listed clip is on disk, the seconds of both splits
-    must equal ``whole_seconds``; otherwise the catalogue is marked as partial. Raises DataError
+    must equal ``whole_seconds``. If a listed clip is missing, the catalogue is marked as partial. Raises DataError
     for lists that contradict themselves or each other, and if no clip of the split is on disk.
     """
     labels = _tau_meta(root / "meta.csv")

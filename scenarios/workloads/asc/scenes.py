@@ -167,7 +167,7 @@ def _chirp(rng: Generator, grid: _Grid) -> Array:
 
 
 def _reverberate(rng: Generator, grid: _Grid, dry: Array) -> Array:
-    """Return ``dry`` plus a decaying tail of the same RMS; the part of the tail after the end is added at the begin."""
+    """Return 0.6 times ``dry`` plus an equally strong decaying tail, whose part after the end is added at the begin."""
     count = len(dry)
     tail = rng.standard_normal(count) * np.exp(-grid.time_s / rng.uniform(0.1, 0.35))
     echo = np.fft.irfft(np.fft.rfft(dry) * np.fft.rfft(tail), count)

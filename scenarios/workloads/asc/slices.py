@@ -75,8 +75,8 @@ def interleave(slices: Sequence[Slice]) -> list[Slice]:
 def join(slices: Sequence[Slice], size: int) -> tuple[Unit, ...]:
     """Join slices to sequences of ``size`` slices, of one label if possible.
 
-    At the end, the remaining slices of all labels are joined to sequences with the label None. Slices that do not fill
-    a sequence are dropped.
+    At the end, the remaining slices of all labels are joined; such a sequence has the label None if its labels differ.
+    Slices that do not fill a sequence are dropped.
     """
     whole: list[list[Slice]] = []
     rest: list[Slice] = []

@@ -65,8 +65,8 @@ class AscWorkload(SampleSet):
         """Return the same slices joined to sequences of ``seconds``, for a device that is configured once per sequence.
 
         The slices of each label are cut into whole sequences first. The slices that are left over from all labels are
-        joined to sequences without a label (None), and a last incomplete sequence is dropped. Raises UsageError when
-        ``seconds`` is not a positive whole number of slices or more than the workload has.
+        joined to sequences, which have no label (None) if labels differ, and a last incomplete sequence is dropped.
+        Raises UsageError when ``seconds`` is not a positive whole number of slices or more than the workload has.
         """
         parts = [part for unit in self.samples.items for part in unit.slices]
         if not (math.isfinite(seconds) and seconds > 0 and (seconds / SLICE_S).is_integer()):

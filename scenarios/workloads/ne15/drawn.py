@@ -38,7 +38,7 @@ The recordings of NE15-MNIST last 1 s and 3.2 to 3.4 s, and most spikes of a fla
 
 
 def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
-    """Write ``images`` training images, as many test images, and ``recordings`` of a retina each to flashing/, moving/.
+    """Write ``images`` training and as many test images, and ``recordings`` of a retina to each of flashing/, moving/.
 
     Raises ``UsageError`` for numbers out of range and if the folder cannot be written.
     """
@@ -61,7 +61,7 @@ def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
 
 
 def _label(k: int) -> int:
-    """Return the digit of image k. Any ten successive images have all digits, in an order that suits any folds."""
+    """Return the digit of image k. Images 10 n to 10 n + 9 have all digits; so have ten images of which each is ten later."""
     return (k + k // 10) % 10
 
 
@@ -109,7 +109,7 @@ def _flashed(image: Floats) -> Iterator[Floats]:
 
 
 def _moved(image: Floats) -> Iterator[Floats]:
-    """Move the digit once round a circle of 8 pixels."""
+    """Move the digit once round a circle with a radius of 8 pixels."""
     screen, count = _on_screen(image), round(MOVE_S / FRAME_S)
     for angle in np.linspace(0.0, 2 * np.pi, count):
         yield ndimage.shift(screen, 8.0 * np.array([np.sin(angle), np.cos(angle) - 1.0]), order=1)

@@ -28,7 +28,7 @@ rows from one cell to the next."""
 STEP_US = 1000
 """Time between two spikes in microseconds. It is constant, because only the order of spikes counts."""
 SHARE = 0.3
-"""The spikes up to this share are enough to represent the image (same paper)."""
+"""The first spikes, of this share of the active cells, are enough to represent the image (same paper)."""
 
 
 def rank_order(image: NDArray[np.uint8], share: float = SHARE) -> tuple[Events, Floats]:

@@ -1,4 +1,4 @@
-"""For any folder or archive, the auditor refuses with a typed error and writes nothing outside --out."""
+"""Whatever a folder or archive holds, the auditor reads or refuses it, and writes nothing outside --out."""
 
 from __future__ import annotations
 
