@@ -46,7 +46,7 @@ ROWS, CELLS = 1 << 20, 1 << 22
 class Layout:
     """The place of a table: ``above`` lines come before its header.
 
-    ``units`` are the cells of a row of units, one for each of ``names``, which is ``below`` lines below the header.
+    ``units`` are the cells of a row of units, one for each of ``names``. This row is ``below`` lines below the header.
     Without such a row, they are empty and 0. ``has_decimal`` tells whether the importer has the option ``decimal``, so
     that a remedy may name it.
     """
@@ -117,7 +117,7 @@ def all_of(wanted: Sequence[str]) -> Fits:
 
 
 def encoding_of(path: Path) -> str:
-    """Return UTF-16 if the byte order mark of a table says so, else UTF-8. Raises ``OSError`` as ``check_lines``."""
+    """Return UTF-16 if a table's byte order mark says so, else UTF-8. Raises ``OSError`` as ``check_lines`` does."""
     check_lines(path)
     with path.open("rb") as file:
         return "utf-16" if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"

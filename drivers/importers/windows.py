@@ -72,8 +72,8 @@ def read_windows(path: Path, timezone: str | None = None, inferences: int | None
     (ms)`` or ``start_ms`` name another unit. ISO 8601 stamps without an offset are in ``timezone``. Columns may be
     separated by semicolons or tabs, with decimal commas. The phase ``idle`` declares an idle window. A window of the
     phase ``warmup`` enters no figure. An empty phase means ``inference``. Without a column of counts, each window has
-    ``inferences`` inferences, by default 1. An empty cell of this column needs ``inferences``. Raises ``UsageError``
-    and ``DataError``.
+    ``inferences`` inferences, by default 1. An empty cell of this column needs ``inferences``, except in a window of
+    idle or warm-up. Raises ``UsageError`` and ``DataError``.
     """
     layout = find(path, _bounds)
     given = {_split(name)[0]: name for name in layout.names}

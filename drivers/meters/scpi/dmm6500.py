@@ -126,7 +126,7 @@ def open_meter(settings: Dmm6500, clock: Clock | None = None) -> Meter:
     with released_on_error(session.close):
         who, language = session.identity(), session.query("*LANG?")
         if "DMM6500" not in who.model or language != "SCPI":
-            what = f"the instrument at {session.address} is a {who.model} that speaks {language}"
+            what = f"the instrument at {session.address} is a {who.model} with the command language {language}"
             raise SetupError(what, field="address", value=who.model, remedy="Use a DMM6500; send it *LANG SCPI once")
         for line in setup_lines(s.rate_hz, s.range_max, s.readings):
             session.write(line)

@@ -40,7 +40,8 @@ The recordings of NE15-MNIST last 1 s and 3.2 to 3.4 s, and most spikes of a fla
 def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
     """Write ``images`` training and as many test images, and ``recordings`` of a retina to each of flashing/, moving/.
 
-    Raises ``UsageError`` for numbers out of range and if the folder cannot be written.
+    Raises ``UsageError`` for numbers out of range and for a file that cannot be written, ``OSError`` for a folder that
+    cannot be made.
     """
     within(10, 60_000, images=images)
     within(0, 10_000, recordings=recordings)
@@ -61,7 +62,7 @@ def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
 
 
 def _label(k: int) -> int:
-    """Return the digit of image k. Images 10 n to 10 n + 9 have all digits; so have ten images of which each is ten later."""
+    """Return the digit of image k. Images 10 n to 10 n + 9 have all digits; so have 10 images in steps of 10."""
     return (k + k // 10) % 10
 
 

@@ -407,4 +407,4 @@ def test_an_instrument_that_does_not_start_is_told() -> None:
 )
 def test_another_model_or_another_language_is_refused(who: bytes, language: bytes) -> None:
     with ScpiServer(Scripted([("*IDN?", who), ("*LANG?", language)])) as server:
-        raised(SetupError, BUFFER, address=server.address, says="speaks")
+        raised(SetupError, BUFFER, address=server.address, says="command language")
