@@ -282,6 +282,11 @@ def test_drawn_digits_are_in_the_layout_of_mnist_and_differ_from_each_other(draw
     assert (nearest == labels).mean() > 0.8
 
 
+def test_drawn_digits_need_a_place_for_their_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert raised(UsageError, write_folder, tmp_path / "file", 10, 0, 0).field == "out"
+
+
 def test_drawn_digits_are_told_from_mnist(drawn: Path) -> None:
     assert raised(DataError, open_workload, data=str(drawn)).field == "md5"
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from rig.bench.settings import within
-from rig.recording.disk.files import write_whole
+from rig.recording.disk.files import bad_out, made, unwritten, write_whole
 from rig.types import Floats
 from scenarios.workloads.ne15 import aer
 from scenarios.workloads.ne15.digit_stream import Events
@@ -40,12 +40,11 @@ The recordings of NE15-MNIST last 1 s and 3.2 to 3.4 s, and most spikes of a fla
 def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
     """Write ``images`` training and as many test images, and ``recordings`` of a retina to each of flashing/, moving/.
 
-    Raises ``UsageError`` for numbers out of range and for a file that cannot be written, ``OSError`` for a folder that
-    cannot be made.
+    Raises ``UsageError`` for numbers out of range and if the folder cannot be written.
     """
     within(10, 60_000, images=images)
     within(0, 10_000, recordings=recordings)
-    folder.mkdir(parents=True, exist_ok=True)
+    _made(folder)
     for split, prefix in enumerate(("train", "t10k")):
         drawn = np.stack([digit(_label(k), np.random.default_rng([seed, split, k])) for k in range(images)])
         labels = np.array([_label(k) for k in range(images)], np.uint8)
@@ -55,10 +54,16 @@ def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
         listed = "file,label\r\n"
         for k in range(recordings):
             image = digit(_label(k), np.random.default_rng([seed, 2, k])).reshape(SIDE, SIDE).astype(float)
-            (folder / kind).mkdir(parents=True, exist_ok=True)
-            aer.write_aedat(folder / kind / f"{k:05d}.aedat", retina(shown(image)), aer.SIDE)
+            aer.write_aedat(_made(folder / kind) / f"{k:05d}.aedat", retina(shown(image)), aer.SIDE)
             listed += f"{k:05d}.aedat,{_label(k)}\r\n"
         write_whole(folder / kind / "labels.csv", listed.encode())
+
+
+def _made(folder: Path) -> Path:
+    try:
+        return made(folder)
+    except OSError as error:
+        raise bad_out(folder, unwritten(error)) from error
 
 
 def _label(k: int) -> int:
