@@ -27,7 +27,7 @@ class RateProbe:
     rate_hz: float
     held: bool
     latency: Quantity | None
-    """The percentile of latency that the rules name; None if there are too few samples for it."""
+    """The percentile of latency that the rules name; None if they name none, or if the run has no such figure."""
 
 
 @dataclass(frozen=True)

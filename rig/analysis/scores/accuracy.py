@@ -45,9 +45,9 @@ def accuracy_figures(run: Run, answers: Sequence[Answer]) -> Figures:
 
 
 def session_figures(run: Run, answers: Sequence[Answer]) -> Figures:
-    """Return the accuracy after each session of learning, for all words, and for old and new words separately.
+    """Return the accuracy after each session of learning, for all, old and new words, and the mean over sessions.
 
-    The ids of these words begin with ``SESSION/old/`` or ``SESSION/new/`` (``rig.types.Sample``, ``mswc-fscil``).
+    The ids of old and new words begin with ``SESSION/old/`` or ``SESSION/new/`` (workload ``mswc-fscil``).
     """
     if not run.start.workload.details.get("incremental") or not (right := _shares(run, answers)):
         return Figures()

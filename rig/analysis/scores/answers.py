@@ -52,7 +52,7 @@ def data_of(run: Run) -> dict[str, str]:
 def decided_issues(run: Run) -> set[int]:
     """Return the issues (requests) whose output is an answer.
 
-    If phases were issued one at a time, these are the issues of the last phase.
+    If phases were issued one at a time, these are the issues of the last phase, and those without a phase.
     """
     ran: dict[int, set[str | None]] = {}
     for row in run.replies.select(["issue", "phase"]).to_pylist():

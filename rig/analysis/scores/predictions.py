@@ -1,9 +1,10 @@
 """Score predictions: the error of forecasts, the variance that a regression explains, and the precision of boxes.
 
-The truth is in the payloads that are stored with the recording. A sample that was issued several times counts once, by
-the mean of its scores. An answer without a list of numbers predicts nothing: it is as wrong as a list of nulls. If some
-answers cannot be judged, no mean is stated. Otherwise, leaving answers out could improve the mean. COCO's mean average
-precision of object boxes is computed with the package faster-coco-eval (extra ``detection``).
+The truth is in the payloads that are stored with the recording, and for boxes in the details of the workload. A sample
+that was issued several times counts once, by the mean of its scores; for boxes, only its first answer counts. A
+forecast or regression without a list of numbers is as wrong as a list of nulls. If some answers cannot be judged, no
+mean is stated. Otherwise, leaving answers out could improve the mean. COCO's mean average precision of object boxes is
+computed with the package faster-coco-eval (extra ``detection``).
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def _counts(value: object) -> TypeGuard[int]:
 
 
 def detections_of(run: Run, answers: Sequence[Answer], wanted: dict[str, Any]) -> tuple[Figures, list[Finding]]:
-    """Return the mean average precision over frames; or, without it, a failed check or a refusal.
+    """Return the mean average precision over frames, or a failed check or a refusal; nothing if no frame has a box.
 
     ``wanted`` holds the names of the ``classes``, ``least_diagonal`` and, by sample, the true ``boxes``: rows of class,
     x, y, w, h in pixels. An answer is an output with ``boxes``: rows of class, score, x, y, w, h. Frames that ``boxes``

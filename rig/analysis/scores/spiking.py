@@ -1,8 +1,8 @@
 """Compute figures of spiking networks: response latency in biological time, synaptic operations, speed.
 
 The device answers with an object that holds ``first_input_ms`` and ``first_output_ms``, ``synaptic_operations``, and
-``synaptic_operations_ne15`` by the convention of NE15-MNIST. The definitions are those of its chapter ("Benchmarking
-Neuromorphic Vision", model-level and hardware-level evaluation).
+``synaptic_operations_ne15`` by the convention of NE15-MNIST. The definitions are those of the chapter "Benchmarking
+Neuromorphic Vision" (model-level and hardware-level evaluation).
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ def spiking_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
 
 
 def _fan_outs(run: Run) -> dict[str, int]:
-    """Return, by population, how many synapses each spike reaches; empty unless the network states one number each."""
+    """Return, by population, how many synapses each spike reaches.
+
+    It is empty unless every connection has one weight for each source neuron, or one for each pair of neurons.
+    """
     device, fans = run.start.device, Counter[str]()
     stated = device.algorithm.network if isinstance(device.algorithm.network, dict) else {}
     sizes = neurons if isinstance(neurons := stated.get("neurons"), dict) else {}

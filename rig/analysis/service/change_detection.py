@@ -45,7 +45,10 @@ def stream_of(run: Run, q: Queries) -> Stream | None:
 
 
 def change_figures(stream: Stream | None) -> Figures:
-    """Return the latency of the first sustained right answer after each scene change, and the share of time right."""
+    """Return figures of the time from a scene change to the first sustained right answer, and the share of time right.
+
+    They are its mean, median and 90th percentile, and the share of changes without such an answer.
+    """
     if stream is None:
         return Figures()
     found = change_latencies_s(stream)
@@ -80,8 +83,8 @@ def stream_accuracy(stream: Stream) -> Quantity:
 def change_latencies_s(stream: Stream) -> Floats:
     """Return the seconds from each scene change to the first sustained right answer, shape (changes,).
 
-    An answer is sustained if this and the following answers are right, ``SUSTAIN`` in all or up to the end of the
-    scene. The latency of a change without such an answer is inf. The first scene is not a change.
+    An answer is sustained if it begins ``SUSTAIN`` right answers in a row, or fewer that last to the end of the scene.
+    The latency of a change without such an answer is inf. The first scene is not a change.
     """
     ends = np.append(stream.onset_s[1:], stream.end_s + 1.0)
     out, said_right = np.full(len(stream.onset_s), np.inf), right_answers(stream)

@@ -26,7 +26,7 @@ def needed(over: int, percentile: float) -> int:
 
 
 def _exceeding(n: int, percentile: float) -> int:
-    """Return how many of ``n`` queries exceed their true percentile at least, with 99 % confidence."""
+    """Return the least number of ``n`` queries that exceed their true percentile, with 99 % confidence."""
     return binomial_quantile(1.0 - CONFIDENCE, n, 1.0 - percentile)
 
 

@@ -70,7 +70,7 @@ class Queries:
 
     @property
     def answered(self) -> Bools:
-        """Return which samples were completed, except by null as the answer; all completed if every answer is null."""
+        """Return which samples were completed with another answer than null; if every answer is null, all completed."""
         said = np.array([*(answer_in(output) is not None for output in self.outputs), True])[self.output]
         return np.asarray(self.completed & (said | ~np.any(said & self.completed)))
 
@@ -102,7 +102,7 @@ class Queries:
         """Return how many independent latencies these issues are worth if all of a batch are worth one.
 
         A batch was issued or completed together. If batches differ in size, they count as Kish's effective number of
-        clusters (``rig.analysis.result.proportion``). At least one issue was completed.
+        clusters (``rig.analysis.result.proportion``). At least one of the issues must be completed.
         """
         which = self.completed & np.isin(self.issue, issues)
         sizes = (np.unique(s[which], return_counts=True)[1] for s in (self.issued_s, self.completed_s))

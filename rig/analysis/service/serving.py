@@ -1,7 +1,8 @@
 """Compute throughput, latency percentiles, and late and dropped samples, all from host stamps.
 
-Host stamps are from one clock and in whole nanoseconds, so the only uncertainty is that of the finite sample. Other
-random arrivals at a device that serves one sample at a time are simulated with the recorded service times.
+Host stamps are from one clock and in whole nanoseconds, so the only uncertainty is that of the finite sample. If
+arrivals are random and the device serves one sample at a time, other arrivals are simulated with the recorded service
+times.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from rig.types import Bools, Floats, Indices
 
 PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
 STEADY = 80
-"""If a device holds several samples, latencies get an interval only if they are worth this many independent values."""
+"""With random arrivals at a device that holds several samples, latencies get an interval only if they are worth this
+many independent values."""
 DRAWS = 64
 """Arrivals are drawn anew this many times."""
 NOT_SHOWN = "nothing shows what another draw of arrivals gives"
@@ -47,7 +49,7 @@ def service_figures(q: Queries, early_stopping: float | None = None, apart: Sequ
 
 
 def throughput(q: Queries) -> Figures:
-    """Return samples and inferences per second between the first request and the last completion."""
+    """Return the time from the first request to the last completion, and samples and inferences per second in it."""
     on_s, off_s = q.window_s()
     n, inferences = int(np.count_nonzero(q.answered)), int(np.sum(q.inferences[q.answered]))
     out = figure("duration_s", off_s - on_s, "first request to last completion, host clock", n)
@@ -92,8 +94,9 @@ def latencies(
 
     A latency is infinite without an answer, and the mean leaves it out. ``early_stopping`` is one percentile, 0 to 1,
     for which MLPerf's early-stopping estimate is added. ``least_u_s`` is the scatter of the mean and of the
-    ``PERCENTILES`` over other draws of arrivals. In the interval of a percentile, the latencies are worth at most
-    ``most`` independent ones, also where none is above the percentile, which does not show how alike they are.
+    ``PERCENTILES`` over other draws of arrivals. In the interval of a percentile, the latencies count as at most
+    ``most`` independent ones. This also limits a percentile that no latency exceeds, where the latencies themselves
+    cannot show how alike they are.
     """
     ordered, n = np.sort(times_s), len(times_s)
     u_s = np.zeros(1 + len(PERCENTILES)) if least_u_s is None else least_u_s
@@ -132,7 +135,8 @@ def mean_latency(times_s: Floats) -> Quantity:
 def arrivals(q: Queries) -> Figures:
     """Return how well the host followed the schedule.
 
-    The figures are the scheduling delay, and the distance between the actual and the scheduled gaps.
+    The figures are the scheduling delay, and the distance between the scheduled gaps and those that this delay alone
+    makes of them.
     """
     delay = np.sort(scheduling_delays_s(q))
     n, told = len(delay), "issued after it was possible"

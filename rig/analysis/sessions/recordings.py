@@ -18,7 +18,7 @@ READINGS = 1 << 18
 OF_THE_SET = ("performance", "accuracy", "power")
 """The purposes of runs that play the samples of the session's data set."""
 DECLARED = ("name", "description", "versions", "artifacts", "network", "algorithm", "options")
-"""What a device declares that stays the same as long as the system does; its ``details`` may be of one opening."""
+"""What a device declares that stays the same as long as the system does; ``details`` may change at each opening."""
 STAMPS_LEAST, VALUES_LEAST = 8, 64
 """With fewer distinct times or readings, a coarse clock or meter may repeat them by chance."""
 

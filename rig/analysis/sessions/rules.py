@@ -30,7 +30,7 @@ PURPOSES = ("performance", "accuracy", "power", "compliance")
 def session_checks(
     parts: Sequence[Part], by: Mapping[str, list[Part]], rules: Rules, figures: Figures
 ) -> tuple[Finding, ...]:
-    """Return the checks of every run, and those of the session.
+    """Return the checks of every run except probes, and those of the session.
 
     ``figures`` are those of the session. ``by`` holds the runs that gave these figures, by purpose.
     """
@@ -115,7 +115,7 @@ def _reported(parts: Sequence[Part], figures: Figures, rules: Rules) -> Iterator
 
 
 def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Finding]:
-    """Check that every trial is near the mean of all, for the figures that are reported."""
+    """Check that every trial is near the mean of all, for each figure of ``trial_figures``."""
     for key, trials in trial_figures(by).items():
         values = [q.value for q in trials]
         mean = sum(values) / len(values)

@@ -23,8 +23,8 @@ MOST = 1 << 32
 """More executions of one sample than any run has."""
 TIME = FigureKey("execution_time_s")
 Executions = tuple[Indices, Floats]
-"""The executions of a run: sorted numbers, one for each sample, phase and count of earlier executions, and the
-seconds."""
+"""The executions of a run: sorted numbers, each for a sample, a phase, and how often it ran before; and their seconds
+per inference."""
 
 
 def same_samples(by: Mapping[str, list[Part]]) -> Iterator[Finding]:

@@ -78,7 +78,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
 
 
 def _changed(parts: Sequence[Part]) -> list[str]:
-    """Return a note on the user's own files that differ between runs, as where a driver was corrected in between."""
+    """Return a note on the user's own files that differ between runs, such as a driver corrected in between."""
     codes = [env.local_code for part in parts if (env := part.run.start.environment) is not None]
     changed = (name for a, b in pairwise(codes) for name in a.keys() & b.keys() if a[name] != b[name])
     files = sorted(set(changed))
@@ -228,10 +228,10 @@ def _energies(by: Mapping[str, list[Part]], figures: Figures, same_runs: bool) -
 
 
 def _of_other_mix(energies: Figures, times: Figures, phases: Sequence[str]) -> dict[FigureKey, Quantity]:
-    """Return the energies of all phases, less certain by their difference from the sum over the executions of phases.
+    """Return total energies with one more component: how far each is from the sum of its phases' energies.
 
-    Power and time are from other runs, in which the phases may have had other parts of the time. The difference is a
-    limit (GUM 4.3.7).
+    In the sum, a phase is weighted by its share of the executions. Power and time are from different runs, in which a
+    phase may have taken different parts of the time. The difference is a limit (GUM 4.3.7).
     """
     out = {}
     for key, q in energies.items():
@@ -256,7 +256,7 @@ def _of_other_runs(q: Quantity, u: float) -> Quantity:
 
 
 def over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:
-    """Return the mean of each figure that every trial has; scatter beyond its uncertainty widens its interval."""
+    """Return the mean (``_mean``) or the extreme (``_extreme``) over trials of each figure that every trial has."""
     if len(trials) < 2:
         return dict(trials[0]) if trials else {}
     common = [key for key in trials[0] if all(key in t for t in trials)]
@@ -278,7 +278,7 @@ def _mean(values: Sequence[Quantity]) -> Quantity:
 
     Errors that trials share, such as that of a calibration, cause no scatter. Trials repeat the same samples, so the
     uncertainty of a finite sample does not shrink with their number. A share of counts gets the mean of the trials'
-    limits. A percentile with too few times to bound it has no uncertainty.
+    limits. If a percentile has too few times to bound it in one trial, its mean has no uncertainty.
     """
     n, each = len(values), [q.value for q in values]
     unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)

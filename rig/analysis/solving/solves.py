@@ -336,7 +336,7 @@ def solving_findings(
 
 
 def repeat_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
-    """Yield the checks of the solver's phases and, as far as answers state them and rules ask, of seeds and tuning."""
+    """Yield a failed check if a solver has several phases, and the checks of seeds and tuning for which rules ask."""
     rules, phases = run.start.rules, run.start.device.phases
     if asks_solutions(run) and len(phases) > 1:
         yield Finding("phases of the solver", ", ".join(phases), "1", False)

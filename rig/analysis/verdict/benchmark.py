@@ -18,7 +18,7 @@ _SHOWN = 6
 
 
 def benchmark_checks(benchmark: Benchmark | None, scenario: ScenarioRecord) -> Iterator[Finding]:
-    """Yield one check for each parameter of the benchmark, and for each option of the scenario.
+    """Yield a check of the benchmark, of its scenario, of each of its parameters, and of each option that it limits.
 
     The allowed values are the rig's own limits of the benchmark. For an unknown benchmark, they are those that the
     workload declares. An option that the scenario does not have is not checked.
@@ -57,9 +57,9 @@ def _limited(declared: Parameter | None, allowed: Values) -> Parameter:
 def set_findings(run: Run) -> Iterator[Finding]:
     """Yield a failed check if the samples of a run differ from those of a known benchmark.
 
-    One check is about the length of data of one inference. If the rules ask for the whole set, another check compares
-    the number of inferences with the declared number of samples. Under rules for submission, an unknown benchmark gets
-    a note.
+    Only a benchmark that states the length of data of one inference is checked. One check is about this length. If the
+    rules ask for the whole set, another check compares the number of inferences with the declared number of samples.
+    Under rules for submission, an unknown benchmark gets a note.
     """
     benchmark, rules = run.start.workload.benchmark, run.start.rules
     if benchmark is None or rules is None:
@@ -87,6 +87,7 @@ def sample_findings(run: Run) -> Iterator[Finding]:
     """Yield a failed check if only some samples of an accuracy run have a label, because the others are not judged.
 
     If the rules ask for the whole set, samples with equal data get a note, because the set counts them separately.
+    Only rules for submission have these findings.
     """
     rules, purpose = run.start.rules, run.start.purpose
     if rules is None or not rules.submittable:

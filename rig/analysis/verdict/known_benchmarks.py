@@ -42,7 +42,7 @@ def limits_of(benchmark: Benchmark) -> Limits | None:
 
 
 def qubo_sizes(nodes: int) -> tuple[int, ...]:
-    """Return the sizes of QUBO, which are 10, 25 and 50 times powers of ten, up to 5000 or to ``nodes``."""
+    """Return the sizes of QUBO, which are 10, 25 and 50 times powers of ten, up to the larger of 5000 and ``nodes``."""
     every = (step * 10**exponent for exponent in count() for step in (10, 25, 50))
     return tuple(takewhile(lambda size: size <= max(nodes, LARGEST_NAMED), every))
 

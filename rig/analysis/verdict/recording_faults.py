@@ -1,8 +1,8 @@
 """Find what is wrong with a recording as a whole: contradictions are failed checks, and what looks odd is a note.
 
 A recording can contradict itself in host stamps, spans, counts of readings, and the host's own heartbeat. Notes say how
-it ended, and which traces or outputs look wrong. Figures that it cannot support are refused: without a trace, a span or
-a finite number.
+it ended, which traces look wrong, and what its figures leave out. Figures without a span or a finite number are
+refused.
 """
 
 from __future__ import annotations
