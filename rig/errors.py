@@ -224,7 +224,10 @@ class DriverLeftError(RigError):
 
 
 class MeasurementRefusedError(RigError):
-    """Power was measured, but no figure of it is supported; a report on it exits with this code."""
+    """What was asked for cannot be stated: a report whose power is refused exits with this code.
+
+    It is also raised by a search in which no probe is good, and by an evaluation that gets too little memory.
+    """
 
     exit_code = 30
 

@@ -1,7 +1,7 @@
 """Calls factories with options.
 
 The signature of a factory declares what it needs. The rig passes the parameters that it knows by name (``INJECTED``).
-Every keyword-only parameter is an option of the user, with its annotation as type and its default.
+Every other keyword-only parameter is an option of the user, with its annotation as type and its default.
 """
 
 from __future__ import annotations

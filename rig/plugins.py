@@ -108,7 +108,7 @@ def load(group: str, name: str) -> Factory:
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for an unregistered name.
 
-    For a Python file without ``:function``, the error lists the functions of the file, which is read but not run.
+    For a Python file without ``:function``, the error lists its functions and classes; the file is read but not run.
     """
     path = name.rpartition(":")[0] or name
     if not path.endswith(".py") and ("/" in path or Path(path).exists()):
@@ -254,7 +254,10 @@ def _module(group: str, name: str, path: Path) -> types.ModuleType:
 
 
 def imported(module: str, what: str, extra: str, *, field: str = "meter", value: object = None) -> Any:
-    """Import a module of a package that ``extra`` installs. Raises ``MissingExtraError``, which names ``what``."""
+    """Import a module of a package that ``extra`` installs.
+
+    Raises ``MissingExtraError``, which names ``what``, and ``SetupError`` if memory is too short.
+    """
     try:
         return importlib.import_module(module)
     except (ImportError, OSError) as error:  # OSError: the package is installed, but its C library is missing

@@ -1,6 +1,6 @@
-"""The only place where text goes to the terminal, without control characters, which a terminal would execute.
+"""Print text on the terminal without control characters, which a terminal would execute.
 
-Names in recordings, messages of drivers and names of plug-ins are written by others.
+Names in recordings, messages of drivers and names of plug-ins are written by others. Live displays use ``clean``.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def answer(document: object, *lines: object, as_json: bool = True) -> int:
 
 
 def usable_streams() -> bool:
-    """Make standard streams accept all text: a closed one becomes a null device, other characters are escaped.
+    """Make standard streams accept all text: a closed one becomes a null device, and what it cannot encode is escaped.
 
     If a stream stayed closed, the next opened file would get its number, and with it all output of libraries. Return
     whether a stream was closed.

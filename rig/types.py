@@ -114,9 +114,9 @@ class Rules:
     A field that is None requires nothing. ``percentile``, between 0 and 1, is the share of latencies that an estimate
     or a bound refers to. ``in_time_share`` is the share of frames that must meet their deadline. ``late_share`` limits
     the 99th percentile of the scheduling delay, relative to the latency bound or deadline. ``gap_distance`` limits the
-    Kolmogorov distance between scheduled and actual gaps between samples. ``trial_tolerance`` limits how far a trial
-    may be from the mean of the trials, relative to this mean. ``reports`` names figures (``FigureKey.quantity``) that a
-    result must state.
+    Kolmogorov distance between the scheduled gaps between samples and those that this delay makes of them.
+    ``trial_tolerance`` limits how far a trial may be from the mean of the trials, relative to this mean. ``reports``
+    names figures (``FigureKey.quantity``) that a result must state.
     """
 
     name: str
@@ -296,7 +296,7 @@ class Conversion:
 
     ``supply_v`` is the voltage before the meter. ``burden_ohm`` is the resistance of the shunt. Instead of a constant
     voltage, ``supply_rail`` can name a rail of volts in the same run; its readings are then multiplied with the
-    readings in amperes. From a rail of volts alone, no power is computed. Raises ``ValueError`` for any other unit.
+    readings in amperes. From a rail of volts alone, no power is computed. Raises ``ValueError`` for an unknown unit.
     """
 
     unit: Unit = "W"
@@ -347,7 +347,7 @@ class Rail:
     conversion: Conversion = Conversion()
     """How readings become watts."""
     rate_hz: Size = 0.0
-    """Nominal readings per second (Hz), 0 if irregular; a spacing below 0.5 or above 20 periods is refused."""
+    """Nominal readings per second (Hz), 0 if irregular; spacings mostly below 0.5 or above 20 periods are refused."""
     aperture_s: Size | None = None
     """Time in each interval during which the meter measures (s); None means the whole interval."""
     filter_tau_s: Size = 0.0

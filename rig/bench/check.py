@@ -24,7 +24,7 @@ MOST_V = 400.0
 
 
 def factory_of(bench: BenchFile, entry: Entry) -> Factory:
-    """Return the factory of an entry's driver. Its errors name file and line.
+    """Return the factory of an entry's driver; errors about its options name file and line.
 
     Raises a ``RigError`` for a driver that does not exist or cannot be imported.
     """

@@ -36,7 +36,7 @@ def within(low: float, high: float, unit: str = "", **options: float) -> None:
 
 
 def one_of(known: Iterable[object], **options: object) -> None:
-    """Check that each option is one of the known values. An empty text in ``known`` means that none is required."""
+    """Check that each option is one of the known values. An empty text in ``known`` allows an empty option."""
     for name, value in options.items():
         if value not in (allowed := list(known)):
             texts = [f"{each:g}" if isinstance(each, float) else str(each) for each in allowed if each != ""]

@@ -40,7 +40,7 @@ OF_EXECUTIONS = re.compile(
 )
 """Figures in proportion to the mean time of the executions that ran, or to its inverse."""
 METERS, RAILS = "mode of the meters", "rails in the totals"
-"""What is said before what differs in the powers of two results: simulated or measured, and of which supplies."""
+"""Beginnings of what ``Comparison.unlike`` says of powers: simulated meters or real ones, and of which supplies."""
 _CALIBRATION = ("gain:", "offset:")
 """Beginnings of origins of uncertainty that belong to an instrument; most others belong to one run, such as clocks."""
 _OF_A_LEVEL = ("busy level:", "idle level:")
@@ -82,7 +82,7 @@ class Difference:
     cancelled: bool
     """Whether errors of a shared calibration have cancelled."""
     kept: bool | None
-    """Whether the second is at most 5 % worse, as the rules demand; None if they judge neither results nor figure."""
+    """Whether the second is at most 5 % worse, as the rules demand; None if they do not judge results or figure."""
     paired: tuple[int, int] | None = None
     """For accuracy on the same samples: how many only the first answered rightly, and how many only the second."""
 
@@ -291,7 +291,8 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
     """Return a figure of the second minus ``factor`` times that of the first.
 
     Errors of ``shared`` instruments stay correlated. For times, energies and average powers, the scatter between the
-    executions of the same samples in the two is added to the uncertainty. Without uncertainty if nothing shows it.
+    executions of the same samples in the two is added to the uncertainty. If nothing shows this scatter, the result has
+    no uncertainty.
     """
     a, b = first.result.quantities[key], second.result.quantities[key]
     found = linear([(-factor, _owned(a, "first", shared)), (1.0, _owned(b, "second", shared))], a.unit, "difference")
@@ -307,9 +308,9 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
 
 
 def _ratio(one: Executions, other: Executions) -> Quantity | None:
-    """Return the ratio of the times of two runs, by the executions that both hold, or else by the mean of each.
+    """Return the ratio of the times of two runs by the executions that both hold; None if these are too few.
 
-    It is None if a run has fewer than two executions.
+    Without common executions, it is 1 with the scatter of the executions of each run: callers use its components only.
     """
     if (found := paired(other, one)) is not None or any(len(s) < 2 or not s.any() for _, s in (one, other)):
         return found
@@ -343,7 +344,7 @@ def _growth(key: FigureKey, of: Figures) -> float:
 
 
 def of_instrument(origin: str | None) -> bool:
-    """Return whether an origin of ``apart`` is a calibration, whose error does not shrink with more samples."""
+    """Return whether an origin of ``apart`` is a calibration or a level, whose error does not shrink with samples."""
     own = (origin or "").removeprefix("first:").removeprefix("second:")
     return own.startswith(_CALIBRATION + _OF_A_LEVEL)
 

@@ -68,7 +68,7 @@ def check_device(
 
     ``clock`` is the host's unless the device is part of a simulated bench. ``prompt_s`` is the longest duration of a
     call that must not wait. ``labels`` are the possible right answers, if they are known. ``judge`` is for a solver: it
-    returns the cost of a solution of a sample. Raises ``ConformanceError``.
+    returns the cost of a solution of a sample. Raises ``ConformanceError``, and ``UsageError`` without samples.
 
     Example::
 

@@ -113,7 +113,7 @@ def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
 
 
 def _lateness(info: MeterInfo, read: Sequence[Chunk], elapsed_s: float) -> dict[str, float]:
-    """Return by rail how long (s) before a first ``read`` its last reading ended; ``stop`` may lose as much."""
+    """Return, by rail, how long (s) before now the readings of a first ``read`` end; ``stop`` may lose as much."""
     counts = {rail: sum(len(chunk.value) for chunk in read if chunk.rail == rail.name) for rail in info.rails}
     known = {rail.name: elapsed_s - n / rail.rate_hz for rail, n in counts.items() if n and rail.rate_hz > 0}
     return {name: seconds for name, seconds in known.items() if seconds > 0}

@@ -51,7 +51,8 @@ def diagnose(wanted: Sequence[str], path: Path | None, settings: Settings) -> Ge
     """Yield every finding: of the host, of the bench file, then of each device with its meters.
 
     ``wanted`` are names of the bench file or of drivers; without names, the whole bench file is examined. Raises
-    ``UnknownNameError`` for any other name; with names, also the error of a bench file that cannot be read.
+    ``UnknownNameError`` for any other name, ``UsageError`` for options without the name of a driver, and, with names,
+    the error of a bench file that cannot be read.
     """
     bench, problems, failure = _read(path, settings.trust)
     if failure is not None and wanted:

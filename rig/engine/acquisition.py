@@ -131,7 +131,7 @@ def drain(acquisition: Acquisition) -> None:
 
 
 def _chunks_of(take: Callable[[], Iterable[Chunk]], info: MeterInfo) -> list[Chunk]:
-    """Copy a driver's chunks, and convert edges to a trace's types. Raises ``TypeError`` for anything else."""
+    """Copy a driver's chunks, and convert edges to a trace's types. Raises ``TypeError`` if one is no chunk or edge."""
     inputs = _edge_rails(info)
     chunks = map(_copied, take())  # one by one, because a generator may reuse its buffer for the next
     return [_edges(chunk) if chunk.rail in inputs else chunk for chunk in chunks]

@@ -41,7 +41,8 @@ GRACE_S = 5.0
 """A call that lasts too long is interrupted. If it has not returned after this further time, the process ends."""
 LOOK_S = 0.25
 GAP_S, RESTED = 1.0, 0.5
-"""The process was stopped if the thread woke over ``GAP_S`` late and it ran for under ``RESTED`` of the time."""
+"""The process was stopped if the thread woke over ``GAP_S`` late, and the process ran for under ``RESTED`` of the time.
+"""
 
 
 class Watch:

@@ -230,7 +230,7 @@ class Gaps:
             yield f"Rail {name}: {self.not_numbers} of {self.readings} readings are not numbers; they are left out"
         if self.overloads:
             what = f"{self.overloads} of {self.readings} readings are overloads"
-            yield f"Rail {name}: {what}; each was replaced by the largest value before it, a lower bound"
+            yield f"Rail {name}: {what}; infinite ones were replaced by the largest value before them, a lower bound"
         if self.gaps:
             what = f"{self.gaps} gaps longer than {GAP_PERIODS:g} periods of {self.period / hz:.3g} s"
             longest = f"the longest, {self.longest / hz:.3g} s, begins at {moment(host_ns(self.longest_at))}"

@@ -1,8 +1,9 @@
 """Write imported recordings as run directories, each whole or not at all.
 
 An importer is a factory ``open_import(source, *, options...)`` in the group ``rig.importers``. It parses files and
-returns an ``ImportedRun``, or a list of them. Nothing is computed: stamps, readings and windows go into the run as they
-were recorded, and the original files are kept in the run with their digests.
+returns an ``ImportedRun``, or a list of them. No figure is computed. Stamps, readings and windows go into the run as
+they were recorded, but infinite readings become overloads, and idle windows are cut to the traces. The original files
+are kept in the run with their digests.
 """
 
 from __future__ import annotations

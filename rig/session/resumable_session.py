@@ -100,7 +100,7 @@ class Book:
 def opened(folder: Path, request: Request, resume: bool) -> Iterator[Book]:
     """Yield the book of a new or a resumed session in ``folder``; seal the session at the end.
 
-    Nothing is written before ``begin``. Raises ``SetupError`` if another process is recording the session.
+    Nothing of a new session is written before ``begin``. Raises ``SetupError`` if another process is recording it.
     """
     with ExitStack() as held:
         if resume:

@@ -70,7 +70,7 @@ def find_peak(holds: Callable[[float], bool], start_hz: float) -> float:
 
 
 def find_largest(holds: Callable[[int], bool], start: int) -> int:
-    """Return the largest good number, within a factor ``CLOSE_SIZE``; 0 if neither ``start`` nor a half is good."""
+    """Return the largest good number, within a factor ``CLOSE_SIZE``; 0 if ``start`` and all its halvings are bad."""
     low, high, size = 0, 0, start
     for _ in range(MOST_PROBES):
         low, high = (size, high) if holds(size) else (low, size)

@@ -61,7 +61,7 @@ class Request:
     configuration: str = ""
     """The configuration of the system that is measured, such as performance or efficiency."""
     exclusive: bool = False
-    """Whether to lock the device against other commands on this host; False if the caller has locked it."""
+    """Whether to lock the device against other commands of this user; False if the caller has locked it."""
     repeats_sha256: str = ""
     """Digest of the samples of the repeated recording, which the workload must match; empty without repetition."""
     keep_identity: bool = False

@@ -47,7 +47,7 @@ class Pace:
         self._delay = 0.0  # seconds per second of work
 
     def step(self, expected_s: float, took_s: float) -> None:
-        """Learn from a step, from its expected and its actual duration."""
+        """Take the delay of a step into account, by its expected and its actual duration."""
         delay = (took_s - expected_s) / max(expected_s, _TURN_S)
         self._delay = max(delay, (1.0 - min(1.0, took_s / _REMEMBERED_S)) * self._delay)
 

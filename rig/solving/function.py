@@ -18,7 +18,7 @@ from rig.solving.model import Qubo, from_bqm, problem_in
 from rig.types import DeviceInfo
 
 PATIENCE_S = 10.0
-"""A generator may yield or return this long (s) after its time is up. Then its solve ends, and no other begins."""
+"""If a generator neither yields nor returns for this long (s) after its time, its solve ends, and no other begins."""
 ROUNDED = 1e-6
 """A sampler's energy that differs from the cost by at most this, relative or absolute, is the cost, rounded."""
 GIVES = ("timeout_s", "stop_at_cost", "seed")

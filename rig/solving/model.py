@@ -64,7 +64,7 @@ class Qubo:
 
 
 def from_payload(payload: NDArray[Any]) -> Qubo:
-    """Return the problem of a payload. Raises ``DataError`` for a payload that is not such a table."""
+    """Return the problem of a payload. Raises ``DataError`` for a payload that is not a table of ``ROWS``."""
     rows = np.asarray(payload)
     good = rows.dtype == ROWS and rows.ndim == 1 and len(rows) > 0
     if good:

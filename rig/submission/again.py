@@ -152,9 +152,9 @@ def differences(found: bytes, made: bytes, margins: Mapping[float, float] = Mapp
     """Return each line in which two texts differ by more than another processor's rounding.
 
     Words and whole numbers must be equal. A number in ``margins`` may differ by its margin; any other number by
-    ``RELATIVE`` of itself, or by one in its last digit if it has at least ``READ`` digits. In a picture, a number may
-    also differ by one in its second decimal, a hundredth of a point. For texts with different numbers of lines, only
-    the first difference is returned.
+    ``RELATIVE`` of itself, or by one in its last digit if it has at least ``READ`` digits. In a picture, a number of
+    two or more decimals may differ by one in its last. For texts with different numbers of lines, only the first
+    difference is returned.
     """
     if found == made:
         return []

@@ -57,7 +57,7 @@ class Submitted:
 def submit(
     sessions: Sequence[Path], about: Path, out: Path, archive: Path | None = None, key: Path | None = None
 ) -> Submitted:
-    """Make a submission folder of sessions and of runs without a session; with ``key``, sign it; write its archive.
+    """Make a submission folder of sessions and of single runs; with ``key``, sign it; with ``archive``, pack it.
 
     The pages are made from the copies of the sessions, as ``made_again`` makes them. If a copy does not match its
     hashes, nothing is left. Raises ``UsageError`` for unusable paths, ``DataError`` for an unusable

@@ -48,7 +48,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def perform(task: Task, say: Say | None = None) -> Outcome:
-    """Do one task. An error becomes the outcome; only a Ctrl-C outside the recording of a cell is raised."""
+    """Do one task. A ``RigError`` or ``OSError`` becomes the outcome; a Ctrl-C only if it comes in a recording."""
     folder, cell = Path(task.folder), task.cell
     try:
         if task.what == "row":

@@ -32,7 +32,7 @@ def over_cluster(tasks: Sequence[Task], address: str, brake: Brake, say: Say) ->
 
     After the first Ctrl-C (see ``Brake``), workers only finish the cells in progress. Raises ``MissingExtraError``
     without `distributed`. Raises ``SetupError`` if the scheduler does not answer in ``TIMEOUT_S``, disconnects or has
-    no workers. Raises it too if workers cannot read the folder or have another version.
+    no workers, and if workers cannot read the folder or have another version.
     """
     if not tasks:
         return

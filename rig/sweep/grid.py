@@ -125,7 +125,7 @@ def from_texts(texts: Iterable[str], what: str) -> dict[str, str]:
 
 
 def values_in(key: str, text: str) -> tuple[str, ...]:
-    """Return the values of ``--vary key=v1,v2``. Raises ``UsageError`` for an empty one."""
+    """Return the values of ``--vary key=v1,v2``; none for no text. Raises ``UsageError`` if one of several is empty."""
     values = tuple(value.strip() for value in text.split(","))
     if values != ("",) and "" in values:
         raise UsageError(f"--vary {key}={text} has an empty value", field=key, value=text, remedy="Write v1,v2,v3")

@@ -29,7 +29,7 @@ Outcomes = Generator[Outcome | None, None, None]
 
 @dataclass
 class Brake:
-    """Whether to end a sweep early: at level 1 after the cells in progress, at level 2 at once; 0 is not."""
+    """When to end a sweep: at level 0 after all cells, at level 1 after the cells in progress, at level 2 at once."""
 
     level: int = 0
 
@@ -64,7 +64,9 @@ def through(
     recall: Callable[[dict[Future[Outcome], Task], int], None],
     given_up: Callable[[Task, BaseException], Outcome] | None = None,
 ) -> Generator[Outcome | None, None, list[Task]]:  # fmt: skip
-    """Yield the outcomes of the tasks in ``waiting``, and None from time to time; return the tasks whose worker died.
+    """Yield the outcomes of the tasks in ``waiting``, and None from time to time.
+
+    Return the tasks that were cancelled or whose worker died.
 
     While the brake's level is not 0, ``recall`` is called repeatedly with this level; it cancels or interrupts tasks.
     ``given_up`` makes the outcome of a task that raised an exception.

@@ -58,7 +58,7 @@ GARBAGE = 1_000_000
 
 
 DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep", "tracks", "workload")
-"""Commands that run code of drivers, importers or workloads in their own process."""
+"""Commands that run code of drivers, importers or workloads."""
 COMPLETED = "_ARGCOMPLETE"
 """The variable that a shell sets when it asks how to complete a command line."""
 BESIDE = ("measure", "check", "doctor", "init", "complexity")
