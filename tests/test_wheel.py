@@ -1,7 +1,7 @@
 """The wheel works with nothing else installed, and reports another project that replaces its packages.
 
-A wheel is built once and unpacked into an environment that holds only its declared dependencies. This takes
-some 20 s; nothing else would notice a file missing in the wheel or an undeclared dependency.
+A wheel is built once and unpacked into an environment that holds only its declared dependencies and pytest. This
+takes some 20 s; nothing else would notice a file missing in the wheel or an undeclared dependency.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def link_into(site: Path, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel and what it declares."""
+    """An environment with the wheel, what it declares, and pytest."""
     folder = tmp_path_factory.mktemp("wheel")
     source, venv = folder / "source", folder / "venv"
     for name in PACKAGES:

@@ -1,6 +1,6 @@
 """``rig --help`` and ``rig list`` answer quickly: they import no numerical package and no vendor's stack.
 
-Whatever computes has the same bytes with any number of threads for linear algebra.
+What a command computes is the same to the byte with any number of threads for linear algebra.
 """
 
 from __future__ import annotations

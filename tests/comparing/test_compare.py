@@ -290,7 +290,7 @@ def test_sessions_and_submissions_are_compared_from_their_recordings(tmp_path: P
 
 
 def test_sessions_that_answered_differently_make_no_pairs(tmp_path: Path) -> None:
-    """Networks trained anew, or a chip with noise: the counts of one session say nothing about the mean of several."""
+    """If networks are trained anew or a chip has noise, counts of one session say nothing about the mean of several."""
     sides = []
     for side in range(2):
         seeds = (f"device_seed={10 * side + k}" for k in range(2))
@@ -350,7 +350,7 @@ def test_an_accuracy_over_more_answers_than_pairs_is_no_accuracy_of_pairs() -> N
 
 @pytest.fixture(scope="module")
 def folds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two folds: runs of two devices over two sets of samples."""
+    """A folder for each of two devices, with two folds each: runs over two sets of samples."""
     root = tmp_path_factory.mktemp("folds")
     for device, rate in (("first", "1.0"), ("second", "0.5")):
         for fold in ("2000", "2100"):

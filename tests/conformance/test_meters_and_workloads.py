@@ -1,7 +1,4 @@
-"""A meter that breaks a rule of ``rig.conformance.device`` is told the rule, the finding and the requirement.
-
-So is a workload, of what it must declare and contain before it is streamed.
-"""
+"""A meter or a workload that breaks a rule of ``rig.conformance`` is told the rule, the finding and the requirement."""
 
 from __future__ import annotations
 

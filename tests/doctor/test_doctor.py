@@ -89,7 +89,7 @@ def test_a_clock_beyond_its_tolerance_is_broken_and_its_rate_is_told(visit: Doct
 
 
 def brackets_of(off: float, offset_s: float, seed: int) -> tuple[Any, list[Bracket]]:
-    """Return when a clock of 1 MHz, off by these, was read, and its brackets over a link that is slow at times."""
+    """Return when (ns) a clock of 1 MHz with these errors was read, and its brackets over a link of random delays."""
     rng = np.random.default_rng(seed)
     at_ns = 10**12 + np.sort(rng.integers(0, 10**9, 60))
     out, back = rng.exponential(2e5, (2, 60)) + 1e5
@@ -177,7 +177,7 @@ def said_of(rail: Rail, *chunks: Chunk, tick_hz: float = 1e3) -> dict[str, Findi
 @pytest.mark.parametrize(("ticks", "level"), [(10, "ok"), (10_000, "broken")])
 @pytest.mark.parametrize("rate_hz", [0.0, 100.0])
 def test_a_time_that_is_stamped_in_another_unit_is_broken(rate_hz: float, ticks: int, level: str) -> None:
-    """The board prints milliseconds; if they are declared as microseconds, a tick lasts a thousandth."""
+    """A tick is declared as a millisecond. If the board counts microseconds, its rate is a thousandth by the stamps."""
     rail = replace(RAIL, rate_hz=rate_hz)
     taken = Taken(Bracket(0, 0, 1))
     for k in range(20):

@@ -1,4 +1,4 @@
-"""A bench without a meter, and steps that are recorded on it by hand."""
+"""A plant with one rail, and functions that record steps on it."""
 
 from __future__ import annotations
 

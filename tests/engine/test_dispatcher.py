@@ -232,7 +232,7 @@ def test_the_network_of_an_answer_is_recorded_though_nothing_counted_it(steps: l
 
 
 def failing(after_s: float, error: BaseException) -> tuple[SimPlant, Queue]:
-    """Return a device that raises an error when it is polled after a given time."""
+    """Return a plant, and a device that raises an error when it is polled after ``after_s``."""
     plant, device = bench(0.3)
     until_ns = plant.clock.now_ns() + round(after_s * S)
 

@@ -177,7 +177,7 @@ def test_what_a_device_declares_is_refused_before_anything_is_written(
 
 
 class AlteredMeter:
-    """The mock meter, with ticks, that alters its chunks after ten good ones."""
+    """The mock meter, with ticks; it alters its chunks after ten good reads."""
 
     def __init__(self, meter: MockMeter, alter: Callable[[rig.Chunk], Any]) -> None:
         self.meter, self.alter, self.reads, self.at = meter, alter, 0, 0

@@ -1,6 +1,6 @@
 """An imported recording becomes a run directory: complete or not at all, with its originals, several in a session.
 
-Notes on its files tell missing readings, impossible windows, limits for short readings, and their remedies.
+Missing readings and impossible windows are named with a remedy, and short readings have wider limits.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ def test_idle_beyond_the_trace_is_cut_with_a_note_or_refused(tmp_path: Path) -> 
 
 
 def test_power_without_noise_is_a_figure(tmp_path: Path) -> None:
-    """As of a recorder that rounds to its own steps: variances are zero then, and rounding may be below zero."""
+    """Readings of a recorder that rounds to steps may be equal: their variance is 0, or below 0 by rounding."""
     at_s, _, busy = trace(rate_hz=100.0)
     check(plain(tmp_path, at_s, np.where(busy, BUSY_W, IDLE_W), stamp=None), tmp_path / "run")
 
@@ -447,7 +447,7 @@ SAID = ("device_description=a board", "meter_description=a source meter")
 def test_an_import_is_described_by_its_options(
     tmp_path: Path, told: tuple[str, ...], failed: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The import names what an audit will ask for and was not told."""
+    """The import names each option that an audit requires and that was not given."""
     seconds, watts, _ = trace()
     source = table(tmp_path / "trace.csv", "t,p", seconds, watts)
     given = options("time=t:s", "power=p:W", f"windows={windows(tmp_path)}", *told)

@@ -188,7 +188,7 @@ def test_a_description_out_of_bounds_is_refused_by_line_and_field(what: str) -> 
 
 
 def recorded(path: Path, *lines: Document, ended: bool = True) -> Path:
-    """Return a run of one sample; its lines follow one of unknown type. A crashed run has no samples."""
+    """Return a run of one sample; ``lines`` follow a line of unknown type. Without ``ended``, it lacks its samples."""
     samples = table(SAMPLES, [{"id": "a", "inferences": 1}])
     events = [start_line(), {"type": "door", "open": True}, *lines]
     if ended:

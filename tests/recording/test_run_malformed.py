@@ -192,7 +192,7 @@ ANYTHING = st.recursive(
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield every place in a document, as a path of keys."""
+    """Yield every place in a document (of a list, the first six), as a path of keys."""
     yield at
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value[:6]):
@@ -259,7 +259,7 @@ def test_a_rail_that_a_meter_describes_otherwise_is_refused(described: Path, tmp
 
 
 def test_where_limits_come_from_may_be_said_otherwise(described: Path, tmp_path: Path) -> None:
-    """In earlier recordings, start lines omit home directories, but traces did not."""
+    """In earlier recordings, start lines left home directories out, and traces did not."""
 
     def elsewhere(start: Json) -> None:
         rail = start["meters"][0]["rails"][0]

@@ -150,9 +150,9 @@ def test_it_goes_on_with_what_is_missing_and_keeps_what_is_good(session: Path) -
 
 
 def killed_again(session: Path, monkeypatch: Patch, at: str, after: Callable[..., Path] | None) -> Path:
-    """Return the rest of a session that Ctrl-C ended in its second run, if resuming it is killed in the call ``at``.
+    """Resume a session and end it by Ctrl-C in its second run; resume it again, and kill it in the call ``at``.
 
-    ``after`` is what this call does first.
+    ``after`` is what this call does first. Return a copy of what is left.
     """
     left = session.with_name("left again")
 

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.real_time
 MODEL = dimod.BinaryQuadraticModel({0: -1.0, 1: 2.5, 2: -0.25}, {(0, 1): -2.0, (1, 2): 4.0}, 1.0, "BINARY")
 (SAMPLE,) = rig.qubo({"three": MODEL}).samples
 BEST = -0.25
-"""With bits 0 and 2, the least cost of the model."""
+"""The least cost of the model, at bits 0 and 2."""
 Capture = pytest.CaptureFixture[str]
 
 

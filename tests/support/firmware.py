@@ -93,5 +93,5 @@ def on_this_machine(program: Path) -> Iterator[tuple[Talk, Path]]:
 
 
 def lacking(*programs: str) -> str | None:
-    """Return the program that is not installed."""
+    """Return the first of these programs that is not installed; None if all are."""
     return next((name for name in programs if shutil.which(name) is None), None)

@@ -91,7 +91,7 @@ def scenes() -> asc.AscWorkload:
 
 
 def batches() -> asc.AscWorkload:
-    """Return the same, for a benchmark with Offline and Server, which NeuroBench 1.0 does not have."""
+    """Return ``scenes`` for a benchmark with Offline and Server, which NeuroBench 1.0 does not have."""
     opened = scenes()
     presented = Parameter((), ("offline", "server"), "a benchmark of a test")
     return replace(opened, benchmark=replace(opened.benchmark, scenarios=presented))

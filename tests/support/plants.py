@@ -56,7 +56,7 @@ def on_plant(
 ) -> OnPlant:  # fmt: skip
     """Record a run of the mock device, which ``driver`` may change or wrap, and of the mock meter or ``read_by``.
 
-    Without steps of its own, it is a single stream with idle windows of one second, or with the options ``stream``.
+    Without ``play``, it is a single stream with the options ``stream``; its idle windows last a second by default.
     """
     world = open_plant(**plant or {})
     opened = driver(world, open_device(world, **device or {}))

@@ -118,7 +118,7 @@ def gone(pids: Iterable[int]) -> None:
 
 
 def script(path: Path, text: str) -> str:
-    """Return a separate program."""
+    """Write a shell script that can be run, and return its path."""
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return str(path)

@@ -52,7 +52,7 @@ class Fixed:
 
 
 STATED = {"unit": "A", "full_scale": 0.1, "percent": 0.05, "serial": "SIM0000001", "since": -1, "until": 1}
-"""What a calibration file states; it holds from ``since`` to ``until``, in days from today."""
+"""What a calibration file states; it is valid from ``since`` to ``until``, in days from today."""
 
 
 def certificate(**changes: object) -> str:

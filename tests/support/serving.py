@@ -47,7 +47,7 @@ class Blank:
 class Queue:
     """A device that takes ``seconds`` for each batch, one after the other, and queues what it gets.
 
-    ``stage_s`` passes whenever samples are loaded; ``lost`` are numbers of issues (from 0) that it forgets.
+    ``stage_s`` passes whenever samples are loaded; ``lost`` are numbers of batches (from 0) that it forgets.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ def recording(
     error: Ended | None = None, scenario: str = "server", details: Mapping[str, Any] | None = None,
     training: Any = None,
 ) -> Run:  # fmt: skip
-    """Write a run directory of these queries and read it; spans are those of a device that is always busy."""
+    """Write a run directory of these queries and read it; spans last from issue to completion."""
     device: dict[str, Any] = {"name": "hand", "mode": mode, "clock": None, "phases": ["inference"]}
     device |= {"max_pending": holds, "algorithm": {"training": {"data": training}}}
     with Recorder(path) as r:

@@ -45,7 +45,7 @@ class Looping(Toy):
 
 
 def watched(meter: MockMeter, clock: Clock, log: Log) -> MockMeter:
-    """Let the meter note when it is read."""
+    """Let the meter note when it is started, read and stopped, each as ``read``."""
     for method in ("start", "read", "stop"):
         before(meter, method, lambda: log.append(("read", clock.now_ns())))
     return meter

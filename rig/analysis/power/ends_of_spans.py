@@ -22,7 +22,10 @@ from rig.types import Bools, Floats
 GOES_ON = 0.9
 """Work goes on after spans if gaps begin with more than this part of the power at the end of spans."""
 LACKS = 0.1
-"""If ends of spans lack energy and more than this part of it is missing outside, the meter lost it outside."""
+"""If ends of spans lack energy, and more than this part of it outside the spans, the meter lost that part.
+
+The device cannot have drawn less than the level beside.
+"""
 LATER = 1.25
 """A moving mean delays energy by this many time constants of the most similar one-pole filter."""
 ALIKE = 1e6

@@ -138,10 +138,10 @@ def means_by(of: Indices, n: int, weight: Floats, values: Floats) -> tuple[Float
 
 
 def in_step(at_s: Floats, period_s: float) -> float:
-    """Return how alike the places of moments between two readings are: 1 for equal places, 1/n for n random places.
+    """Return how alike the phases of moments in the period of readings are: 1 if all are equal, 1/n for n random ones.
 
-    If readings leave out part of their interval, n equal steps have an error of their mean. The result is the mean
-    square of this error over that of one step.
+    If readings leave out part of their period, the mean of n equal steps has an error. The result is the mean square
+    of this error, divided by that of one step.
     """
     if period_s <= 0.0 or not len(at_s):
         return 1.0

@@ -634,7 +634,7 @@ def test_a_host_whose_clock_stands_still_is_refused_in_words(tmp_path: Path) -> 
 
 
 def uneven(seed: int) -> tuple[Lab, Floats]:
-    """Sixty samples that take 20 to 200 ms, and their true lengths."""
+    """Return a lab of sixty samples that take 20 to 200 ms, and their true lengths."""
     lab, length = plain_lab(seed, "jitter"), np.random.default_rng(seed).uniform(0.02, 0.2, 60)
     on = 4.0 + np.cumsum(0.1 + np.append(0.0, length[:-1]))
     lab.spans_s, lab.label = np.column_stack([on, on + length]), np.zeros(60, np.int64)

@@ -33,7 +33,7 @@ def scene(seed: int) -> NDArray[np.int16]:
 
 
 def extremes() -> list[NDArray[np.int16]]:
-    """Return noise of full scale, its sign alone, silence, and the fewest bits."""
+    """Return noise of full scale, its sign alone, silence, and noise of two bits."""
     rng = np.random.default_rng(0)
     noise = rng.integers(-32768, 32768, 16000)
     return [x.astype(np.int16) for x in (noise, np.where(noise < 0, -32768, 32767), 0 * noise, noise >> 14)]

@@ -201,7 +201,7 @@ def resealed(text: str) -> str:
 
 
 def changed(text: str, name: str, change: Callable[[list[str]], list[str]]) -> str:
-    """Return a header in which one array has other values, in as many places as needed."""
+    """Return a header in which one array has other values, and states their number."""
     begin = text.index(f"NETWORK_{name}[")
     end = text.index("};", begin)
     values = change(text[text.index("{\n", begin) + 2 : end].split(","))

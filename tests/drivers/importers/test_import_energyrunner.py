@@ -156,7 +156,7 @@ def trial(k: int, stamps: list[tuple[str, int]], length: int = 13_000, **more: o
 
 
 def successor(folder: Path, trials: list[dict[str, object]]) -> list[tuple[str, str]]:
-    """Return a session of the runner of 1.3; total energy and energy per inference in its output."""
+    """Write a session of the runner of 1.3; return the total energy and energy per inference printed for each trial."""
     folder.mkdir(parents=True)
     (folder / "results.json").write_text(json.dumps(trials))
     printed, text = [], "Power Edition Output\n"

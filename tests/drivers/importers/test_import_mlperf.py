@@ -52,7 +52,7 @@ def plain(stamp: str, watts: float) -> str:
 
 
 def channels(stamp: str, watts: float) -> str:
-    """Return a line of a WT333E with two channels, as PTDaemon 1.9 and 1.10 write it."""
+    """Return a line of a WT333E with three channels, as PTDaemon 1.9 and 1.10 write it."""
     each = ",".join(f"Ch{k},Watts,{watts / 3:.6f},Volts,231.0,Amps,2.4,PF,0.9" for k in (1, 2, 3))
     return f"Time,{stamp},Watts,{watts:.6f},Volts,-1.000000,Amps,-1.000000,PF,-1.000000,Mark,m_testing,{each}"
 

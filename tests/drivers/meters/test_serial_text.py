@@ -238,7 +238,7 @@ def test_too_many_lines_that_are_no_readings_end_it() -> None:
 
 
 def test_a_time_that_stands_still_is_named() -> None:
-    """So does a time in whole seconds, or one that is declared in a wrong unit."""
+    """A time in whole seconds stands still too, and so may one that is declared in a wrong unit."""
     order = LineOrder(Plan(Board(timer_bits=0, timeout_s=1.0), layout_of("core:mW", "comma"), "column", 0.0, 0.03))
     with pytest.raises(MeterError, match=r"the column of time stands still.*unit"):
         for k in range(9):

@@ -25,7 +25,7 @@ def board(answer: Callable[[Any], object]) -> Device:
 
 
 def prints() -> Device:
-    """Print in the rig's name, by any name of standard output, and when the process ends."""
+    """Print in the rig's name: on ``sys.stdout``, on the descriptor 1, and when the process ends."""
 
     def answer(sample: Any) -> int:
         sys.stdout.write(f"{VERDICT}\n")
