@@ -27,7 +27,7 @@ def clean(text: object) -> str:
 
 
 def width() -> int:
-    """Return the number of columns of the terminal, or ``COLUMNS``, or else 100."""
+    """Return ``COLUMNS``, or else the number of columns of the terminal, or else 100."""
     return shutil.get_terminal_size((100, 24)).columns
 
 

@@ -74,8 +74,8 @@ def request_of(
 
     A name that is not in the file is the name of a driver. Without ``meters``, a device of the file is measured by the
     meters that see it. ``options`` override those of the file; ``NAME.key=value`` is for the device or meter of that
-    name. Of drivers and calibrations, only those in use are checked. Without ``trust``, a file that others can write
-    may not name code by its path.
+    name. Of drivers and calibrations, only those in use are checked. Without ``trust``, the file may not name code by
+    its path if others can write this code or the file.
 
     Raises ``DataError`` with file and line for a problem, ``UsageError`` for a meter that sees another device.
     """

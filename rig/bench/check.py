@@ -24,7 +24,7 @@ MOST_V = 400.0
 
 
 def factory_of(bench: BenchFile, entry: Entry) -> Factory:
-    """Return the factory of an entry's driver; errors about its options name file and line.
+    """Return the factory of an entry's driver; unless it is a class, errors about its options name file and line.
 
     Raises a ``RigError`` for a driver that does not exist or cannot be imported.
     """
@@ -104,7 +104,7 @@ def _own(m: MeterEntry) -> dict[str, Value]:
 
 
 def _declared(notes: Notes, bench: BenchFile, entry: Entry) -> dict[str, Option] | None:
-    """Return the driver's options; None if its package is missing, which is reported when the driver is opened."""
+    """Return the driver's options; None if they cannot be known. Opening the driver reports a missing package."""
     try:
         return options_of(factory_of(bench, entry))
     except MissingExtraError:

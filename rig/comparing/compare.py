@@ -40,11 +40,11 @@ OF_EXECUTIONS = re.compile(
 )
 """Figures in proportion to the mean time of the executions that ran, or to its inverse."""
 METERS, RAILS = "mode of the meters", "rails in the totals"
-"""Beginnings of what ``Comparison.unlike`` says of powers: simulated meters or real ones, and of which supplies."""
+"""Beginnings of entries of ``Comparison.unlike`` that concern power: modes of the meters, and rails in the totals."""
 _CALIBRATION = ("gain:", "offset:")
 """Beginnings of origins of uncertainty that belong to an instrument; most others belong to one run, such as clocks."""
-_OF_A_LEVEL = ("busy level:", "idle level:")
-"""Beginnings of origins that are limits of one level. They need not be equal in two runs, and do not average out."""
+_OF_A_LEVEL = ("busy level:", "idle level:", "resolution, ")
+"""Beginnings of origins that are limits of one level. They may differ between runs; more samples do not reduce them."""
 _ACCURACY = FigureKey("accuracy")
 
 Right = Mapping[tuple[str, str, str], bool]
@@ -82,7 +82,7 @@ class Difference:
     cancelled: bool
     """Whether errors of a shared calibration have cancelled."""
     kept: bool | None
-    """Whether the second is at most 5 % worse, as the rules demand; None if they do not judge results or figure."""
+    """Whether the second is at most 5 % worse; None for a figure outside ``JUDGED`` and for results not submitted."""
     paired: tuple[int, int] | None = None
     """For accuracy on the same samples: how many only the first answered rightly, and how many only the second."""
 
@@ -308,9 +308,10 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
 
 
 def _ratio(one: Executions, other: Executions) -> Quantity | None:
-    """Return the ratio of the times of two runs by the executions that both hold; None if these are too few.
+    """Return the ratio of the times of two runs, from the executions that both hold.
 
-    Without common executions, it is 1 with the scatter of the executions of each run: callers use its components only.
+    With fewer than two of these, it is 1 with the scatter of the executions of each run: callers use its components
+    only. It is then None if one of the runs has fewer than two executions.
     """
     if (found := paired(other, one)) is not None or any(len(s) < 2 or not s.any() for _, s in (one, other)):
         return found

@@ -102,7 +102,7 @@ def judged(c: Comparison, limit: Limit) -> Judged:
 def _samples_more(over: Quantity, n: int) -> int | None:
     """Return how many more samples of each result suffice to decide with the chance ``POWER``.
 
-    Errors shrink with the root of the number of samples, except a calibration and a bias.
+    Errors shrink with the root of the number of samples, except a calibration, limits of a level, and a bias.
     """
     if over.limits is not None:
         own, fixed, sure = (over.limits[1] - over.limits[0]) / (2 * coverage_factor(math.inf)), 0.0, 0.0
@@ -158,7 +158,7 @@ def _checked(c: Comparison, limit: Limit) -> FigureKey:
 
 
 def _other_power(c: Comparison, key: FigureKey) -> str:
-    """Return what makes two powers other quantities: a simulation, or for a total of one device other rails."""
+    """Return the difference that forbids comparing two powers: modes of meters, or for totals of one device rails."""
     other_device = any(what.startswith("device:") for what in c.unlike)
     kinds = (METERS,) if key.rail or other_device else (METERS, RAILS)
     return next((what for what in c.unlike if what.startswith(kinds)), "")

@@ -68,7 +68,7 @@ class Checks:
 
     @contextmanager
     def calling(self, what: str) -> Iterator[None]:
-        """Note a failure if the block raises. It calls the driver only as the protocols allow."""
+        """Note a failure if the block raises; the block uses the driver only as the protocols allow."""
         try:
             yield
         except Exception as error:

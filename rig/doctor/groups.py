@@ -78,7 +78,7 @@ def _raising(error: RigError) -> Factory:
 
 
 def _of_driver(name: str, options: list[str], bench: BenchFile | None, known: Sequence[str]) -> BenchGroup:
-    """Return the group of a driver with the options of the command line; a meter of its name joins a device."""
+    """Return the group of a driver, which is the device of this name, the meter, or both, with its options."""
     kinds = [g for g in ("devices", "meters") if name in names(g)] or (["devices"] if ".py:" in name else [])
     if not kinds:
         error = UnknownNameError("name", name, [*known, *names("devices"), *names("meters"), "./file.py:function"])

@@ -493,8 +493,9 @@ def test_no_number_of_samples_averages_a_calibration_or_a_bias(gain: float, bias
     assert (found.outcome, found.samples_more) == ("not decided", None)
 
 
-def test_no_number_of_samples_averages_the_limit_of_a_level() -> None:
-    of_busy = Component("busy level calibration", 0.02, shared="busy level:core")
+@pytest.mark.parametrize("origin", ["busy level:core", "resolution, busy level:core"])
+def test_no_number_of_samples_averages_the_limit_of_a_level(origin: str) -> None:
+    of_busy = Component("error of one level", 0.02, shared=origin)
     a, b = (replace(energy(watts), components=(of_busy,)) for watts in (1.0, 1.08))
     found = gate(a, b, "energy_per_inference_j > +5%")
     assert (found.outcome, found.samples_more) == ("not decided", None)

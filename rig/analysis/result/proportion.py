@@ -68,7 +68,7 @@ def paired_difference(lost: float, won: float, n: float) -> tuple[float, float]:
     ``won`` counts the cases that only the second system has right, ``lost`` those that only the first has right. The
     Clopper-Pearson limits of both are combined with the correlation of two counts of one sample (Zou and Donner,
     Statistics in Medicine 27 (2008) 1693). If no case differs, the true difference may still not be 0, so the interval
-    is that of a count of 0 in n.
+    reaches, on both sides, as far as that of a count of 0 in n.
     """
     down, up = lost / n, won / n
     (down_low, down_high), (up_low, up_high) = clopper_pearson(lost, n), clopper_pearson(won, n)

@@ -57,7 +57,7 @@ class Result:
     start: Start
     """The set-up of the measurement: device, meters, scenario, workload, rules, host."""
     quantities: Figures
-    """Each ``Quantity`` by its name in ``results.json``, in SI units; names end in their unit, shares have none."""
+    """Each ``Quantity`` by its name in ``results.json``, in SI units; names end in the unit unless it is 1."""
     findings: tuple[Finding, ...]
     """Checks, notes and refusals; ``validity``, ``notes`` and ``refusals`` are views of these findings."""
     clocks: Mapping[str, ClockSummary]

@@ -3,8 +3,8 @@
 The truth is in the payloads that are stored with the recording, and for boxes in the details of the workload. A sample
 that was issued several times counts once, by the mean of its scores; for boxes, only its first answer counts. A
 forecast or regression without a list of numbers is as wrong as a list of nulls. If some answers cannot be judged, no
-mean is stated. Otherwise, leaving answers out could improve the mean. COCO's mean average precision of object boxes is
-computed with the package faster-coco-eval (extra ``detection``).
+mean is stated, because leaving answers out could improve it. COCO's mean average precision of object boxes is computed
+with the package faster-coco-eval (extra ``detection``).
 """
 
 from __future__ import annotations

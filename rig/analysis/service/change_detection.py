@@ -45,9 +45,9 @@ def stream_of(run: Run, q: Queries) -> Stream | None:
 
 
 def change_figures(stream: Stream | None) -> Figures:
-    """Return figures of the time from a scene change to the first sustained right answer, and the share of time right.
+    """Return the mean, median and 90th percentile of the time from a scene change to the first sustained right answer.
 
-    They are its mean, median and 90th percentile, and the share of changes without such an answer.
+    The share of changes without such an answer and the share of time with the right scene are added.
     """
     if stream is None:
         return Figures()

@@ -69,10 +69,7 @@ def _answers(run: Run) -> dict[str, set[str]]:
 
 
 def no_cache(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
-    """Yield checks that a repeated sample is not answered sooner than at first (as LoadGen's TEST04).
-
-    The time of a sample that is repeated alone is compared with its time among other samples.
-    """
+    """Yield checks that a sample repeated alone is answered no sooner than among other samples (LoadGen's TEST04)."""
     repeated = by["compliance"]
     if not repeated or repeated[0].run.start.scenario.per_phase:  # one phase alone is quicker than all phases
         return

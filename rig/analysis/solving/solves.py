@@ -55,7 +55,7 @@ def solves_of(run: Run, answers: Sequence[Answer], device: Timebase) -> list[Sol
 
 
 def _is_solution(out: Any) -> bool:
-    """Return whether an output is a solver's answer: a cost and a solution, and perhaps an overrun."""
+    """Return whether an output is a solver's answer: a cost and a solution; other costs and an overrun are numbers."""
     return (
         isinstance(out, dict)
         and isinstance(out.get("solution"), str)
@@ -336,7 +336,7 @@ def solving_findings(
 
 
 def repeat_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
-    """Yield a failed check if a solver has several phases, and the checks of seeds and tuning for which rules ask."""
+    """Yield a failed check if a solver has several phases, and the checks of seeds and tuning that the rules demand."""
     rules, phases = run.start.rules, run.start.device.phases
     if asks_solutions(run) and len(phases) > 1:
         yield Finding("phases of the solver", ", ".join(phases), "1", False)

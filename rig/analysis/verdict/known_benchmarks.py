@@ -78,7 +78,7 @@ def _qubo(benchmark: Benchmark) -> Limits:
 
 
 def _seen(name: str) -> str:
-    """Return a name without what a reader does not see: spaces, capitals, width of letters, and marks of no width."""
+    """Return a name without what a reader overlooks: repeated spaces, capitals, wide letters, and marks of no width."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     return " ".join("".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Mn")).split())
 
