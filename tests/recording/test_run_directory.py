@@ -1,5 +1,7 @@
-"""The run directory is a format: anyone can write one, and only what is written matters; a
-session binds the runs that it holds by their hashes."""
+"""The run directory is a format: anyone can write one, and only what is written matters.
+
+A session binds its runs by their hashes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace with known power as files of any format, for the tests of importers."""
+"""A trace with known power, which the tests of importers write in their formats."""
 
 from __future__ import annotations
 

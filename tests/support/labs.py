@@ -67,7 +67,7 @@ class World:
     """Dynamic power is refused for this reason."""
 
     def check(self, seed: int, folder: Path) -> None:
-        """Measure one bench and compare its result with this row."""
+        """Measure one bench, and check that its result shows what it must."""
         lab = lab_of(self.kind, seed)
         self.change(lab)
         result = measured(lab, folder)

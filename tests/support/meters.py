@@ -1,4 +1,4 @@
-"""Helpers for tests of meters: record for a while, wait for an error, fail to open."""
+"""Helpers for tests of meters: read for a while, wait for an error, record a computation, check its figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rig.types import Chunk, DeviceInfo, Floats, Idle, Issue, Meter, Reply, Samp
 from tests.support.waiting import until
 
 IDLE_W, RUN_W, SUPPLY_V = 0.0018, 0.09, 1.8
-"""The instruments' rail and its supply."""
+"""Idle and busy power of the rail of the PPK2, and the supply voltage of all instruments."""
 
 
 def column(chunks: Sequence[Chunk], name: str, rail: str | None = None) -> Any:

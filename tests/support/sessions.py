@@ -1,4 +1,4 @@
-"""Sessions whose runs hold only their names."""
+"""Sessions whose runs hold only a start line and a stop line."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ ROOMY: dict[str, Any] = {"simulate": True, "start_s": 30.0, "load_s": 30.0}
 
 @pytest.fixture(autouse=True)
 def nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No interpreter is found unless a test puts one there."""
+    """Let no interpreter be found unless a test puts one into this folder's ``cache``."""
     monkeypatch.delenv(loihi2.VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
@@ -252,7 +252,7 @@ ChipGeneration = Enum("ChipGeneration", {"N3B2": "N3B2", "N3B3": "N3B3", "N3C1":
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
-    """The used parts of Lava's module ``loihi``, with the signatures of lava-nc 0.10.0."""
+    """Replace the used parts of Lava's module ``loihi``, with the signatures of lava-nc 0.10.0; return their calls."""
     calls: list[tuple[str, dict[str, Any]]] = []
 
     def use_slurm_host(partition: str | None = None, board: str | None = None, loihi_gen: Any = None) -> None:

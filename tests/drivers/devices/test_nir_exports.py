@@ -32,7 +32,10 @@ def read(path: Path, graph: Any, dt_s: float = DT_S) -> Network:
 
 
 def snntorch_model(hidden: str, **options: Any) -> Any:
-    """Return a model of three inputs, five neurons of a kind and two outputs. The export needs values by neuron."""
+    """Return a model of three inputs, five neurons of the kind ``hidden``, and two outputs.
+
+    The export needs a value for each neuron.
+    """
     import snntorch
     import torch
 
