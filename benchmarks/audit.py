@@ -10,8 +10,6 @@ tests), and the unchanged auditor audits them. Prints a table and, last, one JSO
 or is missed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

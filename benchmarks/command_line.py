@@ -1,7 +1,5 @@
 """Common parts of the benchmarks' command lines: options from their defaults, and the result as the last line."""
 
-from __future__ import annotations
-
 import json
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Mapping

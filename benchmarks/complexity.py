@@ -24,8 +24,6 @@ for larger batches the sum is compared. For a cell, neurobench decides by the in
 values, so here too the sum is compared.
 """
 
-from __future__ import annotations
-
 import copy
 import ctypes
 import gc

@@ -17,8 +17,6 @@ counter. Intervals are then about twice as wide as an exact Gaussian's.
 Prints a table and, last, one JSON line; exits 1 when coverage or sharpness misses its goal.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -8,8 +8,6 @@ counts and, last, one JSON line. Exits 1 if the first device's two energies are 
 100 draws. Also exits 1 if the second device is refused in fewer than 95 of 100 draws.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor

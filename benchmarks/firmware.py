@@ -11,8 +11,6 @@ slice was tested. For each network, prints the shortest and longest time of each
 line.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections import Counter, defaultdict

@@ -9,8 +9,6 @@ failure; the first three of each importer are printed with their seeds. Messages
 standard error.
 """
 
-from __future__ import annotations
-
 import collections
 import re
 import shutil

@@ -11,8 +11,6 @@ Prints a table and, last, one JSON line. Exits 1 if more than 5 % of the pairs a
 change that the limit of a gate allows.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -11,8 +11,6 @@ measures all of the time, the window is as long as the time between two renewals
 Needs torch and a GPU. Prints a table and, last, one JSON line.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """One small valid recording for every importer; ``fuzz_importers.py`` and the tests start from it."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import struct

@@ -9,8 +9,6 @@ included, contains the truth. A miss by more than two half-widths is *silent* if
 dynamic power is not stated counts as refused.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence

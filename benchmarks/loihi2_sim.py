@@ -8,8 +8,6 @@ peer: mean cost and mean gap. Last comes Lava's mean gap divided by the peer's. 
 doctor loihi2``), and the extra qubo for the peer.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ of reading and hashing at the last size; equal cost of additional readings withi
 every truth inside its interval.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import itertools

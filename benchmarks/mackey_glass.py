@@ -13,8 +13,6 @@ counting and scoring by ``ours`` and by ``neurobench``. If a forecast becomes in
 we score 200 only from this point on. Such starts are left out of the differences; ``diverged`` lists our sMAPE of each.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

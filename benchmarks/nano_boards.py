@@ -8,8 +8,6 @@ board's phases are random. Two parts of an execution add or lack random power. P
 Exits 1 if more than one in ten intervals misses the truth, or if fewer than nine in ten of the figures are stated.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

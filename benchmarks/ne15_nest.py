@@ -12,8 +12,6 @@ DIR/energies.svg is the chapter's figure of energies. DIR must be new. Needs RIG
 sweep failed, or if an interval of power does not contain the truth.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence

@@ -7,8 +7,6 @@ writes the network to a file that devices accept. ``--run`` compares with a reco
 fold, with streams of seed 0. Prints one JSON line last. Needs numba (extra qubo).
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence

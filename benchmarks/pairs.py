@@ -7,8 +7,6 @@ lab, in reverse order if only this order makes sense. A pair that makes no sense
 counted.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

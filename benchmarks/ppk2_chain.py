@@ -15,8 +15,6 @@ Prints a line per run and, last, one JSON line. Exits 1 unless the true dynamic 
 ten runs with a figure, and every reading is at its true time. For a refused run the reason is printed.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -11,8 +11,6 @@ through the driver's ``Proof``. ``missed`` counts logs in which readings after t
 Prints a table and, last, one JSON line; exits 1 if a log with a loss was missed or not refused.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

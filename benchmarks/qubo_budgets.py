@@ -11,8 +11,6 @@ already exist there are not measured again; with ``--powered``, DIR must be new.
 than nine in ten intervals of power contain the truth.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -9,8 +9,6 @@ matrix as a dense array. From this it computes Q in float64, then int8. Each way
 and scipy. Prints one JSON line last. Exits 1 if a goal is missed.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

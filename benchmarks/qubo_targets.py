@@ -11,8 +11,6 @@ beat 86 of those 140 targets within a minute each, and 85 of all 180 must be pro
 solutions.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

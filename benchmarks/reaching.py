@@ -8,8 +8,6 @@ layout of the recorded sessions. Reads it with both programs. Runs both networks
 the test part. Prints a JSON line of differences for each comparison. Exits 1 for a difference beyond rounding.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

@@ -9,8 +9,6 @@ if, without it, any plant is no longer held, is wrong, is wider, or is stated in
 do not reveal its rare effects.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

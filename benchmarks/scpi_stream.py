@@ -12,8 +12,6 @@ last must end with the error that readings were lost, and the recording up to th
 Prints a table and, last, one JSON line. Exits 1 if a goal is missed.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time

@@ -6,8 +6,6 @@ A word is a few syllables of a pitched voice with two formants each. Its samples
 and noise. Accuracies on these words say nothing about speech.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 from pathlib import Path

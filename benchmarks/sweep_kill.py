@@ -9,8 +9,6 @@ finished cell is recorded again, and only damaged recordings are set aside.
 Prints a table and, last, one JSON line. Exits 1 if a requirement is missed.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import os

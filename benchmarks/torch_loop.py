@@ -7,8 +7,6 @@ run on one thread, without and with counting. Prints the median execution times 
 median of the rig differs from the loop's by more than both 2 % and 20 us.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys

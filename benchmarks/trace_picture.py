@@ -3,8 +3,6 @@
 python -m benchmarks.trace_picture docs/images/trace-model.png [--kind idle_in_a_sine --seed 3]
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -10,8 +10,6 @@ block can be read without the blocks before it. Each time is the best of three, 
 one JSON line.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

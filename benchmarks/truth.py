@@ -18,8 +18,6 @@ The plain ratio is also printed, with its value for exact Gaussians of these wid
 Prints a table and, last, one JSON line. Exits 1 if a goal is missed.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -16,8 +16,6 @@ Rows with `CPU` are processor time of whole processes, which other programs on t
 also give `--seconds 0.6`. Prints a table (less is better) and, last, one JSON line.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ own latency, bunches, and lost or late readings. All stages take part: driver, e
 a table and, last, one JSON line. Exits 1 if more than one in ten intervals of any figure misses the truth.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

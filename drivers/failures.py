@@ -1,7 +1,5 @@
 """Errors of instruments that end a measurement, errors of libraries about unfit data, and clean-up after errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any

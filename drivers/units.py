@@ -1,7 +1,5 @@
 """Convert units in files to SI, codes for overload to infinity, and written dates and time zones to UTC."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo

@@ -1,7 +1,5 @@
 """Print two results side by side on the terminal."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence

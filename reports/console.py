@@ -1,7 +1,5 @@
 """Print a result on the terminal: verdict and figures of the scenario, or with ``verbose`` all figures by group."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import IO

@@ -3,8 +3,6 @@
 This module is quick to import.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterable, Mapping

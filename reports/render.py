@@ -1,7 +1,5 @@
 """Write a result as files: JSON for programs, Markdown and HTML for readers, figures as SVG."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterable, Mapping

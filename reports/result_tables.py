@@ -1,7 +1,5 @@
 """The figures of a result as text: cards, tables, and components of the uncertainty."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The verdict of a result by the rules of its run, rule by rule, for every format."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import NamedTuple

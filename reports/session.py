@@ -1,7 +1,5 @@
 """Describe the runs of a session for its report: the figures from each run, and a link to the run's report."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

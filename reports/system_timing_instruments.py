@@ -1,7 +1,5 @@
 """Describe the system, the timing, the instruments and the surroundings as text and pairs, for any format of report."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection
 from typing import Any

@@ -1,7 +1,5 @@
 """Make the boxes of a NeuroBench report's workflow from what was recorded or declared; empty boxes are left out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

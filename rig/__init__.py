@@ -12,8 +12,6 @@ Example::
     print(f"{power.value:.4g} W, 95 % interval {power.interval(0.95)}")
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -3,8 +3,6 @@
 Exit codes are part of the command line's contract; 1 is left to Python itself, 2 to argparse.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ The signature of a factory declares what it needs. The rig passes the parameters
 Every other keyword-only parameter is an option of the user, with its annotation as type and its default.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import types

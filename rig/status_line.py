@@ -3,8 +3,6 @@
 `rig measure` draws the progress of its runs otherwise (``reports/watch/run_progress.py``).
 """
 
-from __future__ import annotations
-
 import time
 
 from rich.console import Console

@@ -3,8 +3,6 @@
 Names in recordings, messages of drivers and names of plug-ins are written by others. Live displays use ``clean``.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

@@ -4,8 +4,6 @@ Units are SI and part of the name: ``_s``, ``_w``, ``_j``, ``_hz``. Host time is
 (``_ns``) on the host clock; a run has only one. ``_tick`` is a count of the clock that is named with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

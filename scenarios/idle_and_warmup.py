@@ -1,7 +1,5 @@
 """Common parts of the scenarios: idle windows around the work, and the test that ends the rounds through a set."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rig.bench.settings import within

@@ -1,7 +1,5 @@
 """Offline: all samples at once, as fast as the device accepts them (MLPerf)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rig.types import Clock, Issue, Rules, Sample, Step, Workload

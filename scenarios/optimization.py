@@ -1,7 +1,5 @@
 """Optimization: solve each problem within a time, or until a cost is reached (NeuroBench, QUBO)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Real-time: a stream with changing scenes, cut into frames that do not wait for the device (NeuroBench, ASC)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

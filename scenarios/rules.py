@@ -4,8 +4,6 @@ A recording includes its rules, so the verdict can be computed again from the re
 changed; a correction gets a new version.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files

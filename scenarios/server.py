@@ -1,7 +1,5 @@
 """Server: samples arrive at random, at a mean rate; latency is measured from their due times (MLPerf)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Single-stream: one sample at a time, each after the answer to the previous one (NeuroBench, ASC; MLPerf)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rig.bench.settings import within

@@ -1,7 +1,5 @@
 """Settings of all tests: no waiting for the disk, separate directories, and a second try in real time."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

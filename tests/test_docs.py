@@ -1,7 +1,5 @@
 """A program checks what it can of the pages: files, commands, codes and links. Every example runs as it says."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

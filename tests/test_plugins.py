@@ -1,7 +1,5 @@
 """A factory's signature is its declaration: what the rig passes, and which options a user may set."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

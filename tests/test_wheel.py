@@ -4,8 +4,6 @@ A wheel is built once and unpacked into an environment that holds only its decla
 takes some 20 s; nothing else would notice a file missing in the wheel or an undeclared dependency.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -8,8 +8,6 @@ not VALID; refused with a typed error; or ended before anything was recorded. Pr
 Exits 1 if any case ends otherwise, and lists the first such cases of each part.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """Flip bits: a changed bit in any file of a session outside ``derived/`` must be refused."""
 
-from __future__ import annotations
-
 import random
 import tempfile
 from pathlib import Path

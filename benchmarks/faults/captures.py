@@ -3,8 +3,6 @@
 The instruments are the simulated Joulescopes of ``benchmarks.capture``. The rig opens them by its own driver.
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import tempfile

@@ -1,7 +1,5 @@
 """Change one thing in a recording: a field in its lines, a trace's metadata or ``session.json``, or a column."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

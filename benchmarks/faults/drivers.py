@@ -1,7 +1,5 @@
 """Faulty drivers: each call of a device and of a meter fails in each possible way."""
 
-from __future__ import annotations
-
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product

@@ -1,7 +1,5 @@
 """A device and a meter that fail on purpose; options set which call fails, how, and after how many calls."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -6,8 +6,6 @@ cases are also printed to a terminal, and fewer are also drawn as a page. Small 
 depends only on the seed and on its number.
 """
 
-from __future__ import annotations
-
 import functools
 import io
 import json

@@ -1,7 +1,5 @@
 """Forge recordings: replace lines and files, and recompute every hash, as an attacker would."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

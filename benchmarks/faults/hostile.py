@@ -1,7 +1,5 @@
 """Hostile values, and the places in a document where they can be put."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Kills and other signals at random moments, for all scenarios, sessions, sweeps and imports."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Run commands of the rig in separate processes, and judge what they left behind."""
 
-from __future__ import annotations
-
 import functools
 import multiprocessing
 import os

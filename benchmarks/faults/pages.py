@@ -9,8 +9,6 @@ browser must run or fetch it, or the check would prove nothing. Prints the findi
 a payload did anything in a report, or nothing in a page without protection.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 Each input is a small valid input with one to three mutations. The parser must read it, or refuse it with a typed error.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -5,8 +5,6 @@ the spans, multiplies executions or inferences, or changes the supply voltage. A
 number.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import random

@@ -1,7 +1,5 @@
 """Record with too few resources: disks of various small sizes, and limits on file size, open files and memory."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

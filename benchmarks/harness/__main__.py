@@ -14,8 +14,6 @@ Both sides take turns. The CPU load from other processes is printed; a disturbed
 last, one JSON line. Exits 1 if a goal is missed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """Early stopping: compare LoadGen's results on its own latencies with ours on the same latencies."""
 
-from __future__ import annotations
-
 import math
 from argparse import Namespace
 from functools import partial

@@ -1,7 +1,5 @@
 """Goals for figures, and functions that combine and print the figures of turns."""
 
-from __future__ import annotations
-
 import os
 import statistics
 from collections.abc import Callable

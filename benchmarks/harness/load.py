@@ -3,8 +3,6 @@
 This module imports only numpy, so that neither side loads the other side's packages.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

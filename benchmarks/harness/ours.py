@@ -6,8 +6,6 @@ The device answers at once, or a fixed time after a request. Prints what the rec
 CPU time, wait for a CPU and peak memory.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Iterator, Sequence

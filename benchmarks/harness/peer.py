@@ -7,8 +7,6 @@ The system under test answers inside LoadGen's callback: at once, or a fixed tim
 Python allows (ConstructFastSUT, one response used again). Needs ``pip install mlcommons-loadgen`` (Apache-2.0).
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from importlib import import_module

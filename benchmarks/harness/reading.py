@@ -1,7 +1,5 @@
 """Read the files of both harnesses into one form, and compute figures from it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

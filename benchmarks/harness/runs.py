@@ -1,7 +1,5 @@
 """Start child processes in turn on a shared machine, measure how others disturb it, and repeat disturbed turns."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Server: how exactly each harness follows Poisson arrivals. LoadGen's stamps come from its own trace."""
 
-from __future__ import annotations
-
 import statistics
 from argparse import Namespace
 from functools import partial

@@ -1,7 +1,5 @@
 """Single-stream: the time that the harness adds to a device that answers at once or after 1 ms, and its memory."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 

@@ -8,8 +8,6 @@ other processes. Prints the median of the differences and its 95 % interval (ord
 single-stream, and a server that is always late, so that it never waits. Exits 1 if a whole interval is above 3 %.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import inspect

@@ -8,8 +8,6 @@ Rodriguez-Losada and Jimenez, Comput. Oper. Res. 38, 2011), with vertices moved 
 2015).
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

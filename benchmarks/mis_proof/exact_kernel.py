@@ -5,8 +5,6 @@ A set of vertices is a row of 64-bit words. ``compatible[v]`` are the vertices t
 vertex of a class can be chosen.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from drivers.devices.cpu.mis.search import compiled

@@ -5,8 +5,6 @@ Each rule changes the size of a maximum independent set by a known number. It ca
 rest (the rules are those of Akiba and Iwata, Theor. Comput. Sci. 609, 2016, section 3).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Train a network for a Xylo or the Arduino, or write the network deployed on a Xylo as a NIR graph."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Mapping

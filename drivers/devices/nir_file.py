@@ -1,7 +1,5 @@
 """Read a file in NIR, an exchange format of several frameworks, into unchecked nodes and edges."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 It also has the readout and the base words of devices that learn classes from a few samples (NeuroBench, algorithm 1).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace

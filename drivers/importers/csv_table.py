@@ -4,8 +4,6 @@ The layout is the place of the header, the column separator and the decimal mark
 of a cell that is not a number.
 """
 
-from __future__ import annotations
-
 import csv
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Functions of all importers: find the files of a recording, read them as text or JSON, and report bad files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Joulescope: the statistics table that its program records, with one row of means per update."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

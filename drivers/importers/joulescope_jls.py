@@ -1,7 +1,5 @@
 """Joulescope: recordings in the JLS v2 format, read by pyjls."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """Qoitech Otii (Arc, Ace): exported recordings, one channel per file or all in one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Any CSV with declared columns and units, as written by an oscilloscope, a logger or a user's own script."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nordic Power Profiler Kit II: the CSV that Nordic's nRF Connect Power Profiler exports."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A file of raw numbers, which a user's own program writes if text would be too long."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

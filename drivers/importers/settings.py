@@ -1,7 +1,5 @@
 """Options that all importers share, and the statements about a recording that follow from them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from datetime import date

@@ -1,7 +1,5 @@
 """Common parts of all importers of one instrument's trace. Each importer reads only its own format."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

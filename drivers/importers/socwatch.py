@@ -1,7 +1,5 @@
 """Intel SoC Watch: the tables of its CSV that contain power or energy over time."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Convert time stamps to times of readings: a uniform grid, or a begin and an end for each reading."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, pairwise

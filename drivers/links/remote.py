@@ -5,8 +5,6 @@ computer the host has the same clock (Linux: all processes share CLOCK_MONOTONIC
 separate one. The rig compares it with the host's clock by calls of ``timer``.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections import deque

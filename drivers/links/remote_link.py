@@ -7,8 +7,6 @@ The worker's Python interpreter starts within a deadline, and ends with all its 
 follows, so a process that never answers can be ended.
 """
 
-from __future__ import annotations
-
 import os
 import queue
 import re

@@ -4,8 +4,6 @@
 the driver of a meter ``MeterError`` and ``MeterSilentError``: see ``Kinds``.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Work of a simulated device in the virtual time of its simulated bench."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from typing import Generic, TypeVar

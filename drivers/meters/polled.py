@@ -4,8 +4,6 @@ In each *look*, the host reads its own clock, then the number, then its clock ag
 its value is uncertain. The look is then repeated, and the quickest look is used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass

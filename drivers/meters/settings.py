@@ -1,7 +1,5 @@
 """Options of every meter that is connected in a supply line, and the rail and description that follow from them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -9,8 +9,6 @@ such a trace follow only from the count of readings, and an instrument may lose 
 compared with the host's clock.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -5,8 +5,6 @@ are put in order of time. A reading that comes too late, or not at all, is missi
 gap. Readings share the link with events: docs/reference/xylo-board.md states how much of the link they use.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime

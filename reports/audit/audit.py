@@ -1,7 +1,5 @@
 """The audit of one path: open it, derive its figures, compare the claims, judge the rules, run the checks."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

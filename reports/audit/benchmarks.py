@@ -1,7 +1,5 @@
 """Check whether a run keeps the limits of its benchmark; ``benchmarks.json`` has the limits of known benchmarks."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator

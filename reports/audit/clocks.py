@@ -3,8 +3,6 @@
 A point is the mean of the quickest readings in one half of the run.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The input of the checks, and the result of one check."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The main figures of one run by plain methods. Each has a bound; a correct estimator must agree within it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

@@ -1,7 +1,5 @@
 """The judgement of one rule: what was found, and what is allowed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from reports.audit.folder.reading import clean

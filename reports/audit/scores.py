@@ -1,7 +1,5 @@
 """Score recorded outputs as NeuroBench defines it: accuracy, sMAPE and R2, and costs of independent sets."""
 
-from __future__ import annotations
-
 import functools
 import math
 import random

@@ -1,7 +1,5 @@
 """The subject of an audit: a run, a session or a submission; nothing in it is trusted."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path

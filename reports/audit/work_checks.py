@@ -1,7 +1,5 @@
 """Checks of what was asked and answered: workload, seeds, durations, latency, accuracy, trials."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

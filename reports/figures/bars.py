@@ -3,8 +3,6 @@
 The activity of the network has bars too: operations by connection, and silent neurons by layer.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence

@@ -1,7 +1,5 @@
 """The captions of the pictures of a report, and the main picture of each scenario."""
 
-from __future__ import annotations
-
 CAPTIONS = {
     "stream": "The probability of each class over time. A grey box is the time in which the scene was of this class. "
     "An answer is valid until the next. A bar runs from a change of scene to the first answer that is right and stays "

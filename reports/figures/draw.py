@@ -1,7 +1,5 @@
 """Draw the pictures of a report as SVG. The same result gives the same bytes."""
 
-from __future__ import annotations
-
 from reports.figures.bars import budget_figure, energy_figure, layers_figure
 from reports.figures.service import service_figure
 from reports.figures.several_runs import peak_figure, trials_figure

@@ -1,7 +1,5 @@
 """Draw service: latency over time, and the share of answers within a time."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

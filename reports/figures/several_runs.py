@@ -1,7 +1,5 @@
 """Draw what several runs show: the latency at each rate that a search tried, and each trial against the mean of all."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -4,8 +4,6 @@ A picture is as wide as a phone, or twice as wide. The widths of letters are not
 bytes. Every picture of a report has the colours of this module.
 """
 
-from __future__ import annotations
-
 import html
 import math
 import textwrap

@@ -1,7 +1,5 @@
 """Draw solves: the gap to the target over time, and the share of solves that reached each gap."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

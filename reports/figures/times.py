@@ -1,7 +1,5 @@
 """Draw how often each execution time on the device occurred, and how far readings of a clock are from their fit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

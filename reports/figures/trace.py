@@ -1,7 +1,5 @@
 """Draw power over time with the device's activity behind it, small enough to embed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Unpack archives of a submission (.zip, .tar.gz), within limits, into a separate folder."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import shutil

@@ -1,7 +1,5 @@
 """The check of a submission by the rig's own code: all its pages are generated again from its sessions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

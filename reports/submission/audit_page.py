@@ -1,7 +1,5 @@
 """The audit as a self-contained page, as text on a terminal, and as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict

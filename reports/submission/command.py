@@ -1,7 +1,5 @@
 """Check a run, session or submission by separate code that recomputes its figures."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

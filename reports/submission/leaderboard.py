@@ -1,7 +1,5 @@
 """Put submissions on one page: a sortable table for each of measured, imported, estimated, simulated and published."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Make the pages of a submission: the submitter's statements and the rows, then six sections per configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any

@@ -1,7 +1,5 @@
 """Make ``results.csv``, the table of a submission for programs and spreadsheets."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Points, intervals and axes of a sweep's picture: positions of values, logarithmic axes, and limits of quantities."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The same table gives the same bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The table of a sweep on the terminal: what varies, the verdict, and the figures most readers want."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from reports.format import short_text, title

@@ -1,7 +1,5 @@
 """Show networks on devices in both tracks: tables, on a page with pictures and on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import ceil
 from typing import Any

@@ -1,7 +1,5 @@
 """Draw networks on devices: accuracy against energy and against time, and energy against operations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence, Set
 
 from reports.figures.sheet import LIMIT, MUTED, WIDTH, Sheet, hue

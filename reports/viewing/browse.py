@@ -3,8 +3,6 @@
 Wide parts come from the pyramid, narrow ones from the readings themselves. No figure is computed from either.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

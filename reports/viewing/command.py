@@ -4,8 +4,6 @@ The server has one page and the columns of its picture, on the loopback address,
 serves no files. Requests whose Host is not the loopback address are refused, so no other site can reach it.
 """
 
-from __future__ import annotations
-
 import argparse
 import hmac
 import json

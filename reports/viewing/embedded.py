@@ -3,8 +3,6 @@
 The whole trace is in columns of least, mean and greatest; around chosen spans there are single readings.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Find spans of a run that readers may want to see: the first, and the extremes of duration, energy and power."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

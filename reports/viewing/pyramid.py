@@ -3,8 +3,6 @@
 One pass over blocks of any length builds it. No figure is computed from it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -3,8 +3,6 @@
 The index is stored beside the reports, with the SHA-256 of its trace. Only pictures use it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass

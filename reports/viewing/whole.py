@@ -1,7 +1,5 @@
 """Prepare the whole trace of a run directory for a page: its rails, its spans, and the spans to look at first."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Show the progress of a run while `rig measure` records it: one line on a terminal, otherwise a line now and then."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The status of a run while it is recorded: samples, watts, data waiting to be written, and the room on its disk."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

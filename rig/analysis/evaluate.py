@@ -1,7 +1,5 @@
 """Compute all figures of a recording in stages; each stage uses only the results of earlier stages."""
 
-from __future__ import annotations
-
 import math
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@
 A run keeps the bench file that it used: ``Chosen.artifacts`` are input of ``rig.engine.record.record``.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

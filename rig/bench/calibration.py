@@ -1,7 +1,5 @@
 """Calibration files state the error limits of an instrument by range; see docs/reference/calibration.md."""
 
-from __future__ import annotations
-
 import json
 import math
 import tomllib

@@ -3,8 +3,6 @@
 Drivers are imported for their options. Nothing is opened.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ The module of a driver may have ``connected(addresses) -> Iterable[Connected]``.
 driver could open, and changes none of their settings.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Check a bench file without opening instruments: impossible values, and instruments named twice."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -3,8 +3,6 @@
 ``importlib.metadata`` and ``ast`` take longer to import than everything else that ``rig --help`` and ``rig list`` need.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import re

@@ -3,8 +3,6 @@
 Only the text is read; nothing is imported or opened. See docs/reference/bench-file.md for the format.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping

@@ -3,8 +3,6 @@
 A failed check raises ``UsageError`` with the option, its value and the remedy.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import types

@@ -1,7 +1,5 @@
 """``rig compare``: show runs, sessions or submissions side by side."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -7,8 +7,6 @@ driver's module has a function ``network_of``, the driver is not opened. This fu
 returns the network.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import asdict

@@ -5,8 +5,6 @@
 The exit code is 0, or the largest exit code of the errors found. A doubtful finding is not an error.
 """
 
-from __future__ import annotations
-
 import argparse
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``rig import``: make a run directory from a trace that another program recorded."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

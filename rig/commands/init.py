@@ -3,8 +3,6 @@
 rig init [--address VISA ...] [--out FILE]
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from pathlib import Path

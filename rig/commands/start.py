@@ -1,7 +1,5 @@
 """Start the command line so that Ctrl-C during the imports prints no traceback."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """``rig sweep``: a grid of measurements, resumable after any interruption."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from contextlib import suppress

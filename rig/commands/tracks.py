@@ -1,7 +1,5 @@
 """``rig tracks``: compare the operations of a network with the joules that devices need for it."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``rig workload``: write one problem of a workload to a file."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

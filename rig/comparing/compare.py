@@ -1,7 +1,5 @@
 """Compare results: differences with intervals, in which errors of a shared calibration cancel."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Differences between the declarations of two recordings: options, versions, bench, firmware, host."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any

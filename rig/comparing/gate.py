@@ -1,7 +1,5 @@
 """Judge two results by a limit: is a figure of the second worse than that of the first by more than the limit?"""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import asdict, dataclass, replace

@@ -8,8 +8,6 @@ rules of an optional protocol (``Clocked``, ``Marks``, ``Repeats``) only if the 
 network only if the driver declares one.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence

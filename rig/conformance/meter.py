@@ -1,7 +1,5 @@
 """``check_meter`` checks a meter by calling it; ``rig.conformance.device`` says how such checks report."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import get_args

@@ -1,7 +1,5 @@
 """Common parts of the checks of devices and meters: failures, and the rules of clocks and of closing."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """``check_workload`` checks a workload and its samples; ``rig.conformance.device`` says how such checks report."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

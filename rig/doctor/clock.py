@@ -1,7 +1,5 @@
 """Findings about a clock: its rate and offset against the host, its step and its round trip."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

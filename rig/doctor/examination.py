@@ -3,8 +3,6 @@
 Each part has a deadline, so that a driver that hangs does not stop the doctor.
 """
 
-from __future__ import annotations
-
 import queue
 import threading
 import time

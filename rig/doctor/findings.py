@@ -1,7 +1,5 @@
 """The findings of ``rig doctor``: one line each, ok, doubtful or broken, with a remedy."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

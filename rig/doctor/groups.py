@@ -1,7 +1,5 @@
 """Group the devices and meters that the doctor examines together: entries of a bench file, or drivers by name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

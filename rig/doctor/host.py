@@ -1,7 +1,5 @@
 """Findings about the host: interpreter, clock, CPU, load, disk, packages, permissions and scheduling delay."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

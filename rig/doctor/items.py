@@ -4,8 +4,6 @@ An examination is a generator of findings. Between findings it yields texts that
 can tell where a driver hangs. When the generator is closed, it closes what it opened.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass

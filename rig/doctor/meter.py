@@ -1,7 +1,5 @@
 """Findings about a meter's readings: their rate, noise, drift and overloads."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

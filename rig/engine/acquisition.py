@@ -1,7 +1,5 @@
 """Start, drain and stop the meters of a bench, and read every clock."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Make a device of one blocking function, with timeouts, overlap and batches."""
 
-from __future__ import annotations
-
 import math
 import queue
 import threading

@@ -1,7 +1,5 @@
 """The host's clock."""
 
-from __future__ import annotations
-
 import os
 import select
 import time

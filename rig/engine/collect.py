@@ -4,8 +4,6 @@ Writing, draining and reading of clocks happen between spans. Inside a span the 
 drains a meter only if its buffer would overflow. ``rig.engine.dispatcher`` issues the samples.
 """
 
-from __future__ import annotations
-
 import gc
 import math
 import random

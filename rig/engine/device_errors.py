@@ -3,8 +3,6 @@
 An exception that ends a run came from the scenario, the workload or a driver; the error says from which.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 

@@ -5,8 +5,6 @@ due time joins a queue when it is due. Queued samples are issued when the device
 its largest size, while the schedule continues.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from functools import partial

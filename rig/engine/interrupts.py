@@ -1,7 +1,5 @@
 """Handle Ctrl-C, SIGTERM and a closed terminal during a recording."""
 
-from __future__ import annotations
-
 import _thread
 import signal
 import sys

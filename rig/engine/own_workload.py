@@ -1,7 +1,5 @@
 """Make a workload from your own samples: see ``workload``."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping

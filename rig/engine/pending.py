@@ -1,7 +1,5 @@
 """The samples that a device holds, in the order of issue, and how long the device has been silent."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 

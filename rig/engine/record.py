@@ -1,7 +1,5 @@
 """Record one run: the start line, the steps and the stop line, with everything that a reader needs."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

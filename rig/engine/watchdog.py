@@ -6,8 +6,6 @@ be fast between two queries. A thread reads the attributes, and also notices whe
 A call that hangs and holds Python's lock also stops this thread, and is not noticed.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

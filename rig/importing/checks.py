@@ -1,7 +1,5 @@
 """The rules for an imported recording before it is written, and notes on its windows, readings and gaps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The result of an importer: traces, windows and the clocks that stamp them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -6,8 +6,6 @@ they were recorded, but infinite readings become overloads, and idle windows are
 are kept in the run with their digests.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import secrets

@@ -5,8 +5,6 @@ non-zero weights that it meets, describes a connection fully. The count of an ex
 its non-zero inputs. No network is copied and no second forward pass is made.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ All counts are integers, so that a recording holds them exactly. The definitions
 ("Specifications of the Algorithm Track Metrics").
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Remove what identifies a person or a host: home directories, absolute paths and host names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import cache

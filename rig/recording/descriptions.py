@@ -3,8 +3,6 @@
 A rail is described in the start line and in its trace, a clock in two places of the start line.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace

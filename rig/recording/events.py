@@ -1,7 +1,5 @@
 """The types of the lines of ``events.jsonl``; the writer, the reader and the JSON Schemas all use them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 

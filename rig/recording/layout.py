@@ -1,7 +1,5 @@
 """The paths of the files of a run directory, and their digests."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from contextlib import suppress

@@ -3,8 +3,6 @@
 Each line has the hash of the line before (the chain), and a separate file has the hash of all lines (the seal).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

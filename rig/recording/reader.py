@@ -1,7 +1,5 @@
 """Read a run directory: verify the hashes, and return a read-only view. No figure is computed."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ In addition, the start line of each run has the hash of the run before (the chai
 SHA-256 of ``session.json``. It depends on every run, the purpose of each run, and the order.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

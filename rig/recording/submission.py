@@ -4,8 +4,6 @@ The root hash of a submission is the SHA-256 of ``MANIFEST.sha256``. It covers e
 manifest and the folders called ``derived``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

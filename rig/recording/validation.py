@@ -5,8 +5,6 @@ of a table raise ``StoreError``. Checks of a value raise ``ValueError`` or ``Typ
 an error about the driver or the file.
 """
 
-from __future__ import annotations
-
 import json
 import operator
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 Disk space is reserved for the last line, so that it can be written even if the disk is full.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

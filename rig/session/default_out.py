@@ -1,7 +1,5 @@
 """Name the directory of a new recording."""
 
-from __future__ import annotations
-
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path

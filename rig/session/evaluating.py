@@ -1,7 +1,5 @@
 """Evaluate the runs of a session; with two cores, half of the long runs in a second process."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

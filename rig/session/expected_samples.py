@@ -1,7 +1,5 @@
 """Compute how many samples a run will issue, for the display of progress."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Find recordings by a path, or by a part of their name below ``runs/``."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

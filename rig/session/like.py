@@ -1,7 +1,5 @@
 """Take the task and its options from a recording of others, to repeat it on a bench of one's own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

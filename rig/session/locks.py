@@ -1,7 +1,5 @@
 """Locks between processes. A lock ends with its process. A caller either waits for it, with a message, or fails."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -3,8 +3,6 @@
 Only probes are evaluated: the runs with which a search finds the highest rate or the largest problem.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, chdir, nullcontext, suppress

@@ -4,8 +4,6 @@ A note is an empty file in the user's cache. Its name is the digest of the path 
 users cannot write a note. A request file that was changed, moved or copied has no note.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Until the session is complete, its request is in ``request.json``.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping

@@ -3,8 +3,6 @@
 Every value that a search tries is a probe, and each probe is recorded as a run.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Set up a bench: open the device, meters and workload that a request names, and find its scenario and rules."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ found after the deadline is not valid; its cost and the overrun are reported sep
 solver is reported too: on a busy host, other programs used the rest of the span.
 """
 
-from __future__ import annotations
-
 import math
 import platform
 import threading

@@ -1,7 +1,5 @@
 """Your own solver as a device: a function that takes a model of dimod and returns or yields dimod sample sets."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import time

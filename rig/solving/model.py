@@ -4,8 +4,6 @@ A payload is a table of rows (u, v, weight). The first row is (n, n, constant), 
 weight to the cost if bits u and v are both 1; in a row of one bit, u and v are equal.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Read ``submission.toml``, which states what only the submitter knows, and write it with what recordings state."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Make a submission again from its own sessions, and compare both."""
 
-from __future__ import annotations
-
 import html
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Group sessions by configuration: sessions of one configuration are trials, each configuration is a row."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The bytes of an archive depend only on the folder. ``ssh-keygen`` signs, with a key that never enters the folder.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

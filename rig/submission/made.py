@@ -1,7 +1,5 @@
 """The files that a submission makes from its sessions: description, table, pages and metadata, as bytes by path."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

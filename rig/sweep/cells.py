@@ -4,8 +4,6 @@ If a process dies before the move, the cell stays open. The next process finds t
 Two processes never record the same cell, or use the same exclusive device, at the same time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Check a grid before anything is recorded: names, option keys and types, and the bench of each device."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Distribute cells over a Dask cluster: workers write to a shared folder, and return outcomes."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections import deque

@@ -3,8 +3,6 @@
 A cell has the same digest in every grid, so a grid can grow.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product

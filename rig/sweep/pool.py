@@ -1,7 +1,5 @@
 """Run the tasks of a sweep in an executor: worker processes on this machine, or a cluster."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import time

@@ -5,8 +5,6 @@ directory, because others may have written it. The last bits of a figure depend 
 algebra. Rows are therefore computed with one thread (``one_thread``), so that the same recordings have the same rows.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -8,8 +8,6 @@ pending/KEY/          the recording of a cell in progress
 table.csv, runs.csv, sweep.svg
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The table of a sweep: a row for each cell in the order of the grid. The same recordings give the same bytes."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping, Sequence

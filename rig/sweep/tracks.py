@@ -4,8 +4,6 @@ The table has two tracks of figures for the same samples. The algorithm track ha
 the system track has the time, power and energy of the device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

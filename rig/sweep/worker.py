@@ -1,7 +1,5 @@
 """Run a worker process of a sweep, which ends after its current cell if its parent ends."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

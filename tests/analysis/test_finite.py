@@ -1,7 +1,5 @@
 """For any recording, each figure is a number with a finite interval, or is refused in words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """``bench.toml``: names for a lab's devices and meters. Errors of a file and of opening name file, line and remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path

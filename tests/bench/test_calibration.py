@@ -1,7 +1,5 @@
 """Calibration files: the limits that they state, the conditions that they require, and how they are refused."""
 
-from __future__ import annotations
-
 import json
 from datetime import date
 from pathlib import Path

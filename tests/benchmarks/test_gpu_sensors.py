@@ -1,7 +1,5 @@
 """The window that a GPU's sensor sees is found from bursts of work."""
 
-from __future__ import annotations
-
 import time
 from multiprocessing.connection import Connection
 

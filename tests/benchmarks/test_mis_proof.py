@@ -1,7 +1,5 @@
 """Proofs agree with a search of all sets, and with another solver."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

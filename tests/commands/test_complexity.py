@@ -1,7 +1,5 @@
 """``rig complexity`` and ``rig network export``: the cost of a network, and the network itself, without a run."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 from pathlib import Path

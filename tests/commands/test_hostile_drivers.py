@@ -1,7 +1,5 @@
 """A driver keeps its own output; its effects on the process are noticed and reported in one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

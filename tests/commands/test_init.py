@@ -1,7 +1,5 @@
 """`rig init` writes a bench file of what is connected, and never overwrites one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

@@ -3,8 +3,6 @@
 ``rig check`` runs the rules of drivers over a whole bench, and states what was found and what is required.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -3,8 +3,6 @@
 What a command computes is the same to the byte with any number of threads for linear algebra.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from functools import cache

@@ -1,7 +1,5 @@
 """Code named by others' files runs only with --trust."""
 
-from __future__ import annotations
-
 import json
 import os
 import py_compile

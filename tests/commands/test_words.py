@@ -4,8 +4,6 @@ Input that cannot be used ends in one line with the fault and the remedy, never 
 printed without control characters, and a command ends well at a closed or full stream, and at a signal.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

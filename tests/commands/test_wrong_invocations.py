@@ -1,7 +1,5 @@
 """Wrong invocations: each message names the fault, its value and the remedy, and none misleads."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two results differ if their uncertainties show it, and by more than a limit if a gate asks for one."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -2,8 +2,6 @@
 
 Every driver of this repository that can be opened here keeps the rules."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

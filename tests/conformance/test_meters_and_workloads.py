@@ -1,7 +1,5 @@
 """A meter or a workload that breaks a rule of ``rig.conformance`` is told the rule, the finding and the requirement."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count

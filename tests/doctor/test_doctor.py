@@ -1,7 +1,5 @@
 """``rig doctor``: it reports what is good, names each fault with its remedy, and never hangs."""
 
-from __future__ import annotations
-
 import json
 import math
 import signal

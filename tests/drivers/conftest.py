@@ -1,7 +1,5 @@
 """The instrument that a test module names, and ports and boards that are ready sooner than real ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

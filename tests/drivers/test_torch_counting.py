@@ -1,7 +1,5 @@
 """Counting by hooks gives the same as counting each call alone, for any batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

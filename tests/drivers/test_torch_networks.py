@@ -1,7 +1,5 @@
 """The counter's results for networks in torch, compared with NeuroBench's package and with the definitions by hand."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A plant with one rail, and functions that record steps on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

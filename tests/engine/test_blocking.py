@@ -1,7 +1,5 @@
 """``blocking``: one function becomes a device: timed, in order, and abandoned if it hangs."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

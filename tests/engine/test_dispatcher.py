@@ -2,8 +2,6 @@
 
 The engine plays a scenario's steps in order, and writes, drains and reads clocks where this costs no time."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

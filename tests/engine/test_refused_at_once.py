@@ -1,7 +1,5 @@
 """Data that no reader could use are refused during recording; the author is named, and earlier data are reported."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace

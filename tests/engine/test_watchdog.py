@@ -1,7 +1,5 @@
 """A driver's call that does not return ends the run, named, and the process if it cannot be interrupted."""
 
-from __future__ import annotations
-
 import re
 import sys
 import threading

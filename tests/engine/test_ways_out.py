@@ -3,8 +3,6 @@
 For each such end, the command has its own exit code and prints one line, and the recording can be read.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import time

@@ -2,8 +2,6 @@
 
 Figures of a real H200 agree with what its own counter says, by arithmetic that shares no code."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -3,8 +3,6 @@
 Missing readings and impossible windows are named with a remedy, and short readings have wider limits.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

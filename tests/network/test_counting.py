@@ -1,7 +1,5 @@
 """Synaptic operations are counted by definition: neither the weight nor the input is zero."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

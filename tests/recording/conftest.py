@@ -1,7 +1,5 @@
 """A short recording with every kind of file, for tests that alter it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Hostile files: the hashed bytes are those that are used, and what is too large, too deep or no file is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -5,8 +5,6 @@ network that no device could give is refused, and not recorded if a driver gives
 order, in constant memory.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -3,8 +3,6 @@
 A session binds its runs by their hashes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

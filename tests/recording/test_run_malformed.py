@@ -2,8 +2,6 @@
 descriptions of a rail or a clock, since no reader could know which one a figure used. Altered
 recordings are refused; those that a crash cut off are read up to their last whole batch."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

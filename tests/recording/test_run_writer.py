@@ -2,8 +2,6 @@
 hashes readings, and the number of waiting readings is bounded. A full disk or a limit of the process loses only later
 data."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,8 +1,6 @@
 """Columns that stay in their file agree with it, for any division, storage and request; as arrays, columns of Arrow are
 the same as from ``to_numpy``, without pandas."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from pathlib import Path

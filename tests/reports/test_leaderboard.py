@@ -1,7 +1,5 @@
 """One page of many submissions: measured and simulated separately, audits by root hash, others' text only as text."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

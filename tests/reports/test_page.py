@@ -1,7 +1,5 @@
 """A page is read in three screens: unfolded parts are short, in order, and readable without colour or mouse."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The display while a run is recorded: its progress, watts, and the room on its disk; nothing unknown."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

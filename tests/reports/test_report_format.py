@@ -1,7 +1,5 @@
 """Numbers and names for people, and traces thinned for a picture."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

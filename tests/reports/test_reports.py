@@ -1,7 +1,5 @@
 """Reports agree with the result, for people and for programs, for any names."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

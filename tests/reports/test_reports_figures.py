@@ -1,7 +1,5 @@
 """Pictures of streams, service and solves contain what was recorded, for any size."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """The picture of a sweep: one quantity against one key, a line for each combination of the others."""
 
-from __future__ import annotations
-
 import html
 import re
 from typing import Any

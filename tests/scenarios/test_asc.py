@@ -1,7 +1,5 @@
 """The acoustic scene workload: its synthetic samples, its scenes, its sequences, and frames of one stream."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """The acoustic scene workload on recordings: the TAU layout, and folders with a ``labels.csv``."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

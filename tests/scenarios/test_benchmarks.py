@@ -1,7 +1,5 @@
 """The system track's two workloads declare the found and the allowed values of their benchmark."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Event-camera detection: files in the layout of Prophesee's set, and refusals before anything is recorded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The generator of graphs: networkx's edges without networkx, and its refusals; a graph for solvers."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from types import SimpleNamespace

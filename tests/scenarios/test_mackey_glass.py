@@ -1,7 +1,5 @@
 """The Mackey-Glass series: solved by the equation, cut as in the benchmark."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

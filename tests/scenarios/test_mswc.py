@@ -1,7 +1,5 @@
 """Keyword FSCIL: sessions drawn from split files, two front ends, and refusals before anything is recorded."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """NE15-MNIST: files of digits, their spikes in three encodings, and recordings of a retina."""
 
-from __future__ import annotations
-
 import gzip
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rules neurobench-1.0: a session that keeps them is VALID; each single change breaks its rule."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace

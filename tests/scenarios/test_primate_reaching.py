@@ -1,7 +1,5 @@
 """Primate reaching: sessions are read as in the publication, and no other file is accepted as one."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

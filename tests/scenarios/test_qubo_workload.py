@@ -1,7 +1,5 @@
 """The QUBO workload: its samples, its seeds and targets, its score, and a graph of it for others."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -5,8 +5,6 @@ in the generator's steps (NeuroBench/system_benchmarks, ASC/dcase_audio_scene_cl
 the file is loaded at the target rate with averaged channels, and cut into seconds; nothing is scaled.
 """
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys

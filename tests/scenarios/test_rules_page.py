@@ -1,8 +1,6 @@
 """The page of NeuroBench's rules: its quotations are in the texts, and its checks are in the code; the page
 on coverage agrees with the code, and has a row for each part of the sources."""
 
-from __future__ import annotations
-
 import csv
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The steps of scenarios: schedules as declared, runs that are long enough, and a stream that drops."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path

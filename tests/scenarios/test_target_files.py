@@ -1,8 +1,6 @@
 """Targets of unpublished problems: computed into a file, verified, and used in a measurement of the scenario of
 solvers."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

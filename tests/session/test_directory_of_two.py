@@ -1,7 +1,5 @@
 """If two commands use one directory, the later one changes nothing in it. A driver may change the working directory."""
 
-from __future__ import annotations
-
 import errno
 import os
 from dataclasses import replace

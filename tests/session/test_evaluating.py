@@ -1,7 +1,5 @@
 """Long runs of a session are evaluated in two processes, with the results and the errors of one."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An interruption ends any search or repetition, and is no result; a lack of memory ends a search with an answer."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """A killed session holds its runs so far, is INVALID, and can be continued; a forged session is recognised."""
 
-from __future__ import annotations
-
 import errno
 import json
 import shutil

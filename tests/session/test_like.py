@@ -1,7 +1,5 @@
 """A repetition takes the task and its options from others' recording, but nothing that acts on this bench."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The runs of ``rig measure``: a session by default, one run by --mode, trials, compliance, and their ends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

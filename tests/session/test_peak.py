@@ -1,7 +1,5 @@
 """The search finds the highest valid rate, records every probe, and refuses if no rate is valid."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A meter that feeds the device is opened before it, and closed after it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

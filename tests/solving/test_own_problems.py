@@ -1,7 +1,5 @@
 """Your own QUBO, from a file of any format, becomes problems whose solutions the rig judges itself."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """A function of a model of dimod, or a sampler by name, is a device; only the rig judges its costs."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """A submission is bound to its recordings: it is made again from them, and every difference is named."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A signature is OpenSSH's own, of the manifest, and only for this purpose; an audit reads it as OpenSSH does."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A submission holds complete sessions, claims their figures, and nothing of others in it can run."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Audio, and a simulated reference board that answers like the rig's firmware."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

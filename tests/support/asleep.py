@@ -1,7 +1,5 @@
 """A hand-made recording whose gaps between spans have another power than its idle windows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bench files that are read without a problem, for tests of their content."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rig.bench.bench_file import examine

@@ -1,7 +1,5 @@
 """Tiny recordings of an event camera in the layout of Prophesee's set: a car that crosses the picture."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The types of the fixtures that record steps by hand, and drivers that fail."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import count
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Figures of a result by name, and what a test asks of one."""
 
-from __future__ import annotations
-
 import re
 
 from rig.analysis.result.quantity import LITERAL, TRIMMED, FigureKey, Quantity

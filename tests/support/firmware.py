@@ -1,7 +1,5 @@
 """Conversations with the firmware: built for this machine with a stub of Arduino, or for a Cortex-M4 in QEMU."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import socket

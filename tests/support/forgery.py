@@ -1,7 +1,5 @@
 """Edits of recorded sessions, by which submitters would claim more than was measured, for the tests of the auditor."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 It is only for tests of verdicts. It refuses to be opened outside a test, and nothing registers it.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A trace with known power, which the tests of importers write in their formats."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

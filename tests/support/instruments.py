@@ -3,8 +3,6 @@
 All but ``scpi-smu`` and ``dmm6500`` measure a live plant.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 import sys

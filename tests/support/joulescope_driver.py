@@ -1,7 +1,5 @@
 """The substitute for the package ``pyjoulescope_driver``, installed in its place."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """Benches of labs by kind and seed: recorded, evaluated, and how far off their figures are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

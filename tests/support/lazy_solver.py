@@ -1,7 +1,5 @@
 """Solvers for tests of grids and searches: each names one node at most, whatever its graph is."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

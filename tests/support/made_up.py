@@ -1,7 +1,5 @@
 """Hand-made results for the tests of reports: one sample at a time, served, streamed."""
 
-from __future__ import annotations
-
 import io
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Helpers for tests of meters: read for a while, wait for an error, record a computation, check its figures."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager

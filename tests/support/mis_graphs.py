@@ -1,7 +1,5 @@
 """Graphs for the tests of the QUBO solvers."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

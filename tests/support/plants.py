@@ -1,7 +1,5 @@
 """Runs on a simulated plant by the options of its device, its meter and its scenario: recorded and evaluated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial

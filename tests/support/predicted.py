@@ -1,7 +1,5 @@
 """A hand-made recording of predictions: the payloads of its samples, and the answers."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

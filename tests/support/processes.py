@@ -1,7 +1,5 @@
 """Python in a process of its own, such as the command line of the rig."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

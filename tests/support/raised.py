@@ -1,7 +1,5 @@
 """The error of a call that must fail, and a function that fails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Small workers for the tests of remote devices, run by this interpreter or by one behind a substitute for ssh."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable

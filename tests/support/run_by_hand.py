@@ -1,7 +1,5 @@
 """A second writer of run directories, for tests, written only from docs/reference/run-directory.md."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -3,8 +3,6 @@
 Run it as ``python -m tests.support.schema``.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

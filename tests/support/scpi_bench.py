@@ -1,7 +1,5 @@
 """Helpers for tests of SCPI meters: a scripted instrument, an owner's calibration file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A small bench for tests of serving: a device of known service time, played in virtual time, and hand-made runs."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

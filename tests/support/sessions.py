@@ -1,7 +1,5 @@
 """Sessions whose runs hold only a start line and a stop line."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Start lines for recordings that a test writes through the recorder."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rig.recording.disk.decoding import declared_start

@@ -1,7 +1,5 @@
 """Submission folders and recordings that are altered and hashed again, for the tests of the auditor."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

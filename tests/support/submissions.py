@@ -1,7 +1,5 @@
 """Submissions of short sessions on the simulated bench."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

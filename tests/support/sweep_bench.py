@@ -1,7 +1,5 @@
 """Sweeps for tests: quick cells on the plant, and a way to request them like the command line."""
 
-from __future__ import annotations
-
 import argparse
 import csv
 import os

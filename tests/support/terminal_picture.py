@@ -5,8 +5,6 @@
 writes ``docs/images/terminal.svg``. A test makes it again and compares.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import tempfile

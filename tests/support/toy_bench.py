@@ -1,7 +1,5 @@
 """A small bench for tests of the engine: a device that answers in time, and parts that log what is done when."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Bounded waits on conditions, for tests of events in real time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

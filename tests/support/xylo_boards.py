@@ -1,7 +1,5 @@
 """Helpers for tests of a Xylo device on a simulated board."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 

@@ -1,7 +1,5 @@
 """A sweep that was completed once, and copies of it to damage."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

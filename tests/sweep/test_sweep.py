@@ -1,7 +1,5 @@
 """A sweep records each cell of its grid once, despite interruptions, and makes a table of what exists."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """A grid is expanded and checked against the factories before anything is recorded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """A sweep uses nothing that others altered or linked, and shares neither its directory nor its device."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """Sweeps over several processes: workers die, sweeps are killed and interrupted, and nothing is lost."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

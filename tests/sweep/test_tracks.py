@@ -1,7 +1,5 @@
 """``rig tracks``: one network on several devices, in both tracks, resumable, and energy per operation of several."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

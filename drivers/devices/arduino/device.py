@@ -8,8 +8,6 @@ slice: mel-filterbank energies (``preprocessing``), the network (``inference``),
 with its own microsecond counter, and holds a pin high during each phase.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ This is no model of the time on a Cortex-M4F. On a simulated bench, the answers 
 virtual time advances by these times.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import shutil

@@ -9,8 +9,6 @@ moved to whole bins, because some filters would then be empty.
 Every constant comes from ``PARAMETERS``. ``mfe_header`` writes the same tables for the C code.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from dataclasses import asdict, dataclass

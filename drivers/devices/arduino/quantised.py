@@ -4,8 +4,6 @@ The file is the C header that is compiled into the firmware. Its first line stat
 the second holds the classes and the record of the training in JSON, and the rest is C.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -4,8 +4,6 @@ Every build writes the tables of the pre-processing, the network and the digests
 cannot differ unnoticed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil

@@ -6,8 +6,6 @@ All random numbers come from one seed. With ``OPENBLAS_NUM_THREADS=1`` the same 
 kind of processor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

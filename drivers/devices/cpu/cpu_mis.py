@@ -5,8 +5,6 @@ shorter budget, the same walk ends earlier. ``stage`` compiles the search and lo
 slices of the walk, which become shorter towards the deadline.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -4,8 +4,6 @@ The sampler has no timeout, so each call makes one read. Each read has twice the
 left is too short for that, the read has as many sweeps as fit, by the rates measured when the graph was loaded.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

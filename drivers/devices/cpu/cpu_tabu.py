@@ -6,8 +6,6 @@ twice the time of the read before, or with the time that is left. If less time i
 read is one tabu search with the number of updates that fit, by a measured rate.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 Spikes are uint8 of shape (steps, channels), and predictions have the shape (steps, 2). A step is 4 ms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 The span includes the module and the choice among its boxes.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

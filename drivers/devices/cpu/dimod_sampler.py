@@ -4,8 +4,6 @@ A solve is one call of the sampler's ``sample``. Each argument of ``sample`` tha
 default is an option.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import typing

@@ -5,8 +5,6 @@ a call without its search is measured when a graph is loaded. A call that would 
 that ends late nevertheless is recorded as an overrun.
 """
 
-from __future__ import annotations
-
 import timeit
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ It is the published baseline of chaotic function prediction (NeuroBench, equatio
 reservoir, and a readout that is fitted by regularised least squares. The measured span does not include learning.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated

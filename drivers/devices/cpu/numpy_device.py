@@ -1,7 +1,5 @@
 """A device that runs a network in numpy on this computer and counts its operations, and one that forecasts a series."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol

@@ -4,8 +4,6 @@ A sample is a recorded session. One call starts from rest and decodes the test p
 does not include learning.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ M5, and a spiking network with recurrent adaptive neurons. Each is a torch modul
 ``readout``, and takes samples of the shape of its front end.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import pickle

@@ -4,8 +4,6 @@
 backends of Lava: the board, and the CPU backend, which runs a network in Python processes at about 1000 steps a second.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict, dataclass
 from functools import partial

@@ -7,8 +7,6 @@ stamps, from the board's own microsecond clock, are the span. A loop of N infere
 In energy mode the board marks begin and end by falling edges of a pin, which the power meter must record.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from dataclasses import astuple, dataclass

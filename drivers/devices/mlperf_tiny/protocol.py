@@ -6,8 +6,6 @@ ten times by default), and the ``th_timestamp`` and ``th_results`` of its refere
 The board's counter of microseconds wraps around; the host's clock tells how often.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

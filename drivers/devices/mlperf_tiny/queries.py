@@ -3,8 +3,6 @@
 When the driver opens the board, the board may be booting, or still working on a command of an earlier run.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A network for PyNN as plain data, and the file with this data and the weights. All backends use it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

@@ -6,8 +6,6 @@ constants of 10 ms, and weights up to 1.3 nA. Each subclass is taught for 180 s,
 learning, weights up to 0.1 nA are replaced by -1.5 nA.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """NEST on this computer, through PyNN in its own interpreter. The measured system is a real computer."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ With ``--simulate``, sPyNNaker maps the network for a virtual board, which simul
 spikes.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ samples of the workload and, with ``count``, executes each once to count its ope
 measurement.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial

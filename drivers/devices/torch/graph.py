@@ -5,8 +5,6 @@ NIR. A neuron sends at most one spike in a step, if its membrane is above its th
 Recurrent inputs come from the step before. A node of an unknown kind is refused, with its name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Read a network file: a torch module, the form of its input, and the conversion of a sample to it."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The processor of a module, and the timing of an execution: by the host's clock, and on a GPU also by CUDA."""
 
-from __future__ import annotations
-
 import os
 import platform
 import time

@@ -5,8 +5,6 @@ drawn from ``seed``. Its noise is drawn from ``seed`` and the clip, so a clip's 
 network is trained on the events of one front end; the other front end makes different events.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 from collections.abc import Iterator

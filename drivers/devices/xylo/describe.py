@@ -1,7 +1,5 @@
 """Describe a Xylo for the recording: simulated, as a chip that gets events, or as a chip that listens."""
 
-from __future__ import annotations
-
 import importlib.metadata
 from dataclasses import asdict, replace
 from typing import Any

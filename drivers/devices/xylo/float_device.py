@@ -3,8 +3,6 @@
 It decides from the same events as the chip. Its time and power are those of this computer, not of a Xylo.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping
 from typing import Any

@@ -8,8 +8,6 @@ Rockpool's own function makes the configuration of a chip from a network. This m
 neuron. For Audio 3 it removes, with a warning, neurons beyond the ones that may have inputs and outputs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import warnings

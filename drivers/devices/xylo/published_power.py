@@ -3,8 +3,6 @@
 This project measured none of these values.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 SOURCE = (

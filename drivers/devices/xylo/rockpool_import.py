@@ -6,8 +6,6 @@ needs its names, but never uses them. Packages that Rockpool needs for other wor
 of the import, so they are imported when they are first used.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.abc
 import importlib.metadata

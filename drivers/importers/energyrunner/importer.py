@@ -3,8 +3,6 @@
 The importer also reads the ``results.json`` with samples that the runner of MLPerf Tiny 1.3 (mlcommons/tiny) writes.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

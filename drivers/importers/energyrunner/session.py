@@ -1,7 +1,5 @@
 """The files of an EEMBC EnergyRunner session: the trace, the stamps and the texts beside them."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

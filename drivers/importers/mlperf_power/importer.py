@@ -3,8 +3,6 @@
 Neither log names its zone or the order of day and month. Since MLPerf Inference 1.1 both are stamped in UTC.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -6,8 +6,6 @@ The instrument numbers its readings (``sample_id``), so missing readings become 
 the instrument's own sampling rate to ``rate_hz``. The filter of this reduction is recorded if the instrument states it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -5,8 +5,6 @@ The general purpose inputs are separate streams of bits, recorded as edges. Bits
 streams, so edges and readings have the same clock.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque

@@ -5,8 +5,6 @@
 The instrument supplies the board that it measures. Sources: UM2269 (firmware), UM2243 (board), the firmware's ``help``.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ so, because none has the exponent 15. The parser accepts bytes in pieces of any 
 anything else.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -6,8 +6,6 @@ the sensors measure; ``python -m benchmarks.gpu_sensors`` on an H100 and an H200
 counter includes and how late counter and sensor are.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator, Sequence

@@ -7,8 +7,6 @@ otii-tcp-client-python). Log in and reserve an Automation licence in the applica
 server are JSON objects, each ended by CR LF.
 """
 
-from __future__ import annotations
-
 import math
 import socket
 import time

@@ -1,7 +1,5 @@
 """A Nordic PPK2 as a meter: its words become amperes, once arrival times prove that none is missing."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass

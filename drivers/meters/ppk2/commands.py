@@ -4,8 +4,6 @@ A command is one byte followed by its values (Nordic, pc-nrfconnect-ppk, src/con
 src/device/serialDevice.ts).
 """
 
-from __future__ import annotations
-
 import time
 
 from drivers.links.serial_line import SerialLine

@@ -6,8 +6,6 @@ After a loss of 64 readings (0.64 ms) it does not. An arrival near the floor the
 is missing. Only proved readings are released. If nothing can be proved any more, the run ends.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 

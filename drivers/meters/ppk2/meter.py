@@ -6,8 +6,6 @@ Lost readings are NaN in the trace. The kit's counter reveals most losses (``wor
 the loss of a multiple of 64 readings (``loss_detection``). If they cannot, the run ends.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

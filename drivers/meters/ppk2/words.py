@@ -9,8 +9,6 @@ The modifiers are the calibration. With those of a word's range, ``x = (4 adc - 
 program smooths readings after a change of range. This driver does not: its readings are as the ADC took them.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

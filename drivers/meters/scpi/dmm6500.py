@@ -7,8 +7,6 @@ SENSe:DIGitize. Readings are numbered in the buffer, and reading k begins k samp
 buffer takes no more readings, so the run then ends. This driver was never tested with an instrument.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial

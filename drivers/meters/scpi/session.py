@@ -3,8 +3,6 @@
 A raw socket needs no VISA library. ``pyvisa`` is imported only for an instrument on another interface.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import time

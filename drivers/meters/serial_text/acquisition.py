@@ -3,8 +3,6 @@
 A missing reading becomes NaN, so that no average hides it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

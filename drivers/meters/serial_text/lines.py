@@ -5,8 +5,6 @@ names every column in order. A column is one of time (s, ms, us, ns), a rail (W,
 or skipped (``-``). The last may be a checksum in hexadecimal.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import zlib

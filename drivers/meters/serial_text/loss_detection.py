@@ -4,8 +4,6 @@
 ``Pace`` is for lines without times: it compares their count with the host's clock.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from dataclasses import dataclass

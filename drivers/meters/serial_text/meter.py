@@ -7,8 +7,6 @@ The user declares the columns; they are never guessed. A line that does not have
 See docs/reference/serial-text.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """Checks of the content and the declarations of a folder: files, hashes, signature, device, report, rows."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import hashlib

@@ -3,8 +3,6 @@
 Hashes of a run or session are verified where it is read. The file of signers has the form of ssh-keygen(1).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import subprocess

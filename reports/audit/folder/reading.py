@@ -5,8 +5,6 @@ Untrusted files are read only if they are regular, bounded and inside their fold
 line.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """Checks of what was measured: idle, windows, clocks, readings, instruments, rails, arithmetic."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

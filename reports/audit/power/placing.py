@@ -1,7 +1,5 @@
 """Shift readings on the device's time to where spans are clearest, and find the windows to sum."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Power by plain methods: every reading is valid for its interval, and intervals are summed over windows."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 

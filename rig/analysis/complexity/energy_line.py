@@ -5,8 +5,6 @@ The line is fitted by least squares, weighted by the separate uncertainty of eac
 the energies, so errors of calibration, which all networks share, propagate with their signs (GUM 5.2.2, H.3).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -11,8 +11,6 @@ or more executions. NeuroBench's paper states operations per execution, and its 
 sample. Here, the two are separate figures.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

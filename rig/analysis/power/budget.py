@@ -1,7 +1,5 @@
 """Turn estimates into quantities: every known source of error is a separate component."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -6,8 +6,6 @@ meter sees nothing. An error that varies from span to span becomes a component o
 same in all spans becomes a bias.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

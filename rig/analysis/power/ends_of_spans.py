@@ -5,8 +5,6 @@ spans are averaged by their place in the span; the same is done for gaps. If the
 figure is the middle of this range, and its bias is half of the range.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 A span is a time in which the device works, by its stamps, and a gap is the time between two spans.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

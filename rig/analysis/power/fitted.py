@@ -6,8 +6,6 @@ gaps, the delay of spans against the meter, and the filter's time constant. The 
 the same delay, whichever fits better.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

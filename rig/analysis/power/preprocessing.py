@@ -5,8 +5,6 @@ and will be reported separately from inference". An analog front end is measured
 real-time".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rig.analysis.result.finding import Finding, refusal

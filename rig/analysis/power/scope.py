@@ -1,7 +1,5 @@
 """A scope is what one power figure covers: one phase, or all phases together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The catalogue of every quantity that the rig computes: unit, title, and the family in which it is shown."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 

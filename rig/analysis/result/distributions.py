@@ -3,8 +3,6 @@
 ``scipy.special`` has them too, but importing it takes longer than computing the figures of a short run.
 """
 
-from __future__ import annotations
-
 import math
 from statistics import NormalDist
 

@@ -1,7 +1,5 @@
 """Define a finding, which a reader of a result must know: a note, a refusal of figures, or the check of a rule."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

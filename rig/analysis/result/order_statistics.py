@@ -3,8 +3,6 @@
 Successive values may be alike, as waits in a queue are. They are then worth fewer independent values.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

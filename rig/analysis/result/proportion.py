@@ -5,8 +5,6 @@ and Pearson, Biometrika 26 (1934) 404). It is computed from quantiles of the bet
 Statistical Science 16 (2001) 101).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Define the series of a result, from which pictures are drawn and figures of a session are computed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """State the verdict on a result, VALID or INVALID, which follows from its checks."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from rig.analysis.result.finding import Finding

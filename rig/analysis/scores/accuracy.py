@@ -1,7 +1,5 @@
 """Compute accuracy by comparing outputs with the labels of the workload."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 

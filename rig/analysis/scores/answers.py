@@ -1,7 +1,5 @@
 """Decode the answers of the device: every output of a run, with its sample."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

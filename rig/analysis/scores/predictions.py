@@ -7,8 +7,6 @@ mean is stated, because leaving answers out could improve it. COCO's mean averag
 with the package faster-coco-eval (extra ``detection``).
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ stamps in ticks of a trace's clock. The figures are computed from the trace and 
 have the method ``peer``, beside the rig's own figures. They state no uncertainty.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence

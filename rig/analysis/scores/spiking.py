@@ -5,8 +5,6 @@ The device answers with an object that holds ``first_input_ms`` and ``first_outp
 Neuromorphic Vision" (model-level and hardware-level evaluation).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Compute how soon the device recognises a new scene of a stream, and how often it is right."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

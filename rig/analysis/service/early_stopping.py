@@ -1,7 +1,5 @@
 """Apply MLPerf's early stopping to percentiles of latency."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 

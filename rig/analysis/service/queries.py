@@ -1,7 +1,5 @@
 """Collect when each sample was requested, issued and completed, by the host's clock."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from typing import Any

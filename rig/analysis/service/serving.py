@@ -5,8 +5,6 @@ arrivals are random and the device serves one sample at a time, other arrivals a
 times.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Sequence

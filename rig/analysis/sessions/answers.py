@@ -1,7 +1,5 @@
 """Check the answers of a session, and the times of single samples, as LoadGen's TEST01 and TEST04 do."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """A part: one run of a session, with its purpose."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rig.analysis.result.result import Result

@@ -1,7 +1,5 @@
 """Find the highest rate of a search from its probes; a probe is a run at one rate that keeps every rule or fails."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Check the recordings of a session: each run has its own, and all are of one data set and were made with one bench."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 

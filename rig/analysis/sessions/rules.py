@@ -1,7 +1,5 @@
 """Check the runs of a session together: enough runs, alike, of one system, with the figures that the rules ask for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Check that the runs of a session hold the same samples, and take the same time for each of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Times come from the performance runs, accuracy from the accuracy run, power from the power runs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

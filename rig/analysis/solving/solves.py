@@ -1,7 +1,5 @@
 """Judge the solves of a run: costs computed from their solutions, gaps to the targets, and times."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict

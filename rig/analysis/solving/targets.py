@@ -1,7 +1,5 @@
 """Define the names of target costs, their order of preference, and the gap between a cost and its target."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Compute which part of each reading an activity fills, after the filter and over the aperture of the meter."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The spans and idle windows of a recording that count in figures, in seconds of one axis; spans of warm-up do not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Compute execution times per inference: means and percentiles, with the uncertainty of the device's clock."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ The spans are then on the meter's clock. Nothing needs alignment, and the rate e
 uncertainty of every time.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

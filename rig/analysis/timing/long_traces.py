@@ -11,8 +11,6 @@ sum over single readings. The whole trace is also divided evenly. Readings at th
 their neighbours, because their errors depend on the neighbours.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator

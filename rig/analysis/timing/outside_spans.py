@@ -1,7 +1,5 @@
 """Find what readings contain outside spans: work that no span covers, such as a repeated try, and unsteady idle."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

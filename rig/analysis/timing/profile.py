@@ -4,8 +4,6 @@ Noise seldom repeats a value. So a value that recurs too often, or a row of valu
 each time. If all readings share few values, these are the levels of a converter.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

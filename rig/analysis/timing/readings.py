@@ -4,8 +4,6 @@ If a rail of amperes names a rail of volts (``Conversion.supply_rail``), its pow
 reading. The volts are taken as constant over an aperture and as a straight line between readings.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Fit each clock of a recording to one axis of seconds, and find clocks that contradict what is declared."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

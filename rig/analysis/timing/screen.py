@@ -5,8 +5,6 @@ meter, which can be found because no reading arrives before it was taken. Readin
 with a bias. Every other error is a failed check, and the power of the rail is refused.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Check that a run keeps the limits of the benchmark that its workload declares, and plays the benchmark's samples."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The limits of published benchmarks, which apply whatever limits a recording declares."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Mapping

@@ -5,8 +5,6 @@ it ended, which traces look wrong, and what its figures leave out. Figures witho
 refused.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The remedies of failed rules, by rule."""
 
-from __future__ import annotations
-
 import re
 
 _BUSY = "The host was busy: end other programs, see `rig doctor`, and measure again"

@@ -3,8 +3,6 @@
 Its rules must be those of the rig's own set of the same name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 

@@ -1,7 +1,5 @@
 """``rig completion``: print shell code that completes command lines, by argcomplete."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Callable

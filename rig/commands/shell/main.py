@@ -1,7 +1,5 @@
 """The entry of the command line: one module for each command, imported when the command is named."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import importlib

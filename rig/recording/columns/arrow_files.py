@@ -1,7 +1,5 @@
 """Append whole batches to the Arrow streams of a run directory, and hash the files while they are written."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Generator
 from contextlib import suppress

@@ -4,8 +4,6 @@ The messages of a stream are FlatBuffers, as in Arrow's ``Message.fbs`` and ``Sc
 with the distance to its vtable, which has the offset of each field. A compressed stream is refused.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from contextlib import suppress

@@ -3,8 +3,6 @@
 The first call of either would import pandas, which takes 50 MB and 0.2 s, in every report and during a recording.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ This code runs between two queries, and a device may answer immediately, so it m
 advance, a row allocates little memory, and a flush is a few copies.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable

@@ -5,8 +5,6 @@ A ``Trace`` of many readings has such columns instead of arrays. They support ``
 messages and accepted.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

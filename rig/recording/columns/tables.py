@@ -3,8 +3,6 @@
 Nothing here computes; ``rig.recording.validation`` checks tables when they are read.
 """
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 SAMPLES = pa.schema({

@@ -3,8 +3,6 @@
 A file is refused before it is read into memory, and a text before it is decoded.
 """
 
-from __future__ import annotations
-
 import errno
 import math
 import os

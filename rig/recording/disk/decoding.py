@@ -1,7 +1,5 @@
 """Decode a line of ``events.jsonl`` to a struct, or raise an error that names the line, the field and the value."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The conversion of raw readings to watts."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rig.errors import DataError

@@ -1,7 +1,5 @@
 """Check readings, join them, and write them to the trace files, optionally in a separate thread."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 The engine checks readings before they are written, and the reader before they are used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any

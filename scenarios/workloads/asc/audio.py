@@ -4,8 +4,6 @@ Wav, flac and ogg are decoded by soundfile and resampled by soxr; both come with
 ``neurorig[audio]`` and are imported when the first file is opened.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Two layouts: the TAU Urban Acoustic Scenes Mobile one (``meta.csv`` and ``evalua
 a plain folder with a ``labels.csv``. Headers are read here; samples are not decoded.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import re

@@ -5,8 +5,6 @@ microphone then changes spectrum and level at random. Scenes of different places
 spectrum, and no single frequency band distinguishes them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

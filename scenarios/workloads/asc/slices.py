@@ -3,8 +3,6 @@
 A continuous stream of slices is cut by a moving window into the frames that a microphone would deliver.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence

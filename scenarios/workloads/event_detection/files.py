@@ -4,8 +4,6 @@ The layout is that of Prophesee's 1 Megapixel Automotive Detection Dataset: raw 
 surfaces for NeuroBench's harness.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

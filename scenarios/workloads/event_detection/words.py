@@ -4,8 +4,6 @@ Times of a .raw count from the first time word of the file, as in the vendor's t
 the camera, and not with the recording. Events before this word have no time and are left out.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ A sample is a time surface of 50 ms, shape (6, 360, 640). A device answers with 
 class number, score, x, y, w, h in pixels of the surface.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence

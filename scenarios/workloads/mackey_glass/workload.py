@@ -5,8 +5,6 @@ its own forecasts. Successive samples start half a Lyapunov time apart. The seri
 from the series that the benchmark offers as a download: solvers of a chaotic equation agree only for a short time.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import asdict, dataclass
 

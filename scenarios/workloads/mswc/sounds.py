@@ -9,8 +9,6 @@ kHz, over windows of 512 samples, one every 5 ms. NeuroBench's text says 20 Hz t
 Nyquist frequency of 24 kHz. Its harness uses 4 kHz, and so does this module.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping
 from functools import lru_cache

@@ -5,8 +5,6 @@ language, and is then tested with all words learnt so far. A sample to learn fro
 shots (sounds) of one word, which is its label.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ x must be corrected, because bits 1 to 7 are then those of the neighbouring pixe
 ``export`` also writes arrays of spike times for PyNN.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Turn images into Poisson spike trains, and cut a stream of successive digits into frames with a moving window."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

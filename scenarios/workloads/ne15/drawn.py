@@ -5,8 +5,6 @@ at the digits on a screen: each pixel sends an event whenever the logarithm of i
 Accuracies on these digits say nothing about handwriting.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path

@@ -4,8 +4,6 @@ Four layers of ganglion cells filter the image with differences of Gaussians. Th
 first. From every other cell, this value times the correlation of the two cells' kernels is then subtracted.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Read MNIST from the user's idx files, plain or gzip. ``MD5`` has the digests of the unpacked original files."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import zlib

@@ -4,8 +4,6 @@ A sample is the spikes of one image, an array of shape (n, 2): microseconds and 
 follows the spikes; the duration of the sample includes it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

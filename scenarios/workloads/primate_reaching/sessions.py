@@ -6,8 +6,6 @@ Without files, a session is synthetic: reaches are smooth, and the rate of a uni
 movement. Figures of a synthetic session are not comparable with those of a cortex.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ A sample is one session: a model learns from the first three quarters of its rea
 step of the rest. The payload is the whole session, with one row for each step.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

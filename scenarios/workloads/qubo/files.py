@@ -12,8 +12,6 @@
 | ``.csv``, or text of other columns | a square matrix Q, a row in each line |
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -4,8 +4,6 @@ A device replies with ``{"cost": c, "solution": digits}``; the digits are the re
 hexadecimal.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path

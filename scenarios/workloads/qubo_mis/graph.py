@@ -4,8 +4,6 @@ The cost is x^T Q x with -1 on the diagonal of Q and 4 for each ordered pair tha
 eq. 22 and 23). A reply states a solution as the hexadecimal digits of its packed bits; see ``to_hex``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

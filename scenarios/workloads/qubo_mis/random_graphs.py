@@ -6,8 +6,6 @@ below n, Python takes the upper bits of the next 32-bit word, and tries again if
 draws the same words in large blocks, so the graph is the same. A pair of nodes is stored as one int64.
 """
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -9,8 +9,6 @@ A file of target costs has one row for each problem and name. A row has a certif
 cost. It is verified against the graph before the cost is used.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -5,8 +5,6 @@ with ``{"cost": c, "solution": to_hex(x)}``. Seeds 0 to 4 are for tuning; offici
 on seeds that NeuroBench announces, unofficial ones on seeds drawn when the workload is opened.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import secrets

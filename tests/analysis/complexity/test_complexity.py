@@ -1,8 +1,6 @@
 """Complexity follows exactly from the declared network and its counters, per execution and per sample. Energy
 per operation and per execution equal their true values, and are not stated if no line fits."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Power that no reading covers is stated with a bound, or refused, and never ignored. So is power that readings in step
 with a loop miss."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

@@ -1,8 +1,6 @@
 """For each kind of bench, the interval of dynamic power contains the truth, or the figure is refused. What readings
 cannot show is stated as uncertainty."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

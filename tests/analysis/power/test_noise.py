@@ -1,8 +1,6 @@
 """The meter's noise is found in idle readings and carried through any weighted sum of readings; errors of a counter
 belong to single readings, not to the times between them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

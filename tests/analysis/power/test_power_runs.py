@@ -3,8 +3,6 @@
 Intervals of average power over the time of serving, and of power of batches, contain the plant's exact truth. A
 solver's power is the average over its runtime; pre-processing is measured separately."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

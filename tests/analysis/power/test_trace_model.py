@@ -1,7 +1,5 @@
 """Idle under the spans is predicted from all blocks of a trace: what changes it, what must not, and its error."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

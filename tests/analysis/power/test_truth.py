@@ -1,7 +1,5 @@
 """On random plants, stated intervals contain the truth as often as they claim; and the test can fail."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

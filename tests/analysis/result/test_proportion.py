@@ -1,8 +1,6 @@
 """Shares of counts have the interval of Clopper and Pearson; a number without an interval says so. A
 network is not measured on its training data."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Sequence

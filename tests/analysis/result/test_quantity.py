@@ -1,8 +1,6 @@
 """A Quantity follows the GUM's laws of propagation, and has its intervals and its form in JSON; quantiles and
 chances agree with those of scipy."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """A result as data frames: figures as rows, readings in watts and seconds on one timeline, a table for notebooks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Predictions are judged by NeuroBench's sMAPE, from 0 to 200 for any forecast, and by its R2;
 boxes by COCO's mean average precision, and a device that answers with spikes by its response and its operations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 stopping is LoadGen's; an interval from order statistics contains the truth as often as it claims. Streams are
 sustained, flickering, never right, or right up to the end of a scene."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

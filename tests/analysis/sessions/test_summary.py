@@ -1,7 +1,5 @@
 """A session as one result: what each run contributes, the mean of its trials, and rules over several runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 Rig and audit agree that a solve is late by its stamped span and the scenario's budget."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

@@ -1,8 +1,6 @@
 """The time of an inference is that of its own spans: beside others on two cores, or with a phase inside another. Power
 times the time in which the device was busy is the energy, and the auditor agrees."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from itertools import cycle

@@ -1,7 +1,5 @@
 """A board in MLPerf Tiny's energy mode, and a Joulescope that records its pin, both in real time: a whole run."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

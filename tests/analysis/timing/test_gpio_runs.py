@@ -1,7 +1,5 @@
 """Whole runs with a pin on the meter: recorded beside the power, used for placement, and as the only stamps."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

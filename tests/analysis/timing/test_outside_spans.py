@@ -1,7 +1,5 @@
 """Work that no span covers: what of it goes on from the ends of spans."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 import pytest

@@ -1,8 +1,6 @@
 """A long trace is pooled into means: sums over pieces equal sums over readings, for any division. The trace gives the
 same figures as when it is read one by one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

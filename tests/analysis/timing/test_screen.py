@@ -1,7 +1,5 @@
 """Changes that a meter, its driver or its host made to readings are found; good readings stay unchanged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """Clock readings become a map from ticks to seconds, exactly as good as it states; so are the rates of clocks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """A recording that contradicts itself is INVALID by a rule with a name; so is a live run whose readings contradict
 their times of arrival."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

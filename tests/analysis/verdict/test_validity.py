@@ -1,8 +1,6 @@
 """Each rule alone makes a run INVALID, and states what was found, what is allowed and what to do; notes, refusals and
 checks are views of one list of findings, and a result without power is not shown as VALID."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A board with the rig's own firmware: phases as spans, a handshake, and all errors of the board."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path

@@ -4,8 +4,6 @@ QEMU's time counts instructions, so these tests do not need an idle host. Sendin
 a processor.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -3,8 +3,6 @@
 A minute of a board in virtual time takes about a second.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

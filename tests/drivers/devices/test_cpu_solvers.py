@@ -1,7 +1,5 @@
 """The solvers on this computer as devices: budgets, kept even on a busy host, progress, and costs of solutions."""
 
-from __future__ import annotations
-
 import math
 import sys
 import threading

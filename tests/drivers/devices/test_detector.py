@@ -1,7 +1,5 @@
 """A detector in torch: its choice among boxes, and its mean average precision on a made-up drive."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

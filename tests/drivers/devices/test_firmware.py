@@ -1,7 +1,5 @@
 """The firmware agrees with Python: the sketch on this machine, and a Cortex-M4 in QEMU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

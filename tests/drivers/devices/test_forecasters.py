@@ -1,7 +1,5 @@
 """The echo state network and the long short-term memory: their learning, and their cost beside what was published."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

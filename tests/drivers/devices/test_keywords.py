@@ -1,7 +1,5 @@
 """Devices that learn words, NeuroBench's networks and a simulated Xylo: prototypes, sessions, and a learning phase."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Lava itself, if an interpreter has it: its CPU backend behind the Device protocol."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

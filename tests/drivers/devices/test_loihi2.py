@@ -1,7 +1,5 @@
 """The Loihi 2 driver without Lava: its options, its interpreter, and the arithmetic of its worker."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The local search returns a maximal independent set, and its seed determines its walk."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st

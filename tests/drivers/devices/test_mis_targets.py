@@ -1,7 +1,5 @@
 """The table of best known targets: certificates are valid, false ones are refused, better rows replace others."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Boards with the MLPerf Tiny protocol: their answers are recorded as stamped, or the run soon ends."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

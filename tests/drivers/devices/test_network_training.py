@@ -2,8 +2,6 @@
 
 The microcontroller's features are exact to a code; its network is trained, rounded, stored and read back."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping

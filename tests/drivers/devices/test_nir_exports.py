@@ -3,8 +3,6 @@
 Published graphs of the same frameworks are read in ``test_xylo_nir.py``, without these frameworks.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

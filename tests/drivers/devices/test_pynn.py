@@ -1,7 +1,5 @@
 """Networks for PyNN: their files, the counts of a presentation, and NEST itself if an interpreter has it."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

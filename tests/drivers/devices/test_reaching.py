@@ -1,7 +1,5 @@
 """Decoders of primate reaching give the published networks' results and counts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

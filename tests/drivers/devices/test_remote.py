@@ -1,7 +1,5 @@
 """Devices that a worker in another interpreter runs, and every way in which such a worker can fail."""
 
-from __future__ import annotations
-
 import ast
 import os
 import signal

@@ -1,7 +1,5 @@
 """SpiNNaker: the worker's calls of sPyNNaker and their times, without a board; then sPyNNaker's own virtual board."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from contextlib import closing

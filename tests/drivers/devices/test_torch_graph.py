@@ -1,7 +1,5 @@
 """A NIR graph in torch gives the same spikes and operations as a float network of a Xylo."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

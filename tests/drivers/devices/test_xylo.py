@@ -1,7 +1,5 @@
 """The Xylo driver in simulator mode: bit-exact, on its own counter, with errors that name what is missing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib.util import find_spec
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The boards that the Xylo driver finds, the names of its calls, and the network that it sends."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.metadata

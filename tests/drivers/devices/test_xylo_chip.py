@@ -4,8 +4,6 @@ In chip mode, its answers, its times, and its refusals; of a board that listens,
 power.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Every command of the page on boards runs unchanged, on a simulated board, with fewer samples."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -3,8 +3,6 @@
 It sends the same spikes as the chip if fitting rounds nothing, and as the framework from which its NIR file comes.
 """
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Networks in NIR on the simulated Xylo: what is accepted, what is refused by name, and what is exported."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """The Xylo driver's parts: the network file, the encoder, the import of the vendor stack, and its front end."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import math

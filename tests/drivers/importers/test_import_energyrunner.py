@@ -3,8 +3,6 @@
 The dialects are those in mlcommons/tiny_results_v0.5 to v1.3; the contents are made up.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Traces of single instruments with separate windows: each format, its units, and its required options."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any

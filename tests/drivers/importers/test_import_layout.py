@@ -2,8 +2,6 @@
 
 A file of any length is imported in bounded memory, with the same readings and times as a short one."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The dialects are those in mlcommons/inference_results_v1.0 to v4.1, mlcommons/po
 contents are made up. The average is computed again here, line by line, as in the submission checker.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Any CSV with declared columns, and windows in a separate file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta

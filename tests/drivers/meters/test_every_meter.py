@@ -1,7 +1,5 @@
 """What all meters have in common, on simulated instruments in real time: rules, place, energy, loss, options."""
 
-from __future__ import annotations
-
 import inspect
 import threading
 import time

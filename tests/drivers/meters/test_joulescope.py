@@ -3,8 +3,6 @@
 ``FakeDriver`` replaces the package, with its signatures, and streams in real time.
 """
 
-from __future__ import annotations
-
 import inspect
 import time
 from contextlib import closing

@@ -1,7 +1,5 @@
 """An LPM01A: its stream is recorded, and its losses and messages are reported."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from types import SimpleNamespace

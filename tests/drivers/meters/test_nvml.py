@@ -1,7 +1,5 @@
 """NVML: a renewed counter becomes a reading, power states its averaging time, and a lost GPU is reported."""
 
-from __future__ import annotations
-
 import inspect
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """An Otii by its TCP server: readings by index while the recording grows, and what the network changes in them."""
 
-from __future__ import annotations
-
 import socket
 from contextlib import closing
 

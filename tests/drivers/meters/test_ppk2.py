@@ -1,7 +1,5 @@
 """A PPK2 on its serial port: ranges, losses, its clock, and the effects of a bad cable."""
 
-from __future__ import annotations
-
 import time
 from contextlib import closing
 

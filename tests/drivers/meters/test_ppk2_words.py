@@ -1,7 +1,5 @@
 """The words of a PPK2, cut out of bytes of any length; and losses that its counter cannot show, which end a run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

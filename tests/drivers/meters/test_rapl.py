@@ -1,7 +1,5 @@
 """RAPL: joules that only grow, over wraps; zones inside each other are not added; doubts are reported."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from contextlib import closing

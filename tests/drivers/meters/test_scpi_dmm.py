@@ -4,8 +4,6 @@ The dialogues of a data log (N6705C) and of a reading buffer (DMM6500) are writt
 N6705C, and from the DMM6500's reference manual. No instrument was ever met.
 """
 
-from __future__ import annotations
-
 import struct
 import threading
 import time

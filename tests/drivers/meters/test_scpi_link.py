@@ -1,7 +1,5 @@
 """The link to a SCPI instrument, on the libraries of laboratories: it soon reports every failure by name."""
 
-from __future__ import annotations
-
 import socket
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The simulated SCPI instruments follow the manuals: headers, errors in a queue, and the memory of a 34465A."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass

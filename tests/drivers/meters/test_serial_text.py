@@ -1,7 +1,5 @@
 """Lines of text on a serial port: the content of a line is recorded, and an unreliable line is no reading."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import closing

@@ -1,7 +1,5 @@
 """A threaded meter never waits in ``read``, joins what it fetched, and raises an error once, after the readings."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator, Sequence

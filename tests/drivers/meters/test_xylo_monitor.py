@@ -1,7 +1,5 @@
 """The power monitor of a Xylo board, on simulated boards in real time: rates, stamps, and lost readings."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator

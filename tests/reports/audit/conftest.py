@@ -1,7 +1,5 @@
 """A session that keeps every rule, to be forged."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The plain methods agree with the estimators, and detect the changes that their bounds promise to detect."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A session that keeps every rule passes; each way to claim more than was measured is refused or reported."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import defaultdict

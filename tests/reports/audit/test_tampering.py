@@ -1,7 +1,5 @@
 """Each way to alter a submission is refused by the check for it."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Whatever a folder or archive holds, the auditor reads or refuses it, and writes nothing outside --out."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """Any part of a trace in a few columns: the picture agrees with the readings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

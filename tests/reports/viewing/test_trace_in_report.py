@@ -1,7 +1,5 @@
 """A report's power trace zooms to the readings, on a small page that runs nothing else."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """`rig view` serves one page and its picture's requests, on the loopback address, to those with the token."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -1,7 +1,5 @@
 """Files of a recording that are small on disk, but large or slow once they are read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Drivers that print as the rig, end its process, or change its interpreter; named ``path.py:function``."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import os

@@ -3,8 +3,6 @@
 A target comes from the search that the rig ships, from a proof, or from the method that the benchmark specifies.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -19,8 +19,6 @@ the vertices outside that are adjacent to k members, and ``positions`` their pla
 move up to which each vertex stays out, with the exceptions above.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ The chip stores 8 bits for a weight, 16 for a threshold, a bias, a membrane and 
 constant, which is a bit shift. Hidden spikes arrive one time step after they are sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 One forward pass serves training, with many samples at once, and the device ``xylo-float``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

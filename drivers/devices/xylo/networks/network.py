@@ -1,7 +1,5 @@
 """The network file: an integer specification for Xylo Audio 2, its encoder, its classes, and a digest of all of it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence

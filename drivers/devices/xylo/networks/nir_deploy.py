@@ -5,8 +5,6 @@ Euler's method, so a neuron with the time constant tau keeps 1 - dt / tau of a v
 1 - 2**-shift of it, with the shift nearest to log2(tau / dt). Everything that is rounded is listed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ recurrence from a layer to itself. A nested graph, a common form of recurrent la
 other node is refused by name. So is a value that would be lost, such as the bias of an ``Affine``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter

@@ -6,8 +6,6 @@ layer. Only its weights are not rounded yet. Every random number comes from one 
 the same data give the same file on the same kind of processor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -9,8 +9,6 @@ clock, reading k starts at trigger + TRIG:DEL + k * SAMP:TIM. ``R?`` erases the 
 is full, the instrument drops the oldest readings and reports no error; only Questionable bit 14 is set.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -9,8 +9,6 @@ current comes before voltage, in single precision. The buffer stores about 20 s;
 records and reports no error.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

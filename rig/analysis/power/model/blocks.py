@@ -3,8 +3,6 @@
 A span is a time in which the device works, by its stamps.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ They are steps, times at another level, decays, heat of the work, and a device t
 in lengths of the trace. A block is a few neighbouring readings as one mean, see ``blocks``.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ readings. Errors of counter values cancel between successive readings. Slow nois
 measurements would not include slow noise and mains hum, because they are the same in every repetition.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

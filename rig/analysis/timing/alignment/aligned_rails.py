@@ -1,7 +1,5 @@
 """Align each meter's clock with the device's, by its brackets (clock readings), then by the trace or GPIO edges."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

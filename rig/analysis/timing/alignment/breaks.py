@@ -7,8 +7,6 @@ rare, so assuming one has a cost in spans, and it must explain more spans than i
 explanations, the one without a fault is taken.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ Edges may be missing, extra or bouncing, and the brackets may be uncertain by se
 pulse in a trace, and the lag path of these pulses is that of the spans.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Edges of a pin are matched with the spans that a device stamped: as exactly as stated, or not at all."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,8 +1,6 @@
 """A meter's clock is shifted until the activity that the device stamped fits the meter's readings; the share of each
 reading that an activity fills is that of slow and simple computations."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 from dataclasses import dataclass, replace
