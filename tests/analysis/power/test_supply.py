@@ -1,8 +1,6 @@
 """Amperes and volts as two raw rails: power is their product for each reading, with the limits of both. An
 instrument moves a level by its limits, its steps and its ends."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -284,7 +282,7 @@ def test_what_dither_leaves_of_a_step_covers_the_error_of_a_mean(sigma: float, l
     left = undithered(values, 1.0)
 
     assert abs(float(np.mean(values)) - level) <= left / math.pi + 4.0 * float(np.std(values)) / math.sqrt(20_000)
-    assert left <= 0.01 or sigma < 0.6
+    assert left <= 0.01 or sigma < 0.75
 
 
 @given(st.floats(1e-6, 1e3), st.integers(2, 3), st.integers(0, 2**32 - 1))
