@@ -138,5 +138,6 @@ def spread(times_s: Floats, device: Timebase, phase: str = "", held: float = 1.0
     for p in () if loops else PERCENTILES:
         clock = Component("clock rate, device to host", nearest_rank(ordered, p / 100.0) * device.rate_sigma)
         key = FigureKey("execution_time_p{percentile}_s", phase, percentile=p)
-        out[key] = percentile(ordered, p / 100.0, (clock, Component("timer resolution", resolution)))
+        found = percentile(ordered, p / 100.0, (clock, Component("timer resolution", resolution)))
+        out[key] = found if held == 1.0 else replace(found, method=f"{found.method}; over means of several inferences")
     return Figures(out)
