@@ -47,7 +47,7 @@ def open_device(
 
 
 def open_meter(bench: SimPlant, *, meter_seed: int = 2, noise: float = 0.01, gain_limit: float = 2e-3) -> MockMeter:
-    """Open a meter with one gain for each ``meter_seed``, and with other noise for each network."""
+    """Open a meter with one gain for each ``meter_seed``, and with other noise for each power of an execution."""
     meter: MockMeter = mock_meter.open_meter(bench, meter_seed=meter_seed, noise=noise, gain_limit=gain_limit)
     told = zlib.crc32(repr(bench.phase_w).encode())
     for observer in meter._rails:

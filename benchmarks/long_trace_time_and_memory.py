@@ -18,7 +18,6 @@ import hashlib
 import itertools
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.command_line import parser_of
+from benchmarks.harness.load import status_b
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from rig.commands.shell.main import BLAS_THREADS
 
@@ -158,7 +158,7 @@ def evaluate_alone(run: Path) -> int:
 
     result = evaluate(open_run(run))
     figures = {str(k): (q.value, *q.interval()) for k, q in result.quantities.items() if str(k) in ASKED}
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+    peak_mib = status_b("VmHWM") / 2**20
     refused = [f"{r.scope}: {r.reason}" for r in result.refusals]
     found = {"figures": figures, "peak_mib": peak_mib, "refused": refused, "notes": list(result.notes)}
     print(json.dumps(found | {"processor_s": time.process_time()}))

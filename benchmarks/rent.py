@@ -37,7 +37,7 @@ from rig.types import Bools, Floats
 WIDER = 1.1
 """The width of a plant counts as changed if a half-width changes by more than this factor."""
 PAYS = {"held no more", "wrong now", "wider", "stated now"}
-"""Losses of a kind without the case. A newly stated figure is a loss, because it was refused for a reason."""
+"""Changes that count as a loss if a case is switched off. A newly stated figure was refused for a reason."""
 Row = dict[str, Any]
 
 

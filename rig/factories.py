@@ -236,7 +236,7 @@ def _converted(option: Option, text: str, who: str = "") -> Any:
             raise _bad(option, text, number_wanted(text, option.kind is int), who) from error
         if isinstance(number, float) and not math.isfinite(number):
             raise _bad(option, text, "a finite number", who)
-        if number < 0 and option.name.split("_")[-1] == "seed":  # no random generator accepts a negative seed
+        if number < 0 and option.name.split("_")[-1] == "seed":  # numpy's generators accept no negative seed
             raise _bad(option, text, "a whole number of 0 or more", who)
         return number
     return text

@@ -75,7 +75,7 @@ def rig(venv: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[st
 
 
 def put_into(site: Path, package: str) -> None:
-    """Install another's distribution that owns a package of this name; our files stay in place."""
+    """Install another's distribution that owns a package of this name and overwrites its ``__init__.py``."""
     (site / package).mkdir(parents=True, exist_ok=True)
     (site / package / "__init__.py").write_text("")
     info = site / f"{package}-4.2.dist-info"

@@ -1,6 +1,7 @@
 """Give hostile text and bytes to every parser of foreign input: users' files, recordings, and instruments' data.
 
-Each input is a small valid input with one to three mutations. The parser must read it, or refuse it with a typed error.
+Each input is a small valid input, most with one to three mutations. The parser must read it, or refuse it with a typed
+error.
 """
 
 import json
@@ -107,7 +108,7 @@ def _trace(file: Path) -> object:
 
 
 def spoilt(data: bytes, seed: Sequence[int]) -> bytes:
-    """Return ``data`` with one to three mutations: of fields if it is JSON, else of bytes.
+    """Return ``data`` with one or two changed fields in seven of ten JSON texts, else with one to three mutated bytes.
 
     The last number of ``seed`` is the number of the input; number 0 is the valid input.
     """

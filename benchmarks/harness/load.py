@@ -47,7 +47,7 @@ def parser_of(about: str, out: str) -> ArgumentParser:
     parser = ArgumentParser(description=about)
     parser.add_argument("scenario", choices=("single", "server"))
     parser.add_argument("--out", type=Path, required=True, help=f"a new directory: {out}")
-    parser.add_argument("--queries", type=int, default=1000, help="single: number of queries; ours: at least")
+    parser.add_argument("--queries", type=int, default=1000, help="queries in single; on our side at least")
     parser.add_argument("--rate", type=float, default=200.0, help="server: mean arrivals per second")
     parser.add_argument("--seconds", type=float, default=10.0, help="server: how long")
     parser.add_argument("--seed", type=int, default=1, help="server: of the arrivals")

@@ -24,7 +24,7 @@ from scenarios.workloads.qubo_mis.targets import Target
 Bits = NDArray[np.uint64]
 PROOF = "reductions and branch and bound"
 _REDUCE_BELOW = 20.0
-"""Above this mean degree no reduction applies, so trying would only cost time."""
+"""Above this mean degree, hardly any reduction applies in random graphs, so trying would only cost time."""
 _FIRST_MOVES = 100_000
 """The number of moves of the local search. The proof must find a larger set, or show that none exists."""
 

@@ -1,4 +1,4 @@
-"""The display while a run is recorded: its progress, watts, and the room on its disk; nothing unknown."""
+"""The display while a run is recorded: its progress, watts, and the room on its disk, but nothing that is unknown."""
 
 import json
 import math

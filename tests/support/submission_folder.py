@@ -60,7 +60,10 @@ def altered(run: Path, change: Callable[[list[Json]], object], session: Path | N
 
 
 def forged(session: Path, to: Path, edit: Callable[[str, list[Json], dict[str, pa.Table]], None]) -> Path:
-    """Copy a session after ``edit`` of each run's lines and tables by name, hashed, chained and sealed again."""
+    """Copy a session, with runs that ``edit`` changed, hashed, chained and sealed again.
+
+    ``edit`` is given the name of each run, its lines, and its tables by file.
+    """
     document, previous = json.loads((session / "session.json").read_text()), "0" * 64
     for bound in document["runs"]:
         name = bound["path"]

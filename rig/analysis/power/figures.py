@@ -139,7 +139,8 @@ def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle)
         return Figures(), (why,)
     told = note(
         f"Rail {model.rail.name}: of {scope.words}, {why.reason}, so power is fitted to what spans and gaps fill of "
-        f"each reading. Power drawn nearer to a span than one reading counts too. For less uncertainty: {why.remedy}"
+        f"each reading. Power drawn less than one reading before or after a span counts as its own. For less "
+        f"uncertainty: {why.remedy}"
     )
     return _stated(model, scope, fit[0], fit[0], fit[1], [told])
 
@@ -181,8 +182,8 @@ def totals(
 ) -> tuple[Figures, list[Finding]]:
     """Return sums over rails, and a refusal of each sum for which some rails have the figure and others lack it.
 
-    Sums by other methods are left out without a refusal. ``whole`` are figures of the summed readings. If they are less
-    certain, rails have errors in common.
+    If a rail lacks a figure by another method, the sum by it is left out without a refusal. ``whole`` are figures of
+    the summed readings. If they are less certain, rails have errors in common.
     """
     out: dict[FigureKey, Quantity] = {}
     refusals: list[Finding] = []

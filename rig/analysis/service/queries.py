@@ -68,7 +68,7 @@ class Queries:
 
     @property
     def answered(self) -> Bools:
-        """Return which samples were completed with another answer than null; if every answer is null, all completed."""
+        """Return which samples were completed, without null answers, unless every answer is null."""
         said = np.array([*(answer_in(output) is not None for output in self.outputs), True])[self.output]
         return np.asarray(self.completed & (said | ~np.any(said & self.completed)))
 
@@ -97,7 +97,7 @@ class Queries:
         return np.where((self.answered | np.isnan(self.due_s))[self.completed], self.latency_s(), np.inf)
 
     def batches(self, issues: Indices) -> float:
-        """Return how many independent latencies these issues are worth if all of a batch are worth one.
+        """Return how many independent latencies these issues count for, if the issues of a batch count as one.
 
         A batch was issued or completed together. If batches differ in size, they count as Kish's effective number of
         clusters (``rig.analysis.result.proportion``). At least one of the issues must be completed.
@@ -179,7 +179,7 @@ def queries_of(run: Run) -> Queries:
 
 
 def _executions(issue: Indices, each: Indices, phase: Indices) -> Indices:
-    """Return how often each issue executed its sample: in the phase with most executions, in one span or several.
+    """Return how often each issue executed its sample: the sum over spans, in the phase with the largest sum.
 
     The arguments are of rows, shape (n,); the result is in the order of issues.
     """

@@ -1,4 +1,4 @@
-"""A network in torch makes batches, counts, and reports what is impossible; the path to a GPU has substitutes."""
+"""A network in torch runs batches, counts operations, and reports what is impossible; GPUs are substitutes."""
 
 from __future__ import annotations
 

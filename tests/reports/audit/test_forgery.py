@@ -98,7 +98,7 @@ def test_known_limits_are_those_that_the_workloads_declare() -> None:
 
 
 def quicker(share: float, *trials: str) -> Edit:
-    """Shorten spans to this share, in performance runs or in those of these names."""
+    """Shorten spans by this share, in performance runs or in those of these names."""
 
     def edit(name: str, lines: Lines, tables: Tables) -> None:
         replies = tables["replies.arrows"]
@@ -154,7 +154,7 @@ def test_the_slowest_samples_are_left_out_of_the_time(session: Path, tmp_path: P
 
 
 def test_energy_by_integration_is_of_the_time_of_its_own_runs(session: Path, tmp_path: Path) -> None:
-    """Times of other runs differ by chance if they scatter; a separate rule decides if they differ by more."""
+    """Energy goes with the time of its own runs; another rule judges times of other runs."""
     other = forged(session, tmp_path / "session", quicker(0.75))
     assert main(["report", str(other), "--json", "--allow-invalid"]) == 0
     told = audit(other)
@@ -172,7 +172,7 @@ def test_a_run_that_answers_otherwise_than_for_accuracy(session: Path, tmp_path:
 
 
 def test_one_answer_that_noise_changes_is_excused(session: Path, tmp_path: Path) -> None:
-    """One of 60 is more than one percent of the accuracy, but less than chance makes of one changed answer."""
+    """One changed answer of 60 is more than one percent, but not more than chance allows."""
 
     def noisy(outputs: list[Any]) -> list[Any]:
         last = max(k for k, said in enumerate(outputs) if said is not None)
@@ -186,7 +186,7 @@ def test_one_answer_that_noise_changes_is_excused(session: Path, tmp_path: Path)
 def test_answers_that_differ_a_little_more_than_a_tenth_are_told(
     session: Path, tmp_path: Path, every: int, outcome: str
 ) -> None:
-    """Of 12 samples, one or two in seven differ by chance, but not four in twelve; one check reports it."""
+    """Chance may change three of 12 answers (a warning), but not eight (a failure); only one check reports it."""
 
     def noisy(name: str, lines: Lines, tables: Tables) -> None:
         if name.startswith(("power", "accuracy")):
