@@ -25,6 +25,7 @@ from rig.analysis.verdict.remedies import REMEDIES, remedy_of
 from rig.analysis.verdict.validity import checks_of, named, ruling_of
 from rig.errors import DeviceError
 from rig.recording.reader import Run
+from rig.recording.records import ImportRecord
 from rig.types import Rules
 from scenarios.rules import SETS, rules
 from tests.support.made_up import made_up, with_checks, without_pictures
@@ -232,12 +233,15 @@ def test_that_totals_add_what_several_meters_read_is_told(tmp_path: Path) -> Non
         conversion = {"unit": unit, "supply_v": None, "burden_ohm": 0.0, "supply_rail": None}
         return METER | {"name": name, "rails": [{"name": rail, "kind": kind, "conversion": conversion}]}
 
-    def told(name: str, *meters: dict[str, Any]) -> list[str]:
-        remarks = remarks_of(recording(tmp_path / name, good(), meters=list(meters)))
+    def told(name: str, *meters: dict[str, Any], imported: ImportRecord | None = None) -> list[str]:
+        run = recording(tmp_path / name, good(), meters=list(meters))
+        remarks = remarks_of(replace(run, start=structs.replace(run.start, imported=imported)))
         return [remark for remark in remarks if "counts twice" in remark]
 
     assert ["board (a) and chip (b)" in remark for remark in told("two", of("a", "board"), of("b", "chip"))] == [True]
     assert not told("one", of("a", "board"), of("b", "supply", "V"), of("c", "pin", kind="edges"))
+    both = of("a", "board") | {"rails": of("a", "board")["rails"] + of("a", "chip")["rails"]}
+    assert not told("measured", both) and told("imported", both, imported=ImportRecord())
 
 
 # ---- remedies, and views of one list of findings -----------------------------------------------
