@@ -300,13 +300,10 @@ def busy_in_windows(since: int, lab: Lab) -> None:
     lab.pieces += [Piece(begin_s + 0.5, begin_s + 0.5 + LENGTH_S, above_w) for begin_s, _ in lab.idle_s[since:]]
 
 
-def polled_late(lab: Lab) -> None:
-    """The device rests in the last half of each span, which a host stamped when it found the answer."""
-    rest_s = 0.5 * np.diff(lab.spans_s)[:, 0]
-    lab.pieces = [
-        Piece(off_s - s, off_s, lab.idle_w - w)
-        for (_, off_s), s, w in zip(lab.spans_s, rest_s, lab.span_w, strict=True)
-    ]
+def ends_lower(share: float, lab: Lab) -> None:
+    """In the last half of each span, the device draws this share of what the first half adds to idle."""
+    rest_s, less_w = 0.5 * np.diff(lab.spans_s)[:, 0], (share - 1.0) * (lab.span_w - lab.idle_w)
+    lab.pieces = [Piece(off_s - s, off_s, w) for (_, off_s), s, w in zip(lab.spans_s, rest_s, less_w, strict=True)]
 
 
 def goes_on_after_spans(lab: Lab) -> None:
@@ -478,7 +475,8 @@ WORLDS = [
     # work without a span is named; it neither moves the spans nor adds to their power
     *(World("plain", (7,), partial(retried, which), narrow=0.02, says=ONCE) for which in (0, 3, 5)),
     World("plain", (7,), partial(retried, None), never_says=f"{OUTSIDE}|{AT_REST}"),
-    World("plain", (7, 9), polled_late, figures=(), says=AT_REST),
+    World("plain", (7, 9), partial(ends_lower, 0.0), figures=(), says=AT_REST),  # as where a host polls for the answer
+    World("plain", (7, 9), partial(ends_lower, 0.3), figures=(), never_says=AT_REST),
     World("plain", (7,), partial(busy_in_windows, 0), figures=(), never_says=OUTSIDE),  # it recurs, so it is idle
     World("plain", (7,), goes_on_after_spans, off=1.0, figures=(ENERGY,), says=f"{OUTSIDE}.*follows ends of spans"),
     World("work_without_spans", (88, 115, 1_000_036), off=1.0),
