@@ -73,8 +73,8 @@ def check_audio(payload: NDArray[Any], rate_hz: float | None, duration_s: float 
     or if the length is not ``duration_s`` at that rate, to 2 ms or two samples.
     """
     if rate_hz is None or not math.isfinite(rate_hz) or rate_hz < MIN_RATE_HZ:
-        what = f"the audio rate is {rate_hz} Hz"
-        raise DataError(what, field="rate_hz", value=rate_hz, remedy=f"Use {MIN_RATE_HZ:.0f} Hz or more")
+        what = f"a sample is no audio of at least {MIN_RATE_HZ:g} Hz: its rate is {rate_hz or 'not stated'}"
+        raise DataError(what, field="rate_hz", value=rate_hz, remedy="Use a workload of audio, such as asc")
     audio = np.asarray(payload)
     if audio.ndim != 1 or audio.size == 0 or not np.issubdtype(audio.dtype, np.floating):
         what = f"audio must be floats of shape (n,), not {audio.dtype} of shape {audio.shape}"
