@@ -35,9 +35,9 @@ class TorchCounter:
     """Counts one model until ``close``. A sample is one row of a batch, which is the first axis.
 
     The number of executions is the greatest common divisor of the modules' numbers of calls. So a forward pass that
-    calls each module once is one execution, and a pass that calls each module at every time step is one for each step.
-    ``states`` are values that a model carries from step to step, besides those of spiking neurons and recurrent
-    modules: by name, the number of elements for one sample, as long as those of parameters. ``neurons`` names further
+    calls each module once is one execution. A pass that calls each module at every time step has one execution a step.
+    ``states`` are values that a model carries from step to step outside of spiking neurons and recurrent modules. It
+    gives their number for one sample, by name; each takes as many bits as a parameter. ``neurons`` names further
     classes whose outputs are activations. ``uncounted`` names modules that are left out of the counts; the description
     states them. Raises ``DataError`` for a module that cannot be counted.
     """
@@ -87,7 +87,7 @@ class TorchCounter:
         return NetworkInfo(layers, connections, tuple(self._memory()), execution_s, said)
 
     def activity(self) -> list[Activity]:
-        """Return the activity of each row of the batch since the last call, and reset it.
+        """Return the activity of each row of the batch since the previous call of ``activity``.
 
         Raises ``DataError`` if modules got batches of different sizes.
         """
@@ -275,7 +275,7 @@ def _spikes_and_updates(spikes: NDArray[Any], after: NDArray[Any], before: NDArr
 
 
 def _layer(module: Any, k: int, steps: Any, states: list[Any]) -> Any:
-    """Return the outputs of a layer before the last, which a stacked module does not return: run the layer alone."""
+    """Run one layer alone and return its outputs: a stacked module returns only those of its last layer."""
     kind = next(kind for kind in type(module).__mro__ if kind.__name__ in ("RNN", "GRU", "LSTM"))
     options = {"nonlinearity": module.nonlinearity} if kind.__name__ == "RNN" else {}
     options |= {"bias": module.bias, "bidirectional": module.bidirectional, "batch_first": True}

@@ -69,8 +69,8 @@ def agree(header: str, below: str, declared: str, option: str) -> None:
 
     A header states its unit in brackets, after a slash or at its end: ``I (mA)``, ``I / mA``, ``I_mA``. A single letter
     at the end may also be a name, such as ``core_A``, so it counts only if it is a unit of the declared kind. An
-    unknown unit in brackets also contradicts the declaration, unless another place states the declared unit. A date
-    has no unit. Raises ``UsageError``, which names both units and how to overrule the header.
+    unknown unit in brackets also contradicts the declaration, unless another place states the declared unit. A declared
+    form of dates is no unit, so nothing is checked. Raises ``UsageError``, which names both units and the remedy.
     """
     if (wanted := unit_of(declared)) is None:
         return
@@ -110,7 +110,7 @@ def utc_ns(moment: datetime) -> int:
     """
     if moment.utcoffset() != moment.replace(fold=1 - moment.fold).utcoffset():
         what = f"{moment:%Y-%m-%d %H:%M:%S} is no single moment, because clocks change then in {moment.tzinfo}"
-        remedy = "Give an offset, such as timezone=+02:00, and import what lies before and after the change by itself"
+        remedy = "Give an offset, such as timezone=+02:00, and import the records before and after the change apart"
         raise DataError(what, field="timezone", value=str(moment), remedy=remedy)
     try:
         ns = ((moment - EPOCH) // timedelta(microseconds=1)) * 1000
@@ -125,7 +125,7 @@ def utc_ns(moment: datetime) -> int:
 def stamp_ns(text: str, timezone_: str | None, form: str = "iso") -> int:
     """Convert a stamp in ISO 8601, or in a form of ``strptime``, to UTC nanoseconds.
 
-    A stamp without an offset needs ``timezone``; ``UsageError`` asks for it. Raises ``DataError`` for other texts.
+    Raises ``UsageError`` for a stamp without an offset if ``timezone_`` is None, ``DataError`` for any other text.
     """
     text = text.strip()
     try:

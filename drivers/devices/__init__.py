@@ -1,1 +1,1 @@
-"""Systems under test: one folder for each family, with its factory in ``device.py``."""
+"""Systems under test: one folder for each family."""

@@ -93,7 +93,7 @@ def finite(name: str, what: str, values: Any) -> Floats:
 
 
 def digest_of(nodes: Nodes, edges: Edges) -> str:
-    """Return the SHA-256 over the sorted nodes with their arrays, and the edges; the file's bytes may differ."""
+    """Return the SHA-256 over the sorted nodes with their arrays, and the edges, however the file stores them."""
     found = hashlib.sha256()
     for name, node in sorted(nodes.items()):
         found.update(f"{name}\0{type(node).__name__}\0".encode())

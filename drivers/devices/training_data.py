@@ -94,7 +94,7 @@ def adam(
     """Change ``weights`` by Adam in batches of ``size``. Yield the number of the epoch at most ten times.
 
     These epochs are evenly spread over the training. ``gradients`` takes the numbers of the samples of a batch.
-    Training never stops early and selects nothing.
+    Training takes all epochs and keeps the last weights.
     """
     mean: dict[K, NDArray[Any]] = {name: np.zeros_like(value) for name, value in weights.items()}
     square, count, total = mean.copy(), 0, epochs * (samples // size)

@@ -21,7 +21,7 @@ Declared = list[tuple[str, str]]
 Part = tuple[Indices, list[Floats]]
 """Stamps of some rows, and the readings of each rail."""
 ROUNDED = 1e-3
-"""A column is the sum of others if it differs from it by less than this part of its largest reading."""
+"""A column counts as the sum of all others if it differs from the sum by at most this share of its largest reading."""
 
 
 @single_trace
@@ -188,9 +188,9 @@ def _rails(
 
 
 def _apart(parts: Iterable[Part], rails: Sequence[tuple[Rail, object]]) -> Iterator[Part]:
-    """Yield the parts of a table. Raises ``DataError`` after the last if one rail is the sum of two or more others.
+    """Yield the parts of a table. Raises ``DataError`` after the last if one of three or more rails is the sum of all
 
-    Totals add all rails, so they would count each of these twice.
+    others. Totals add all rails, so they would count each of these others twice.
     """
     off, most = np.zeros(len(rails)), np.zeros(len(rails))
     for stamps, columns in parts:

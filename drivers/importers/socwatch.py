@@ -165,8 +165,8 @@ def rail_of(table: Table, name: str, stamps: Indices, energy: str | None, stamp:
 def summed(stamps: Indices, joules: Floats, stamp: str | None) -> tuple[Indices, Floats]:
     """Return moments and the energy until then in J, from the energy of each interval, shapes (n,) or (n - 1,).
 
-    A row that comes late holds the energy since the row before. So the energy counts, and not the typical interval. A
-    row without energy leaves a missing value.
+    A row that comes late holds the energy since the row before. So energies are added, not powers over a typical
+    interval. A row without energy leaves a missing value.
     """
     sums = np.cumsum(np.nan_to_num(joules)) + 0.0 * joules
     if stamp == "end":

@@ -82,9 +82,9 @@ def _check_forward(stamps: Indices, steps: Indices, before: int) -> None:
         row = int(back[0]) + len(stamps) - len(steps)
         by_s, remedy = steps[back[0]] * -1e-9, "Import each part by itself"
         how = "use --format plain-csv with rate_hz=NUMBER, without time="
-        what = f"reading {before + row + 1} is {by_s:.9g} s before the one before it"
+        what = f"reading {before + row + 1} is {by_s:.9g} s earlier than the reading before it"
         if not by_s:
-            what = f"reading {before + row + 1} has the stamp of the one before it"
+            what = f"reading {before + row + 1} has the stamp of the reading before it"
             remedy = f"Remove it; or where stamps are rounded, {how}"
         elif by_s > 43200.0:
             remedy = f"Where stamps without a date pass midnight, write dates into them, or {how}"

@@ -1,1 +1,1 @@
-"""Drivers of meters: one folder or file for each family; its factory is in ``meter.py`` or ``factory.py``."""
+"""Drivers of meters: one folder for each family, with its factory in ``meter.py``, or one file."""

@@ -68,7 +68,7 @@ def open_meter(
         return bench.meter(NAME, rate_hz or 1280.0)
     if info.details.get("records_activity"):
         what = "this device records its activity, which draws power that a timed run does not draw"
-        raise SetupError(what, field="record_activity", value=True, remedy="Add --meter none, or leave it out")
+        raise SetupError(what, field="record_activity", value=True, remedy="Add --meter none, or drop record_activity")
     return _of_board(board, rate_hz or default_rate_hz(board.kit), calibration, temperature_c, clock)
 
 
@@ -128,7 +128,7 @@ class BoardPower:
         return Bracket(before_ns, self._board.tick(), clock.now_ns())
 
     def fetch(self) -> Iterator[Batch]:
-        """Yield the readings older than ``HOLD_US``; a reading from before them that arrives later is dropped."""
+        """Yield readings older than ``HOLD_US``. A reading is dropped if newer ones were yielded before it arrived."""
         self._take()
         if not self._board.measuring():
             what = "the power monitor was stopped by something else that holds the board"

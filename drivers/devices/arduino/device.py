@@ -114,7 +114,7 @@ class SliceCoding:
             remedy = f"Give {about.slice} samples at {about.rate} Hz (--option audio_hz={about.rate})"
             raise _unfit(sample, what, remedy)
         if audio.dtype.kind != "f" or not np.all(np.abs(audio) <= 1.0):
-            raise _unfit(sample, f"is {audio.dtype} beyond -1 to 1 or not finite", "Give audio as floats from -1 to 1")
+            raise _unfit(sample, f"has {audio.dtype} beyond -1 to 1 or not finite", "Give audio as floats from -1 to 1")
         return pcm16(audio).astype("<i2").tobytes()
 
     def answer(self, scores: tuple[float, ...]) -> dict[str, Any]:

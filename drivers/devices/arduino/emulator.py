@@ -72,7 +72,7 @@ class GuestClock:
         self._last = 0
 
     def unwrap(self, raw: int, before_ns: int, after_ns: int) -> int:
-        """Return the ticks of a reading that is less than 2^32 after the last one."""
+        """Return the ticks of a reading that is less than 2^32 ticks after the previous reading."""
         self._last += (raw - self._last) % (1 << 32)
         return self._last
 
@@ -80,7 +80,7 @@ class GuestClock:
 class Emulator:
     """A running QEMU, its ``line`` and the ``firmware`` that was built for it.
 
-    Raises ``SetupError`` with QEMU's error text if the firmware sends nothing within ``START_S``, and like ``build``.
+    Raises what ``build`` raises, and ``SetupError`` with QEMU's text if the firmware sends nothing in ``START_S``.
     """
 
     def __init__(self, network: Path | None = None) -> None:

@@ -160,7 +160,7 @@ def _complex_transform(real: Whole, imaginary: Whole) -> tuple[Whole, Whole]:
 
 
 def _log2(values: Whole) -> Whole:
-    """Return the logarithm to base 2 with ``LOG_BITS`` fraction bits, interpolated in a table; values below 1 are 1."""
+    """Return logarithms to base 2 with ``LOG_BITS`` fraction bits, interpolated in a table; values below 1 give 0."""
     table, values = tables().log2, np.maximum(values, 1)
     place = np.zeros_like(values)
     for bit in (32, 16, 8, 4, 2, 1):

@@ -37,15 +37,15 @@ _ARRAY = re.compile(r"static const (u?int(?:8|16|32)_t) NETWORK_(\w+)\[\d+\] = \
 _PART_KINDS = {"weights": "int8_t", "bias": "int32_t", "multiplier": "int32_t", "shift": "uint8_t"}
 """The parts of a convolution, with their types in C."""
 _KINDS = {"int8_t": "int8", "uint8_t": "uint8", "int32_t": "int32"}
-CONVENTION = "weights and constants as the firmware holds them; pre-processing and activations are not in it"
+CONVENTION = "weights and constants as the firmware holds them, without those of pre-processing, without activations"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Convolution:
     """A convolution: int8 ``weights`` (outputs, 3, 3, inputs), int32 ``bias`` and ``multiplier``, uint8 ``shift``.
 
-    ``bias``, ``multiplier`` and ``shift`` have the shape (outputs,). An activation is the sum of products plus bias,
-    times multiplier / 2^shift, rounded half up, within 0 and 127.
+    ``bias``, ``multiplier`` and ``shift`` have the shape (outputs,). An activation is (sum of products + bias) *
+    multiplier / 2^shift, rounded half up and clipped to 0 to 127.
     """
 
     weights: NDArray[np.int8]

@@ -50,7 +50,7 @@ class Firmware:
 
 
 def build(out: Path, network: Path | None = None) -> Firmware:
-    """Build the firmware for ``mps2-an386`` in the folder ``out``, with an exported ``network`` (default: the shipped).
+    """Build the firmware for ``mps2-an386`` in the folder ``out``, with an exported ``network`` (the shipped if None).
 
     Raises ``SetupError`` without the compiler or the sources, ``DataError`` for an incomplete network file.
     """

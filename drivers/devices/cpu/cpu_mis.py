@@ -35,7 +35,7 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
         NAME, "independent-set local search on one core of this computer", ("numba", "numpy"), longest_s,
         schedule_depends_on_budget=False, cost="tracked by the solver within the span",
         solver="local search over independent sets by swaps, drivers/devices/cpu/mis/search.py",
-        tuning="drivers/devices/cpu/mis/search.py; by nodes and density alone, its values with every answer",
+        tuning="drivers/devices/cpu/mis/search.py, from nodes and density alone; every answer states the values",
     )  # fmt: skip
     return device_of(walker, info, seed, default_s, longest_s)
 

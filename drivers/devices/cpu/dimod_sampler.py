@@ -25,7 +25,7 @@ def open_device() -> Device:
     """Open a sampler of dimod by name: --device dimod:PACKAGE.Sampler, such as dimod:dwave.samplers.TabuSampler.
 
     `dwave.samplers` has SimulatedAnnealingSampler, TabuSampler, SteepestDescentSampler and others; any other installed
-    package works too. `rig list dimod:PACKAGE.Sampler` shows the options of one.
+    package works too. `rig list dimod:PACKAGE.Sampler` shows the options of a sampler.
 
     Raises UsageError, because no sampler is named.
     """

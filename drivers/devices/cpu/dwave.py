@@ -47,7 +47,7 @@ def opened(
         name, what, ("dimod", "dwave-samplers", "numpy"), longest_s, solver=what,
         schedule_depends_on_budget=True,  # the last read depends on the remaining time
         cost="computed from each read's solution within the span",
-        tuning=f"{tuning}; by nodes and density alone, its values with every answer",
+        tuning=f"{tuning}; from nodes and density alone, and every answer states the values",
     )  # fmt: skip
     return device_of(solver, info, seed, default_s, longest_s)
 

@@ -56,14 +56,14 @@ def open_device(settings: Loihi2) -> Device:
     """Open Lava's QUBO solver. The seed of solve number k is made of ``seed`` and k.
 
     ``interpreter`` is the Python 3.10 with Lava: by default RIG_LAVA_PYTHON, or the one in ~/.cache/neurorig/lava. On
-    another ``host`` (a name for ssh) it is "python3". ``neuron_model`` is "nebm" if simulated, and "nebm-sa-refract" or
-    "sa" on the chip. For nebm, ``temperature`` is Lava's parameter, in quarters of a cost. After each flip, a nebm
-    neuron rests for its own number of steps, drawn from 0 to ``refract`` (None: the larger of 3 and a twelfth of the
-    graph's mean degree). ``hyperparameters`` is a JSON object of parameters for Lava, which replace others of the same
-    names. ``partition`` and ``board`` are for SLURM; without SLURM, ``address`` is the network address of a board.
-    ``loihi_gen`` is the generation of its chips, N3B3 or N3C1 (by default LOIHI_GEN, else N3B3). ``default_s`` is the
-    budget of a solve that has none, ``longest_s`` the longest accepted budget. The interpreter may take ``start_s`` to
-    start, and ``load_s`` to build and compile.
+    another ``host`` (a name for ssh) the default is "python3". ``neuron_model`` is "nebm" if simulated, and
+    "nebm-sa-refract" or "sa" on the chip. For nebm, ``temperature`` is Lava's parameter, in quarters of a cost. After
+    each flip, a nebm neuron rests for its own number of steps, drawn from 0 to ``refract`` (None: the larger of 3 and a
+    twelfth of the graph's mean degree). ``hyperparameters`` is a JSON object of parameters for Lava, which replace
+    others of the same names. ``partition`` and ``board`` are for SLURM; without SLURM, ``address`` is the network
+    address of a board. ``loihi_gen`` is the generation of its chips, N3B3 or N3C1 (by default LOIHI_GEN, else N3B3).
+    ``default_s`` is the budget of a solve that has none, ``longest_s`` the longest accepted budget. The interpreter may
+    take ``start_s`` to start, and ``load_s`` to build and compile.
 
     Raises ``UsageError`` for options out of range, ``MissingExtraError`` without execnet or without Lava,
     ``SetupError`` without an interpreter, or without a board unless ``simulate``.

@@ -49,7 +49,9 @@ class Model:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the given labels. Raises ``UsageError`` for equal or empty ones, or if a threshold needs two."""
+        """Return the given labels. Raises ``UsageError`` for equal or empty labels, and for a threshold between others
+        than two.
+        """
         names = tuple(part.strip() for part in self.labels.split(",")) if self.labels else ()
         if len(set(names)) != len(names) or (names and not all(names)):
             raise refused("labels", self.labels, "Name each once", "two labels are equal, or a label is empty")
@@ -61,7 +63,7 @@ class Model:
     def encoded(self, sample: Sample) -> bytes:
         """Return little-endian bytes. With ``input_scale``, values beyond the range of the input are clipped.
 
-        Raises ``DataError`` for values that the input cannot hold otherwise.
+        Raises ``DataError`` for values that are not finite and, without ``input_scale``, for values that do not fit.
         """
         payload, dtype = np.asarray(sample.payload), KINDS[self.input_type]
         if payload.dtype.kind not in "biuf" or not payload.size or not np.all(np.isfinite(payload)):

@@ -52,7 +52,7 @@ class BoardClock:
 
     The counter of the reference firmware has 32 bits and wraps every 71.6 minutes. The time between two readings may be
     longer, but a command may not: both stamps of ``infer`` come at its end, and nothing tells how often the counter
-    wrapped between them. ``tolerance`` is the largest relative error of its rate.
+    wrapped between them. ``tolerance`` is the largest relative error of the counter's rate.
     """
 
     def __init__(self, bits: int, tolerance: float = 0.0) -> None:
@@ -149,7 +149,7 @@ class Board:
                 raise self.line.failed(f"{what}: bytes were lost on the line", remedy="Lower the baud rate")
 
     def infer(self, times: int) -> Inferred:
-        """Run ``times`` inferences between two time stamps. Raises ``DeviceError`` for any other answer.
+        """Run ``times`` inferences between two time stamps. Raises ``DeviceError`` for an answer against the protocol.
 
         The command could also ask for warm-up inferences. It does not, because the span would include them.
         """
@@ -205,7 +205,7 @@ class Board:
     def _line(self) -> str:
         """Return the next line that is not empty.
 
-        Raises ``DeviceTimeoutError`` if none comes in time, and ``DeviceError`` for one that is an error, a boot
+        Raises ``DeviceTimeoutError`` if none comes in time, and ``DeviceError`` for a line that is an error, a boot
         message or not of this protocol.
         """
         until_s, allowed_s = self._until or (time.monotonic() + self.answer_s, self.answer_s)

@@ -107,7 +107,7 @@ class _Runner:
             raise refused("classes", classes, f"Name {outputs} classes, one for each output")
 
     def prepare(self, samples: Sequence[Sample], batch: int = 1) -> None:
-        """Make the inputs of samples that have none. Raises ``DataError`` for one that the network cannot take."""
+        """Make missing inputs of samples. Raises ``DataError`` for a sample that the network cannot take."""
         for sample in samples:
             known = self._inputs.get(sample.id)
             if known is None or not np.array_equal(known[0], sample.payload):  # it may have been decoded again

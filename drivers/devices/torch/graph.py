@@ -147,7 +147,7 @@ def _part(torch: Any, name: str, node: Any, dt_s: float, to_zero: bool) -> Any:
         "Linear": lambda: _weighted(torch, nn.Linear(*node.weight.shape[::-1], bias=False), node),
         "Affine": lambda: _weighted(torch, nn.Linear(*node.weight.shape[::-1]), node),
         **dict.fromkeys(("Conv1d", "Conv2d"), lambda: _convolution(torch, node)),
-        # its dimensions are counted without the batch
+        # NIR counts dimensions without the batch
         "Flatten": lambda: nn.Flatten(*(int(d) + (int(d) >= 0) for d in (node.start_dim, node.end_dim))),
         "AvgPool2d": lambda: _pool(torch, node),
         "SumPool2d": lambda: nn.Sequential(_pool(torch, node), _times(torch, float(np.prod(node.kernel_size)))),

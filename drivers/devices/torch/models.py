@@ -50,7 +50,7 @@ def read_model(torch: Any, network: str, dt_s: float | None, reset: str | None) 
     if ".py:" in network:
         for name, value in (("dt_s", dt_s), ("reset", reset)):
             if value is not None:
-                raise refused(name, value, "Leave it out: it is an option of a NIR graph, which needs its own command")
+                raise refused(name, value, "Leave it out: only a NIR graph takes it")
         return _of_function(torch, network)
     if not network.lower().endswith(".nir"):
         what = "no network was named" if not network else f"{network} is neither FILE.nir nor FILE.py:function"

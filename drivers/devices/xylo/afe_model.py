@@ -24,7 +24,7 @@ from rig.types import Floats
 MODEL_HZ = 110_000
 """The model needs 101.6 kHz or more; at this rate a bin of 10 ms is a whole number of its steps."""
 FULL_SCALE_V = 0.2
-"""The voltage at the microphone for audio of amplitude 1. From here on, the model's microphone distorts by over 1 %."""
+"""The voltage at the microphone for audio of amplitude 1. Above it, the model's microphone distorts by over 1 %."""
 CHANNELS = 16
 
 

@@ -71,7 +71,7 @@ def open_device(settings: Xylo, bench: SimulatedBench | None = None, workload: W
     front end of Audio 2. ``afe_seed`` draws its mismatch and noise. The model takes seconds for a second of audio.
 
     Without ``simulate`` a board is used: ``board`` is its number, if there are several. By default (``front_end``
-    "events") it gets events that the host encodes, as fast as it takes them. ``core_clock_hz`` is the clock of its
+    "events") it gets events that the host encodes, as fast as its core works. ``core_clock_hz`` is the clock of its
     core, also with ``simulate``. With ``record_activity`` it also records its neurons' activity. This costs time and
     power, so use such a run for activity alone. With ``echo`` an answer that differs from the simulator's in any spike
     ends the run. ``timeout_s`` is the longest time for one sample.

@@ -67,7 +67,7 @@ def player_of(command: str) -> Play:
 
 
 class Command:
-    """A process that plays one sample. It is an error if it fails, or takes much longer than its sound."""
+    """A process that plays one sample. An error is raised if it fails, or takes much longer than its sound."""
 
     def __init__(self, words: list[str], sample: Sample, times: int) -> None:
         self._id, self._ended_s = sample.id, 0.0

@@ -239,7 +239,7 @@ def open_import(settings: MlperfPower, source: Path) -> list[ImportedRun]:
 
     A folder ``ranging`` (or with this ending) beside a run is imported as warm-up, with its readings in the same trace.
     The stamps name no time zone. LoadGen's dates are month-day-year. ``date_order`` is the order in the meter's log,
-    ``mdy`` or ``dmy``. It must be stated unless LoadGen's window and the meter's log overlap in only one order.
+    ``mdy`` or ``dmy``. It must be stated if LoadGen's window and the meter's log overlap in both orders.
     ``timezone`` is the zone of the meter's log (an IANA name or an offset), by default the zone of LoadGen's log, which
     is UTC since MLPerf 1.1. ``inferences`` states how many samples the run processed, if LoadGen's log does not.
     ``sync_s`` limits the offset between the two machines' clocks; the default is the limit of MLPerf's power checker.

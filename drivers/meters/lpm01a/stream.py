@@ -1,8 +1,8 @@
 """The binary data of ST's PowerShield firmware (UM2269, ``bin_hexa``): readings, with messages between them.
 
-A reading has two bytes: 0x52A0 is 0x2A0 / 16**5. A message begins with 0xF0 and ends with 0xFF 0xFF; no reading begins
-so, because none has the exponent 15. The parser accepts bytes in pieces of any length, and raises ``StreamError`` for
-anything else.
+A reading has two bytes: 0x52A0 is 0x2A0 / 16**5. A message begins with 0xF0 and ends with 0xFF 0xFF. No reading begins
+with 0xF0, because none has the exponent 15. The parser accepts bytes in pieces of any length, and raises
+``StreamError`` for anything else.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The words that a Nordic PPK2 streams, cut out of its bytes, and the amperes that they are. No port, no clock.
+"""Cut the bytes that a Nordic PPK2 streams into words, and convert words to amperes. Uses no port and no clock.
 
 A word is four bytes, least significant first: ADC in bits 0 to 13, range in 14 to 16, a counter of six bits in 18 to
 23, eight logic inputs in 24 to 31. There are 100,000 words a second (Nordic, pc-nrfconnect-ppk,

@@ -155,7 +155,7 @@ def by_rail(option: str, text: str | None, names: tuple[str, ...]) -> dict[str, 
 
 
 def numbers_by_rail(option: str, text: str | None, names: tuple[str, ...]) -> dict[str, float]:
-    """Return the values of ``by_rail`` as numbers. Raises ``UsageError`` for one that is not above zero."""
+    """Return the values of ``by_rail`` as numbers. Raises ``UsageError`` for a number that is not above zero."""
     found = by_rail(option, text, names)
     for value in found.values():
         if not (_NUMBER.fullmatch(value) and 0 < float(value) < math.inf):

@@ -102,7 +102,7 @@ class LineOrder:
             lead_ns = time_ns * (1.0 - self._tolerance) - at_ns
             limit_s = self._plan.latency_s + JUMP_S
             if time_ns == last.time_ns:
-                return f"has the same time as the one before, {time_ns * 1e-9:.6g} s: the column of time stands still"
+                return f"has the same time as the line before, {time_ns * 1e-9:.6g} s: the column of time stands still"
             ahead = lead_ns - (last.time_ns * (1.0 - self._tolerance) - last.at_ns if follow else self._lead_ns)
             if time_ns < last.time_ns or ahead * 1e-9 > limit_s:
                 return f"went from {last.time_ns * 1e-9:.6g} s to {row.time_ns * 1e-9:.6g} s within {since_s:.3g} s"

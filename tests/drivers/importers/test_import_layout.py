@@ -267,7 +267,7 @@ def test_a_reading_that_is_none_is_named_by_its_row_and_nothing_is_written(tmp_p
 
 
 def test_stamps_that_go_back_between_two_blocks_are_refused(tmp_path: Path, blocks: None) -> None:
-    with pytest.raises(RigError, match=r"reading 702 is 0\.35 s before the one before it"):
+    with pytest.raises(RigError, match=r"reading 702 is 0\.35 s earlier than the reading before it"):
         plain(tmp_path, np.concatenate([T_S[:701], T_S[:701]]), WATTS[:1402])
 
 

@@ -243,7 +243,7 @@ def test_stamps_and_readings_that_cannot_be_are_refused(spoil: Callable[..., Any
 
 def test_stamps_that_are_rounded_are_not_to_be_removed(tmp_path: Path) -> None:
     t, watts, _ = trace(100.0)
-    caught = raised(DataError, plain, tmp_path, np.floor(t), watts, says="reading 2 has the stamp of the one before it")
+    caught = raised(DataError, plain, tmp_path, np.floor(t), watts, says="has the stamp of the reading before it")
     assert "rate_hz=NUMBER" in caught.remedy
 
 

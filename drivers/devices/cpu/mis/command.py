@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seconds", type=float, default=10.0, metavar="S", help=searched)
     add(
         "--method", default="size", metavar="METHOD",
-        help="size: as the benchmark specifies, a proof below 50 nodes and D-Wave Tabu from 50 on, with the best of a "
-        "search beside it; search: only search; exact: only prove; tabu: only D-Wave Tabu; "
+        help="size: as the benchmark specifies, a proof below 50 nodes and D-Wave Tabu from 50 on, where a search "
+        "follows for comparison; search: only search; exact: only prove; tabu: only D-Wave Tabu; "
         "default: %(default)s",
     )  # fmt: skip
     add(
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compute and verify targets, or verify the table.
 
-    Raises ``IntegrityError`` for a wrong certificate of the table, ``DataError`` for one that was computed.
+    Raises ``IntegrityError`` for a wrong certificate in the table, ``DataError`` for a wrong computed certificate.
     """
     keys = _keys(args.problem, args.draw, args.verify)
     if args.verify:
@@ -250,9 +250,9 @@ def _by_search(graph: Graph, density: float, seed: int, seconds: float, first_se
 
 
 def specified_tabu(graph: Graph, seed: int, *, reads: int = 100, restarts: int = 50) -> tuple[Vector, float]:
-    """Return a set found by D-Wave Tabu, and the seconds it took; the benchmark specifies this, without a timeout.
+    """Return the set that D-Wave Tabu finds as the benchmark specifies, without a timeout, and the seconds it took.
 
-    It takes about half a minute up to 250 nodes and several minutes at 1000. Raises ``MissingExtraError`` without
+    A call takes about half a minute up to 250 nodes and several minutes at 1000. Raises ``MissingExtraError`` without
     dwave-samplers.
     """
     samplers = imported("dwave.samplers", "tabu as specified", "qubo", field="device", value="tabu as specified")

@@ -77,7 +77,7 @@ def _scaled(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_they_are(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return integers for the chip. Weights beyond 8 bits are shifted, if all of the matrix are even.
+    """Return integers for the chip. Weights beyond 8 bits are shifted, if all weights of their matrix are even.
 
     Raises ``DataError`` for other numbers than integers, and for weights that do not fit.
     """

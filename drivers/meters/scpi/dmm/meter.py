@@ -244,7 +244,7 @@ def open_meter(settings: Dmm, clock: Clock | None = None) -> Meter:
     with limits in the rail's unit, for autozero off and this aperture. ``calibration_range`` is the range in this file,
     by default the multimeter's. Without a file no accuracy is stated. The instrument may be silent for ``timeout_s``.
 
-    Raises ``UsageError`` for options that do not fit, ``SetupError`` for an instrument that cannot do it.
+    Raises ``UsageError`` for options that do not fit, ``SetupError`` for no instrument or another model.
     """
     s = settings
     if s.function == "voltage" and not s.shunt_ohm > 0:
