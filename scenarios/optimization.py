@@ -26,8 +26,8 @@ def optimization(
 
     ``to_gap`` ends a solve at this relative gap (0.05 for 5 %) to the problem's target. The target is the official one,
     else the specified one, else the best known, else another one. ``repeat`` loops a solve inside one span, which is a
-    time between two stamps of the device. Without ``repeat``, a run with a meter (``metered``) loops a short solve
-    until the span lasts ``window_s``. A loop keeps the solution and progress of its first solve.
+    time between two stamps of the device. Without ``repeat`` and ``to_gap``, a run with a meter (``metered``) loops a
+    short solve until the span lasts ``window_s``. A loop keeps the solution and progress of its first solve.
 
     Raises ``UsageError`` for options out of range, for labelled samples, which are no problems, and for ``to_gap``
     without a target.

@@ -28,9 +28,9 @@ def server(
     """Yield Poisson arrivals at ``arrival_hz``, drawn from ``arrival_seed``, for at least ``duration_s``.
 
     Without ``duration_s``, the minimum of the rules counts. There are also at least as many arrivals as the rules
-    require. Samples are drawn from the set at random, with replacement. The result is valid when the percentile that
-    the rules name stays below ``latency_bound_s``. Raises ``UsageError`` for options out of
-    range, and for a workload that teaches in sessions.
+    require. Samples are drawn from the set at random, with replacement. In a valid result, the percentile of
+    latency that the rules name is below ``latency_bound_s``. Raises ``UsageError`` for options out of range, and for a
+    workload that teaches in sessions.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     seconds = chosen(duration_s, rules.min_duration_s)

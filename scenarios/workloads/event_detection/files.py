@@ -45,7 +45,7 @@ class Recorded:
 def opened(path: Path) -> Recorded:
     """Open time surfaces (.h5), or raw events (.raw in EVT2 or EVT3, .dat), which are converted to time surfaces.
 
-    Raises ``DataError`` for a file that is cut or has other content, ``MissingExtraError`` without h5py for the former.
+    Raises ``DataError`` for a file that is cut or has other content, ``MissingExtraError`` for .h5 without h5py.
     """
     return _surfaces_in(path) if path.suffix == ".h5" else _surfaces_of(path)
 
@@ -97,8 +97,8 @@ def boxes_of(path: Path, frames: int, width: int) -> list[Floats]:
 def surface(events: NDArray[Any], begin_us: int) -> Frame:
     """Return the time surface of events (t, x, y, p) of one frame, uint8 of shape ``SHAPE``.
 
-    The value of a pixel is the time of its last event since the begin of the bin (NeuroBench, equation 9), scaled to
-    1 to 255. The value 0 means no event. Each pixel of the surface covers 2 x 2 pixels of the sensor.
+    The value of a pixel is the time from the begin of the bin to its last event (NeuroBench, equation 9), scaled to 1
+    to 255. The value 0 means no event. Each pixel of the surface covers 2 x 2 pixels of the sensor.
     """
     out = np.zeros(SHAPE, np.uint8)
     since = (events["t"].astype(np.int64) - begin_us) * BINS / FRAME_US

@@ -14,7 +14,7 @@ EVENT = np.dtype([("t", "<i8"), ("x", "<i2"), ("y", "<i2"), ("p", "u1")])
 DAT = 0
 _KNOWN = {2: (0, 1, 8, 10, 14, 15), 3: (0, 2, 3, 4, 5, 6, 7, 8, 10, 14, 15)}
 _VECTORS = {4: 12, 5: 8}
-"""In EVT3: the number of pixels of a word of events beside each other, by its type."""
+"""In EVT3: how many adjacent pixels a word of events covers, by the word's type."""
 
 
 def decoded(words: Ints, version: int) -> Ints:
@@ -79,7 +79,7 @@ def _times(words: Ints, kind: Ints) -> tuple[Ints, Ints]:
 
 
 def _latest(marks: Ints, values: Ints, at: Ints) -> Ints:
-    """Return, for each place ``at``, the value of the last mark before it, -1 before the first mark."""
+    """Return, for each place ``at``, the value of the last mark there or before, -1 before the first mark."""
     last = np.searchsorted(marks, at, side="right") - 1
     return np.where(last < 0, -1, values.astype(np.int64)[last]) if len(marks) else np.full(len(at), -1)
 
