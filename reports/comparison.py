@@ -136,7 +136,7 @@ def _gate(one: Judged, c: Comparison) -> str:
     if one.outcome != "not decided":
         return said
     if one.samples_more is None:
-        return f"{said}; more samples would hardly decide: the change is near the limit, or the calibration wide"
+        return f"{said}; more samples would hardly decide: the change is near the limit, or the calibration is wide"
     n = c.first.result.quantities[one.limit.figure].n
     trials = f", as with --trials {1 + math.ceil(one.samples_more / n)}" if n and not one.of_counts else ""
     return f"{said}; about {one.samples_more} samples more of each would decide{trials}"

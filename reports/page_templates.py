@@ -1,6 +1,6 @@
 """Load the templates of pages, in which an undefined name is an error, and make the parts of a page with a trace.
 
-These are the script, the model as JSON, and a policy that no other script may run.
+These are the script, the model as JSON, and a policy that forbids every other script.
 """
 
 from __future__ import annotations

@@ -336,7 +336,7 @@ def _one_speed(runs: list[Run], values: Values) -> Iterator[Judged]:
 
 
 def _executions(run: Run) -> pd.Series[float]:
-    """Return seconds per inference, by sample, phase, and number of earlier executions of both in the run."""
+    """Return seconds per inference, by sample, phase, and number of earlier executions of this sample and phase."""
     own, asked = spans(run), issues(run)
     own = own[~own.warmup]
     sample = dict(zip(asked.number, asked.sample, strict=True))

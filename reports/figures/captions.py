@@ -2,8 +2,8 @@
 
 CAPTIONS = {
     "stream": "The probability of each class over time. A grey box is the time in which the scene was of this class. "
-    "An answer is valid until the next. A bar runs from a change of scene to the first answer that is right and stays "
-    "right.",
+    "An answer is valid until the next one. A bar runs from a change of scene to the first answer that is right and "
+    "stays right.",
     "power": "Power over time, shaded by what the device did for most of each column.",
     "latency": "Execution time per inference: how often each time occurred. Lines are the figures. If there are "
     "several trials, the times of all are drawn, and the lines are the means of the trials.",

@@ -30,7 +30,7 @@ def peak_figure(result: Result) -> Sheet | None:
     sheet = Sheet(f"{name}, by rate, {unit}", 2.0 * WIDTH)
     across, up = sheet.panel(x, (0.0, most), _HEIGHT, "samples per second, mean")
     sheet.path(across(np.array(rates)), up(values), TRACE, 0.9)
-    looks = {True: (TRACE, "keeps every rule", 0), False: (LIMIT, "breaks one", CROSS)}
+    looks = {True: (TRACE, "keeps every rule", 0), False: (LIMIT, "breaks a rule", CROSS)}
     for rate, value, limits, kept in zip(rates, values, np.clip(ends, 0.0, most), held, strict=True):
         colour, _, shape = looks[kept]
         sheet.point(across(rate), up(value), tuple(up(limits)), colour, shape)

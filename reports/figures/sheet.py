@@ -64,7 +64,7 @@ class Sheet:
         bold: bool = False,
         upright: bool = False,
     ) -> None:
-        """Write ``said`` with its base line at ``y``, or upwards from there."""
+        """Write ``said`` with its base line at ``y`` or, with ``upright``, upwards from there."""
         weight = "; font-weight: bold" if bold else ""
         turned = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if upright else ""
         place = f'x="{x:.1f}" y="{y:.1f}"{turned} text-anchor="{anchor}" style="fill: {colour}{weight}"'

@@ -48,7 +48,7 @@ def solver_figure(solves: Sequence[Solve], runtime_w: Quantity | None = None) ->
     sheet = Sheet(f"gap to the {clean(target).replace('_', ' ')} target, n = {len(paths)}", 2.0 * WIDTH)
     ends = _bent(low or -0.002), _bent(high)
     key = _closing(sheet, sheet.panel(x, ends, _HEIGHT, label, log, marks_y=gaps), x, paths)
-    sheet.note("share of solves as close", bold=True)
+    sheet.note("share of solves within each gap", bold=True)
     shares = {float(v): f"{v} %" for v in range(0, 101, 25)}
     key += _reached(sheet, sheet.panel(x, (0.0, 104.0), _LOWER, label, log, marks_y=shares), paths)
     if runtime_w is not None and runtime_w.value > 0:

@@ -91,7 +91,7 @@ def counted(one: Audit) -> str:
 def beside(one: Audit) -> str:
     """Return one sentence on the folder's files that were not read."""
     more = f" and {len(one.beside) - 3} more" if len(one.beside) > 3 else ""
-    return f"not looked at, and no hash covers them: {', '.join(one.beside[:3])}{more}"
+    return f"files not read, and covered by no hash: {', '.join(one.beside[:3])}{more}"
 
 
 def text(one: Audit) -> list[str]:

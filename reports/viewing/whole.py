@@ -20,7 +20,7 @@ from rig.terminal import clean
 from rig.types import Floats, Indices
 
 COLUMNS = (10, 4000)
-"""A request for fewer or for more columns is treated as one for this many."""
+"""The fewest and the most columns of a picture; a request for another number gets the nearer of these."""
 SPANS = 600
 """The most spans in one picture."""
 OTHERS = ("idle", "warmup", "mark")

@@ -20,10 +20,10 @@ NAME_MOST = 16
 def progress(total: int, path: Path | None = None, now: Callable[[], float] = time.monotonic) -> Iterator[Show]:
     """Yield a callback that shows progress from (samples done, latest power by rail).
 
-    ``total`` is how many samples will come, or 0 if it is not known. If it is not known, or if more come, only their
-    number is shown. ``path`` is the directory of the run: with it, the line also has the room left on its disk and the
-    data that waits to be written. If standard error is no terminal, it gets a line when the run begins, at each tenth
-    of the total, and when the run ends.
+    ``total`` is how many samples will come, or 0 if it is not known. If it is not known, or if more come, only the
+    number of samples done is shown. ``path`` is the directory of the run: with it, the line also has the room left on
+    its disk and the data that waits to be written. If standard error is no terminal, it gets a line when the run
+    begins, at each tenth of the total, and when the run ends.
     """
     name = "run" if path is None else path.name
     if not sys.stderr.isatty():

@@ -64,7 +64,7 @@ class RailPower:
     differ_w: float
     """How far the mean inside spans is from the area: a reading at an end does not tell what is drawn on each side.
 
-    It is 0 if no reading is in a gap; then the bounds contain it.
+    This is 0 if no reading is in a gap; the bounds then contain the difference.
     """
     facts: Facts
     clock_bound_s: float

@@ -29,10 +29,10 @@ NOTHING, ALL = 0.4, 0.72
 the power is higher by over ``ALL``. The readings of a meter that is merely late have some power in both."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
 """Another place of the spans is better if its power is higher by over ``SURE`` deviations of noise and ``MORE`` times
-the power, but less than ``MOST`` times. Beyond ``MOST``, spans are below idle and gaps above it, so it is no place."""
+the power, but less than ``MOST`` times. Beyond ``MOST``, spans are below idle and gaps above it: a wrong place."""
 PIECES, UNLIKE = 5, 0.4
 """In a moved trace, the first and last of ``PIECES`` pieces differ by at most ``UNLIKE`` of the power. If readings
-were lost one by one, or came twice, each span is moved further than the one before it."""
+were lost one by one, or came twice, each span is moved further than the span before it."""
 ENDS = 2.0
 """Two places of the spans are alike if their power differs by at most this many deviations of the readings at ends."""
 PARTS = np.linspace(0.0, 1.0, 9)
@@ -114,7 +114,7 @@ def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Fac
 
 
 def _without(window: Floats, other: Floats) -> Floats:
-    """Return the parts of ``window`` that are not in ``other``. Each is in order, without overlap."""
+    """Return the parts of ``window`` that are not in ``other``. Both are in order, without overlap."""
     knots = np.unique([*window.ravel(), *other.ravel()])
     middle = (knots[:-1] + knots[1:]) / 2
     held, taken = (middle < np.append(-np.inf, w[:, 1])[np.searchsorted(w[:, 0], middle)] for w in (window, other))

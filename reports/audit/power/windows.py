@@ -146,7 +146,7 @@ class Facts:
     volts_step: float
     """For a current whose volts are read too: the relative error of their product.
 
-    It is ``PRODUCT``, and for volts that are read more slowly, their change between two readings besides."""
+    It is ``PRODUCT``. For volts that are read more slowly, their change between two readings is added."""
 
 
 def facts_of(run: Run, trace: Trace) -> Facts:

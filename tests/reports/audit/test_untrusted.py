@@ -201,7 +201,7 @@ def test_what_no_hash_covers_is_told_of(tmp_path: Path, capsys: pytest.CaptureFi
     (folder / "derived").mkdir()
     (folder / "derived" / "audit.html").write_text("no check failed")
     main(["audit", str(folder), "--quick", "--out", str(tmp_path / "out")])
-    said = "not looked at, and no hash covers them: derived/audit.html"
+    said = "files not read, and covered by no hash: derived/audit.html"
     assert f"beside  {said}\n" in capsys.readouterr().out
     assert said in (tmp_path / "out" / "audit.html").read_text()
 
