@@ -167,8 +167,8 @@ def verdict(rows: dict[str, dict[str, Any]]) -> dict[str, bool]:
 def main() -> int:
     """Run the command line."""
     parser = parser_of(__doc__, seed=1)
-    parser.add_argument("--seconds", type=float, default=60.0, help="length of the run with a sound link")
-    parser.add_argument("--stalled-seconds", type=float, default=12.0, help="length of the runs with a stall")
+    parser.add_argument("--seconds", type=float, default=60.0, help="length of the first run")
+    parser.add_argument("--stalled-seconds", type=float, default=12.0, help="length of each other run")
     a = parser.parse_args()
     rows = {
         "sound": run("DIG,MEM", a.seconds, 0.0, a.seed),

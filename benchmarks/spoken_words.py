@@ -2,8 +2,8 @@
 
     python -m benchmarks.spoken_words --out words
 
-A word is a few syllables of a pitched voice with two formants each. Its samples differ in pitch, speed, loudness, place
-and noise. Accuracies on these words say nothing about speech.
+A word is a few syllables of a pitched voice with two formants each. Its samples differ in pitch, speed, loudness,
+position and noise. Accuracies on these words say nothing about speech.
 """
 
 import argparse

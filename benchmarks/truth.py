@@ -106,7 +106,7 @@ def summary(table: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def ratios(error: Array, half: Array) -> dict[str, float | None]:
-    """Return half-width / |error| in three ways: by medians, for exact Gaussians, and with each error by its own width.
+    """Return half-width / |error| in three ways: by medians, for exact Gaussians, and by each error over its own width.
 
     The value for exact Gaussians of these half-widths is the median of 1,000 trials. Without plants, each is None.
     """
@@ -121,7 +121,7 @@ def ratios(error: Array, half: Array) -> dict[str, float | None]:
 
 
 def verdict(table: list[dict[str, Any]], second: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """Return each goal with its found and allowed values, over simulated benches and rows of the ``second`` draw."""
+    """Return whether each goal is met, and what was found, over simulated benches and rows of the ``second`` draw."""
     every = table + (second or [])
     figures = {name: summary(table, name) for name in FIGURES}
     plain = [r for r in table if r["rate_hz"] >= 1000 and r["window_s"] >= 20e-3]

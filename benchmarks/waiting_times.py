@@ -184,12 +184,12 @@ def arrivals(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 
 def long(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """Time a report of a trace from its file, which needs 4 bytes per reading on the disk, plus 2 in reserve."""
+    """Time a report of a trace. Its file needs 4 bytes per reading on the disk; 2 more are kept in reserve."""
     if not a.readings:
         raise Skipped("give --readings 1e8; 1e9 take 4 GB of disk")
     for readings in map(int, a.readings):
         if shutil.disk_usage(folder).free < 6 * readings:
-            raise Skipped(f"{folder} has less than {6e-9 * readings:.1f} GB free, which {readings:g} readings ask for")
+            raise Skipped(f"{readings:g} readings need {6e-9 * readings:.1f} GB; {folder} has less free")
         lab = long_trace_time_and_memory.long_lab(readings, 50_000)
         run = folder / f"long-{readings}"
         write(lab, run, long_trace_time_and_memory.BLOCK)

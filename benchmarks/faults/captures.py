@@ -38,7 +38,7 @@ def open_device() -> Device:
 
 
 def unlike_sent(run: Run) -> str:
-    """Return the rail whose readings differ from the first readings that its instrument sent."""
+    """Say which rail's readings differ from the first readings that its instrument sent; "" if none do."""
     for name, trace in run.traces.items():
         value = np.asarray(trace.value)
         sent = pattern(1 + int(name.removeprefix("rail")))[:PATTERN]

@@ -1,8 +1,8 @@
 """Recordings with valid hashes and malformed content: one to three fields have hostile values.
 
 Each case changes one to three fields of a recording: in its lines, the metadata of its traces, its columns or its
-``session.json``. It recomputes the hashes, in some cases on sessions only those of the run, then reads and evaluates
-the recording as `rig report` does. Some of the cases are also printed to a terminal, and fewer are also drawn as a
+``session.json``. It recomputes the hashes; for some sessions, only those of the runs. Then it reads and evaluates the
+recording as `rig report` does. Some of the cases are also printed to a terminal, and fewer are also drawn as a
 page. Small recordings are used more often. A case depends only on the seed and on its number.
 """
 

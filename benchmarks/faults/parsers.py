@@ -108,7 +108,7 @@ def _trace(file: Path) -> object:
 
 
 def spoilt(data: bytes, seed: Sequence[int]) -> bytes:
-    """Return ``data`` with one or two changed fields in seven of ten JSON texts, else with one to three mutated bytes.
+    """Return ``data`` with one or two changed fields in seven of ten JSON texts, else with one to three mutations.
 
     The last number of ``seed`` is the number of the input; number 0 is the valid input.
     """
@@ -166,7 +166,7 @@ def _attempt(name: str, golden: Path, place: Path, seed: int) -> Callable[[int],
         file.write_bytes(spoilt(parser.valid[number % len(parser.valid)], (seed, number)))
         outcome, said = tried(lambda: parser.read(file))
         if not number and outcome is not Outcome.WHOLE:
-            return Outcome.NOT_TRIED, f"mutants of what is not read: {said}"
+            return Outcome.NOT_TRIED, f"the valid input is not read: {said}"
         return outcome, said
 
     return one

@@ -4,7 +4,7 @@
     python -m benchmarks.harness --queries 1000000 --seeds 10 --seconds 10
 
 single   a device that answers at once: queries/s, added latency, peak of memory. Ours writes every
-         issue, span and answer to disk; they are read back here and their hashes verified. LoadGen keeps sums.
+         issue, span and answer to disk; they are read back here and their hashes verified. LoadGen writes a summary.
 server   a device that answers at once, Poisson arrivals: slip (issued minus due) and the Kolmogorov distance between
          issued and scheduled gaps. LoadGen's stamps come from its own trace.
 early    how many latencies early stopping discards, and its estimates, from LoadGen's own latencies.
@@ -54,7 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=10, help="server: runs at each rate")
     parser.add_argument("--seconds", type=float, default=10.0, help="server: length of each run")
     parser.add_argument("--answers", type=int, default=5000, help="one-ms: queries in each run, a multiple of 1,000")
-    parser.add_argument("--tries", type=int, default=3, help="times that a disturbed turn is run at most")
+    parser.add_argument("--tries", type=int, default=3, help="most runs of a disturbed turn")
     parser.add_argument("--patience-s", type=float, default=30.0, help="longest wait for calm before each run")
     parser.add_argument("--json", action="store_true", help="print nothing but the JSON line")
     return parser.parse_args()
@@ -76,7 +76,7 @@ def main() -> int:
     a = arguments()
     say: Say = (lambda _: None) if a.json else lambda line: print(line, flush=True)
     say(f"LoadGen {version('mlcommons-loadgen')}; {os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}")
-    say("medians, with every value or the range in brackets; Arrow's memory pool of ours: system")
+    say("medians, with every value or the range in parentheses; our memory pool of Arrow: system")
     parts, goals = {}, list[Goal]()
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage(Path(folder), a.tries, a.patience_s)

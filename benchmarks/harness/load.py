@@ -47,11 +47,11 @@ def parser_of(about: str, out: str) -> ArgumentParser:
     parser = ArgumentParser(description=about)
     parser.add_argument("scenario", choices=("single", "server"))
     parser.add_argument("--out", type=Path, required=True, help=f"a new directory: {out}")
-    parser.add_argument("--queries", type=int, default=1000, help="queries in single; on our side at least")
+    parser.add_argument("--queries", type=int, default=1000, help="single: queries; on our side, the fewest")
     parser.add_argument("--rate", type=float, default=200.0, help="server: mean arrivals per second")
     parser.add_argument("--seconds", type=float, default=10.0, help="server: how long")
-    parser.add_argument("--seed", type=int, default=1, help="server: of the arrivals")
-    parser.add_argument("--answer-s", type=float, default=0.0, help="0: at once")
+    parser.add_argument("--seed", type=int, default=1, help="server: seed of the arrivals")
+    parser.add_argument("--answer-s", type=float, default=0.0, help="time until the answer (s)")
     parser.add_argument("--wait", choices=("spin", "sleep"), default="spin")
     return parser
 
@@ -69,7 +69,7 @@ class Cost:
 def costed(call: Callable[[], object]) -> Cost:
     """Run ``call``, at real-time priority if ``FIRST`` is set in the environment.
 
-    The peak comes from VmHWM, because a process started from a large process inherits its ``ru_maxrss``.
+    The peak comes from VmHWM, because a process inherits the ``ru_maxrss`` of the process that starts it.
     """
     if FIRST in os.environ:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))

@@ -1,6 +1,6 @@
 """Reduce a sparse graph without a search.
 
-Three rules apply to vertices whose neighbours are all adjacent, to vertices of degree 2, and to dominated vertices.
+Three rules apply to vertices whose neighbours form a clique, to vertices of degree 2, and to dominated vertices.
 Each rule changes the size of a maximum independent set by a known number. It can be undone on an independent set of the
 rest (the rules are those of Akiba and Iwata, Theor. Comput. Sci. 609, 2016, section 3).
 """
