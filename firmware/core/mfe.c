@@ -70,7 +70,7 @@ static void filter(const int64_t power[BINS], int8_t to[MFE_FILTERS]) {
 
 static int64_t square(int32_t x, int32_t y) { return (int64_t)x * x + (int64_t)y * y; }
 
-/* Two frames go through one complex transform, as real and imaginary part; a last odd one goes with silence. */
+/* Two frames go through one complex transform, as real and imaginary part; an odd last frame goes with silence. */
 void mfe(const int16_t slice[MFE_SLICE], int8_t features[MFE_FEATURES]) {
     static int64_t first[BINS], second[BINS];
     for (size_t frame = 0; frame < MFE_FRAMES; frame += 2) {

@@ -12,7 +12,7 @@ void say_count(const char *key, int64_t value);
 void say_error(const char *why); /* e-[WHY] */
 void say_lap(uint32_t time_us);
 
-/* The decimal number at *at, or -1 where there is none, or one above `most`. Moves *at behind it. */
+/* The decimal number at *at, or -1 if there is none or it is above `most`. Moves *at behind the number. */
 int64_t read_number(const char **at, uint32_t most);
 int read_nibble(char digit); /* the value of a hexadecimal digit, or -1 */
 

@@ -11,7 +11,7 @@ const char board_maker[] = FIRMWARE_NAME " on nano33ble";
 void board_send(char character) { Serial.write(character); }
 void board_drain(void) {
     Serial.flush();
-    delay(2); /* its flush is empty: a USB frame lasts 1 ms */
+    delay(2); /* flush() does nothing on USB, where a frame lasts 1 ms */
 }
 uint32_t board_time_us(void) { return micros(); }
 void board_pin(enum phase phase, bool high) { digitalWrite(phase == INFERENCE ? 3 : 2, high ? HIGH : LOW); }
