@@ -1,4 +1,4 @@
-"""Settings of all tests: no waiting for the disk, separate directories, and a second try in real time."""
+"""Settings of all tests: no waiting for the disk, separate directories, and a second try of tests in real time."""
 
 import gc
 import os
@@ -76,7 +76,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def unsynced() -> Iterator[None]:
-    """Do not sync recordings of tests: none must survive a power cut, and the disk would double the time of tests.
+    """Do not sync recordings of tests: none has to survive a power cut, and the disk would double the time of tests.
 
     ``tests/recording/test_run_writer.py`` shows that a recording is synced; processes started by tests always sync.
     """
@@ -165,7 +165,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let a failed ``real_time`` test that ran alone run a second time; the summary lists it as RERUN.
 
-    ``make test`` runs tests again, alone, that failed beside others. In parallel runs, files that take long come first,
+    ``make test`` runs tests that failed beside others again, alone. In parallel runs, files that take long come first,
     and then files with many tests, so that no worker still has such a file when the others have ended.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -14,7 +14,7 @@ SPANS, SPAN_S, RATE_HZ, BUSY_W = 20, 0.1, 1000.0, 3e-3
 def _joules(
     at_s: Floats, on_s: Floats, off_s: Floats, level_w: tuple[float, float, float], host_s: float, each: int
 ) -> Floats:
-    """Return the energy since the begin, in joules, at each time."""
+    """Return the energy since the beginning, in joules, at each time."""
     idle_w, gap_w, first_w = level_w
     step_s = np.concatenate([[0.0], on_s, on_s + SPAN_S / 10, off_s, off_s + host_s, on_s - host_s])
     levels = np.repeat([idle_w, first_w, BUSY_W, gap_w, idle_w, gap_w], [1, *[len(on_s)] * 5])

@@ -65,7 +65,7 @@ def dat(held: np.ndarray) -> bytes:
 
 
 def raw(kind: str, held: np.ndarray, begin_us: int = 0, header: str = "") -> bytes:
-    """Return a .raw file of events, ``evt2`` or ``evt3``, whose camera ran for ``begin_us`` before its first one."""
+    """Return a .raw file of events, ``evt2`` or ``evt3``, whose camera ran for ``begin_us`` before the first."""
     words: list[int] = []
     high = line = -1
     for t, x, y, p in held.tolist():

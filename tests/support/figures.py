@@ -1,4 +1,4 @@
-"""Figures of a result by name, and what a test asks of one."""
+"""Keys of a result's figures, and what tests ask of a figure."""
 
 import re
 

@@ -75,7 +75,7 @@ def _ran(*command: str) -> None:
 
 @contextlib.contextmanager
 def on_this_machine(program: Path) -> Iterator[tuple[Talk, Path]]:
-    """Start the sketch; return it, and the file of its pins."""
+    """Start the sketch; yield a talk with it, and the file of its pins."""
     pins = program.with_name("pins")
     ours, theirs = socket.socketpair()
     with (

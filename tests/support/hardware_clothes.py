@@ -1,4 +1,4 @@
-"""A simulated bench that claims to be hardware, so that a verdict by a strict set can be VALID.
+"""A simulated bench that claims to be hardware, so that a verdict by strict rules can be VALID.
 
 It is only for tests of verdicts. It refuses to be opened outside a test, and nothing registers it.
 """
@@ -66,7 +66,7 @@ def device(bench: SimPlant) -> Any:
 
 
 def meter(bench: SimPlant, *, rate_hz: float = 500.0) -> Any:
-    """Return the meter beside the classifier and beside the solver."""
+    """Return the meter of the classifier and of the solver."""
     return Clothed(open_meter(bench, rate_hz=rate_hz, noise=1e-3))
 
 

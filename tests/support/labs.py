@@ -35,7 +35,7 @@ def evaluated(kind: str, seed: int, folder: Path) -> tuple[Lab, Result]:
 
 
 def off(lab: Lab, result: Result, key: FigureKey = POWER) -> float:
-    """Return the error of a figure in half-widths; one interval in twenty is off by more than one."""
+    """Return the error of a figure in half-widths; one in twenty errors is above 1."""
     q = result.quantities[key]
     return abs(q.value - lab.truth()[key.quantity]) / q.half_width()
 

@@ -29,7 +29,7 @@ def solver() -> Device:
 
 
 def interrupted(*, signal_file: str) -> Device:
-    """Find a node of any graph below 45 nodes; at 40 nodes, the signal in the file comes once, as it solves."""
+    """Find a node of any graph below 45 nodes; while it solves 40 nodes, the signal in the file comes, once."""
 
     def found(nodes: int) -> bool:
         if nodes == 40 and Path(signal_file).exists():

@@ -1,4 +1,4 @@
-"""Hand-made results for the tests of reports: one sample at a time, served, streamed."""
+"""Hand-made results and streams for the tests of reports."""
 
 import io
 import math
@@ -94,7 +94,7 @@ def made_up_start(name: str, mode: str) -> Start:
 def made_up(
     *, simulated: bool = True, complete: bool = True, name: str = "core", readings: int = 4000, spans: int = 20
 ) -> Result:
-    """Return a small run: idle, spans of two phases, idle; one rail called ``name`` and one called ``io``."""
+    """Return the result of a small run: idle, spans of two phases, idle; the rails are ``name`` and "io"."""
     considered = {"brackets": 8e-5, "marks": math.inf}
     return Result(
         run_id=f"run-{name}",

@@ -45,7 +45,7 @@ def reply(issue: int, sample_id: str, on_tick: int, off_tick: int, **more: Any) 
 
 
 def asked(rows: Sequence[Document], **of_each: Any) -> dict[str, pa.Table]:
-    """Return replies and their samples as tables, by file name; ``of_each`` is of each sample."""
+    """Return replies and their samples as tables, by file name; ``of_each`` are fields of each sample."""
     samples = [{"id": row["sample_id"], **of_each} for row in rows]
     return {"samples.arrows": table(SAMPLES, samples), "replies.arrows": table(REPLIES, rows)}
 
