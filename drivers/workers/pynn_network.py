@@ -122,6 +122,7 @@ class Network:
         self._made: dict[str, Any] = {}
         for p in description["populations"]:
             first = trains.get(p["name"], [])
+            first = first if any(first) else []  # sPyNNaker fails for lists that are all empty
             model = sim.SpikeSourceArray(spike_times=first) if p["source"] else sim.IF_curr_exp(**description["neuron"])
             self._made[p["name"]] = sim.Population(p["size"], model, label=p["name"])
             if not p["source"]:

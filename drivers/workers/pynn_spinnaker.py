@@ -100,7 +100,8 @@ class Machine:
                 break
             except Exception as error:  # sPyNNaker raises errors of six packages when a board is gone
                 failed = error
-            if fresh and type(failed).__name__ in AGAIN and len(tried) < TRIES - 1:
+            again = any(kind.__name__ in AGAIN for kind in type(failed).__mro__)  # a failed boot is a kind of IO error
+            if fresh and again and len(tried) < TRIES - 1:
                 tried.append(f"{type(failed).__name__}: {failed}"[:400])
                 with contextlib.suppress(Exception):  # after a failure, ending may fail too
                     self._end()

@@ -18,6 +18,7 @@ from drivers.workers.common import Refusal
 from drivers.workers.pynn_spinnaker import Machine, open_worker
 from rig.conformance.device import check_device
 from rig.errors import DeviceError, SetupError
+from rig.types import Sample
 from tests.drivers.devices.test_pynn import network, python, sent, shown, synapses
 from tests.support.raised import raised
 from tests.support.remote_workers import answer
@@ -32,7 +33,9 @@ class FrontEnd:
     def __init__(
         self, lost_at_ms: float = float("inf"), boots_badly: int = 0, error: str = "SpinnmanIOException"
     ) -> None:
-        self.boots_badly, self.failed_ns, self.error = boots_badly, 0, type(error, (Exception,), {})
+        self.boots_badly, self.failed_ns, self.error = boots_badly, 0, Exception
+        for name in error.split("."):  # each a kind of the one before it
+            self.error = type(name, (self.error,), {})
         self.now_ms, self.began_ms, self.lost_at_ms, self.made = 0.0, 0.0, lost_at_ms, 0
         self.trains: list[list[float]] = []
         self.mapped_ns = 0
@@ -48,6 +51,8 @@ class FrontEnd:
     def Population(self, size: int, model: Any, label: str) -> Any:  # noqa: N802
         if isinstance(model, list):
             self.trains = model
+            if model:  # sPyNNaker looks for the time with most spikes
+                max(t for train in model for t in train)
 
         def data(what: str, clear: bool) -> Any:
             times = np.sort([t for train in self.trains for t in train if self.began_ms <= t < self.now_ms]) + 1.0
@@ -104,6 +109,13 @@ def test_samples_that_last_no_whole_steps_begin_where_their_presentations_do() -
         assert output["first_output_ms"] == output["first_input_ms"] + 1.0
 
 
+def test_a_sample_without_events_is_presented_though_spynnaker_takes_no_lists_that_are_all_empty() -> None:
+    worker = machine(FrontEnd())
+    worker.stage([{**sent(Sample("s0", np.zeros((0, 2), np.int64), None)), "id": "s0", "duration_s": 0.2}])
+    output = worker.run("s0", None)["output"]
+    assert (output["events"], output["label"], output["synaptic_operations"]) == (0, None, 0)
+
+
 def test_the_span_of_inference_is_the_time_of_the_run_and_stands_after_mapping_and_loading() -> None:
     front_end = FrontEnd()
     worker = machine(front_end)
@@ -132,13 +144,16 @@ def test_a_board_that_is_lost_ends_this_sample_and_says_which() -> None:
     assert "power and the network" in caught.rig["remedy"]
 
 
-@pytest.mark.parametrize("error", ["SpinnmanIOException", "SpinnMachineException"])
+@pytest.mark.parametrize(
+    "error", ["SpinnmanIOException", "SpinnMachineException", "SpinnmanIOException.SpinnmanBootException"]
+)
 def test_a_board_that_boots_badly_is_tried_again_outside_of_spans_and_the_answer_says_so(error: str) -> None:
     front_end = FrontEnd(boots_badly=2, error=error)
     worker = machine(front_end)
     first, second = (worker.run(f"s{k}", None) for k in range(2))
     assert front_end.made == 3
-    assert first["output"]["tried_again"] == [f"{error}: IO Error: Failed to communicate with the machine"] * 2
+    said = f"{error.rpartition('.')[2]}: IO Error: Failed to communicate with the machine"
+    assert first["output"]["tried_again"] == [said] * 2
     assert "tried_again" not in second["output"]
     (load, inference) = first["spans"]
     assert load[1] >= front_end.failed_ns
