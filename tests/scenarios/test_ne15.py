@@ -257,6 +257,7 @@ def test_a_retina_s_recordings_are_parted_by_folds_too_and_say_how_many_addresse
         [f"{k:05d}.aedat" for k in range(first, 4, 2)] for first in range(2)
     ]
     assert parts[0].details["addresses"] == 2 * 128 * 128
+    assert parts[0].details["classes"] == ["0", "1", "2", "3"], "answers of both folds are labels"
 
 
 # ---- digits that the project draws ----------------------------------------------------------

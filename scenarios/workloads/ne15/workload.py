@@ -156,6 +156,7 @@ def _recorded(folder: Path, dialect: str, blank_s: float, fold: int | None, fold
     length_s = max(float(stream[-1, 0]) * 1e-6 for stream in streams)
     details = {"encoding": "dvs", "addresses": ADDRESSES["dvs"], "dialect": dialect, "blank_s": blank_s}
     details |= {"fold": fold, "folds": None if fold is None else folds, "files": [name for name, _ in rows]}
+    details |= {"classes": sorted({label for _, label in listed})}  # a network knows those of other folds too
     images = [Image(number, *row) for number, row in enumerate(rows)]
     return _workload(images, streams.__getitem__, length_s + blank_s, details)
 
@@ -173,7 +174,5 @@ def _workload(
     for sample in samples:
         found.update(f"{sample.id} {sample.label} {len(sample.payload)}".encode() + sample.payload.tobytes())
         events += len(sample.payload)
-    about = {"classes": sorted({image.label for image in images}), **details, "events": events}
-    return Digits(
-        NAME, TASK, "1", found.hexdigest(), samples, about, images=images, blank_s=float(details["blank_s"]), show=show
-    )
+    about, blank_s = {**details, "events": events}, float(details["blank_s"])
+    return Digits(NAME, TASK, "1", found.hexdigest(), samples, about, images=images, blank_s=blank_s, show=show)
