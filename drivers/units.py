@@ -68,9 +68,10 @@ def agree(header: str, below: str, declared: str, option: str) -> None:
     """Refuse a declared unit that a column's own header, or the row of units ``below`` it, contradicts.
 
     A header states its unit in brackets, after a slash or at its end: ``I (mA)``, ``I / mA``, ``I_mA``. A single letter
-    at the end may also be a name, such as ``core_A``, so it counts only if it is a unit of the declared kind. An
-    unknown unit in brackets also contradicts the declaration, unless another place states the declared unit. A declared
-    form of dates is no unit, so nothing is checked. Raises ``UsageError``, which names both units and the remedy.
+    at the end may also be a name, such as ``Channel A``, so it counts only if it is a unit of the declared kind and no
+    other place states one. An unknown unit in brackets also contradicts the declaration, unless another place states
+    the declared unit. A declared form of dates is no unit, so nothing is checked. Raises ``UsageError``, which names
+    both units and how to overrule the header.
     """
     if (wanted := unit_of(declared)) is None:
         return
@@ -78,7 +79,7 @@ def agree(header: str, below: str, declared: str, option: str) -> None:
     if at_end := _AT_THE_END.search(header):
         text = at_end[1] if unit_of(at_end[1]) else _SMALL.get(at_end[1].lower(), "")
         found = unit_of(text)
-        if found is not None and (len(text) > 1 or found[0] == wanted[0]):
+        if found is not None and (len(text) > 1 or (found[0] == wanted[0] and not any(map(unit_of, said)))):
             said.append(text)
     known = {text: [word for word in text.split() if unit_of(word)] for text in said if text.strip()}
     agreed = {text for text, words in known.items() if wanted in map(unit_of, words)}

@@ -259,7 +259,7 @@ class Columns:
         if pd.api.types.is_bool_dtype(column.dtype):
             raise self._no_number(name, 0, column.iloc[0] if len(column) else "")
         if not pd.api.types.is_numeric_dtype(column.dtype):
-            text = column.astype("string").str.strip()
+            text = column.astype("string").str.strip().str.replace("∞", "inf", regex=False)  # as PicoScope writes it
             if self.layout.decimal == ",":  # a decimal point would be a thousands mark or a mistake
                 text = text.mask(text.str.contains(".", regex=False), "x").str.replace(",", ".", regex=False)
             found = pd.to_numeric(text, errors="coerce")

@@ -335,7 +335,7 @@ def test_readings_that_are_no_number_are_counted(word: str, tmp_path: Path) -> N
     assert figures["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
 
 
-@pytest.mark.parametrize("word", ["9.9E37", "+9.91000000E+37", "inf"])
+@pytest.mark.parametrize("word", ["9.9E37", "+9.91000000E+37", "inf", "∞"])
 def test_an_overload_is_flagged_and_at_least_the_largest_reading_before_it(word: str, tmp_path: Path) -> None:
     t, watts, _ = trace()
     text = lines("t,i", t, watts / SUPPLY_V * 1e3, word)

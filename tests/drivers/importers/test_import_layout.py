@@ -199,6 +199,10 @@ def test_what_agrees_or_states_no_unit_is_let_be(header: str, declared: str) -> 
     agree(header, "", declared, "power")
 
 
+def test_a_letter_is_a_name_where_a_row_of_units_states_the_unit() -> None:
+    agree("Channel A", "(mA)", "mA", "current")
+
+
 # ---- what all importers of one trace have in common ----------------------------------------------
 
 FORMATS = [joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch]
