@@ -25,7 +25,7 @@ from rig.types import Floats, Problem
 OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
 """A solve is late if it ends past its budget by more than this time and by more than this part of the budget."""
 RUNTIME = FigureKey("runtime_power_w")
-_BUSY = "Measure again on an idle host if this one was busy. If the solver waits, let it stop earlier"
+_BUSY = "Measure again on an idle host if this one was busy. If it waits, as for another program, let it stop earlier"
 _ENERGIES = {
     "time_to_gap_{target}_{threshold}_s": "energy_to_gap_{target}_{threshold}_j",
     "time_to_gap_{target}_{threshold}_official_s": "energy_to_gap_{target}_{threshold}_official_j",
@@ -327,7 +327,7 @@ def solving_findings(
         late = sum(s.over_s > _allowed_s(s.budget_s) for s in solves)
         worst, found = max(solves, key=lambda s: s.over_s), f"{late} of {n}"
         if late and math.isfinite(worst.processor_s):
-            had = f"the host gave that solver {worst.processor_s:.3g} of {worst.seconds:.3g} s"
+            had = f"its own thread had a processor for {worst.processor_s:.3g} of {worst.seconds:.3g} s"
             found += f", by {worst.over_s * 1e3:.3g} ms at most; {had}"
         remedy = _BUSY if late and worst.seconds - worst.processor_s > worst.over_s else ""
         yield Finding("solves past their budget by 1 ms and 1 %", found, "0", late == 0, remedy=remedy)

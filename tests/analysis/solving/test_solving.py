@@ -231,7 +231,7 @@ def changed(run: Path, to: Path, budget: Any, answer: Mapping[str, Any] | None =
 
 
 ODD: list[Any] = [None, "all", float("nan"), []]
-GIVEN = "25 of 25, by {} ms at most; the host gave that solver {} of 0.1 s"
+GIVEN = "25 of 25, by {} ms at most; its own thread had a processor for {} of 0.1 s"
 
 
 @pytest.mark.parametrize(("how", "budget_s", "answer", "found", "remedy"), [
