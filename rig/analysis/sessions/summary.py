@@ -21,7 +21,7 @@ from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.rate_probes import peak_rate, rate_probes
 from rig.analysis.sessions.rules import ACCURACY, by_purpose, session_checks, trial_checks, trial_figures
-from rig.analysis.sessions.speed import other_speed
+from rig.analysis.sessions.speed import APART, other_speed
 from rig.analysis.verdict.validity import is_known
 from rig.recording.session import SizeProbe
 
@@ -65,7 +65,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         )
         if count == 1:
             about.append("One sequence does not show how sequences differ. Give more samples, or shorten --amortise")
-    about += _changed(parts)
+    about += [*_changed(parts), *_other_pace(by)]
     about += [text for part in by["power"] or [lead] for text in part.result.notes]
     timed = [part.result for part in by["performance"] or [lead]]
     own: dict[str, Any] = {name: getattr(timed[0].series, name) for name in ("requested_s", "latency_s")}
@@ -82,6 +82,17 @@ def _changed(parts: Sequence[Part]) -> list[str]:
     files = sorted(set(changed))
     what = f"The runs are of several versions of {', '.join(files)}: code that was changed between them"
     return [f"{what}. Measure anew if the change concerns the measured work"] if files else []
+
+
+def _other_pace(by: Mapping[str, list[Part]]) -> list[str]:
+    """Return a note if the power runs, whose average power is stated, answered samples at another rate than stated."""
+    key = FigureKey("throughput_samples_hz")
+    each = (over_trials([part.result.quantities for part in by[purpose]]) for purpose in ("power", "performance"))
+    own, stated = (figures.get(key) for figures in each)
+    if own is None or stated is None or _sequence_s(by) or abs(own.value - stated.value) <= APART * stated.value:
+        return []
+    what = f"The power runs answered {own.value:.4g} samples a second, and the performance runs {stated.value:.4g}"
+    return [f"{what}. Average power and energy per sample hold the pauses of the power runs: measure on an idle host"]
 
 
 def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) -> Result:

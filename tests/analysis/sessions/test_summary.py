@@ -90,6 +90,12 @@ def test_times_are_of_the_performance_run_and_scores_of_the_accuracy_run(summary
     assert found.quantities["execution_time_s"].value == pytest.approx(0.2)
 
 
+def test_a_pace_of_the_power_runs_that_is_not_the_stated_one_is_noted(summary: Summarise) -> None:
+    paused = [replace(a, at=2.0 * a.at, done=2.0 * a.at + 0.1) for a in asked()]
+    notes = summary(("performance", "performance", asked()), ("power", "power", paused)).notes
+    assert any("power runs answered 0.6557 samples a second" in note for note in notes)
+
+
 def test_accuracies_by_session_of_learning_are_of_the_accuracy_run_too(summary: Summarise) -> None:
     known = [rig.Sample(name, np.full(1, k, np.float32), "x") for k, name in enumerate(("00/old/x/0", "01/new/x/1"))]
 
