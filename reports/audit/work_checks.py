@@ -57,20 +57,20 @@ def workload(e: Evidence) -> Verdict:
 def _inferences(run: Run, known: bool = True) -> Iterator[str]:
     """Yield a fault if samples state inferences that disagree with their lengths or their expected answers.
 
-    Without ``known``, yield a doubt if lengths differ and no length is defined: a word may be one inference.
+    Without ``known``, yield a doubt if a sample states several, and neither a length nor answers show how many.
     """
     if run.start.get("imported"):
         return
     held, lasts = by_sample(run, "inferences"), by_sample(run, "duration_s")
     each = {round(lasts[own] / (n or 1), 9) for own, n in held.items() if lasts[own]}
     each_s = run.options.get("window_s", INFERENCE_S.get(str(run.start["workload"].get("task"))))
-    takes = f"an inference takes {', '.join(map(str, sorted(each)[:3]))} s of a sample, and "
     if not known:
-        if not each_s and len(each) > 1 and max(n or 1 for n in held.values()) > 1:
-            yield f"{takes}nothing shows how many a sample holds"
+        most = max((n or 1 for n in held.values()), default=1)
+        if most > 1 and not each_s and "regress" not in run.details:
+            yield f"samples state up to {most} inferences, and nothing shows how many a sample holds"
         return
     if each_s and any(abs(own_s - each_s) > 1e-6 * each_s for own_s in each):
-        yield f"{takes}not {each_s} s"
+        yield f"an inference takes {', '.join(map(str, sorted(each)[:3]))} s of a sample, and not {each_s} s"
     many = sum((n or 1) != 1 for n in held.values()) if is_solving(run) else 0
     rows = {own: truth_of(run, own, run.details["regress"], 0) for own in held} if "regress" in run.details else {}
     if many := many + sum(len(wanted) not in (0, held[own] or 1) for own, wanted in rows.items()):
