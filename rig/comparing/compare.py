@@ -289,11 +289,13 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
     """Return a figure of the second minus ``factor`` times that of the first.
 
     Errors of ``shared`` instruments stay correlated. For times, energies and average powers, the scatter between the
-    executions of the same samples in the two is added to the uncertainty. If nothing shows this scatter, the result has
-    no uncertainty.
+    executions of the same samples in the two is added to the uncertainty, and for powers that of the mix of phases. If
+    nothing shows the scatter of executions, the result has no uncertainty.
     """
     a, b = first.result.quantities[key], second.result.quantities[key]
     found = linear([(-factor, _owned(a, "first", shared)), (1.0, _owned(b, "second", shared))], a.unit, "difference")
+    mix = (*_mix(key, first.result.quantities), *_mix(key, second.result.quantities))
+    found = replace(found, components=(*found.components, *mix))
     one, other = first.executions, second.executions
     growth = _growth(key, first.result.quantities)
     if one is None or other is None or not growth:
@@ -303,6 +305,17 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
         known = all(any(c.source == SCATTER for c in q.components) for q in (a, b))
         return found if known else replace(found, components=(), bias=0.0)
     return replace(found, components=(*found.components, *ratio.scaled(growth, a.unit, "").components))
+
+
+def _mix(key: FigureKey, of: Figures) -> Iterator[Component]:
+    """Yield how far a power over all phases scatters because executions spend other shares of their time in each."""
+    if key.phase or key.quantity not in ("active_power_w", "dynamic_power_w"):
+        return
+    for at in [k for k in of if k.quantity == "execution_time_se_s" and k.phase]:
+        if (own := of.get(replace(key, phase=at.phase))) is not None:
+            apart_w = own.value - of[key].value
+            share = of[at].value / of[FigureKey("execution_time_s")].value
+            yield Component("mix of the phases", apart_w * share, of[at].n - 1.0)
 
 
 def _ratio(one: Executions, other: Executions) -> Quantity | None:

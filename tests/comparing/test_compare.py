@@ -159,6 +159,19 @@ def test_one_execution_does_not_say_what_the_next_would_take() -> None:
     assert compared(lone(1.0, scatter), lone(1.2, scatter)).differences[0].said == "worse"
 
 
+@pytest.mark.parametrize(("spread_s", "shown"), [(1e-6, True), (0.005, False)])
+def test_power_scatters_as_far_as_executions_spend_their_time_in_other_phases(spread_s: float, shown: bool) -> None:
+    def of(watts: float) -> Subject:
+        times = {FigureKey("execution_time_s"): Quantity(0.1, "s", (), n=60)}
+        for phase, level in (("a", 0.03), ("b", 0.045)):
+            times[FigureKey("execution_time_se_s", phase)] = Quantity(spread_s, "s", (), n=60)
+            times[FigureKey("active_power_w", phase)] = Quantity(level, "W", (Component("noise", NOISE),))
+        return subject({POWER: Quantity(watts, "W", (Component("noise", NOISE),)), **times})
+
+    found = {d.key: d for d in compared(of(0.0360), of(0.0361)).differences}
+    assert found[POWER].shown is shown
+
+
 @pytest.mark.parametrize(("scheduled", "idle_s"), [(False, 0.0), (False, 0.5), (False, 3.0), (True, 0.5), (True, 3.0)])
 def test_energies_and_average_power_scatter_as_far_as_their_executions_make_them(
     scheduled: bool, idle_s: float
