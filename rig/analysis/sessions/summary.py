@@ -16,7 +16,7 @@ from rig.analysis.power.energy import energy_figures
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.order_statistics import UNBOUND
-from rig.analysis.result.quantity import PEER, Component, FigureKey, Figures, Quantity, linear
+from rig.analysis.result.quantity import PEER, Component, FigureKey, Figures, Quantity, coverage_factor, linear
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.rate_probes import peak_rate, rate_probes
@@ -283,11 +283,13 @@ def _extreme(key: FigureKey, values: Sequence[Quantity]) -> Quantity | None:
 
 
 def _mean(values: Sequence[Quantity]) -> Quantity:
-    """Return the mean of trials; scatter beyond rounding, and beyond what errors of single trials explain, is added.
+    """Return the mean of trials, with an interval no narrower than Student's t of their scatter beyond rounding.
 
-    Errors that trials share, such as that of a calibration, cause no scatter. Trials repeat the same samples, so the
-    uncertainty of a finite sample does not shrink with their number. A share of counts gets the mean of the trials'
-    limits. If a percentile has too few times to bound it in one trial, its mean has no uncertainty.
+    Errors of single trials are part of this scatter; only what it shows beyond them is added. It counts as a normal
+    error whose interval is that of Student's t, because with two or three trials the effective degrees of freedom of a
+    sum promise too much. Errors that trials share, such as that of a calibration, cause no scatter. Trials repeat the
+    same samples, so the uncertainty of a finite sample does not shrink with their number. A share of counts gets the
+    mean of the trials' limits. If a percentile has too few times to bound it in one trial, its mean has no uncertainty.
     """
     n, each = len(values), [q.value for q in values]
     unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)
@@ -300,12 +302,13 @@ def _mean(values: Sequence[Quantity]) -> Quantity:
         low, high = (sum(side) / n for side in zip(*limits, strict=True))
         return replace(mean, limits=(low, high))
     dust = np.ptp(each) <= ROUNDING * max(map(abs, each))
-    scatter = 0.0 if dust else float(np.std(each, ddof=1)) / math.sqrt(n)
+    wider = coverage_factor(n - 1) / coverage_factor(math.inf)
+    scatter = 0.0 if dust else wider * float(np.std(each, ddof=1)) / math.sqrt(n)
     apart = replace(mean, components=tuple(c for c in mean.components if c.shared is None))
     more = math.sqrt(max(scatter**2 - apart.u**2, 0.0))
     if more == 0.0:
         return mean
-    return replace(mean, components=(*mean.components, Component(SCATTER, more, n - 1)))
+    return replace(mean, components=(*mean.components, Component(SCATTER, more)))
 
 
 def _of_same_samples(q: Quantity) -> Quantity:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from msgspec import structs
+from scipy.stats import norm, t
 
 import rig
 from rig.analysis.evaluate import evaluate
@@ -146,7 +147,6 @@ def trials(*seconds: float) -> list[Played]:
 def test_the_mean_of_trials_lies_within_them_and_their_scatter_is_counted(summary: Summarise) -> None:
     q = summary(*trials(0.1, 0.2, 0.3)).quantities["latency_mean_s"]
     assert q.value == pytest.approx(0.2)
-    assert q.u == pytest.approx(0.1 / np.sqrt(3))
     assert {c.source for c in q.components} == {"scatter of trials"}
     assert q.half_width() == pytest.approx(4.30265 * 0.1 / np.sqrt(3), rel=1e-4)  # t of two degrees of freedom
     assert "mean of 3 trials" in q.method
@@ -167,7 +167,7 @@ def test_a_mean_lies_within_its_trials_and_states_no_less_than_their_scatter_or_
     mean, each = _mean(values), [q.value for q in values]
     slack = 1e-9 * max(map(abs, each)) + 1e-300
     assert min(each) - slack <= mean.value <= max(each) + slack
-    scatter = float(np.std(each, ddof=1)) / np.sqrt(len(each))
+    scatter = t.ppf(0.975, len(each) - 1) / norm.ppf(0.975) * float(np.std(each, ddof=1)) / np.sqrt(len(each))
     scatter = scatter if np.ptp(each) > ROUNDING * max(map(abs, each)) else 0.0
     shared = abs(sum(c.u for q in values for c in q.components if c.shared)) / len(values)
     assert mean.u >= max(scatter, shared) * (1.0 - 1e-9)
@@ -179,8 +179,25 @@ def test_what_trials_share_does_not_hide_their_scatter() -> None:
     gain, noise = Component("gain", 5e-3, shared="gain:core"), Component("noise", 1e-4)
     mean = _mean([Quantity(value, "W", (gain, noise)) for value in (0.998, 1.0, 1.002)])
     difference = linear([(1.0, mean), (-1.0, mean)], "W", "")
-    assert mean.u == pytest.approx(np.hypot(5e-3, 2e-3 / np.sqrt(3.0)))
-    assert difference.u == pytest.approx(np.sqrt(2.0) * 2e-3 / np.sqrt(3.0))
+    of_three = 4.30265 * 2e-3 / np.sqrt(3.0)
+    assert mean.half_width() == pytest.approx(np.hypot(1.96 * 5e-3, of_three), rel=1e-4)
+    assert difference.half_width() == pytest.approx(np.sqrt(2.0) * of_three, rel=1e-4)
+
+
+@pytest.mark.parametrize("shared", [0.0, 1.0])
+@pytest.mark.parametrize("scatter", [0.0, 1.0, 3.0, 10.0])
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_the_mean_of_few_trials_is_as_certain_as_it_says_however_far_trials_scatter(
+    n: int, scatter: float, shared: float
+) -> None:
+    """Each trial knows its own error, of 1, and a calibration that all share, but not how far trials scatter."""
+    draw, parts = np.random.default_rng(n), (Component("noise", 1.0), Component("gain", shared, shared="gain:core"))
+    parts, held = parts[: 1 + bool(shared)], 0
+    for _ in range(1000):
+        each = shared * draw.standard_normal() + np.hypot(1.0, scatter) * draw.standard_normal(n)
+        low, high = _mean([Quantity(float(value), "W", parts) for value in each]).interval()
+        held += low <= 0.0 <= high
+    assert held > 930
 
 
 def test_trials_that_differ_by_the_rounding_of_a_float_do_not_scatter() -> None:
@@ -189,7 +206,7 @@ def test_trials_that_differ_by_the_rounding_of_a_float_do_not_scatter() -> None:
     assert not _mean(rates).stated
     gain = Component("gain", 1e-3)
     assert _mean([replace(q, components=(gain,)) for q in rates]).components == (replace(gain, u=2e-4),) * 5
-    assert _mean([Quantity(0.1, "s"), Quantity(0.1 + 1e-9, "s")]).u == pytest.approx(5e-10)
+    assert _mean([Quantity(0.1, "s"), Quantity(0.1 + 1e-9, "s")]).u == pytest.approx(5e-10 * 12.7062 / 1.96, rel=1e-4)
 
 
 def test_five_trials_of_the_same_samples_show_no_more_of_other_samples_than_one() -> None:
