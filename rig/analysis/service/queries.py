@@ -40,8 +40,8 @@ class Queries:
     """The time between frames of a stream; None without a stream."""
     arrival_hz: float = 0.0
     """The mean rate of random arrivals; 0 if arrivals are not random."""
-    holds_one: bool = True
-    """Whether the device holds one sample at a time."""
+    max_batch: int = 1
+    """The most samples of a batch."""
 
     def __len__(self) -> int:
         return len(self.issue)
@@ -174,7 +174,7 @@ def queries_of(run: Run) -> Queries:
         names=(*names, ""),
         stride_s=run.start.scenario.stride_s,
         arrival_hz=run.start.scenario.arrival_hz or 0.0,
-        holds_one=run.start.device.holds_one,
+        max_batch=run.start.device.max_batch,
     )
 
 

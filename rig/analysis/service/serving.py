@@ -1,7 +1,7 @@
 """Compute throughput, latency percentiles, and late and dropped samples, all from host stamps.
 
 Host stamps are from one clock and in whole nanoseconds, so the only uncertainty is that of the finite sample. If
-arrivals are random and the device serves one sample at a time, other arrivals are simulated with the recorded service
+arrivals are random and the device serves one batch at a time, other arrivals are simulated with the recorded service
 times.
 """
 
@@ -21,11 +21,10 @@ from rig.analysis.service.queries import Queries
 from rig.types import Bools, Floats, Indices
 
 PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
-STEADY = 80
-"""With random arrivals at a device that holds several samples, latencies get an interval only if they are worth this
-many independent values."""
 DRAWS = 64
 """Arrivals are drawn anew this many times."""
+MOST_DRAWN = 1 << 13
+"""If batches are served, at most this many arrivals are drawn."""
 NOT_SHOWN = "nothing shows what another draw of arrivals gives"
 """Part of the method of a figure that has no interval because the device holds several samples."""
 
@@ -72,13 +71,13 @@ def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | No
 def _latencies(q: Queries, early_stopping: float | None) -> Figures:
     """Return the latencies; if arrivals are random, their uncertainty includes another draw of arrivals.
 
-    If the device holds several samples, no other draw is simulated. Its latencies then get no interval if they are
-    worth fewer than ``STEADY`` independent values.
+    If the device takes samples while it holds others, no other draw is simulated, so its latencies get no interval: a
+    draw of few waits looks as if they were alike for a short time only.
     """
     drawn = q.scheduled and q.arrival_hz > 0.0
-    other_s = scatter_s(q, PERCENTILES) if drawn and q.holds_one else None
+    other_s = scatter_s(q, PERCENTILES) if drawn and q.max_pending in (None, 1) else None
     found = latencies(q.served_s(), early_stopping, q.looped, other_s, q.batches(q.issue))
-    if not drawn or q.holds_one or independent(q.latency_s()) >= STEADY:
+    if not drawn or other_s is not None:
         return found
     bare = {k: replace(v, components=(), method=f"{v.method}; {NOT_SHOWN}") for k, v in found.items() if v.stated}
     return found | bare
@@ -257,12 +256,45 @@ def waited_s(at_s: Floats, each_s: Floats) -> Floats:
     return np.asarray(np.maximum.accumulate(early_s) - early_s + each_s)
 
 
+def batched_s(rng: np.random.Generator, at_s: Floats, sizes: Indices, spent_s: Floats, most: int) -> Floats:
+    """Return the latency of each sample that arrives at ``at_s``, shape (draws, n), at a device that takes batches.
+
+    A free device takes every sample that is due, ``most`` of them at the most. ``spent_s`` are the times of recorded
+    batches of ``sizes``, shape (k,). A batch takes the time of a recorded one of its size, or of the next larger size.
+    """
+    (draws, n), order = at_s.shape, np.argsort(sizes, kind="stable")
+    sizes, spent_s = sizes[order], spent_s[order]
+    apart_s = np.arange(draws) * (at_s.max() + 1.0)  # so that one search looks through all draws
+    due_s, done_s = (at_s + apart_s[:, None]).ravel(), np.full(draws * n, np.inf)
+    first, ends = np.arange(draws) * n, np.arange(1, draws + 1) * n
+    free_s = apart_s.copy()
+    while (on := np.flatnonzero(first < ends)).size:
+        begin_s = np.maximum(free_s[on], due_s[first[on]])
+        last = np.minimum(np.searchsorted(due_s, begin_s, side="right"), np.minimum(first[on] + most, ends[on]))
+        low, high = (np.searchsorted(sizes, last - first[on], side=side) for side in ("left", "right"))
+        pick = np.minimum(low + (rng.random(len(on)) * (high - low)).astype(np.int64), len(sizes) - 1)
+        free_s[on] = done_s[last - 1] = begin_s + spent_s[pick]
+        first[on] = last
+    whole_s = np.minimum.accumulate(done_s[::-1])[::-1]  # the samples of a batch are answered with its last one
+    return np.asarray((whole_s - due_s).reshape(draws, n))
+
+
 def scatter_s(q: Queries, shares: Sequence[float]) -> Floats:
     """Return the scatter of the mean latency, and of percentiles (0 to 1), over other draws of arrivals."""
-    service_s = service_times_s(q.due_s[q.completed], q.completed_s[q.completed])
-    rng, n, found = np.random.default_rng(0), len(service_s), []
-    for _ in range(DRAWS):
-        at_s = np.cumsum(rng.exponential(1.0 / q.arrival_hz, n))
-        ordered = np.sort(waited_s(at_s, drawn_s(rng, service_s, n)))
+    due_s, issued_s, done_s = (s[q.completed] for s in (q.due_s, q.issued_s, q.completed_s))
+    rng, n, found = np.random.default_rng(0), len(due_s), []
+    many = min(n, MOST_DRAWN) if (batches := q.max_pending is None and q.max_batch > 1) else n
+    if batches:
+        on_s, of, sizes = np.unique(issued_s, return_inverse=True, return_counts=True)
+        off_s = np.full(len(on_s), -np.inf)
+        np.maximum.at(off_s, of, done_s)
+        at_s = np.cumsum(rng.exponential(1.0 / q.arrival_hz, (DRAWS, many)), axis=1)
+        each = iter(batched_s(rng, at_s, sizes, off_s - on_s, q.max_batch))
+    else:
+        service_s = service_times_s(due_s, done_s)
+        draws = (np.cumsum(rng.exponential(1.0 / q.arrival_hz, n)) for _ in range(DRAWS))
+        each = (waited_s(at_s, drawn_s(rng, service_s, n)) for at_s in draws)
+    for latency_s in each:
+        ordered = np.sort(latency_s)
         found.append([ordered.mean(), *(nearest_rank(ordered, share) for share in shares)])
-    return np.asarray(np.std(found, axis=0, ddof=1))
+    return np.asarray(np.std(found, axis=0, ddof=1)) * math.sqrt(many / n)
