@@ -109,8 +109,9 @@ def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
     if max(abs(value), half) >= 1e6 or decimals > 12:
         digits = max(0, min(15, math.floor(math.log10(max(abs(value), half))) - exponent + 1))
         return f"{value:.{digits}e}", f"{half:.1e}", unit
-    if q.limits is not None and abs(factor * sum(q.limits) - 2.0 * value) >= 10.0**-decimals:
-        low, high = (_fixed(factor * end, max(decimals, 0)) for end in q.limits)
+    ends = [factor * end for end in q.interval()]
+    if abs(sum(ends) - 2.0 * value) >= 10.0**-decimals:
+        low, high = (_fixed(end, max(decimals, 0)) for end in ends)
         return _fixed(value, decimals) if decimals > 0 else _significant(value, 3), f"{low}{ENDS}{high}", unit
     return _fixed(value, decimals), _fixed(half, decimals), unit
 

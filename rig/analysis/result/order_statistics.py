@@ -73,8 +73,10 @@ def percentile(ordered: Floats, share: float, parts: tuple[Component, ...] = (),
     to bound both sides, no uncertainty is stated.
     """
     value = nearest_rank(ordered, share)
-    u = max(abs(side - value) for side in interval(ordered, share, count=count)) / 1.959964
-    if not math.isfinite(u):
+    low, high = interval(ordered, share, count=count)
+    if not math.isfinite(high - low):
         return Quantity(value, "s", (), 0.0, len(ordered), UNBOUND)
-    stated = tuple(c for c in (*parts, Component("finite sample", u)) if c.u)
-    return Quantity(value, "s", stated, 0.0, len(ordered), "nearest rank; interval from order statistics")
+    wide = value * math.log(max(high / value, value / low)) if low > 0.0 else max(high - value, value - low)
+    stated = tuple(c for c in (*parts, Component("finite sample", wide / 1.959964)) if c.u)
+    method = "nearest rank; interval from order statistics"
+    return Quantity(value, "s", stated, 0.0, len(ordered), method, positive=low > 0.0)

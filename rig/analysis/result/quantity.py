@@ -26,6 +26,10 @@ PEER = "peer"
 """The method of the program that recorded the trace, for the figures that it would compute."""
 
 
+_MOST_LOG = 100.0
+"""An interval reaches no further than this on the scale of natural logarithms, so that its ends are finite."""
+
+
 @dataclass(frozen=True, slots=True)
 class Component:
     """One source of error, as a signed standard uncertainty in the unit of the quantity.
@@ -61,6 +65,8 @@ class Quantity:
     """How it was computed, in words."""
     limits: tuple[float, float] | None = None
     """The 95 % interval of a share of counts, which is not symmetric; if None, it follows from components and bias."""
+    positive: bool = False
+    """Whether it is above zero by its nature, as a time is; then the interval is on a logarithmic scale."""
 
     @property
     def stated(self) -> bool:
@@ -81,16 +87,19 @@ class Quantity:
         return total * total / spread if spread > 0 else math.inf
 
     def half_width(self, confidence: float = CONFIDENCE) -> float:
-        """Return half of the stated interval, ``t(dof) * u + bias``, or the wider side of ``limits``."""
-        if self.limits is not None and confidence == CONFIDENCE:
-            return max(self.limits[1] - self.value, self.value - self.limits[0])
+        """Return half of the stated interval, ``t(dof) * u + bias``, or its wider side."""
+        if self.positive or (self.limits is not None and confidence == CONFIDENCE):
+            return max(abs(side - self.value) for side in self.interval(confidence))
         return coverage_factor(self.dof, confidence) * self.u + self.bias
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Return the stated interval as (low, high)."""
         if self.limits is not None and confidence == CONFIDENCE:
             return self.limits
-        half = self.half_width(confidence)
+        half = coverage_factor(self.dof, confidence) * self.u + self.bias
+        if self.positive and self.value > 0.0:
+            factor = math.exp(min(half / self.value, _MOST_LOG))
+            return self.value / factor, self.value * factor
         return self.value - half, self.value + half
 
     def scaled(self, factor: float, unit: str, method: str | None = None) -> Quantity:

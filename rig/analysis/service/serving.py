@@ -64,7 +64,7 @@ def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | No
     found = latencies(each[0][0], early_stopping, q.looped, most=each[0][1]) if len(each) == 1 else Figures()
     if len(each) > 1:
         total = linear([(1.0, mean_latency(own)) for own, _ in each], "s", "sum over phases issued one at a time")
-        found = Figures({FigureKey("latency_mean_s"): total})
+        found = Figures({FigureKey("latency_mean_s"): replace(total, positive=True)})
     return Figures({duration: throughput(q)[duration]}) | found
 
 
@@ -126,7 +126,8 @@ def mean_latency(times_s: Floats) -> Quantity:
     count = independent(times_s)
     u = float(np.std(times_s, ddof=1)) / math.sqrt(count) if n > 1 else 0.0
     parts = (Component("finite sample", u, max(count - 1.0, 1.0)),) if u else ()
-    return Quantity(float(times_s.mean()), "s", parts, 0.0, n, "mean; successive latencies may be alike")
+    method = "mean; successive latencies may be alike"
+    return Quantity(float(times_s.mean()), "s", parts, 0.0, n, method, positive=True)
 
 
 def arrivals(q: Queries) -> Figures:

@@ -295,6 +295,7 @@ def _mean(values: Sequence[Quantity]) -> Quantity:
     unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)
     same = [(1.0 / n, _of_same_samples(q)) for q in values]
     mean = linear(same, values[0].unit, f"{unbound or values[0].method}; mean of {n} trials")
+    mean = replace(mean, positive=values[0].positive)
     if unbound:
         return replace(mean, components=(), bias=0.0)
     limits = [q.limits for q in values if q.limits is not None]

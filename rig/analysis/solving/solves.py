@@ -232,6 +232,7 @@ def gap_energies(
             known[of] = until(np.array([(on_s, on_s + at_s) for on_s, at_s in each if at_s < math.inf]))
         own = known[of]
         energy = product(own or power, time_s, "J", f"power until then x time, {time_s.method}")
+        energy = replace(energy, positive=True)
         if own is None:
             told = f"power over the runtime x time, {time_s.method}; the power until then is not known"
             energy = replace(energy, components=(), bias=0.0, method=told)
@@ -264,11 +265,12 @@ def _scattered(solves: Sequence[Solve], values: Sequence[float], unit: str, meth
     """
     n, mean = len(values), sum(values) / len(values)
     of, residual = np.unique([s.sample_id for s in solves], return_inverse=True)[1], np.array(values) - mean
-    parts = np.bincount(of, residual) if of.any() else residual
-    groups = len(parts)
-    u = math.sqrt(groups / (groups - 1.0) * float(parts @ parts)) / n if groups > 1 else 0.0
+    sums = np.bincount(of, residual) if of.any() else residual
+    groups = len(sums)
+    u = math.sqrt(groups / (groups - 1.0) * float(sums @ sums)) / n if groups > 1 else 0.0
     source = "finite sample" if of.any() else "scatter"  # the problems are the same in every trial, the seeds are not
-    return Quantity(mean, unit, (Component(source, u, groups - 1),) if u else (), 0.0, n, method)
+    parts = (Component(source, u, groups - 1),) if u else ()
+    return Quantity(mean, unit, parts, 0.0, n, method, positive=unit == "s")
 
 
 def gap_times_known(run: Run) -> bool:

@@ -63,6 +63,8 @@ def test_time_to_a_gap_by_the_official_rule_is_as_doubtful_as_the_times_are_scat
     assert time_s.value == pytest.approx(0.2)
     assert time_s.u == pytest.approx(0.1 / math.sqrt(3.0))
     assert energy_j.u / energy_j.value == pytest.approx(time_s.u / time_s.value)
+    assert time_s.half_width() > time_s.value  # and yet neither interval reaches below zero
+    assert time_s.interval()[0] > 0.0 and energy_j.interval()[0] > 0.0
 
 
 def test_a_share_of_solves_counts_each_of_several_problems_once() -> None:
