@@ -11,7 +11,7 @@ from reports.format import cut, short_text, signed, text_of, title
 from reports.result_tables import COMPLEXITY, headline_keys
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.quantity import FigureKey, Quantity
-from rig.comparing.compare import Comparison, Difference, Subject
+from rig.comparing.compare import ACCURACY, Comparison, Difference, Subject
 from rig.comparing.gate import Judged
 from rig.terminal import clean, say, width, wrapped
 
@@ -128,13 +128,17 @@ def _percent(d: Difference) -> str:
 
 
 def _gate(one: Judged, c: Comparison) -> str:
-    """Return one line: the decision, the limit, the change, and how many more samples would decide."""
+    """Return one line: the decision, the limit, the change, and how many more samples would decide.
+
+    If nothing is lost but accuracy, as by a device that leaves out work, the line says so.
+    """
     unit = "1" if one.limit.relative else next(d.first.unit for d in c.differences if str(d.key) == one.limit.figure)
     change = Quantity(one.change, unit, limits=(one.low, one.high))
     limit = one.limit.text if one.limit.relative else f"{one.limit.text} {unit}".removesuffix(" 1")
     said = f"{one.outcome.upper():11}  {limit}: {signed(change, 'percent')}"
     if one.outcome != "not decided":
-        return said
+        less = any(d.key == ACCURACY and d.said == "worse" for d in c.differences if str(d.key) != one.limit.figure)
+        return f"{said}; but accuracy is worse" if less and one.outcome == "not worse" else said
     if one.samples_more is None:
         return f"{said}; more samples would hardly decide: the change is near the limit, or the calibration is wide"
     n = c.first.result.quantities[one.limit.figure].n

@@ -41,9 +41,9 @@ METERS, RAILS = "mode of the meters", "rails in the totals"
 """Beginnings of entries of ``Comparison.unlike`` that concern power: modes of the meters, and rails in the totals."""
 _CALIBRATION = ("gain:", "offset:")
 """Beginnings of origins of uncertainty that belong to an instrument; most others belong to one run, such as clocks."""
-_OF_A_LEVEL = ("busy level:", "idle level:", "resolution, ")
-"""Beginnings of origins that are limits of one level. They may differ between runs; more samples do not reduce them."""
-_ACCURACY = FigureKey("accuracy")
+_OF_A_RUN = ("busy level:", "idle level:", "resolution, ", "change:", "1/f:", "speed")
+"""Beginnings of origins that are limits of one run or level, or slower than a run: more samples do not reduce them."""
+ACCURACY = FigureKey("accuracy")
 
 Right = Mapping[tuple[str, str, str], bool]
 """By the digest of the data set, the sample's id and the name of its data: whether the answer was right."""
@@ -205,7 +205,7 @@ def _over_folds(subject: Subject, folds: Sequence[Evaluated]) -> Subject:
     own, *others = (fold.result.quantities for fold in folds)
     alike = {k: q for k, q in own.items() if entry_of(k).family == "complexity" and all(o.get(k) == q for o in others)}
     pooled = proportion(*_counted(subject.right), f"outputs equal to labels, counted over {len(folds)} folds")
-    quantities = Figures({_ACCURACY: pooled, **alike})
+    quantities = Figures({ACCURACY: pooled, **alike})
     return replace(subject, name=subject.path.name, result=replace(subject.result, quantities=quantities))
 
 
@@ -255,7 +255,7 @@ def compared(first: Subject, second: Subject) -> Comparison:
 def _paired(d: Difference, first: Subject, second: Subject) -> Difference:
     """Replace the interval of a difference in accuracy on the same samples by that of pairs, which is narrower."""
     a, b = first.right, second.right
-    if d.key != _ACCURACY or not a or a.keys() != b.keys() or {d.first.n, d.second.n} != {round(n := _counted(a)[1])}:
+    if d.key != ACCURACY or not a or a.keys() != b.keys() or {d.first.n, d.second.n} != {round(n := _counted(a)[1])}:
         return d
     lost, won = (sum(one[key] and not other[key] for key in a) for one, other in ((a, b), (b, a)))
     low, high = paired_difference(lost * n / len(a), won * n / len(a), n)
@@ -356,9 +356,9 @@ def _growth(key: FigureKey, of: Figures) -> float:
 
 
 def of_instrument(origin: str | None) -> bool:
-    """Return whether an origin of ``apart`` is a calibration or a level, whose error does not shrink with samples."""
+    """Return whether an origin of ``apart`` is a calibration or a limit of a run, which do not shrink with samples."""
     own = (origin or "").removeprefix("first:").removeprefix("second:")
-    return own.startswith(_CALIBRATION + _OF_A_LEVEL)
+    return own.startswith(_CALIBRATION + _OF_A_RUN)
 
 
 def _owned(q: Quantity, owner: str, shared: frozenset[str]) -> Quantity:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec import structs
 
-from reports.comparison import beside
+from reports.comparison import beside, print_comparisons
 from reports.format import text_of
 from rig.analysis.result.finding import refusal
 from rig.analysis.result.proportion import independent, paired_difference, proportion
@@ -504,8 +504,10 @@ def test_no_number_of_samples_averages_a_calibration_or_a_bias(gain: float, bias
     assert (found.outcome, found.samples_more) == ("not decided", None)
 
 
-@pytest.mark.parametrize("origin", ["busy level:core", "resolution, busy level:core"])
-def test_no_number_of_samples_averages_the_limit_of_a_level(origin: str) -> None:
+@pytest.mark.parametrize(
+    "origin", ["busy level:core", "resolution, busy level:core", "change:core", "1/f:core", "speed"]
+)
+def test_no_number_of_samples_averages_the_limit_of_a_run_or_what_is_slower(origin: str) -> None:
     of_busy = Component("error of one level", 0.02, shared=origin)
     a, b = (replace(energy(watts), components=(of_busy,)) for watts in (1.0, 1.08))
     found = gate(a, b, "energy_per_inference_j > +5%")
@@ -518,6 +520,20 @@ def test_accuracy_on_the_same_samples_is_judged_in_pairs() -> None:
     comparison = compared(answered(first), answered(second))
     assert judged(comparison, limit_of("accuracy < -2%")).outcome == "worse"
     assert judged(comparison, limit_of("accuracy < -0.3")).outcome == "not worse"
+
+
+@pytest.mark.parametrize(("right", "said"), [(90, False), (60, True)])
+def test_energy_that_was_saved_on_the_answers_is_not_passed_without_a_word(
+    right: int, said: bool, capsys: Capture
+) -> None:
+    sides = [
+        subject({ENERGY: energy(joules, 1e-3), ACCURACY: proportion(count, 100, "")})
+        for joules, count in ((1.0, 92), (0.77, right))
+    ]
+    found = compared(*sides)
+    print_comparisons([found], [[judged(found, limit_of("energy_per_inference_j > +5%"))]])
+    line = " ".join(capsys.readouterr().out.split())
+    assert ("NOT WORSE" in line, "but accuracy is worse" in line) == (True, said)
 
 
 @pytest.mark.parametrize("text", ["energy", "energy > five", "energy > 5 W", "> 5%", "energy => 5%", "energy > 1e400%"])
