@@ -1,9 +1,8 @@
 """Turn estimates into quantities: every known source of error is a separate component."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from rig.analysis.power.spans_and_gaps import gain_change
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.profile import step_in, step_of, undithered
-from rig.analysis.timing.readings import Supply, covariance_w
+from rig.analysis.timing.readings import covariance_w
 from rig.types import Floats, Rail
 
 IDLE = "idle drift off a straight line"
@@ -25,68 +24,47 @@ CHANGES = "gain that changes"
 METHOD = "whole spans, less the level beside them"
 CORE_METHOD = "mean of trimmed windows"
 IDLE_METHOD = "idle under the spans, by the model of the trace"
-NONE = Margin()
+IDLE_POWER, ACTIVE_POWER, DYNAMIC_POWER = {"idle": 1.0}, {"busy": 1.0}, {"busy": 1.0, "idle": -1.0}
+"""A figure of power is a sum of the levels ``busy`` and ``idle`` times these factors."""
 
 
-class NoiseParts(NamedTuple):
-    """The components from noise: of dynamic power, and of active power."""
+def powers(
+    model: RailModel,
+    e: Estimate,
+    levels: Mapping[str, float],
+    busy: BusyTime,
+    methods: Sequence[tuple[str, Margin]],
+) -> list[Quantity]:
+    """Return a figure of power of one rail, the sum of ``levels``, with its uncertainty budget by each of ``methods``.
 
-    dynamic: list[Component]
-    active: list[Component]
-
-
-def noise_parts(model: RailModel, e: Estimate) -> NoiseParts:
-    """Return the components of an estimate that come from noise."""
-    return NoiseParts(_noise_parts(model, e.dynamic), _noise_parts(model, e.level))
-
-
-def dynamic_power(
-    model: RailModel, e: Estimate, busy: BusyTime, method: str, noise: NoiseParts, margin: Margin = NONE
-) -> Quantity:
-    """Return the dynamic power of one rail with its uncertainty budget.
-
-    The shift of ``margin`` is added to the value, its components to the budget, and its bias to the bias.
+    A method is its words and a margin. The shift of the margin is added to the level ``busy``, its components to the
+    budget, and its bias to the bias. Idle power has no margin, and its ``n`` counts the readings in idle windows.
     """
-    value_w = e.value_w + margin.shift_w
-    parts = list(noise.dynamic)
-    parts += _resolution_parts(model, e.dynamic, ("busy", "idle"))
-    parts.append(Component("clock rate, meter to device", value_w * model.rate_sigma, shared=f"rate:{model.clock}"))
+    weight = np.sum([factor * {"busy": e.level, "idle": e.idle}[level] for level, factor in levels.items()], axis=0)
+    noise = _noise_parts(model, weight) + _resolution_parts(model, weight, levels)
+    drift = Component(IDLE, -levels.get("idle", 0.0) * e.idle_u_w)
+    at_work, n, bias_w = "busy" in levels, model.readings.count(model.idle), model.readings.idle_bias_w
+    if at_work:
+        n, bias_w = busy.n, bias_w + float(np.abs(e.dynamic) @ model.once(hidden_of)[0])
+    found = []
+    for method, margin in methods:
+        shifted = replace(e, value_w=e.value_w + margin.shift_w)
+        value_w = levels.get("busy", 0.0) * shifted.value_w + sum(levels.values()) * e.idle_w
+        parts = [*noise, *(_clock_parts(model, shifted, busy, margin) if at_work else ()), drift, *margin.components]
+        parts += _calibration_parts(model, shifted, value_w, levels)
+        parts += [*(_within_parts(model, weight) if at_work else ()), _rounding(shifted)]
+        found.append(Quantity(value_w, "W", tuple(p for p in parts if p.u != 0.0), bias_w + margin.bias_w, n, method))
+    return found
+
+
+def _clock_parts(model: RailModel, e: Estimate, busy: BusyTime, margin: Margin) -> Iterator[Component]:
+    """Yield the uncertainty from the rate of the meter's clock, and from the stamped length of spans."""
+    yield Component("clock rate, meter to device", e.value_w * model.rate_sigma, shared=f"rate:{model.clock}")
     # a large shift subtracts power outside of the stamped spans; power then no longer depends on the stamped length
     known_w = max(2.0 * math.hypot(*(c.u for c in margin.components)), margin.bias_w)
     apart = bool(margin.components) and abs(margin.shift_w) > known_w
     for phase, stamps in busy.stamps.items():
-        parts += stamps.components(-value_w / busy.seconds, phase, shared=e.by_length and not apart)
-    parts += [Component(IDLE, e.idle_u_w), *margin.components]
-    parts += _calibration_parts(model, replace(e, value_w=value_w), value_w, {"busy": 1.0, "idle": -1.0})
-    if model.readings.supply is not None:
-        parts += _within_parts(model, model.readings.supply, e.dynamic)
-    parts.append(_rounding(e))
-    hidden_w = float(np.abs(e.dynamic) @ model.once(hidden_of)[0]) + model.readings.idle_bias_w
-    return _quantity(value_w, parts, hidden_w + margin.bias_w, busy.n, method)
-
-
-def idle_power(model: RailModel, e: Estimate) -> Quantity:
-    """Return mean idle power under the spans of one rail; its ``n`` is the number of readings in idle windows."""
-    parts = _noise_parts(model, e.idle)
-    parts += _resolution_parts(model, e.idle, ("idle",))
-    parts.append(Component(IDLE, -e.idle_u_w))
-    parts += [*_calibration_parts(model, e, e.idle_w, {"idle": 1.0}), _rounding(e)]
-    return _quantity(e.idle_w, parts, model.readings.idle_bias_w, model.readings.count(model.idle), IDLE_METHOD)
-
-
-def active_power(model: RailModel, e: Estimate, dynamic: Quantity, noise: NoiseParts) -> Quantity:
-    """Return active power, which is dynamic plus idle power.
-
-    The weights of dynamic and idle power are added first, so that their shared errors cancel.
-    """
-    own = ("white noise", "1/f noise", SLOWER, "hum", "slow wander", "counter jitter", "resolution", IDLE, CHANGES)
-    common = [
-        c for c in dynamic.components if c.source not in own and not {"calibration", "gain"} & {*c.source.split()}
-    ]
-    parts = noise.active + _resolution_parts(model, e.level, ("busy",)) + common
-    value = dynamic.value + e.idle_w
-    parts += _calibration_parts(model, replace(e, value_w=dynamic.value), value, {"busy": 1.0})
-    return _quantity(value, parts, dynamic.bias, dynamic.n, dynamic.method)
+        yield from stamps.components(-e.value_w / busy.seconds, phase, shared=e.by_length and not apart)
 
 
 def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
@@ -103,7 +81,7 @@ def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
     return parts
 
 
-def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -> list[Component]:
+def _resolution_parts(model: RailModel, weight: Floats, levels: Collection[str]) -> list[Component]:
     """Return the uncertainty from the step of the converter, for a figure that is a sum of ``levels``.
 
     At each level, the error has a rectangular distribution, reduced if noise dithers the step. The step of a counter is
@@ -187,8 +165,10 @@ def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, fl
     ]
 
 
-def _within_parts(model: RailModel, s: Supply, weight: Floats) -> list[Component]:
-    one = model.single
+def _within_parts(model: RailModel, weight: Floats) -> list[Component]:
+    one, s = model.single, model.readings.supply
+    if s is None:
+        return []
     ohm_u = s.sag.ohm_u * abs(float(weight @ s.sag.lever)) if s.sag is not None else 0.0
     r, of_one = one.readings, one.readings.supply or s
     u = covariance_w(of_one, one.held & r.ok, one.beside)
@@ -201,7 +181,3 @@ def _within_parts(model: RailModel, s: Supply, weight: Floats) -> list[Component
 def _rounding(e: Estimate) -> Component:
     """Return the component from rounding in double precision."""
     return Component("rounding", 16.0 * float(np.finfo(float).eps) * (abs(e.idle_w) + abs(e.value_w)))
-
-
-def _quantity(value: float, parts: list[Component], bias: float, n: int, method: str) -> Quantity:
-    return Quantity(value, "W", tuple(p for p in parts if p.u != 0.0), bias, n, method)

@@ -10,7 +10,15 @@ from dataclasses import replace
 import numpy as np
 
 from rig.analysis.power import findings
-from rig.analysis.power.budget import CORE_METHOD, METHOD, active_power, dynamic_power, idle_power, noise_parts
+from rig.analysis.power.budget import (
+    ACTIVE_POWER,
+    CORE_METHOD,
+    DYNAMIC_POWER,
+    IDLE_METHOD,
+    IDLE_POWER,
+    METHOD,
+    powers,
+)
 from rig.analysis.power.clipped_and_missing import covered_share, in_step_with, in_turn, missing_while_busy, unseen
 from rig.analysis.power.ends_of_spans import ends, moved, rests_for, smoothed, unrested_w
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, Margin, TooShort, core, touched, whole
@@ -163,17 +171,14 @@ def _stated(
     if chosen is inner:
         hidden, margin = hidden + margin, Margin()
     method = CORE_METHOD if chosen is inner else METHOD
-    key = FigureKey("dynamic_power_w", scope.phase, model.rail.name)
-    figures = {replace(key, quantity="idle_power_w"): idle_power(model, chosen)}
-    of_chosen = noise_parts(model, chosen)
-    of_inner = of_chosen if chosen is inner else noise_parts(model, inner)
-    for name, e, noise, words, beside in (
-        ("", chosen, of_chosen, method, margin + hidden),
-        (TRIMMED, inner, of_inner, CORE_METHOD, hidden),
-        (LITERAL, chosen, of_chosen, "mean over the spans", hidden),
-    ):
-        named, dynamic = replace(key, method=name), dynamic_power(model, e, busy, words, noise, beside)
-        figures |= {named: dynamic, replace(named, quantity="active_power_w"): active_power(model, e, dynamic, noise)}
+    key = FigureKey("idle_power_w", scope.phase, model.rail.name)
+    (idle,) = powers(model, chosen, IDLE_POWER, busy, [(IDLE_METHOD, Margin())])
+    figures = {key: idle}
+    stated = {"": (method, margin + hidden), LITERAL: ("mean over the spans", hidden)}
+    for e, methods in ((chosen, stated), (inner, {TRIMMED: (CORE_METHOD, hidden)})):
+        for quantity, levels in (("active_power_w", ACTIVE_POWER), ("dynamic_power_w", DYNAMIC_POWER)):
+            found = powers(model, e, levels, busy, list(methods.values()))
+            figures |= {replace(key, quantity=quantity, method=m): q for m, q in zip(methods, found, strict=True)}
     return Figures(figures), tuple(notes)
 
 
