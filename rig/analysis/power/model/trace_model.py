@@ -128,54 +128,50 @@ class TraceModel:
         w = windows_s[np.linspace(0, len(windows_s) - 1, min(len(windows_s), WINDOWS)).astype(int)]
         start = (w[:, 0] - self.from_s) / self.lasts_s
         end = np.maximum((w[:, 1] - self.from_s) / self.lasts_s, start + SHORTEST)
-        length = (end - start) / np.sum(end - start)
-        d = self.design
-        to_blocks = np.einsum("i,kij->kj", length, kernels((start, end), d.times))
-        z = np.append(0.0, length @ means(d.shapes, start, end, d.work))
-        x = np.zeros(d.free.shape[1])
-        x[0] = 1.0
-        mean, square, rest, weight = 0.0, 0.0, 0.0, np.zeros(len(d.y))
-        for way in self.ways:
-            each = d.weights(way, to_blocks, z, x)
-            v, at = way.variances, float(each @ d.y)
-            left = d.columns[:, way.columns].T @ each - z[way.columns]
-            mean += way.share * at
-            square += way.share * at * at
-            lasting = v[SLOW - 1] * float(each @ d.kernel[-1] @ each)
-            rest += way.share * (lasting + float(way.sizes_w2 @ left**2 + (v[SLOW:] @ d.scatter) @ each**2))
-            weight += way.share * each
-        rest += max(square - mean * mean, 0.0)
-        return self.blocks.weights(weight), math.sqrt(rest)
+        each, u_w = self._predicted(
+            *(x @ ((end - start) / np.sum(end - start))[:, None] for x in self._idle(start, end))
+        )
+        return self.blocks.weights(each[:, 0]), float(u_w[0])
+
+    def idle_at(self, t_s: Floats) -> Floats:
+        """Return idle power at ``t_s`` in watts, interpolated between predictions for 32 parts of the trace."""
+        cuts = np.linspace(0.0, 1.0, 33)
+        each, _ = self._predicted(*self._idle(cuts[:-1], cuts[1:]))
+        middle_s = self.from_s + self.lasts_s * 0.5 * (cuts[1:] + cuts[:-1])
+        return np.asarray(np.interp(t_s, middle_s, self.design.y @ each))
 
     @cached_property
     def gaps_w(self) -> tuple[float, float]:
-        """Return the level of gaps above idle and its standard uncertainty, in watts; zeros without gaps."""
-        d, mean, square = self.design, 0.0, 0.0
-        if not np.any(self.blocks.state == GAP):
-            return 0.0, 0.0
-        z = np.append(1.0, np.zeros(d.columns.shape[1] - 1))
-        for way in self.ways:
-            each = d.weights(way, np.zeros((2, len(d.y))), z, np.zeros(d.free.shape[1]))
-            at, own = float(each @ d.y), float(way.sizes_w2[0] * (1.0 - each @ d.columns[:, 0]))
-            mean += way.share * at
-            square += way.share * (at * at + max(own, 0.0))
-        return mean, math.sqrt(max(square - mean * mean, 0.0))
+        """Return the level of gaps above idle and its standard uncertainty besides noise, in watts; 0 without gaps."""
+        d = self.design
+        to_blocks, z, x = (np.zeros((*shape, 1)) for shape in ((2, len(d.y)), d.columns.shape[1:], d.free.shape[1:]))
+        z[0] = np.any(self.blocks.state == GAP)
+        each, u_w = self._predicted(to_blocks, z, x)
+        return float(d.y @ each[:, 0]), float(u_w[0])
 
-    def idle_at(self, t_s: Floats) -> Floats:
-        """Return idle power at ``t_s`` in watts, interpolated between predictions for 32 parts of the trace.
+    def _idle(self, start: Floats, end: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return what ``_predicted`` needs for idle power in m times, in lengths of the trace."""
+        d = self.design
+        changes, levels = means(d.shapes, start, end, d.work).T, np.zeros((d.free.shape[1], len(start)))
+        levels[0] = 1.0
+        return kernels(d.times, (start, end)), np.vstack([np.zeros(len(start)), changes]), levels
 
-        To save time, the predictions average over the first four configurations only.
+    def _predicted(self, to_blocks: Floats, z: Floats, x: Floats) -> tuple[Floats, Floats]:
+        """Return weights of blocks for m predicted values, (b, m), and their uncertainties besides noise, (m,).
+
+        The arguments are those of ``Design.weights``.
         """
-        cuts = np.linspace(self.from_s, self.from_s + self.lasts_s, 33)
-        start, end = (cuts[:-1] - self.from_s) / self.lasts_s, (cuts[1:] - self.from_s) / self.lasts_s
-        d, level = self.design, np.zeros(len(start))
-        to_blocks, changes = kernels((start, end), d.times).swapaxes(1, 2), means(d.shapes, start, end, d.work).T
-        z, x = np.vstack([np.zeros(len(start)), changes]), np.zeros((d.free.shape[1], len(start)))
-        x[0] = 1.0
-        for way in self.ways[:4]:
-            level += way.share * (d.y @ d.weights(way, to_blocks, z, x))
-        level /= sum(w.share for w in self.ways[:4])
-        return np.asarray(np.interp(t_s, 0.5 * (cuts[1:] + cuts[:-1]), level))
+        d, m = self.design, z.shape[1]
+        mean, square, weight = np.zeros(m), np.zeros(m), np.zeros((len(d.y), m))
+        for way in self.ways:
+            each = d.weights(way, to_blocks, z, x)
+            v, at = way.variances, d.y @ each
+            left = d.columns[:, way.columns].T @ each - z[way.columns]
+            lasting = v[SLOW - 1] * np.sum(each * (d.kernel[-1] @ each), axis=0)
+            mean += way.share * at
+            square += way.share * (at * at + lasting + way.sizes_w2 @ left**2 + (v[SLOW:] @ d.scatter) @ each**2)
+            weight += way.share * each
+        return weight, np.sqrt(np.maximum(square - mean * mean, 0.0))
 
 
 @dataclass(frozen=True)
