@@ -25,7 +25,7 @@ from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, Margin, Too
 from rig.analysis.power.fitted import fitted
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.scope import Scope, scopes_of
-from rig.analysis.power.spans_and_gaps import gaps_above_w, settles_w, swings
+from rig.analysis.power.spans_and_gaps import gaps_above_w, settles_w
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import LITERAL, TRIMMED, Component, FigureKey, Figures, Quantity, linear
 from rig.analysis.timing.activity_signal import merged
@@ -119,7 +119,7 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
     Cores are used if the idle level beside most spans cannot be read.
     """
     weight, idle_u_w = model.trace.idle_under(merged(scope.windows_s))
-    awake_w, margin, swing = unrested_w(model, scope.windows_s), moved(model, scope.windows_s), model.once(swings)
+    awake_w, margin, swing = unrested_w(model, scope.windows_s), moved(model, scope.windows_s), model.swings
     # spans may include power that swings, power at the begin of gaps, or power that settles after the work
     slow_w = model.once(settles_w)
     above_w = gaps_above_w(model) if swing or margin.bias_w else slow_w

@@ -17,8 +17,6 @@ SURE = 5.0
 """Power above gaps grows with the level of gaps if the slope is at least this many standard uncertainties."""
 ALIKE = 0.25
 """Both levels are in proportion if the slope differs from their ratio by at most this part, or by noise."""
-SWINGS = 3.5
-"""Power swings through spans and gaps alike if the correlation of their changes is this many standard errors."""
 FEW = 4.0
 """The first window after the last span lasts at least this many periods of the readings."""
 MOST_CHANGE = 0.5
@@ -63,8 +61,10 @@ def gain_change(model: RailModel) -> float:
 
 def gaps_above_w(model: RailModel) -> float:
     """Return the distance of the mean of the first halves of gaps from idle, in watts."""
-    above_w = model.once(_halves)[1][:, 0]
-    return abs(float(np.mean(above_w[np.isfinite(above_w)]))) if np.isfinite(above_w).any() else 0.0
+    spans, at_s = model.spans_s, model.middle_s
+    of = np.maximum(count_before(spans[:, 0], at_s) - 1, 0)
+    first = model.gap & (at_s - spans[of, 1] < np.append(spans[1:, 0], np.inf)[of] - at_s)
+    return abs(float(np.average(model.above_w[first], weights=model.weight[first]))) if first.any() else 0.0
 
 
 def settles_w(model: RailModel) -> float:
@@ -91,33 +91,6 @@ def settles_w(model: RailModel) -> float:
     if abs(level_w[0]) <= SURE * u_w[0] or np.count_nonzero(slow) < 2:
         return 0.0
     return min(abs(float(level_w[0])), gaps_above_w(model) or math.inf)
-
-
-def swings(model: RailModel) -> bool:
-    """Return whether power changes within spans in the same way as between the gaps beside them.
-
-    If so, the change is no part of the work, and idle power under the spans may be as high as in gaps.
-    """
-    in_span, in_gap = model.once(_halves)
-    pair = np.array([in_gap[1:, 0] - in_gap[:-1, 1], in_span[1:, 1] - in_span[1:, 0]])
-    beside, within = pair = pair[:, np.isfinite(pair).all(axis=0)]
-    if len(beside) < LEAST or np.any(np.ptp(pair, axis=1) == 0.0):
-        return False
-    alike = float(np.corrcoef(beside, within)[0, 1])
-    return alike > SWINGS * math.sqrt((1.0 - alike**2) / (len(beside) - 2))
-
-
-def _halves(model: RailModel) -> tuple[Floats, Floats]:
-    """Return mean power above idle in the first and second half of k spans, and of the gaps after them, (k, 2) each."""
-    spans, at_s, k = model.spans_s, model.middle_s, len(model.spans_s)
-    of = count_before(spans[:, 0], at_s) - 1
-    gaps = np.column_stack([spans[:, 1], np.append(spans[1:, 0], at_s[-1])])
-    span_w, gap_w = (
-        _means(model, use & (of >= 0), 2 * of + (at_s > np.mean(each, axis=1)[of]), 2 * k)[0].reshape(-1, 2)
-        for use, each in ((model.held, spans), (model.gap, gaps))
-    )
-    idle_w = model.trace.idle_at(np.mean(spans, axis=1))[:, None]
-    return span_w - idle_w, gap_w - idle_w
 
 
 def _means(model: RailModel, use: Bools, of: Indices, n: int) -> tuple[Floats, Floats]:
