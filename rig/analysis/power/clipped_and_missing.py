@@ -100,27 +100,7 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     elsewhere = max(1.0 - (float(many.sum()) - held) / due_elsewhere, 0.0)
     missing = 1.0 - held / due
     sigma = np.sqrt(max(elsewhere, 1.0 / due) / due) + np.sqrt(len(spans) / 6.0) / due
-    share = missing if missing - elsewhere > CHANCE * sigma + LEAST_MISSING else 0.0
-    return max(share, _lost_at(r, spans) / due)
-
-
-def _lost_at(r: Readings, spans: Floats) -> float:
-    """Return how many readings are missing in pauses that touch spans, or 0 if chance explains so many pauses.
-
-    The share of missing readings is too coarse where each span lacks a few readings at its begin. If clocks are
-    uncertain, these readings may even lie before the span.
-    """
-    pace = r.pace()
-    at = np.flatnonzero(pace > GAP_PERIODS)
-    lost = pace[at] - 1.0
-    late = float(pace.sum() - len(pace)) < 0.5 * float(lost.sum())
-    if not len(at) or late or float(np.quantile(pace, 0.9)) > STEADY:
-        return 0.0
-    reach_s = float(np.sum(spans[:, 1] - spans[:, 0])) + len(spans) * float(np.mean(lost)) * r.period_s
-    part = min(reach_s / float(r.end_s[-1] - r.start_s[0]), 1.0)
-    here = signal.touches(spans, r.end_s[at], r.start_s[at + 1])
-    beyond = np.count_nonzero(here) - len(at) * part
-    return float(np.sum(lost[here])) if beyond > CHANCE * math.sqrt(len(at) * part * (1.0 - part)) + 1.0 else 0.0
+    return missing if missing - elsewhere > CHANCE * sigma + LEAST_MISSING else 0.0
 
 
 def lost_in_a_block(r: Readings, spans: Floats) -> Bools:
