@@ -13,7 +13,6 @@ from rig.analysis.power.spans_and_gaps import gain_change
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.profile import step_in, step_of, undithered
-from rig.analysis.timing.readings import covariance_w
 from rig.types import Floats, Rail
 
 IDLE = "idle drift off a straight line"
@@ -52,7 +51,7 @@ def powers(
         value_w = levels.get("busy", 0.0) * shifted.value_w + sum(levels.values()) * e.idle_w
         parts = [*noise, *(_clock_parts(model, shifted, busy, margin) if at_work else ()), drift, *margin.components]
         parts += _calibration_parts(model, shifted, value_w, levels)
-        parts += [*(_within_parts(model, weight) if at_work else ()), _rounding(shifted)]
+        parts += [*(_sag_parts(model, weight) if at_work else ()), _rounding(shifted)]
         found.append(Quantity(value_w, "W", tuple(p for p in parts if p.u != 0.0), bias_w + margin.bias_w, n, method))
     return found
 
@@ -165,17 +164,12 @@ def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, fl
     ]
 
 
-def _within_parts(model: RailModel, weight: Floats) -> list[Component]:
-    one, s = model.single, model.readings.supply
-    if s is None:
+def _sag_parts(model: RailModel, weight: Floats) -> list[Component]:
+    s = model.readings.supply
+    if s is None or s.sag is None:
         return []
-    ohm_u = s.sag.ohm_u * abs(float(weight @ s.sag.lever)) if s.sag is not None else 0.0
-    r, of_one = one.readings, one.readings.supply or s
-    u = covariance_w(of_one, one.held & r.ok, one.beside)
-    return [
-        Component("current and voltage within one aperture", u),
-        Component("resistance of the supply", ohm_u, shared=f"sag:{s.rail.name}"),
-    ]
+    u = s.sag.ohm_u * abs(float(weight @ s.sag.lever))
+    return [Component("resistance of the supply", u, shared=f"sag:{s.rail.name}")]
 
 
 def _rounding(e: Estimate) -> Component:

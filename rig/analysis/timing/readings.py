@@ -272,7 +272,7 @@ def gap_of(r: Readings, spans_s: Floats, sigma_s: float, where: Indices) -> Indi
     return np.where(between, count_before(spans_s[:, 0], r.start_s), -1)
 
 
-# ---- the volts of a supply at each reading of its amperes, and the error of their product ---------
+# ---- the volts of a supply at each reading of its amperes ------------------------------------
 
 
 def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools, Bools]:
@@ -344,16 +344,3 @@ def _sag(v: Volts, amperes: Volts, seen: Floats, shown: Bools) -> Sag | None:
         variance = float(left @ left) / dof * float(np.linalg.pinv(design.T @ design)[0, 0])
         u = math.sqrt(max(variance, 0.0)) * coverage_factor(dof) / coverage_factor(math.inf)
     return Sag(-float(solution[0]), u, np.zeros(0))
-
-
-def covariance_w(s: Supply, whole: Bools, beside: Bools | np.bool_) -> float:
-    """Return the mean product of current and voltage minus the product of their means, while busy, in watts.
-
-    ``whole`` are the readings inside a span, shape (n,), and ``beside`` says which follow the one before without a
-    pause, shape (n - 1,), or that all do. Current and voltage are assumed to change together inside an aperture as they
-    do from one reading to the next. The estimate is half the mean product of their differences, in which independent
-    noise averages out.
-    """
-    pair = whole[1:] & whole[:-1] & beside
-    together = np.diff(s.amperes)[pair] * np.diff(s.volts)[pair]
-    return 0.5 * abs(float(np.mean(together))) if len(together) > 2 else 0.0

@@ -15,7 +15,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.timing.profile import step_in, step_of, undithered
-from rig.analysis.timing.readings import Supply, Volts, covariance_w, mean_volts, sagging
+from rig.analysis.timing.readings import Volts, mean_volts, sagging
 from rig.errors import DataError, StoreError
 from rig.recording.reader import open_run
 from rig.recording.traces.conversion import to_watts
@@ -219,19 +219,6 @@ def test_amperes_far_from_any_volts_have_no_power_and_a_lost_reading_is_bridged(
     assert found[known] == pytest.approx(2.0)
     assert known[np.arange(-10.0, 40.0) == 5.0].all() and not known[0] and not known[-1]
     raised(DataError, mean_volts, volts_of(start, start, start + 1.0, False), start, start + 1.0, says="holds no volts")
-
-
-def test_ripple_that_current_and_voltage_share_is_found_and_independent_noise_is_not() -> None:
-    rng = np.random.default_rng(5)
-    n = 20_000
-    amperes = 1.0 + 0.1 * rng.normal(size=n)
-    rail, busy = Rail("vdd", conversion=Conversion("V")), np.ones(n, bool)
-    sags, apart = (
-        covariance_w(Supply(rail, amperes, volts, 1e-3, 0.0), busy, np.True_)
-        for volts in (5.0 - 0.5 * amperes, 5.0 + 0.05 * rng.normal(size=n))
-    )
-    assert sags == pytest.approx(0.5 * 0.1**2, rel=0.05)
-    assert apart < 0.05 * sags
 
 
 # ---- effects of an instrument on a level: limits, steps, and ends ------------------------------
