@@ -189,9 +189,15 @@ def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) ->
     Every reading then sees the same part of an execution. The readings agree with each other, but their mean is wrong,
     because no reading sees the rest of the execution.
     """
-    busy_s = sum(p.busy_s for p in phases)
+    busy_s, r = sum(p.busy_s for p in phases), model.readings
     missed = [max(_missed_w(model, p, times, dynamic_w) for times in _loops(p)) for p in phases]
-    return Margin(0.0, sum(p.busy_s * w for p, w in zip(phases, missed, strict=True)) / busy_s)
+    told = (
+        f"executions or inferences are in step with readings that last {r.aperture_s:.4g} s and come every "
+        f"{r.period_s:.4g} s, and these may miss a part of each. Change the rate of the meter a little, or use a "
+        "faster one"
+    )
+    bias_w = sum(p.busy_s * w for p, w in zip(phases, missed, strict=True)) / busy_s
+    return Margin(bias_w=bias_w, told=told)
 
 
 def _loops(phase: Phase) -> list[NDArray[np.int64]]:

@@ -28,6 +28,14 @@ LATER = 1.25
 """A moving mean delays energy by this many time constants of the most similar one-pole filter."""
 ALIKE = 1e6
 """Above this condition number, spans fill the readings at their ends too equally to tell inside from outside."""
+BEYOND_CORE = (
+    "readings at the ends of spans differ from those within, and nothing tells whether this is drawn just inside or "
+    "just outside of the spans, so the figure is the middle of both"
+)
+MOVED = (
+    "gaps begin with what spans lack at their begin. This may be a filter that is not declared (filter_tau_s) or a "
+    "capacitor behind the meter, or the device itself, so the figure is the middle of both"
+)
 
 
 # ---- by place -----------------------------------------------------------------------------
@@ -57,7 +65,7 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
     length_s = float(np.mean(windows_s[:, 1] - windows_s[:, 0]))
     step_w = float(np.mean(of.beside_w[1::2]) - np.mean(of.beside_w[0::2]))
     place = Component("place of spans beside other levels", model.sigma_s * step_w / length_s)
-    return Margin(-outside_w, either_w, (Component("ends of spans", share * found_u_w), place))
+    return Margin(-outside_w, either_w, (Component("ends of spans", share * found_u_w), place), BEYOND_CORE)
 
 
 def _outside_w(model: RailModel, windows_s: Floats, of: Touched, inner: Estimate) -> tuple[float, float]:
@@ -107,16 +115,16 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     noise_w = _noise_w(model, rise)
     if fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]:  # a capacitor refills, or work ends late
         half_w = 0.5 * _beyond_rest_j(model, fall)[0] / busy_s
-        return Margin(half_w, abs(half_w))
+        return Margin(half_w, abs(half_w), told=MOVED)
     if not (rise.rests(noise_w) or fall.rests(noise_w)):  # all energy of gaps above idle may belong to spans
         half_w = 0.5 * float(fall.level_w.mean()) * float(np.mean(spans[1:, 0] - spans[:-1, 1])) / busy_s
-        return Margin(half_w, abs(half_w))
+        return Margin(half_w, abs(half_w), told=MOVED)
     (lacks_j, u_j), (more_j, v_j) = (_beyond_rest_j(model, x) for x in (rise, fall))
     if lacks_j * more_j >= 0.0 or abs(lacks_j) < SHOWN * u_j or abs(more_j) < SHOWN * v_j:
         return Margin()
     less_j, most_j = sorted((abs(lacks_j), abs(more_j)))
     half_w = 0.5 * min(most_j, 2.0 * less_j) / busy_s
-    return Margin(math.copysign(half_w, more_j), half_w)
+    return Margin(math.copysign(half_w, more_j), half_w, told=MOVED)
 
 
 def smoothed(model: RailModel, windows_s: Floats, dynamic_w: float) -> Margin:

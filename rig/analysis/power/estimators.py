@@ -65,11 +65,15 @@ class TooShort:
 
 @dataclass(frozen=True)
 class Margin:
-    """A correction of dynamic power, a bound for its error, and components of its uncertainty, in watts."""
+    """A correction of dynamic power, a bound for its error, and components of its uncertainty, in watts.
+
+    ``told`` is what a note says of the bias; a sum of margins has none.
+    """
 
     shift_w: float = 0.0
     bias_w: float = 0.0
     components: tuple[Component, ...] = ()
+    told: str = ""
 
     def __add__(self, other: Margin) -> Margin:
         parts = (*self.components, *other.components)

@@ -20,12 +20,12 @@ from rig.analysis.power.budget import (
     powers,
 )
 from rig.analysis.power.clipped_and_missing import covered_share, in_step_with, in_turn, missing_while_busy, unseen
-from rig.analysis.power.ends_of_spans import ends, moved, rests_for, smoothed, unrested_w
+from rig.analysis.power.ends_of_spans import ends, moved, rests_for, smoothed
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, Margin, TooShort, core, touched, whole
 from rig.analysis.power.fitted import fitted
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.scope import Scope, scopes_of
-from rig.analysis.power.spans_and_gaps import gaps_above_w, settles_w
+from rig.analysis.power.spans_and_gaps import doubts_of_idle
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import LITERAL, TRIMMED, Component, FigureKey, Figures, Quantity, linear
 from rig.analysis.timing.activity_signal import merged
@@ -118,25 +118,31 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
 
     Cores are used if the idle level beside most spans cannot be read.
     """
+    margin = moved(model, scope.windows_s)
+    doubts = list(doubts_of_idle(model, scope.windows_s, moved=margin.bias_w > 0.0))
     weight, idle_u_w = model.trace.idle_under(merged(scope.windows_s))
-    awake_w, margin, swing = unrested_w(model, scope.windows_s), moved(model, scope.windows_s), model.swings
-    # spans may include power that swings, power at the begin of gaps, or power that settles after the work
-    slow_w = model.once(settles_w)
-    above_w = gaps_above_w(model) if swing or margin.bias_w else slow_w
-    idle = weight, math.hypot(idle_u_w, awake_w / math.sqrt(3.0), above_w / math.sqrt(3.0))
+    idle = weight, math.hypot(idle_u_w, *(w / math.sqrt(3.0) for w, _ in doubts))
     inner = core(model, scope.windows_s, idle)
     if isinstance(inner, TooShort):
         return _fitted_figures(model, scope, inner, idle)
     of = touched(model, scope.windows_s, scope.other_s, idle)
     full = whole(model, of, idle, inner) if of is not None and of.share >= MIN_SHARE else None
-    notes = [findings.unrested_note(model, awake_w)] if awake_w else []
-    notes += [findings.gaps_note(model, above_w, swing)] if swing or slow_w else []
-    notes += [findings.moved_note(model, scope, margin)] if margin.bias_w else []
+    notes = [note(f"Rail {model.rail.name}: {why}. Idle is uncertain by {w:.2g} W") for w, why in doubts if why]
+    notes += _told(model, scope, margin, 0.0)
     if of is not None and full is not None:
         beside = ends(model, scope.windows_s, of, full, inner)
         margin += beside
-        notes += [findings.ends_note(model, scope, beside)] if beside.bias_w > NOTED * abs(full.value_w) else []
+        notes += _told(model, scope, beside, full.value_w)
     return _stated(model, scope, inner if full is None else full, inner, margin, notes)
+
+
+def _told(model: RailModel, scope: Scope, margin: Margin, power_w: float) -> list[Finding]:
+    """Return the note on a bias, unless it is far below the power."""
+    if margin.bias_w <= NOTED * abs(power_w):
+        return []
+    return [
+        note(f"Rail {model.rail.name}, {scope.words}: {margin.told}. {margin.bias_w:.3g} W of power is stated as bias")
+    ]
 
 
 def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle) -> PowerFigures:
@@ -165,8 +171,7 @@ def _stated(
     loops = in_step_with(model, scope.phases, inner.value_w)
     hidden = unseen(model, inner, scope.windows_s, lost) + loops + model.once(in_turn)
     margin += smoothed(model, scope.windows_s, chosen.value_w)
-    if loops.bias_w > NOTED * abs(inner.value_w):
-        notes = [*notes, findings.loops_note(model, scope, loops)]
+    notes = [*notes, *_told(model, scope, loops, inner.value_w)]
     busy = replace(scope.busy, n=round(scope.busy.n * covered_share(model.readings, merged(scope.windows_s))))
     if chosen is inner:
         hidden, margin = hidden + margin, Margin()

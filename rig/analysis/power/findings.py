@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rig.analysis.power import clipped_and_missing as coverage
-from rig.analysis.power.estimators import MIN_SHARE, Estimate, Margin, TooShort
+from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.power.scope import Scope
 from rig.analysis.power.spans_and_gaps import MOST_CHANGE, gain_change
@@ -111,35 +111,6 @@ def lone_check(model: RailModel) -> Iterator[Finding]:
         yield Finding(f"readings of rail {r.rail.name} far beyond all others", found, "none", False)
 
 
-def ends_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
-    """Return a note on readings at the ends of spans that differ from readings inside spans."""
-    return note(
-        f"Rail {model.rail.name}: readings at the ends of spans of {scope.words} differ from those within by "
-        f"{2.0 * margin.bias_w:.2g} W of mean power. Nothing tells whether this is drawn just inside or just outside "
-        "of the spans, so the figure is the middle of both, and half of the difference is stated as bias"
-    )
-
-
-def loops_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
-    """Return a note on readings that see only a part of each execution."""
-    r = model.readings
-    return note(
-        f"Rail {model.rail.name}: executions or inferences of {scope.words} are in step with readings that last "
-        f"{r.aperture_s:.4g} s and come every {r.period_s:.4g} s. The readings may miss {margin.bias_w:.3g} W, which "
-        "is stated as bias. Change the rate of the meter a little, or use a faster one"
-    )
-
-
-def moved_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
-    """Return a note on energy that spans lack at their begin and gaps have in excess at theirs."""
-    return note(
-        f"Rail {model.rail.name}: gaps begin with what spans of {scope.words} lack at their begin. This may be a "
-        "filter that is not declared (filter_tau_s) or a capacitor behind the meter, or the device itself. With and "
-        f"without this energy, mean power of spans differs by {2.0 * margin.bias_w:.2g} W; the figure is the middle, "
-        "and half of the difference is stated as bias"
-    )
-
-
 def late_stamps_note(rests_s: float) -> Finding:
     """Return a note on spans at whose end the device is at rest."""
     return note(
@@ -147,24 +118,6 @@ def late_stamps_note(rests_s: float) -> Finding:
         "before the stamp, as when a host polls for the answer. Execution time and energy hold this wait. Stamp the "
         "end on the device, or poll more often"
     )
-
-
-def unrested_note(model: RailModel, more_w: float) -> Finding:
-    """Return a note on idle windows between spans in which the device is not at rest from the begin."""
-    return note(
-        f"Rail {model.rail.name}: mean power of idle windows between spans is {more_w:.2g} W above that at "
-        "their ends, so the device may not be at rest there. Idle is uncertain by as much. Begin these windows later"
-    )
-
-
-def gaps_note(model: RailModel, more_w: float, swing: bool) -> Finding:
-    """Return a note on power that swings through spans and gaps alike, or that settles slowly after the work."""
-    why = (
-        "power changes within spans as it does between the gaps beside them, so a fan or another task may draw it"
-        if swing
-        else "power comes down slowly after the last span from where gaps are, so the work may have raised idle"
-    )
-    return note(f"Rail {model.rail.name}: {why}. Idle is uncertain by {more_w:.2g} W, by which gaps differ from it")
 
 
 def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[Finding]:

@@ -4,9 +4,11 @@ A span is a time in which the device works, by its stamps.
 """
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
+from rig.analysis.power.ends_of_spans import unrested_w
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.timing.activity_signal import count_before, inside, means_by
 from rig.types import Bools, Floats, Indices
@@ -57,6 +59,24 @@ def gain_change(model: RailModel) -> float:
     gain = (at + level) / float(np.mean(at + level))
     change = float(np.max(np.abs(gain - 1.0)))
     return change if model.rail.accuracy is None or change > model.rail.accuracy.of_reading else 0.0
+
+
+def doubts_of_idle(model: RailModel, windows_s: Floats, *, moved: bool) -> Iterator[tuple[float, str]]:
+    """Yield by how many watts idle under the spans may differ from idle windows, and why, or "" if a margin says it.
+
+    Spans may include power that swings, power at the begin of gaps (``moved``), or power that settles after the work.
+    """
+    if awake_w := unrested_w(model, windows_s):
+        more = "mean power of idle windows between spans is above that at their ends, so the device may not be at rest"
+        yield awake_w, f"{more} there. Begin these windows later"
+    if model.swings:
+        beside = "power changes within spans as it does between the gaps beside them, so a fan or another task may draw"
+        yield gaps_above_w(model), f"{beside} it"
+    elif moved:
+        yield gaps_above_w(model), ""
+    elif slow_w := model.once(settles_w):
+        slowly = "power comes down slowly after the last span from where gaps are, so the work may have raised idle"
+        yield slow_w, slowly
 
 
 def gaps_above_w(model: RailModel) -> float:
