@@ -181,25 +181,15 @@ def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
 
 
 def _not_negative(terms: Floats, found: Floats) -> Floats:
-    """Return the least-squares solution without sizes below zero (Lawson and Hanson, 1974)."""
-    x, used = np.zeros(terms.shape[1]), np.zeros(terms.shape[1], bool)
-    for _ in range(3 * len(x)):
-        gain = np.where(used, -np.inf, terms.T @ (found - terms @ x))
-        if float(gain.max()) <= 1e-10 * float(np.max(np.abs(terms.T @ found))):
-            break
-        used[np.argmax(gain)] = True
-        while True:
-            fit = np.zeros(len(x))
-            fit[used] = np.linalg.lstsq(terms[:, used], found, rcond=None)[0]
-            below = used & (fit <= 0.0)
-            if not below.any():
-                break
-            part = np.where(below, x / np.where(below, x - fit, 1.0), np.inf)
-            x += float(part.min()) * (fit - x)
-            used[np.argmin(part)] = False
-            x[~used] = 0.0
-        x = fit
-    return x
+    """Return the least-squares solution without sizes below zero: the best of all choices of terms."""
+    best, least = np.zeros(terms.shape[1]), float(found @ found)
+    for used in map(list, itertools.product((False, True), repeat=len(best))):
+        x = np.zeros(len(best))
+        x[used] = np.linalg.lstsq(terms[:, used], found, rcond=None)[0]
+        left = found - terms @ x
+        if x.min() >= 0.0 and float(left @ left) < least:
+            best, least = x, float(left @ left)
+    return best
 
 
 def _without(x: Floats, lines: Lines, period_s: float) -> Floats:
