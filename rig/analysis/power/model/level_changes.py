@@ -1,7 +1,7 @@
 """The shapes that a change of idle power may have in a trace.
 
-They are steps, times at another level, decays, heat of the work, and a device that rests late or wakes early. Times are
-in lengths of the trace. A block is a few neighbouring readings as one mean, see ``blocks``.
+They are steps, times at another level, decays and heat of the work. Times are in lengths of the trace. A block is a few
+neighbouring readings as one mean, see ``blocks``.
 """
 
 import math
@@ -13,10 +13,8 @@ from rig.types import Bools, Floats, Indices
 
 RARE = 0.1
 """Prior probability that the level of idle power changes during a recording, by one of the shapes below."""
-DECAYS = (0.05, 0.15, 0.5, 2.0)
-"""Time constants of a decay from the begin of the trace."""
 SETTLES = tuple(0.01 * 2.0**k for k in range(7))
-"""Time constants of a decay after a step."""
+"""Time constants of a decay after a step, or from the begin of the trace."""
 HEATS = tuple(0.01 * 2.0 ** (0.5 * k) for k in range(13))
 """Time constants of leakage power that follows the heat of the work."""
 SAME = 2.0
@@ -80,20 +78,20 @@ def work_of(state: Indices, start: Floats, end: Floats, many: Floats) -> Floats:
 def simple_changes(state: Indices, start: Floats, end: Floats, watts: Floats, work: Floats) -> tuple[Floats, Floats]:
     """Return the simple shapes that change the mean of idle windows or gaps, (c, 3), and their means in blocks, (b, c).
 
-    A step may be absent during spans, and a device may rest late. Both have columns too, but no begin and end describe
-    them, so their rows of shapes are placeholders: a step after the end of the trace.
+    They are steps and heat. A step may also be absent during spans, which no begin and end describe, so its row of
+    shapes is a placeholder: a step after the end of the trace.
     """
     borders = np.unique(np.concatenate([start, 0.5 * (start + end)]))[1:]
     simple = np.array([
-        *((at, np.inf, np.inf) for at in borders), *((0.0, np.inf, tau) for tau in DECAYS), *_awake(state, start, end),
-        *((0.0, BEYOND, tau) for tau in HEATS if len(work)),
+        *((at, np.inf, np.inf) for at in borders), *((0.0, BEYOND, tau) for tau in HEATS if len(work)),
     ])  # fmt: skip
-    late, columns = _late(state, start), means(simple, start, end, work)
+    columns = means(simple, start, end, work)
     use = shown(columns, state)
     amid = use & np.isinf(simple[:, 1:]).all(axis=1)
     amid[amid] = [_stays(watts[state == SPAN], (end <= at)[state == SPAN]) for at in simple[amid, 0]]
-    unseen = np.column_stack([late, columns[:, amid] * (state != SPAN)[:, None]])
-    return np.vstack([simple[use], _beyond(unseen)]), np.column_stack([columns[:, use], unseen])
+    absent = np.tile([BEYOND, np.inf, np.inf], (np.count_nonzero(amid), 1))
+    own = columns[:, amid] * (state != SPAN)[:, None]
+    return np.vstack([simple[use], absent]), np.column_stack([columns[:, use], own])
 
 
 def _stays(watts: Floats, before: Bools) -> bool:
@@ -107,22 +105,14 @@ def _stays(watts: Floats, before: Bools) -> bool:
 
 def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats, Floats]:
     """Return shapes of times at another level and of steps that decay, (c, 3), and their means in blocks, (b, c)."""
-    borders = np.unique(start)[1:]
+    begins = np.unique(start)
     # a change that lasts as long as all activity looks the same as another level of all gaps and spans
     first, last = activity_of(state, start, end)
-    pairs = [(a, b, np.inf) for k, a in enumerate(borders) for b in borders[k + 1 :] if a > first or b < last]
-    every = np.array(pairs + [(a, np.inf, tau) for a in borders for tau in SETTLES]).reshape(-1, 3)
+    pairs = [(a, b, np.inf) for k, a in enumerate(begins) for b in begins[k + 1 :] if a > first or b < last]
+    every = np.array(pairs + [(a, np.inf, tau) for a in begins for tau in SETTLES]).reshape(-1, 3)
     columns = means(every, start, end, np.empty((0, 3)))
     use = shown(columns, state)
-    # a device may also work on after some of its spans, which leaves idle under spans as it is
-    beside = np.unique(columns[:, np.isinf(every[:, 2])] * (state == GAP)[:, None], axis=1)
-    beside = beside[:, shown(beside, state)]
-    return np.vstack([every[use], _beyond(beside)]), np.hstack([columns[:, use], beside])
-
-
-def _beyond(columns: Floats) -> Floats:
-    """Return placeholder shapes, (c, 3), for columns that no begin and end describe: steps after the trace's end."""
-    return np.tile([BEYOND, np.inf, np.inf], (columns.shape[1], 1))
+    return every[use], columns[:, use]
 
 
 def activity_of(state: Indices, start: Floats, end: Floats) -> tuple[float, float]:
@@ -135,30 +125,3 @@ def shown(columns: Floats, state: Indices) -> Bools:
     """Return which columns, (b, c), differ between blocks of idle or between blocks of gaps, shape (c,)."""
     some = [columns[state == k] for k in (IDLE, GAP) if np.any(state == k)]
     return np.asarray(sum(np.ptp(each, axis=0) for each in some) > 0.5)
-
-
-def _windows(state: Indices, start: Floats) -> list[Indices]:
-    """Return the blocks of each idle window, in order."""
-    order = np.argsort(start)
-    idle = np.flatnonzero(state[order] == IDLE)
-    return [order[window] for window in np.split(idle, np.flatnonzero(np.diff(idle) > 1) + 1)]
-
-
-def _awake(state: Indices, start: Floats, end: Floats) -> list[tuple[float, float, float]]:
-    """Return shapes at either end of an idle window, for a device that wakes early or rests late."""
-    found = []
-    for window in _windows(state, start):
-        begin, until = float(start[window[0]]), float(end[window[-1]])
-        for at in start[window[1:]].tolist():
-            found += [(at, until, np.inf), (begin, at, np.inf)]
-    return found
-
-
-def _late(state: Indices, start: Floats) -> Floats:
-    """Mark the first 1, 2, ... blocks of idle windows, where a device may not rest yet; a column for each number."""
-    after = [window for window in _windows(state, start) if start[window[0]] > 0.0]
-    most = min(map(len, after), default=0) - 2 if len(after) > 1 else 0
-    marks = np.zeros((len(state), max(most, 0)))
-    for k in range(most):
-        marks[np.concatenate([window[: k + 1] for window in after]), k] = 1.0
-    return marks
