@@ -158,17 +158,16 @@ def one_at_a_time(run: Run) -> bool:
     They were not if an issue has two of them, or if each sample chose one, as with a small and a large network for easy
     and hard samples. Other phases beside ``learning`` always were.
     """
-    rows = run.replies.select(["phase", "issue", "sample_id", "warmup"])
-    rows = rows.filter(pc.and_(rows["phase"].is_valid(), pc.invert(rows["warmup"])))
-    phases = [name for name in rows["phase"].unique().to_pylist() if name != MARK_PHASE]
+    rows = run.replies.filter(pc.and_(run.replies["phase"].is_valid(), pc.invert(run.replies["warmup"])))
+    phase, issue, sample = (array_of(rows[name]) for name in ("phase", "issue", "sample_id"))
+    phases = [name for name in dict.fromkeys(phase.tolist()) if name != MARK_PHASE]
     if len(phases) < 2 or LEARNING in phases:
         return len(phases) > 1
-    each = [rows.filter(pc.equal(rows["phase"], name)) for name in phases]
-    issues = [np.unique(array_of(own["issue"])) for own in each]
+    issues = [np.unique(issue[phase == name]) for name in phases]
     alone = sum(map(len, issues)) == len(np.unique(np.concatenate(issues)))
     if not alone or run.start.scenario.per_phase or run.start.imported is not None:
         return alone
-    samples = [sorted(own["sample_id"].to_pylist()) for own in each]
+    samples = [sorted(sample[phase == name]) for name in phases]
     return all(own == samples[0] for own in samples)
 
 
