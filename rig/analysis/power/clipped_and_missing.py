@@ -78,11 +78,13 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
 def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     """Return which share of the readings in the windows is missing, if more are missing there than elsewhere.
 
-    The share is 0 if chance explains the difference. It is also 0 for a counter, which loses no energy between two
-    reads. Readings that are missing by chance do not change the mean, but readings that are lost because the device
-    works do. A span is left out if it and the nearer halves of the gaps beside it have no reading, because the meter
-    lost a whole block there.
+    The share is 0 if chance explains the difference, and for steady readings. It is also 0 for a counter, which loses
+    no energy between two reads. Readings that are missing by chance do not change the mean, but readings that are lost
+    because the device works do. A span is left out if it and the nearer halves of the gaps beside it have no reading,
+    because the meter lost a whole block there.
     """
+    if r.steady:
+        return 0.0
     spans = signal.merged(windows_s)
     spans = spans[covered(r, spans)]
     spans = spans[(spans[:, 1] > spans[:, 0]) & ~lost_in_a_block(r, spans)]

@@ -19,6 +19,8 @@ from rig.recording.traces.conversion import PLAUSIBLE, to_watts
 from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats, Indices, Rail
 
+EVEN = 5e-4
+"""Readings are steady if times between them, and their lengths, vary by at most this part."""
 FARTHEST = 2.5
 """Volts are unknown in a pause of more than this many periods between two of their readings."""
 
@@ -148,6 +150,13 @@ class Readings:
         """Return the number of periods from each reading to the next: 1 if none is missing, whatever their length."""
         dead_s = self.period_s - self.aperture_s
         return np.asarray(1.0 + (self.start_s[1:] - self.end_s[:-1] - dead_s) / self.period_s)
+
+    @cached_property
+    def steady(self) -> bool:
+        """Return whether all readings are numbers, equally long and one period apart, each to the part ``EVEN``."""
+        parts = (np.diff(self.start_s), self.period_s), (self.end_s - self.start_s, self.aperture_s)
+        even = all(np.all(np.abs(x - of) <= EVEN * of) for x, of in parts)
+        return even and self.pool is None and bool(self.ok.all())
 
     def adjacent(self) -> Bools:
         """Return which readings follow the one before without a pause, shape (n - 1,)."""

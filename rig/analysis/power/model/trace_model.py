@@ -393,9 +393,9 @@ def _of_some(d: Design, theta: Floats) -> tuple[Floats, Floats]:
     inverse = np.linalg.inv(v)
     free = inverse @ d.free
     gram = d.free.T @ free
+    inverse -= free @ np.linalg.solve(gram, free.swapaxes(1, 2))
     seen = np.column_stack([d.y, d.columns])
     left = inverse @ seen
-    left -= free @ np.linalg.solve(gram, d.free.T @ left)
     base = -0.5 * (np.linalg.slogdet(v)[1] + np.linalg.slogdet(gram)[1] + d.y @ left[:, :, 0].T)
     own, cross = np.einsum("bc,mbc->mc", seen, left), seen[:, :2].T @ left
     zz, zy = own[:, 1, None], cross[:, 0, 1, None]
@@ -403,9 +403,9 @@ def _of_some(d: Design, theta: Floats) -> tuple[Floats, Floats]:
     size = d.gap_sizes_w2
     f = size / (1.0 + size * zz)
     none = base[:, None] - 0.5 * np.log1p(size * zz) + 0.5 * f * zy**2
-    s2 = np.maximum(ss[:, None] - f[:, :, None] * sz[:, None] ** 2, 0.0)
+    more = 1.0 + d.change_w2 * np.maximum(ss[:, None] - f[:, :, None] * sz[:, None] ** 2, 0.0)
     s1 = sy[:, None] - f[:, :, None] * (sz * zy)[:, None]
-    gain = -0.5 * np.log1p(d.change_w2 * s2) + 0.5 * d.change_w2 * s1**2 / (1.0 + d.change_w2 * s2)
+    gain = 0.5 * (d.change_w2 * s1**2 / more - np.log(more))  # faster than ``log1p``
     gain = np.where(d.heats & (s1 < 0.0), -np.inf, gain)  # a warmer device draws more, not less
     changed = none[:, :, None] + gain + d.prior
     every = np.concatenate([none[:, :, None] + math.log(1.0 - RARE), changed], axis=2)

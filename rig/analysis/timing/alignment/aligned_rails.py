@@ -38,15 +38,17 @@ def aligned_rails(
     held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
     traces = [t for t in held if t.rail.conversion.unit != "V"]
     supplies = {t.rail.conversion.supply_rail for t in traces}
-    told = {t.rail.name: once(long_traces.thinned(t, at_once), timebase_of(run, t.clock, t.rail.name), end_s, at_once)
-            for t in held if t in traces or t.rail.name in supplies}  # fmt: skip
-    seen = {name: _screened(run, trace, activity, end_s) for name, (trace, _) in told.items()}
+    clocks = {t.rail.name: timebase_of(run, t.clock, t.rail.name)
+              for t in held if t in traces or t.rail.name in supplies}  # fmt: skip
+    told = {t.rail.name: once(long_traces.thinned(t, at_once), clocks[t.rail.name], end_s, at_once)
+            for t in held if t.rail.name in clocks}  # fmt: skip
+    seen = {name: _screened(run, trace, clocks[name], activity, end_s) for name, (trace, _) in told.items()}
     volts = {t.rail.name: s.trace for t in held if t.rail.name in supplies
              and len((s := seen[t.rail.name]).trace.value) == len(t.value)}  # fmt: skip
     rails, bend_s = list[AlignedRail](), host_bend(run)[0]
     for clock in dict.fromkeys(t.clock for t in traces):
         mine = [seen[t.rail.name] for t in traces if t.clock == clock]
-        own, first = [s.trace for s in mine], timebase_of(run, clock, mine[0].trace.rail.name)
+        own, first = [s.trace for s in mine], clocks[mine[0].trace.rail.name]
         late_s = max(s.late_ticks for s in mine) / first.clock.tick_hz
         first = replace(first, sigma_s=math.hypot(first.sigma_s, late_s))
         meter = MeterClock(replace(run, traces={**run.traces, **volts}), first, activity, device, end_s)
@@ -58,10 +60,10 @@ def aligned_rails(
     return sorted(rails, key=lambda r: r.readings.rail.name)
 
 
-def _screened(run: Run, trace: Trace, activity: Activity, end_s: float) -> Screened:
+def _screened(run: Run, trace: Trace, clock: Timebase, activity: Activity, end_s: float) -> Screened:
     name, imported = trace.rail.name, run.start.imported is not None  # an import does not hold the arrivals
     arrived = np.zeros((0, 2)) if imported else arrivals_of(run, name)
-    return screened(trace, timebase_of(run, trace.clock, name), activity.idle_s, end_s, arrived)
+    return screened(trace, clock, activity.idle_s, end_s, arrived)
 
 
 def _with_findings(rail: AlignedRail, seen: Screened, volts: Screened | None, bend_s: float) -> AlignedRail:

@@ -60,9 +60,9 @@ class Cells:
 class Shown:
     """A trace and spans in it.
 
-    ``sums`` are running sums up to each of the moments ``at_s``, shape (3, m): the number of readings, their watts
-    (minus the mean) and the squares of these watts. Between two apertures half of the time belongs to each, unless
-    readings are missing there.
+    ``at_s`` has the begin and the end of each of n readings in turn, shape (2 n,). ``sums`` are running sums before
+    each reading and after the last, shape (3, n + 1): the number of readings, their watts (minus the mean) and the
+    squares of these watts. Between two apertures half of the time belongs to each, unless readings are missing there.
     """
 
     at_s: Floats
@@ -112,7 +112,10 @@ class Shown:
     def part_of(self, on_s: Floats, off_s: Floats, share: Floats) -> Floats:
         """Return until when the first ``share`` of the readings between moments lasts, all in the same shape."""
         (before, *_), (many, *_) = self._upto(on_s), self.between(on_s, off_s)
-        return np.asarray(np.interp(before + share * many, self.sums[0], self.at_s))
+        upto, count = before + share * many, self.sums[0]
+        k = np.clip(np.searchsorted(count, upto, side="right") - 1, 0, len(count) - 2)
+        part = np.clip((upto - count[k]) / np.maximum(count[k + 1] - count[k], 1e-300), 0.0, 1.0)
+        return np.asarray(self.at_s[2 * k] + part * (self.at_s[2 * k + 1] - self.at_s[2 * k]))
 
     def sums_of(self, late_s: Floats) -> tuple[Floats, Floats]:
         """Return the sums over spans and over their cells, each of shape (3, k, m), if spans are ``late_s`` late.
@@ -169,7 +172,8 @@ class Shown:
             return np.zeros((3, *t_s.shape))
         i = np.clip(np.searchsorted(at, t_s, side="right") - 1, 0, len(at) - 2)
         part = np.clip((t_s - at[i]) / np.maximum(at[i + 1] - at[i], 1e-300), 0.0, 1.0)
-        return np.asarray(self.sums[:, i] + part * (self.sums[:, i + 1] - self.sums[:, i]))
+        first = self.sums[:, (i + 1) // 2]
+        return np.asarray(first + part * (self.sums[:, i // 2 + 1] - first))
 
 
 def shown(r: Readings, windows_s: Floats) -> Shown | None:
@@ -186,11 +190,9 @@ def _summed(r: Readings, windows_s: Floats, cells: Cells) -> Shown:
     watts = np.where(r.ok, r.watts, 0.0)
     mean_w = float(watts @ many) / max(float(many.sum()), 1e-300)
     watts = np.where(r.ok, watts - mean_w, 0.0)
-    sums = np.zeros((3, len(at_s)))
-    # readings end at the odd indices of ``at_s``
+    sums = np.zeros((3, len(many) + 1))
     for row, each in zip(sums, (many, many * watts, many * watts**2), strict=True):
-        np.cumsum(each, out=row[1::2])
-        row[2::2] = row[1:-1:2]
+        np.cumsum(each, out=row[1:])
     return Shown(at_s, sums, cells, r, windows_s)
 
 
@@ -220,9 +222,9 @@ def _extents(r: Readings) -> tuple[Floats, Floats]:
     """Return alternating begins and ends of the times that readings stand for, and the length of each time."""
     gap = r.start_s[1:] - r.end_s[:-1]
     half = 0.5 * np.where(gap < GUARD * r.period_s, gap, 0.0)
-    ends = 0.5 * max(r.period_s - r.aperture_s, 0.0)
-    begin = r.start_s - np.append(ends, half)
-    end = np.maximum(r.end_s + np.append(half, ends), begin)
+    before, after = 0.5 * np.maximum(r.period_s - (r.end_s - r.start_s)[[0, -1]], 0.0)
+    begin = r.start_s - np.append(before, half)
+    end = np.maximum(r.end_s + np.append(half, after), begin)
     at_s = np.column_stack([begin, end]).ravel()
     return at_s if (at_s[1:] >= at_s[:-1]).all() else np.maximum.accumulate(at_s), end - begin
 
