@@ -67,6 +67,11 @@ DRAWS = (
         "meters.pulses_triggers_and_reports",
         "faults.models_and_sleeping_clocks",
     ),
+    (
+        "devices.clients_compilers_and_keep_alives",
+        "meters.gauges_low_passes_and_shared_means",
+        "faults.chosen_spans_and_summed_times",
+    ),
 )
 """The modules of each draw of kinds; each name lacks its ending ``_kinds``."""
 KINDS: dict[str, Kind] = {}
