@@ -6,6 +6,7 @@ The brackets (clock readings) of the meter set a first alignment. Spans found in
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +30,8 @@ More than both is a break, not a wander.
 """
 LEAST_SPANS = 8
 """At least this many spans are needed to show a path that differs from the clocks."""
+OTHER_LENGTH = 0.01
+"""A difference between the lengths of spans in a trace and by their stamps is told above this part of a span."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,23 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
         r = replace(r, tau_s=tau_s)
         smooth = replace(rail.found(told), readings=r, sigma_s=max(rail.sigma_s, r.period_s), seen=shown(r, windows_s))
         return _along_its_path(smooth, windows_s, tolerance)
-    return _followed(rail, s, seen, tolerance)
+    told = () if seen.edges is None else _other_lengths(r.rail.name, s, seen.edges)
+    return _followed(rail.found(*told), s, seen, tolerance)
+
+
+def _other_lengths(name: str, s: Shown, edges: Edges) -> Iterator[Finding]:
+    """Yield a note if spans are certainly longer or shorter in the trace than by their stamps."""
+    longer_s, lasts_s = edges.end_s - edges.begin_s, float(np.mean(s.cells.off_s - s.cells.on_s))
+    longer_s = longer_s[np.isfinite(longer_s)]
+    if not len(longer_s):
+        return
+    more_s, u_s = float(np.mean(longer_s)), float(np.std(longer_s)) / math.sqrt(len(longer_s))
+    if abs(more_s) > max(CERTAIN * math.hypot(u_s, edges.shape_s), OTHER_LENGTH * lasts_s):
+        how, why = ("longer", "works outside of them") if more_s > 0.0 else ("shorter", "rests within them")
+        yield note(
+            f"Rail {name}: spans are {abs(more_s):.3g} s ({abs(more_s) / lasts_s:.1%}) {how} in the trace than by their "
+            f"stamps. Either the device {why}, or stamps are early or late. Time and energy are by the stamps"
+        )
 
 
 def _seen(s: Shown) -> lag_path.Seen | None:

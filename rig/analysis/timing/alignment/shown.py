@@ -269,9 +269,14 @@ class Edges:
         return float(np.median(both[np.isfinite(both)])) if np.any(np.isfinite(both)) else 0.0
 
     @property
+    def shape_s(self) -> float:
+        """Return the uncertainty that all edges share because power within spans may be uneven."""
+        return math.hypot(0.1 * self.amiss_s, BLURRED * self.blur_s)
+
+    @property
     def doubt_s(self) -> float:
         """Return the uncertainty that all edges share, because spans may have another shape than stamped."""
-        return math.hypot(0.5 * self.longer_s, 0.1 * self.amiss_s, BLURRED * self.blur_s)
+        return math.hypot(0.5 * self.longer_s, self.shape_s)
 
     def in_turn(self, cells: Cells) -> tuple[Floats, Floats]:
         """Return the stamps of the edges that are seen, and how late these are, corrected for ``longer_s``."""
