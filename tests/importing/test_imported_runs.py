@@ -486,3 +486,17 @@ def test_imports_of_one_plan_are_recordings_of_their_own_and_one_file_twice_is_n
     assert [c.found for c in audit(held, quick=True).checks if c.number == HASHES and c.outcome == "failed"] == []
     with pytest.raises(DataError, match="hold one recording: their readings of p are equal"):
         submitted(tmp_path / "twice", imported["first"], imported["copy"])
+
+
+def test_a_trace_that_is_a_reading_late_throughout_is_refused_with_the_option_that_states_its_stamps(
+    tmp_path: Path,
+) -> None:
+    t, on = np.arange(160) / 10.0, np.arange(3.0, 13.0, 0.5)
+    busy = np.any([(t > a - 1e-9) & (t < a + 0.3 - 1e-9) for a in on], axis=0)
+    rows = ["0.2,2.8,idle", *(f"{a},{a + 0.3},inference" for a in on), "13.2,15.8,idle"]
+    (tmp_path / "w.csv").write_text("\n".join(["start,end,phase", *rows]))
+    watts = np.where(busy, BUSY_W, IDLE_W) + np.random.default_rng(0).normal(0.0, 1e-5, len(t))
+    run = plain(tmp_path, t + 0.1, watts, windows=str(tmp_path / "w.csv"))
+    (refusal,) = recorded(run, tmp_path / "run")[1].refusals
+    assert refusal.reason.endswith("shows at another time: 20 of 20 spans")
+    assert "Of an import, check stamp" in refusal.remedy

@@ -49,7 +49,8 @@ STRAYS = 0.05
 FARTHEST = 0.1
 """Largest deviation of the true rate from the declared one, as a part of it."""
 REMEDY = (
-    "Check that the driver delivers every reading once and at the declared rate (rate_hz, tick_hz), and measure again"
+    "Check that the driver delivers every reading once and at the declared rate (rate_hz, tick_hz), and measure again. "
+    "Of an import, check stamp, sync_s and rate_hz"
 )
 """The remedy if a check fails."""
 
@@ -294,7 +295,7 @@ def _straight(trace: Trace, s: Shown, at: Line, end_s: float) -> Bridged | None:
 def _joined(trace: Trace, s: Shown, pieces: list[_Piece], left_at_end: int) -> Bridged | None:
     """Give the readings after each break the times that follow from the spans, and leave out readings next to a break.
 
-    Return None if readings would then go back in time.
+    Return None if there is no break, or if readings would then go back in time.
     """
     c, r, hz = s.cells, s.readings, trace.rail.rate_hz
     at = _closely(s, [(np.arange(p.first, p.last + 1), p.late_s) for p in pieces])
@@ -322,7 +323,7 @@ def _joined(trace: Trace, s: Shown, pieces: list[_Piece], left_at_end: int) -> B
         places.append(f"an unknown number before the last {left_at_end} spans")
     by = moved * float(trace.start_tick[1] - trace.start_tick[0])
     start, end = ((t + by)[keep] for t in (trace.start_tick, trace.end_tick))
-    if np.any(np.diff(start) <= 0.0):
+    if not places or np.any(np.diff(start) <= 0.0):
         return None
     value, over = trace.value[keep], trace.overload[keep]
     joined = replace(trace, start_tick=start, end_tick=end, value=value, overload=over, uniform=False)
