@@ -71,8 +71,8 @@ def load(group: str, name: str) -> Factory:
 
     For ``NAME:REST``, the module of NAME must have a function ``named(rest)``, which returns the factory. Raises
     ``UsageError`` for an unknown name, a missing file, or a ``:REST`` that NAME does not take. Raises
-    ``MissingExtraError`` if packages that it needs are not installed. Raises ``SetupError`` if two packages registered
-    the name, or if its package or file cannot be loaded.
+    ``MissingExtraError`` if a plugin of the rig needs packages that are not installed. Raises ``SetupError`` if two
+    packages registered the name, or if its package or file cannot be loaded.
     """
     if ".py:" in name:
         return _from_file(group, name)

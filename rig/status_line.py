@@ -1,4 +1,4 @@
-"""One line on the terminal that says what a command does now; check, doctor, init, sweep, tail and view show it.
+"""One line on the terminal that says what a command does now.
 
 `rig measure` draws the progress of its runs otherwise (``reports/watch/run_progress.py``).
 """

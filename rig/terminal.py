@@ -110,7 +110,7 @@ def answer(document: object, *lines: object, as_json: bool = True) -> int:
 
 
 def usable_streams() -> bool:
-    """Make standard streams accept all text: a closed one becomes a null device, and what it cannot encode is escaped.
+    """Make standard streams accept all text: a closed stream becomes a null device, and text is escaped if need be.
 
     If a stream stayed closed, the next opened file would get its number, and with it all output of libraries. Return
     whether a stream was closed.

@@ -1,7 +1,7 @@
 """The data types, steps and protocols of the rig. From this project, the module imports only ``rig.network``.
 
 Units are SI and part of the name: ``_s``, ``_w``, ``_j``, ``_hz``. Host time is an integer number of nanoseconds
-(``_ns``) on the host clock; a run has only one. ``_tick`` is a count of the clock that is named with it.
+(``_ns``) on the only host clock of a run. ``_tick`` is a count of the clock that is named with it.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -166,9 +166,9 @@ def _figures(told: _Recorded) -> tuple[Figures, list[Finding]]:
 
 
 def _power_in(told: _Recorded, stamps: Mapping[str, StampsU], windows_s: Floats) -> Quantity | None:
-    """Return the active power in windows, shape (k, 2), each from the begin of a span to a moment in it.
+    """Return the active power in windows, shape (k, 2), each from the begin of a span to a moment in the span.
 
-    It is None if it is refused.
+    Return None if this power is refused, if every window is empty, or if any window is not finite.
     """
     windows_s = windows_s[np.diff(windows_s)[:, 0] != 0.0]  # a solve that begins at the gap takes no energy to it
     if not len(windows_s) or not np.all(np.isfinite(windows_s)):

@@ -57,7 +57,7 @@ def point_of(quantities: Figures) -> Point | None:
 
 
 def line_of(points: Sequence[Point]) -> EnergyLine:
-    """Return both energies, or why there are none: too few networks, energies off a line, or no growth."""
+    """Return both energies, or why there are none."""
     x = np.array([point.operations for point in points])
     different = len(np.unique(x))
     if different < FEWEST:

@@ -55,7 +55,7 @@ def interval(ordered: Floats, percentile: float, count: float = math.inf) -> tup
     """Return distribution-free bounds of the true percentile with 95 % confidence, from sorted values, shape (n,).
 
     The bounds are order statistics whose ranks bound a binomial count (David and Nagaraja, Order Statistics, 7.1). The
-    count is of n values, or of ``count`` independent values. A side that too few values bound is -inf or inf.
+    count is of n values, or of ``count`` independent values. If too few values bound a side, it is -inf or inf.
     """
     n, tail = len(ordered), 0.5 * (1.0 - CONFIDENCE)
     of = max(min(round(count), n) if math.isfinite(count) else n, 1)

@@ -64,7 +64,7 @@ class Quantity:
     method: str = ""
     """How it was computed, in words."""
     limits: tuple[float, float] | None = None
-    """The 95 % interval of a share of counts, which is not symmetric; if None, it follows from components and bias."""
+    """The 95 % interval of a share of counts or of an exact count; if None, it follows from components and bias."""
     positive: bool = False
     """Whether it is above zero by its nature, as a time is; then the interval is on a logarithmic scale."""
 

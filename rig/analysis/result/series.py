@@ -90,7 +90,7 @@ class Series:
     idle_windows_s: Floats
     mark_windows_s: Floats
     execution_times_s: Floats
-    """Execution time of each inference, in the order of issue; shape (n,)."""
+    """Execution time per inference of each issue, in the order of issue; shape (n,)."""
     requested_s: Floats
     """When each completed sample was requested; shape (n,)."""
     latency_s: Floats

@@ -57,7 +57,7 @@ def change_figures(stream: Stream | None) -> Figures:
         method = f"changes of scene without {SUSTAIN} right answers in a row, or right to the scene's end"
         out |= {FigureKey("onset_never_share"): proportion(changes - len(reached), changes, method)}
     if len(reached):
-        # latencies are whole steps of the stream, so equal ones may hide a scatter within a step
+        # latencies are whole steps of the stream, so equal latencies may hide a scatter within a step
         step_s = (stream.end_s - stream.begin_s) / len(stream.at_s)
         out |= {FigureKey("onset_latency_mean_s"): replace(mean_latency(reached), bias=0.5 * step_s)}
         for p in (0.5, 0.9):

@@ -60,7 +60,7 @@ def peak_rate(parts: Sequence[Part]) -> Figures:
     peak_hz, of = max(held, key=lambda pair: pair[0])
     above_hz = min((p.rate_hz for p, _ in tried if not p.held and p.rate_hz > peak_hz), default=peak_hz)
     method = "highest rate of the search that kept every rule, for this draw of arrivals; " + (
-        "the next higher one broke one" if above_hz > peak_hz else "none that is higher broke one"
+        "the next higher rate broke a rule" if above_hz > peak_hz else "no higher rate broke a rule"
     )
     if not (drawn := _of_draw(of, peak_hz)):
         return Figures({PEAK: Quantity(peak_hz, "Hz", (), 0.0, len(tried), f"{method}; {NOT_SHOWN}")})

@@ -157,7 +157,7 @@ def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> 
         return None
     part, nodes = max(solved, key=lambda pair: pair[1])
     failed = [t for t in probes if not t.held and t.nodes > nodes]
-    method = "largest tried of which a solution better than cost 0 was found"
+    method = "the largest size for which a solution better than cost 0 was found"
     more = min(failed, key=lambda t: t.nodes, default=None)
     ended = f"{more.nodes} nodes failed: {more.found}" if more else "The search was ended before a size failed"
     figures = {FigureKey("largest_nodes"): Quantity(float(nodes), "1", (), 0.0, len(probes), method)}

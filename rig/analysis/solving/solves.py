@@ -152,7 +152,7 @@ def solving_figures(solves: Sequence[Solve], timed: bool, to_gap: float | None =
         figures |= {FigureKey("feasible_share"): share}
     over = np.array([s.over_s for s in solves])
     if np.all(np.isfinite(over)):
-        method = "end of the span past the budget's, 0 where it ended in time"
+        method = "time from the end of the budget to the end of the span; 0 if the span ended in time"
         figures |= figure("overrun_mean_s", over.mean(), method, len(over))
         figures |= figure("overrun_max_s", over.max(), method, len(over))
     for target in sorted({name for s in solves for name in s.targets}):
@@ -195,14 +195,14 @@ def _times_to(solves: Sequence[Solve], target: str, to_gap: float) -> dict[Figur
         times_s = [_time_to(s, s.targets[target], threshold) for s in solves]
         reached = [(s, at_s) for s, at_s in zip(solves, times_s, strict=True) if math.isfinite(at_s)]
         time_key = FigureKey("time_to_gap_{target}_{threshold}_s", target=target, threshold=threshold)
-        share = _share(solves, [math.isfinite(at_s) for at_s in times_s], "solves that came as close")
+        share = _share(solves, [math.isfinite(at_s) for at_s in times_s], "solves that reached the gap")
         out[replace(time_key, quantity="reached_gap_{target}_{threshold}_share")] = share
         if not reached:
             continue
         found, seconds = zip(*reached, strict=True)
-        out[time_key] = _scattered(found, seconds, "s", "mean of those that reached it, from graph loaded")
+        out[time_key] = _scattered(found, seconds, "s", "mean of solves that reached the gap, from the loaded graph")
         if len(reached) == len(solves):
-            every = replace(out[time_key], method="mean of all: every solve reached it")
+            every = replace(out[time_key], method="mean of all solves: each reached the gap")
             out[replace(time_key, quantity="time_to_gap_{target}_{threshold}_official_s")] = every
     return out
 
@@ -314,8 +314,8 @@ def solving_findings(
             yield note("No target is known for these problems, so no gap is stated (`rig targets` computes targets)")
     elif not timed:
         yield note(
-            "The time to a gap is not stated. The schedule of this solver depends on its budget, so a solver that is "
-            "told to stop at the gap may need another time: measure with --option to_gap=GAP"
+            "The time to a gap is not stated. The schedule of this solver may depend on its budget, so a solver that "
+            "is told to stop at the gap may need another time: measure with --option to_gap=GAP"
         )
     elif to_gap is not None:
         yield note(f"The solver was told to stop at a gap of {to_gap:g}, so smaller gaps are not stated")

@@ -156,7 +156,7 @@ def one_at_a_time(run: Run) -> bool:
     """Return whether several phases were issued one at a time.
 
     They were not if an issue has two of them, or if each sample chose one, as with a small and a large network for easy
-    and hard samples. Other phases beside ``learning`` always were.
+    and hard samples. If one of the phases is ``learning``, they always were.
     """
     rows = run.replies.filter(pc.and_(run.replies["phase"].is_valid(), pc.invert(run.replies["warmup"])))
     phase, issue, sample = (array_of(rows[name]) for name in ("phase", "issue", "sample_id"))

@@ -66,7 +66,7 @@ def time_figures(
     # an inference of all phases may lack some of them
     n = None if activity.per_phase else max(activity.inferences, 1)
     means = [(1.0 if n is None else p.n / n, figures[FigureKey("execution_time_s", k)]) for k, p in spans.items()]
-    told = "sum over phases, each by its share of the inferences; of one sample, those that overlap count once"
+    told = "sum over phases, each by its share of the inferences; overlapping phases of one sample count once"
     total = linear(means, "s", told, n)
     spent_s = {name: p.busy_s for name, p in spans.items()} | {"": float(np.sum(_issues(spans)[0]))}
     if n is not None:
@@ -83,10 +83,10 @@ def time_figures(
 
 
 def per_inference_s(activity: Activity) -> Floats:
-    """Return the execution time of each inference in issue order, shape (n,).
+    """Return the execution time per inference of each issue, in issue order, shape (n,).
 
-    It is the time of all phases of an issue over the inferences of the issue. The shape is (0,) if no issue holds a
-    whole inference, because phases were issued one at a time, or because only some of them were batched.
+    It is the time of all phases of an issue over the inferences of the issue. The shape is (0,) if phases were issued
+    one at a time, or if an issue lacks a phase: in a cascade, or if only some phases were batched.
     """
     times_s, inferences = _issues(activity.spans)
     whole = not activity.per_phase and all(len(np.unique(p.issue)) == len(times_s) for p in activity.spans.values())

@@ -1,7 +1,7 @@
 """Read the spans of a device without time stamps from the edges of a GPIO pin that a meter recorded.
 
-The spans are then on the meter's clock. Nothing needs alignment, and the rate error of that clock adds to the
-uncertainty of every time.
+The spans are then on the meter's clock, so the readings of this meter need no alignment. The rate error of this clock
+adds to the uncertainty of every time.
 """
 
 from dataclasses import replace

@@ -25,7 +25,7 @@ CONTRAST, LEAST_AMONG = 4.5, 32
 """Two levels differ by over ``CONTRAST`` standard deviations, in at least ``LEAST_AMONG`` readings."""
 ALIKE = 0.1
 """If power rises in spans by less than this part of the rise among readings, the rise is not in the spans. A slope that
-differs from one by less than this is a proportion."""
+differs from 1 by less than this is a proportion."""
 
 EVEN = 1e-4
 """Readings are even if their lengths vary by less than this part."""
@@ -59,8 +59,8 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
     told = note(
         f"Rail {rail.readings.rail.name}: the device was busy {often} where no span is{where}, for "
         f"{float(np.sum(np.diff(found_s))):.3g} s in all.{after * bool(np.any(goes_on))} Spans beside this work, gaps "
-        "with it, and this part of idle are left out of power. Mark a warm-up as one, and do not repeat a try within "
-        "a span"
+        "with it, and this part of idle are left out of power. Mark warm-up samples as warm-up, and do not repeat a "
+        "try within a span"
     )
     name = rail.readings.rail.name
     noted = [r.found(told) if r.readings.rail.name == name else r for r in rails]
@@ -206,7 +206,7 @@ def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
 
 
 def _grows(watts: Floats, length_s: Floats) -> str:
-    """Describe how readings grow with the time since the one before; "" if they do not grow in proportion."""
+    """Describe how readings grow with the time since the reading before; "" if they do not grow in proportion."""
     if len(watts) < LEAST or not min(watts.mean(), length_s.mean()) > 0.0:
         return ""
     longer, more = length_s / length_s.mean() - 1.0, watts / watts.mean() - 1.0
@@ -216,7 +216,7 @@ def _grows(watts: Floats, length_s: Floats) -> str:
     u = float(np.std(more - slope * longer)) / math.sqrt(float(longer @ longer))
     if slope < FAR * u or abs(slope - 1.0) > max(ALIKE, 3.0 * u):
         return ""
-    return "in proportion to the time since the one before, as joules divided by one interval"
+    return "in proportion to the time since the reading before, as joules divided by one interval"
 
 
 def _near(r: Readings, gap: Indices, at: Indices) -> float:

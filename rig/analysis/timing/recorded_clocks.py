@@ -53,7 +53,7 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
         return fit_brackets(clocks[clock], brackets, t0_ns, None, bend_s)
     if far:
         what = f"a tick of the clock {clock!r} lasts {found.rate:.6g} of its declared time by the clock of the host"
-        remedy = "Correct its tick_hz, see that nothing sets it during a run, or declare a wider tolerance"
+        remedy = "Correct its tick_hz, see that nothing sets the clock during a run, or declare a wider tolerance"
         raise DataError(what, field="tick_hz", value=clocks[clock].tick_hz, remedy=remedy)
     if beyond_tolerance(found):  # nothing shows whether this clock or the host's is wrong
         return replace(found, rate_sigma=math.hypot(found.rate_sigma, off / math.sqrt(3.0)))

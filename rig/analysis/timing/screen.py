@@ -165,7 +165,7 @@ def _chosen(look: Look) -> Found | None:
 def _swapped(look: Look) -> Found | None:
     """Find readings, or halves of buffers, that are exchanged in pairs: values go on more smoothly in the other order.
 
-    Pulses that recur with the pairs do so whether a pair begins at a half or at the next one, exchanged halves do not.
+    Pulses that recur with the pairs look exchanged from either half on, exchanged halves only from one of the two.
     """
     value = look.profile.value
     value = value / np.fmax.reduce(np.abs(value), initial=1e-300)  # squares of any values stay finite
@@ -320,15 +320,15 @@ RULES = (
     ),
     Rule(
         _swapped,
-        "{many} are exchanged in pairs, as words of 16 bits in one of 32 or the halves of a buffer may be. Exchange "
-        "them in the driver or file",
+        "{many} are exchanged in pairs, as the halves of a word of 32 bits or of a buffer may be. Exchange them in the "
+        "driver or file",
         ("readings of rail {rail} in order", "{many} exchanged in pairs", "in order of time"),
     ),
     Rule(
         _stuck,
         "values fill bands of one width and never the bands between, as if a bit of the converter were stuck. Read the "
         "meter on its own display, or measure with another one",
-        ("readings of rail {rail} in every band of their range", "in every second", "in every one"),
+        ("readings of rail {rail} in every band of their range", "in every second band", "in every band"),
     ),
     Rule(
         _cut_off,

@@ -52,7 +52,7 @@ REMEDY = (
     "Check that the driver delivers every reading once and at the declared rate (rate_hz, tick_hz), and measure again. "
     "Of an import, check stamp, sync_s and rate_hz"
 )
-"""The remedy if a check fails."""
+"""The remedy if the power of a rail is refused because its recording contradicts itself."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def once(trace: Trace, clock: Timebase, end_s: float, at_once: int) -> tuple[Tra
     check = Finding(f"deliveries of each reading of rail {name}", str(copies), "1", False)
     told = note(
         f"Rail {name}: every reading was delivered {copies} times, and its readings reach beyond the end of the "
-        "recording. One of each is used, on the declared grid"
+        "recording. One copy of each is used, on the declared grid"
     )
     return in_means(trace, at_once, copies), (check, told)
 

@@ -258,7 +258,7 @@ def _followed(rail: AlignedRail, s: Shown, seen: lag_path.Seen, tolerance: float
 SMOOTHER, UNLIKE = 1.5, 0.05
 """A filter is found if the misfit without it is at least ``SMOOTHER`` times the misfit with it.
 
-Begins and ends, compared with the fitted curve, may differ by the share ``UNLIKE`` of the step's height, and noise.
+Begins and ends, compared with the fitted curve, may differ by the share ``UNLIKE`` of the step's height, and by noise.
 """
 OF_MEDIAN = 1.8582
 """Standard uncertainty of a median, times the root of the number of values, over the median distance from it."""
