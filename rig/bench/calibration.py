@@ -141,8 +141,8 @@ def stated(
 ) -> Rail:
     """Return a rail with the accuracy of a calibration file, or the unchanged rail if ``path`` is None.
 
-    The limits are in the rail's own unit. Readings above ``OVER_RANGE`` times the full scale are overload; a counter
-    has no full scale. The aperture is the rail's, else its whole period, else ``aperture_s``.
+    The limits are in the rail's own unit. Readings of ``OVER_RANGE`` times the full scale or more are overload; a
+    counter has no full scale. The aperture is the rail's, else its whole period, else ``aperture_s``.
     """
     if path is None:
         for name, value in (("calibration_range", range_max), ("temperature_c", temperature_c)):

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check each part; print the rules that it keeps or breaks. Raises a ``RigError`` if the bench does not open."""
+    """Check each part; print how many rules it keeps, and which it breaks. Raises as ``set_up_bench`` does."""
     from rig.commands.measure import bench_request
     from rig.session.measure import exclusive
     from rig.session.setup import set_up_bench

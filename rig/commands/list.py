@@ -1,4 +1,4 @@
-"""``rig list``: show what is registered, and the options of each."""
+"""``rig list``: show what is registered, or the options of one name."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ EXAMPLE = "energy_per_inference_j > +5%"
 POWER = 0.8
 """The chance that the named number of samples decides, if the change is as large as found."""
 MOST_TIMES = 1000.0
-"""A required number of samples is named only up to this many times the present one."""
+"""A required number of samples is named only up to this many times the present number."""
 MAY_DIFFER = ("device:", "rules:", METERS, RAILS)
 """Declarations in which two compared results may differ; for powers and energies see ``_other_power``."""
 _CHANGE = r"(?P<change>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
@@ -156,7 +156,7 @@ def _checked(c: Comparison, limit: Limit) -> FigureKey:
 
 
 def _other_power(c: Comparison, key: FigureKey) -> str:
-    """Return the difference that forbids comparing two powers: modes of meters, or for totals of one device rails."""
+    """Return the difference that forbids comparing two powers: modes of meters, or rails in totals of one device."""
     other_device = any(what.startswith("device:") for what in c.unlike)
     kinds = (METERS,) if key.rail or other_device else (METERS, RAILS)
     return next((what for what in c.unlike if what.startswith(kinds)), "")
