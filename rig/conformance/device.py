@@ -328,7 +328,7 @@ def reply_rules(
         c.rule("span.order", span.off_tick >= span.on_tick, f"off {span.off_tick - span.on_tick:+d} ticks", "off >= on")
         inside(c, "span.clock", span, before, after)
     lag = min((b.on_tick - a.off_tick + _slack(a, b) for a, b in pairwise(spans)), default=0)
-    c.rule("span.overlap", lag >= 0, f"a span {-lag} ticks before the last one's end", "one span after another")
+    c.rule("span.overlap", lag >= 0, f"a span {-lag} ticks too early", "one span after another")
     first = spans[0].on_tick if spans else None
     if first is not None and last_on is not None:
         c.rule("span.monotone", first >= last_on, f"{first} after {last_on}", "ticks that only grow")

@@ -65,8 +65,8 @@ def _labels(c: Checks, workload: Workload, answers: list[str]) -> None:
     known = labels_of(workload)
     if answers and known:
         foreign = [label for label in known if label not in answers]
-        asked = f"labels that the device can answer, of {', '.join(answers)}: rename those of the one or the other, "
-        asked += "or name the device's in their order by its option classes, if it has one"
+        asked = f"labels that the device can answer, of {', '.join(answers)}: rename those of the workload, or name "
+        asked += "those of the device in their order by its option classes, if it has this option"
         c.rule("workload.labels", not foreign, ", ".join(foreign), asked)
 
 

@@ -156,7 +156,7 @@ def _pause(step: Mark | Idle, acquisition: Acquisition) -> None:
     elif isinstance(step, Idle):
         if not (step.seconds >= 0 and math.isfinite(step.seconds)):
             what = f"an idle window of {step.seconds} s"
-            raise SetupError(what, field="seconds", value=step.seconds, remedy="Give a positive number")
+            raise SetupError(what, field="seconds", value=step.seconds, remedy="Give a finite number, 0 or more")
         housekeep(acquisition, force=True)
         on_ns = acquisition.bench.clock.now_ns()
         sleep(acquisition, step.seconds)

@@ -56,7 +56,7 @@ class Pending:
         """Remove and return the oldest query for the reply's sample.
 
         Raises ``DeviceError`` for an object that is no ``Reply``, for a span that is no ``Span``, for a reply without a
-        query, and for more executions of a phase than were asked for.
+        query, and as ``check_executions`` does.
         """
         if type(reply) is not Reply:
             raise failed_on(self.first, TypeError(f"poll() gave a {type(reply).__name__}, not a Reply"))
@@ -94,7 +94,7 @@ class Pending:
 
 
 def check_executions(reply: Reply, asked: int) -> None:
-    """Raise ``DeviceError`` if the spans of a phase hold more executions than were asked for."""
+    """Raise ``DeviceError`` if the phase of any span but the first has more executions than were asked for."""
     for phase in (span.phase for span in reply.spans[1:]):
         total = sum(s.executions for s in reply.spans if s.phase == phase and isinstance(s.executions, int))
         if total > asked:
