@@ -217,7 +217,7 @@ class Stop(Line, frozen=True, tag="stop"):
     error: records.ErrorRecord | None = None
     """What ended the run early; null when it ended as planned."""
     issues: int = 0
-    """Number of samples handed to the device. Informative."""
+    """Number of requested samples, issued or dropped. Informative."""
     replies: int = 0
     """Number of answers that count. Informative."""
 
