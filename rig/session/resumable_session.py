@@ -142,7 +142,7 @@ def _begin(held: ExitStack, book: Book, request: Request) -> None:
 
 
 def unused(folder: Path) -> None:
-    """Raise ``StoreError`` for a file, for a directory with any file but a session's lock, or one inside a session."""
+    """Raise ``StoreError`` for a file, a directory with any file but a session's lock, and a path inside a session."""
     lock, inside = folder / LOCK, is_session(folder.absolute().parent)
     if inside or (folder.exists() and (not folder.is_dir() or {*folder.iterdir()} - {lock, holder_of(lock)})):
         what = f"{folder} {'lies in a session' if inside else 'is no empty directory'}"

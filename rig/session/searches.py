@@ -61,7 +61,7 @@ def find_peak(holds: Callable[[float], bool], start_hz: float) -> float:
         else:
             rate_hz = math.sqrt(low * high)
     if not low:
-        what = f"no rate from {start_hz:g} down to {high:g} per second meets the latency bound"
+        what = f"no rate from {start_hz:g} down to {high:g} per second keeps every rule"
         remedy = "Give a longer latency_bound_s, or read the reports of the probes"
         raise MeasurementRefusedError(what, field="arrival_hz", value=high, remedy=remedy)
     return low

@@ -50,7 +50,7 @@ def checked(spec: GridSpec, wait: bool = True, say: Say | None = None) -> Grid:
     """
     check_size(spec)
     if spec.mode not in MODES:
-        raise UsageError(f"mode {spec.mode!r} is unknown", field="mode", value=spec.mode, remedy=f"Known: {MODES}")
+        raise refused("mode", spec.mode, f"Known: {', '.join(MODES)}", f"mode {spec.mode!r} is unknown")
     facts: dict[str, Facts] = {}
     seeds: dict[str, dict[str, int]] = {}
     spelled: list[dict[str, tuple[str, ...]]] = []

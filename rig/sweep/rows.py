@@ -1,8 +1,9 @@
 """The row of a cell: its figures, computed from its recording alone and kept in the user's cache.
 
-The file name of a row is a digest of the recording's seal and of the estimators. A row is never read from the sweep's
-directory, because others may have written it. The last bits of a figure depend on the number of threads of linear
-algebra. Rows are therefore computed with one thread (``one_thread``), so that the same recordings have the same rows.
+The file name of a row is a digest of the cell, the recording's seal and the estimators. A row is never read from the
+sweep's directory, because others may have written it. The last bits of a figure depend on the number of threads of
+linear algebra. Rows are therefore computed with one thread (``one_thread``), except with ``--jobs 0``, so that the same
+recordings have the same rows.
 """
 
 import hashlib
@@ -152,7 +153,7 @@ def content_digest(runs: list[Run]) -> str:
 
 @cache
 def figures_by() -> str:
-    """Return the SHA-256 of all that affects a figure besides the recording: source files, numpy and scipy."""
+    """Return the SHA-256 of the estimators: their source files, and the versions of numpy and scipy."""
     total, root = hashlib.sha256(), Path(__file__).parents[1]
     for path in estimator_sources():
         total.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
