@@ -165,7 +165,7 @@ def code_of_others(code: Sequence[str], source: Path, folder: Path) -> dict[str,
     """Return the entries of ``code`` that other users may have written, each with the reason.
 
     ``code`` is from ``code_in``, and ``source`` is the file that names it. If others may have written ``source``, all
-    entries are returned. Paths are relative to ``folder``.
+    entries are returned. Paths are relative to ``folder``. Files of programs are not examined.
     """
     if why := written_by_others(source):
         return dict.fromkeys(code, f"{source}, which names it, {why}")

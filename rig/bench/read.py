@@ -165,7 +165,7 @@ def read(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
 
 
 def _own_code(notes: Notes, kind: str, entry: DeviceEntry | MeterEntry) -> bool:
-    """Note an entry with code or a program if others can write the code, the program or the bench file."""
+    """Note an entry with code that others can write, or with code or a program if others can write the bench file."""
     named = code_in((entry.driver,), (f"{key}={value}" for key, value in entry.options.items()))
     code = code_of_others(named, notes.path, home_of(notes.path))
     for name, why in list(code.items())[:1]:

@@ -77,7 +77,7 @@ def _findings(made: Submitted, about: Path) -> Iterator[str]:
     rows = [row for row in made.rows if row.configuration.class_ != "imported"]
     unfit = [row for row in rows if row.result.validity is None or not row.result.validity.submittable]
     if simulated := [row for row in unfit if row.result.simulated]:
-        what = "simulated, and no rules take a simulation; measure hardware by neurobench-1.0"
+        what = "simulated, and rules for submission take hardware only; measure the hardware by neurobench-1.0"
         yield f"NEVER SUBMITTABLE {_first(simulated)}: {what}"
     if unfit := [row for row in unfit if not row.result.simulated]:
         sets = ", ".join(sorted({row.configuration.rules or "no rules" for row in unfit}))

@@ -86,7 +86,7 @@ def judged(c: Comparison, limit: Limit) -> Judged:
         factor = 1.0 + limit.change * math.copysign(1.0, a.value) if limit.relative else 1.0
         over = apart(key, c.first, c.second, c.instruments, factor)
         if not over.stated:
-            why = "has a single execution in one of them, which does not show how executions scatter"
+            why = "has a single execution in one of the two, which does not show how executions scatter"
             raise _refused(limit, f"{limit.figure} {why}", "Measure several samples, or with --trials 5")
         over = over if limit.relative else replace(over, value=over.value - limit.change)
     low, high = over.interval()

@@ -427,7 +427,7 @@ def test_what_is_derived_of_a_submission_may_hold_another(lab: Path, copy: Path,
     (lambda path: recorded("single-stream", path, rules="quick").path, "NEVER SUBMITTABLE mock, ",
      "judged by quick; measure with --rules neurobench-1.0"),
     (lambda path: session(path / "s", "idle_s=2"), "NEVER SUBMITTABLE mock, ",
-     "simulated, and no rules take a simulation; measure hardware by neurobench-1.0"),
+     "simulated, and rules for submission take hardware only; measure the hardware by neurobench-1.0"),
     (lambda path: session(path / "s"), "INVALID mock, ", ""),
 ])  # fmt: skip
 def test_the_last_line_says_why_no_one_takes_it(

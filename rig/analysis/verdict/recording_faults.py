@@ -111,8 +111,8 @@ def _bench(run: Run) -> Iterator[str]:
     if len(read) > 1 or (run.start.imported is not None and sum(len(rails) for _, rails in read) > 1):
         each = " and ".join(f"{', '.join(rails)} ({meter})" for meter, rails in read)
         yield (
-            f"Totals add all rails: {each}. Power that two of them see, as the supply of a whole board and that of one "
-            "of its chips do, counts twice: read each rail by itself then, or leave one out"
+            f"Totals add all rails: {each}. If two of them see the same power, as the supplies of a board and a chip "
+            "on it do, it counts twice: read each rail by itself then, or leave one out"
         )
     bend_s, shown_by = host_bend(run)
     if shown_by:

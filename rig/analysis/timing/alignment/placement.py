@@ -157,8 +157,8 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
     if tau_s is not None:
         told = note(
             f"Rail {r.rail.name}: begins and ends of spans are smooth alike, as behind a filter of {tau_s:.3g} s that "
-            "is not declared (filter_tau_s). The device itself may also be slow: the figure is halfway between the two "
-            "cases. Declare a filter that is there"
+            "is not declared (filter_tau_s). The device itself may also be slow: power is stated halfway between the "
+            "two cases. If there is a filter, declare it"
         )
         r = replace(r, tau_s=tau_s)
         smooth = replace(rail.found(told), readings=r, sigma_s=max(rail.sigma_s, r.period_s), seen=shown(r, windows_s))
