@@ -3,9 +3,9 @@
     check_device(open_device(), samples)
     check_meter(open_meter(), clock=bench.clock)
 
-Both raise ``ConformanceError`` with the first failure of each broken rule, or return the names of all checked rules:
-rules of an optional protocol (``Clocked``, ``Marks``, ``Repeats``) only if the driver implements it, and rules of a
-network only if the driver declares one.
+Both raise ``ConformanceError`` with the first failure of each broken rule, or return the names of all checked rules.
+Rules of an optional protocol (``Clocked``, ``Marks``, ``Repeats``) are checked only if the driver implements it, and
+rules of a network only if the driver declares one.
 """
 
 import json

@@ -310,8 +310,8 @@ class Recorder:
     def stop(self, error: Ended | None = None, issues: int = 0, replies: int = 0) -> None:
         """Flush, close, and write the last line with the hash of every other file, and then the seal.
 
-        Raises the first error of a write or of a check, after the seal is written, and ``StoreError`` if the last line
-        cannot be written, unless the run ended with an error anyway.
+        Raises the first error of a write or of a check, after the seal is written. Raises ``StoreError`` if the last
+        line cannot be written and the run has no other error.
         """
         failed = None
         try:

@@ -128,8 +128,8 @@ def _session(request: Request, setup: BenchSetup, folder: Path, quiet: bool, res
 def _plan(request: Request, setup: BenchSetup) -> Iterator[PlannedRun]:
     """Yield the runs of a session.
 
-    They are an accuracy run if the scenario can make one; for each trial, a performance run without meters and, if
-    there are meters, a power run; and a compliance run if it is requested.
+    If the scenario can make an accuracy run, this is the first. Each trial has a performance run without meters and, if
+    there are meters, a power run. If a compliance run is requested, it is the last.
     """
     trials = request.trials or setup.rules.trials
     if takes(setup.scenario, "purpose"):

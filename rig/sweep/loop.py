@@ -102,7 +102,8 @@ def _changed(folder: Path, done: Sequence[Cell]) -> list[str]:
 def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, say: Say, mend: bool = True) -> None:
     """Compute the row of every done cell without a row.
 
-    With ``mend``, a cell with an altered recording is opened again; without, it raises ``IntegrityError``.
+    With ``mend``, a cell with an altered recording is opened again. Raises ``IntegrityError`` for it without ``mend``,
+    and ``SetupError`` if the estimators change meanwhile.
     """
     missing = [c for c in cells if state_of(folder, c) == "done" and kept_row(folder, c) is None]
     if missing:

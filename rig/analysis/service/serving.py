@@ -133,8 +133,8 @@ def mean_latency(times_s: Floats) -> Quantity:
 def arrivals(q: Queries) -> Figures:
     """Return how well the host followed the schedule.
 
-    The figures are the scheduling delay, and the distance between the scheduled gaps and those that this delay alone
-    makes of them.
+    The figures are the scheduling delay, and the distance of the gaps as they were scheduled and as this delay alone
+    makes them.
     """
     delay = np.sort(scheduling_delays_s(q))
     n, told = len(delay), "issued after it was possible"
