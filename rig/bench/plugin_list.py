@@ -78,7 +78,7 @@ def source_facts(module: str, function: str = "") -> tuple[list[str], str]:
 
 
 def _source_of(module: str) -> Path | None:
-    """Return the file of a module. Unlike ``find_spec`` of the full name, this imports no package around it."""
+    """Return the file of a module, if any. Unlike ``find_spec`` of the full name, this imports no package around it."""
     package, *inner = module.split(".")
     spec = _found(package, tuple(sys.path))
     if spec is None:

@@ -98,7 +98,7 @@ def judged(c: Comparison, limit: Limit) -> Judged:
 
 
 def _samples_more(over: Quantity, n: int) -> int | None:
-    """Return how many more samples of each result suffice to decide with the chance ``POWER``.
+    """Return how many more samples of each result suffice to decide with the chance ``POWER``; None for too many.
 
     Errors shrink with the root of the number of samples, except a calibration, limits of a level, and a bias.
     """

@@ -49,7 +49,7 @@ class Result:
     run_id: str
     """The name of the run or session."""
     run_digest: str
-    """SHA-256 of ``events.jsonl``, in hex."""
+    """SHA-256 of ``events.jsonl``, in hex; for a session, of the run that its pictures show."""
     complete: bool
     """Whether the run was played to its end."""
     simulated: bool

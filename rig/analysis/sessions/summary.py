@@ -151,7 +151,7 @@ def _checks_of(session: str, parts: Sequence[Part], result: Result) -> Iterator[
 
 
 def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> Result | None:
-    """Return the largest size for which a solution better than cost 0 was found, with the figures of its run."""
+    """Return the result of the largest size for which a solution better than cost 0 was found, or None without one."""
     solved = [(part, part.run.start.workload.nodes or 0) for part in parts if _solved(part)]
     if not probes or not solved:
         return None

@@ -338,7 +338,7 @@ def sagging(v: Volts, volts: Floats, amperes: Volts, known: Sag | None = None) -
 
 
 def _sag(v: Volts, amperes: Volts, seen: Floats, shown: Bools) -> Sag | None:
-    """Return the resistance that volts show; ``seen`` are mean amperes in each volts reading, valid where ``shown``."""
+    """Return the resistance that volts show, or None; ``seen`` are mean amperes in each reading, where ``shown``."""
     use = shown & v.ok & (v.start_s >= amperes.start_s[0]) & (v.end_s <= amperes.end_s[-1])
     count = int(np.count_nonzero(use))
     if count < 2 or not np.ptp(seen[use]) > 0.0:

@@ -183,7 +183,7 @@ def _other_lengths(name: str, s: Shown, edges: Edges) -> Iterator[Finding]:
 
 
 def _seen(s: Shown) -> lag_path.Seen | None:
-    """Return the edges of nearly all spans where the clocks place them, or else along the path that fits most spans."""
+    """Return the edges of nearly all spans where the clocks place them, or along the path that fits most, or None."""
     late_s = np.zeros(len(s.cells))
     if (seen := _shows(s, late_s)) is not None:
         return seen
