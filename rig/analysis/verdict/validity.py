@@ -1,6 +1,6 @@
 """Check whether a run follows its rules: for each rule, what was found and what is allowed.
 
-Its rules must be those of the rig's own set of the same name.
+The rules in a recording must be those of the rig's own set of the same name.
 """
 
 from collections.abc import Iterable, Iterator
