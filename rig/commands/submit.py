@@ -73,7 +73,7 @@ def _findings(made: Submitted, about: Path) -> Iterator[str]:
     """Yield the likely objections of a reviewer, each with its remedy; the worst is last."""
     yield "Publish the root hash in a second place: it anchors every byte of the submission"
     if made.missing:
-        yield f"missing {', '.join(made.missing)}: an audit fails until {about} says it; fill it in and submit again"
+        yield f"missing {', '.join(made.missing)}: an audit fails until {about} has them; fill them in and submit again"
     rows = [row for row in made.rows if row.configuration.class_ != "imported"]
     unfit = [row for row in rows if row.result.validity is None or not row.result.validity.submittable]
     if simulated := [row for row in unfit if row.result.simulated]:

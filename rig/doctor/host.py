@@ -65,7 +65,7 @@ def _governor(root: Path) -> Finding:
     if not found:
         return ok(ITEM, "cpu", f"{os.cpu_count()} CPUs; their frequency is not set from here (a virtual machine?)")
     text = f"{os.cpu_count()} CPUs, governor {', '.join(sorted(found))}"
-    remedy = "Where this computer is measured or keeps a tight schedule: sudo cpupower frequency-set -g performance"
+    remedy = "If this computer is measured or keeps a tight schedule: sudo cpupower frequency-set -g performance"
     return checked(ITEM, "cpu", text, "" if found == {"performance"} else remedy)
 
 

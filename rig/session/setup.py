@@ -322,7 +322,7 @@ def _described(driver: Any, kind: str, name: str) -> Any:
     missing = [method for method in METHODS[kind] if not callable(getattr(driver, method, None))]
     if missing:
         what = f"{kind} {name} has no {', '.join(missing)}"
-        remedy = f"Give it the methods of a {kind}, or wrap a function with rig.blocking; rig.check_{kind} checks it"
+        remedy = f"Give it the methods of a {kind} (for a device, rig.blocking has them); rig.check_{kind} checks it"
         raise SetupError(what, field=missing[0], value=name, remedy=remedy)
     return info
 

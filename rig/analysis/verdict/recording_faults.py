@@ -102,7 +102,7 @@ def remarks_of(run: Run) -> Iterator[str]:
 
 def _bench(run: Run) -> Iterator[str]:
     if not run.start.meters:
-        yield "No meter recorded: times and accuracy only"
+        yield "No meter recorded: power and energy are not stated"
     read = [
         (meter.name, rails)
         for meter in run.start.meters

@@ -280,8 +280,8 @@ def _straight(trace: Trace, s: Shown, at: Line, end_s: float) -> Bridged | None:
         )
         lost = ", or readings before the first span are missing" if at.late_s < 0.0 else ""
         told = (
-            f"all spans are {abs(at.late_s):.3g} s {where} in the trace than was recorded, so its clock and that of "
-            f"the spans differ by this (sync_s of an import){lost}. The readings are moved"
+            f"all spans are {abs(at.late_s):.3g} s {where} in the trace than was recorded, so the clocks of trace "
+            f"and spans differ by this (sync_s of an import){lost}. The readings are moved"
         )
     near_s = max(c.width_s / PER_SPAN, s.period_s) / 4.0
     slope_sigma = near_s / float(np.ptp(c.on_s)) if at.slope else 0.0
