@@ -102,7 +102,7 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     The device may also draw such power itself, so the figure is the middle of both cases.
     """
     r, spans = model.readings, merged(windows_s)
-    if len(spans) < 2 or not np.any(model.gap):
+    if r.counter or len(spans) < 2 or not np.any(model.gap):
         return Margin()
     busy_s = float(np.mean(spans[:, 1] - spans[:, 0]))
     # an inferred filter may be the device itself, so readings in its settling time are used too

@@ -71,20 +71,20 @@ def doubts_of_idle(model: RailModel, windows_s: Floats, *, moved: bool) -> Itera
         yield awake_w, f"{more} there. Begin these windows later"
     if model.swings:
         beside = "power changes within spans as it does between the gaps beside them, so a fan or another task may draw"
-        yield abs(gaps_above_w(model)), f"{beside} it"
+        yield gaps_above_w(model), f"{beside} it"
     elif moved:
-        yield max(gaps_above_w(model), 0.0), ""
+        yield gaps_above_w(model), ""
     elif slow_w := model.once(settles_w):
         slowly = "power comes down slowly after the last span from where gaps are, so the work may have raised idle"
         yield slow_w, slowly
 
 
 def gaps_above_w(model: RailModel) -> float:
-    """Return by how many watts the mean of the first halves of gaps is above idle."""
+    """Return the distance of the mean of the first halves of gaps from idle, in watts."""
     spans, at_s = model.spans_s, model.middle_s
     of = np.maximum(count_before(spans[:, 0], at_s) - 1, 0)
     first = model.gap & (at_s - spans[of, 1] < np.append(spans[1:, 0], np.inf)[of] - at_s)
-    return float(np.average(model.above_w[first], weights=model.weight[first])) if first.any() else 0.0
+    return abs(float(np.average(model.above_w[first], weights=model.weight[first]))) if first.any() else 0.0
 
 
 def settles_w(model: RailModel) -> float:
@@ -110,7 +110,7 @@ def settles_w(model: RailModel) -> float:
     slow = (np.abs(level_w) > SURE * u_w) & (part > 0.1) & (part < 0.9)
     if abs(level_w[0]) <= SURE * u_w[0] or np.count_nonzero(slow) < 2:
         return 0.0
-    return min(abs(float(level_w[0])), abs(gaps_above_w(model)) or math.inf)
+    return min(abs(float(level_w[0])), gaps_above_w(model) or math.inf)
 
 
 def _means(model: RailModel, use: Bools, of: Indices, n: int) -> tuple[Floats, Floats]:
