@@ -9,7 +9,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -295,11 +294,10 @@ def _passed(turns: float, many: Floats) -> Floats:
 def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, float]:
     """Return the variances of a weighted sum from flicker noise, from slower flicker noise, and from a smooth wander.
 
-    W(f) is the Fourier transform of the weights. The first variance is the integral of the flicker spectrum times
-    ``|W(f)|**2``. The second is for frequencies below about a quarter of the inverse of the weights' duration. There, W
-    is the sum of the weights, which is zero for a difference of levels, but not for an absolute level. Changes slower
-    than ``HORIZON_S`` are left out. The third is the autocorrelation of the weights times the Matern covariance of
-    order 3/2.
+    All are the autocorrelation of the weights times a covariance. That of flicker noise is minus the logarithm of the
+    time between two readings, here from a quarter of the inverse of the weights' duration. What is slower
+    only changes the sum of the weights, which is zero for a difference of levels, but not for an absolute level;
+    changes slower than ``HORIZON_S`` are left out. The wander has the Matern covariance of order 3/2.
     """
     last = (t_s[-1] - t_s[0]) / noise.period_s
     stride = max(1, int(np.ceil((last + 1.0) / SEGMENT)))
@@ -307,43 +305,19 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, floa
     for part in (slice(k, k + BLOCK) for k in range(0, len(t_s), BLOCK)):
         slot = (np.round((t_s[part] - t_s[0]) / noise.period_s) / stride).astype(np.int64)
         grid += np.bincount(slot, weight[part], len(grid))
-    n = 2 * fast_length(len(grid))
-    gain = np.abs(np.fft.rfft(grid, n)) ** 2
-    step_hz = 1.0 / (2 * n * noise.period_s * stride)
-    by_flicker = max(float(gain @ _by_number(n)), 0.0)
+    n, step_s = 2 * fast_length(len(grid)), noise.period_s * stride
+    product = np.fft.irfft(np.abs(np.fft.rfft(grid, n)) ** 2, n)[: len(grid)]
+    product[1:] *= 2.0
+    lag_s, quarter_hz = step_s * np.arange(len(grid)), 0.25 / (step_s * len(grid))
+    # the mean of -ln |t| over two moments in one step is 3/2 more than at the length of the step
+    flicker = -np.log(2.0 * np.pi * quarter_hz * np.maximum(lag_s, step_s * math.exp(-1.5)))
+    by_flicker = max(float(product @ flicker), 0.0)
     level, size = float(weight.sum()) ** 2, float(np.abs(weight).sum()) ** 2
     # the weights of a difference of levels add up to zero, except for rounding
-    slower = 0.0 if level <= ROUNDED * size else level * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
-    wander = max(float(gain @ _by_lag(n, stride * noise.period_s / noise.wander_s)), 0.0)
+    slower = 0.0 if level <= ROUNDED * size else level * max(math.log(quarter_hz * 2.0 * math.pi * HORIZON_S), 0.0)
+    apart = math.sqrt(3.0) * lag_s / noise.wander_s
+    wander = max(float(product @ ((1.0 + apart) * np.exp(-apart))), 0.0)
     return noise.flicker_w2 * by_flicker, noise.flicker_w2 * slower, noise.wander_w2 * wander
-
-
-@lru_cache(maxsize=8)
-def _by_number(n: int) -> Floats:
-    """Return weights for the bins of a spectrum of n values, half of them zeros, so that their sum is weighted by 1/f.
-
-    The result equals a sum over a spectrum of 2 n values, in steps half as wide. This sum depends only on the
-    autocorrelation. The shorter spectrum determines it too, in less than half of the time.
-    """
-    number = np.arange(1.0, n + 1.0)
-    kernel = np.fft.irfft(np.append(0.0, n * np.where(number < n, 1.0, 2.0) / number), 2 * n)
-    return _of_spectrum(kernel[: n // 2 + 1])
-
-
-@lru_cache(maxsize=8)
-def _by_lag(n: int, step: float) -> Floats:
-    """Return weights for the bins of a spectrum of n values, half of them zeros, for a Matern covariance of order 3/2.
-
-    Two neighbouring values are ``step`` correlation times apart.
-    """
-    apart = math.sqrt(3.0) * step * np.arange(n // 2 + 1)
-    return _of_spectrum((1.0 + apart) * np.exp(-apart))
-
-
-def _of_spectrum(by_lag: Floats) -> Floats:
-    """Return weights for the bins of a spectrum so that their sum is the autocorrelation times ``by_lag``, summed."""
-    half = len(by_lag)
-    return np.asarray(np.fft.irfft(by_lag, 2 * (half - 1))[:half] * np.r_[1.0, np.full(half - 2, 2.0), 1.0])
 
 
 def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
