@@ -260,7 +260,9 @@ def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float)
     """
     spans, r = signal.merged(windows_s), model.readings
     length = spans[:, 1] - spans[:, 0]
-    watts, seen = _span_watts(model, spans)
+    of = signal.inside(spans, model.middle_s, model.middle_s)
+    watts, many = model.means(model.above_w, model.busy, of, len(spans))
+    seen = many > 0.0
     if not seen.any():
         return Margin()
     mean_w = float(np.average(watts[seen], weights=length[seen]))
@@ -281,17 +283,6 @@ def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float)
         bias_w += UNSEEN * (missing - whole) * abs(inner.value_w) + whole * max(abs(inner.value_w), farthest_w)
     parts += _between_apertures(model, inner, spans[seen], watts[seen])
     return Margin(0.0, bias_w, tuple(parts))
-
-
-def _span_watts(model: RailModel, spans: Floats) -> tuple[Floats, Bools]:
-    """Return the mean power above idle of readings whose middles are in each span, and which spans have any."""
-    at = np.flatnonzero(model.readings.ok & (model.weight > 0.0) & model.busy)
-    middle_s = model.middle_s[at]
-    of = signal.inside(spans, middle_s, middle_s)
-    held = of >= 0
-    at, of = at[held], of[held]
-    watts, total = signal.means_by(of, len(spans), model.weight[at], model.above_w[at])
-    return watts, total > 0.0
 
 
 def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: Floats) -> list[Component]:

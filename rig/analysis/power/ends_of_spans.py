@@ -14,7 +14,7 @@ from rig.analysis.power.clipped_and_missing import LEAST, PLACES, SHOWN
 from rig.analysis.power.estimators import Estimate, Margin, Touched
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.result.quantity import Component
-from rig.analysis.timing.activity_signal import count_before, margin_s, means_by, merged, touches
+from rig.analysis.timing.activity_signal import count_before, margin_s, merged, touches
 from rig.types import Bools, Floats
 
 GOES_ON = 0.9
@@ -77,10 +77,8 @@ def _outside_w(model: RailModel, windows_s: Floats, of: Touched, inner: Estimate
     at = of.at[inner.level[of.at] == 0.0]
     use = inner.level[of.at] == 0.0
     span = np.clip(count_before(0.5 * (spans[1:, 0] + spans[:-1, 1]), model.middle_s[at]), 0, len(spans) - 1)
-    held = np.flatnonzero(inner.level)
-    owner = np.clip(count_before(spans[:, 0], model.middle_s[held]) - 1, 0, len(spans) - 1)
-    core_w, weight = means_by(owner, len(spans), model.weight[held], r.watts[held])
-    core_w = np.where(weight > 0.0, core_w, float(inner.level @ r.watts))[span]
+    core_w, many = model.means(r.watts, inner.level != 0.0, count_before(spans[:, 0], model.middle_s) - 1, len(spans))
+    core_w = np.where(many > 0.0, core_w, float(inner.level @ r.watts))[span]
     f = of.fill[at]
     left = r.watts[at] - f * core_w - (1.0 - f) * of.beside_w[of.side[use]]
     design, z = np.column_stack([f, 1.0 - f]), of.z[at]

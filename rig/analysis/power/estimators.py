@@ -35,9 +35,8 @@ class Estimate:
     """Dynamic power ``value_w`` and idle power ``idle_w`` as weighted sums of the readings.
 
     Both ``level`` and ``idle`` are weights of readings, shape (n,): ``level`` for the power of spans, and ``idle`` for
-    idle power under the spans. ``idle_u_w`` is the uncertainty of idle power besides noise. ``share`` is the part of
-    the windows that the estimate uses. ``by_length`` is true if energy was divided by the stamped length of the
-    windows.
+    idle power under the spans. ``idle_u_w`` is the uncertainty of idle power besides noise. ``by_length`` is true if
+    energy was divided by the stamped length of the windows.
     """
 
     level: Floats
@@ -45,7 +44,6 @@ class Estimate:
     value_w: float
     idle_w: float
     idle_u_w: float
-    share: float
     by_length: bool = False
 
     @property
@@ -102,7 +100,7 @@ def core(model: RailModel, windows_s: Floats, idle: Idle) -> Estimate | TooShort
     each = length[usable] / np.where(held > 0, held, 1.0) * (held > 0)
     weight = np.zeros(len(where))
     weight[at] = each[of] * model.weight[at]
-    return estimate_of(model, weight / weight.sum(), idle, share)
+    return estimate_of(model, weight / weight.sum(), idle)
 
 
 @dataclass(frozen=True)
@@ -170,7 +168,7 @@ def whole(model: RailModel, of: Touched, idle: Idle, inner: Estimate | None = No
     if inner is not None:
         rest = np.where(of.z > 0.0, 0.0, inner.level)
         level = level * (1.0 - rest.sum()) + rest
-    return replace(estimate_of(model, level, idle, of.share, uneven), by_length=True)
+    return replace(estimate_of(model, level, idle, uneven), by_length=True)
 
 
 def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> tuple[Floats, Floats]:
@@ -201,7 +199,7 @@ def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> t
     return out, np.where(known, (sums[high] - sums[low]) / np.maximum(high - low, 1), float(rest @ r.watts))
 
 
-def estimate_of(model: RailModel, level: Floats, under: Idle, share: float, uneven: float = 0.0) -> Estimate:
+def estimate_of(model: RailModel, level: Floats, under: Idle, uneven: float = 0.0) -> Estimate:
     """Return the estimate with the weights ``level``, corrected for the loss in the meter's shunt.
 
     ``uneven`` is the weighted mean of 1 - fill over the readings in windows: 0 if windows fill all readings.
@@ -216,7 +214,7 @@ def estimate_of(model: RailModel, level: Floats, under: Idle, share: float, unev
     else:
         rise = _before_shunt(busy_w, r.burden_per_w) - _before_shunt(idle_w, r.burden_per_w)
         value_w -= r.burden_per_w * uneven * rise * rise
-    return Estimate(level, idle, value_w, idle_w, idle_u_w, share)
+    return Estimate(level, idle, value_w, idle_w, idle_u_w)
 
 
 def _before_shunt(power_w: float, burden_per_w: float) -> float:

@@ -57,7 +57,7 @@ def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> 
     u_w, bias_w = _left_over(each, left, model.middle_s[use], spans)
     level = np.zeros(len(r.watts))
     level[use] = each * root
-    e = estimate_of(model, level + (1.0 - level.sum()) * idle[0], idle, 1.0)
+    e = estimate_of(model, level + (1.0 - level.sum()) * idle[0], idle)
     if math.hypot(u_w, bias_w) > WORST * abs(e.value_w):
         return None
     return e, Margin(0.0, bias_w, (Component("spans and gaps in one reading", u_w),))

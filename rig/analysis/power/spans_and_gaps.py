@@ -10,8 +10,8 @@ import numpy as np
 
 from rig.analysis.power.ends_of_spans import unrested_w
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
-from rig.analysis.timing.activity_signal import count_before, inside, means_by
-from rig.types import Bools, Floats, Indices
+from rig.analysis.timing.activity_signal import count_before, inside
+from rig.types import Floats
 
 LEAST, MOST = 8, 64
 """Spans are taken in groups of neighbours: at least ``LEAST`` and at most ``MOST`` groups."""
@@ -35,12 +35,11 @@ def gain_change(model: RailModel) -> float:
     r, spans = model.readings, model.spans_s
     if len(spans) < LEAST:
         return 0.0
-    span_w, _ = _means(model, model.held, inside(spans, r.start_s, r.end_s), len(spans))
-    gap_w, many = _means(model, model.gap, count_before(spans[:, 0], r.start_s) - 1, len(spans))
-    beside = np.array([np.append(np.nan, gap_w[:-1]), gap_w])
-    count = np.array([np.append(0.0, many[:-1]), many])
-    near_w = np.where(count > 0.0, beside, 0.0).sum(axis=0) / np.maximum(np.count_nonzero(count, axis=0), 1)
-    use = np.isfinite(span_w) & (count.sum(axis=0) > 0.0)
+    span_w, seen = model.means(r.watts, model.held, inside(spans, r.start_s, r.end_s), len(spans))
+    gap_w, many = model.means(r.watts, model.gap, count_before(spans[:, 0], r.start_s) - 1, len(spans))
+    beside, count = (np.array([np.append(0.0, x[:-1]), x]) for x in (gap_w, many))
+    near_w = beside.sum(axis=0) / np.maximum(np.count_nonzero(count, axis=0), 1)
+    use = (seen > 0.0) & (count.sum(axis=0) > 0.0)
     if np.count_nonzero(use) < LEAST:
         return 0.0
     groups = np.array_split(np.flatnonzero(use), min(MOST, int(np.count_nonzero(use))))
@@ -111,14 +110,3 @@ def settles_w(model: RailModel) -> float:
     if abs(level_w[0]) <= SURE * u_w[0] or np.count_nonzero(slow) < 2:
         return 0.0
     return min(abs(float(level_w[0])), gaps_above_w(model) or math.inf)
-
-
-def _means(model: RailModel, use: Bools, of: Indices, n: int) -> tuple[Floats, Floats]:
-    """Return the mean and the number of the readings in use in each of ``n`` spans or gaps, shapes (n,).
-
-    ``of`` is the number of the span or gap of each reading.
-    """
-    r = model.readings
-    use = use & r.ok & (of >= 0) & (of < n)
-    watts, total = means_by(of[use], n, model.weight[use], r.watts[use])
-    return np.where(total > 0.0, watts, np.nan), np.bincount(of[use], r.many[use], n).astype(float)

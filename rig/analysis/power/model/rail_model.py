@@ -96,6 +96,15 @@ class RailModel:
         """Return the standard uncertainty of ``sum(weight * watts)`` from noise alone, in watts."""
         return math.sqrt(sum(self.variances(weight).values()))
 
+    def means(self, watts: Floats, use: Bools, of: Indices, n: int) -> tuple[Floats, Floats]:
+        """Return the mean of ``watts`` over the readings in use in each of ``n`` spans or gaps, and their number, (n,).
+
+        ``of`` is the number of the span or gap of each reading; the mean is 0 where there is none.
+        """
+        at = np.flatnonzero(use & self.readings.ok & (self.weight > 0.0) & (of >= 0) & (of < n))
+        mean, _ = means_by(of[at], n, self.weight[at], watts[at])
+        return mean, np.bincount(of[at], self.readings.many[at], n).astype(float)
+
     @cached_property
     def above_w(self) -> Floats:
         """Return the readings above idle, in watts, 0 where they are not numbers; shape (n,)."""
