@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.power.estimators import Estimate, Margin
+from rig.analysis.power.estimators import PLACES, Estimate, Margin, covered
 from rig.analysis.power.model.rail_model import RailModel, Single
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import Component
@@ -37,8 +37,6 @@ LEAST = 6
 """Scatter is computed only from at least this many spans, or groups of neighbouring spans."""
 SHOWN = 2.0
 """A difference between readings counts as real if it is at least this many standard errors."""
-PLACES = 64
-"""A span, a gap between spans, or a loop is divided into at most this many equal parts, called places."""
 ALL = 1e-3
 """A meter that does not see at most this part of each period counts as seeing all of it."""
 BLOCK = 1 << 12
@@ -148,16 +146,6 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[Finding
     outside = int(np.count_nonzero(~covered(r, windows_s)))
     if outside:
         yield note(f"Rail {rail}: {outside} of {len(windows_s)} spans lie wholly or partly outside the trace")
-
-
-def covered_share(r: Readings, windows_s: Floats) -> float:
-    """Return the share of the windows that lie wholly within the trace."""
-    return float(np.mean(covered(r, windows_s))) if len(windows_s) else 1.0
-
-
-def covered(r: Readings, windows_s: Floats) -> Bools:
-    """Return which of the windows lie wholly within the trace, shape (k,)."""
-    return np.asarray((windows_s[:, 0] >= r.start_s[0]) & (windows_s[:, 1] <= r.end_s[-1]))
 
 
 # ---- by turn of the readings --------------------------------------------------------------

@@ -19,13 +19,23 @@ from rig.analysis.power.budget import (
     METHOD,
     powers,
 )
-from rig.analysis.power.clipped_and_missing import covered_share, in_step_with, in_turn, missing_while_busy, unseen
-from rig.analysis.power.ends_of_spans import ends, moved, rests_for, smoothed
-from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, Margin, TooShort, core, touched, whole
-from rig.analysis.power.fitted import fitted
+from rig.analysis.power.clipped_and_missing import in_step_with, in_turn, missing_while_busy, unseen
+from rig.analysis.power.estimators import (
+    MIN_SHARE,
+    Estimate,
+    Idle,
+    Margin,
+    Scope,
+    TooShort,
+    core,
+    covered_share,
+    fitted,
+    scopes_of,
+    touched,
+    whole,
+)
 from rig.analysis.power.model.rail_model import RailModel
-from rig.analysis.power.scope import Scope, scopes_of
-from rig.analysis.power.spans_and_gaps import doubts_of_idle
+from rig.analysis.power.spans_and_gaps import doubts_of_idle, ends, moved, rests_for, smoothed
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import LITERAL, TRIMMED, Component, FigureKey, Figures, Quantity, linear
 from rig.analysis.timing.activity_signal import merged

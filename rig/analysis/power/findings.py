@@ -9,9 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from rig.analysis.power import clipped_and_missing as coverage
-from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort
+from rig.analysis.power.estimators import MIN_SHARE, Estimate, Scope, TooShort, covered_share
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
-from rig.analysis.power.scope import Scope
 from rig.analysis.power.spans_and_gaps import MOST_CHANGE, gain_change
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import FigureKey, Figures, Quantity
@@ -212,7 +211,7 @@ def gain_findings(model: RailModel) -> Iterator[Finding]:
 
 def too_short(model: RailModel, scope: Scope, short: TooShort) -> Finding:
     """Return the refusal of a scope in which too few windows have a whole reading."""
-    share = coverage.covered_share(model.readings, scope.windows_s)
+    share = covered_share(model.readings, scope.windows_s)
     if share < MIN_SHARE or short.window_s > short.needed_s:
         share = min(share, short.share)
         return refusal(

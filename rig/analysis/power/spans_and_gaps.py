@@ -1,20 +1,45 @@
-"""Find changes that spans share with the gaps between them: a changing gain of the meter, and swings of power.
+"""Compute margins and doubts from how spans and the gaps between them differ, at their ends and from one to the next.
 
-A span is a time in which the device works, by its stamps.
+A span is a time in which the device works, by its stamps, and a gap is the time between two spans. The ends may hold an
+inrush, a late begin, late work, or energy that a filter delays. Readings from all spans are averaged by their place in
+the span; the same is done for gaps. If the readings allow a range of power, the figure is the middle of this range, and
+its bias is half of the range. What spans share with the gaps beside them is a changing gain, or a swing of power.
 """
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from rig.analysis.power.ends_of_spans import unrested_w
+from rig.analysis.power.clipped_and_missing import LEAST, SHOWN
+from rig.analysis.power.estimators import PLACES, Estimate, Margin, Touched
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
-from rig.analysis.timing.activity_signal import count_before, inside
-from rig.types import Floats
+from rig.analysis.result.quantity import Component
+from rig.analysis.timing.activity_signal import count_before, inside, margin_s, merged, touches
+from rig.types import Bools, Floats
 
-LEAST, MOST = 8, 64
-"""Spans are taken in groups of neighbours: at least ``LEAST`` and at most ``MOST`` groups."""
+GOES_ON = 0.9
+"""Work goes on after spans if gaps begin with more than this part of the power at the end of spans."""
+LACKS = 0.1
+"""If ends of spans lack energy, and more than this part of it outside the spans, the meter lost that part.
+
+The device cannot have drawn less than the level beside.
+"""
+LATER = 1.25
+"""A moving mean delays energy by this many time constants of the most similar one-pole filter."""
+EQUALLY = 1e6
+"""Above this condition number, spans fill the readings at their ends too equally to tell inside from outside."""
+BEYOND_CORE = (
+    "readings at the ends of spans differ from those within, and nothing tells whether this is drawn just inside or "
+    "just outside of the spans, so the figure is the middle of both"
+)
+MOVED = (
+    "gaps begin with what spans lack at their begin. This may be a filter that is not declared (filter_tau_s) or a "
+    "capacitor behind the meter, or the device itself, so the figure is the middle of both"
+)
+FEWEST, MOST = 8, 64
+"""Spans are taken in groups of neighbours: at least ``FEWEST`` and at most ``MOST`` groups."""
 SURE = 5.0
 """Power above gaps grows with the level of gaps if the slope is at least this many standard uncertainties."""
 ALIKE = 0.25
@@ -25,6 +50,193 @@ MOST_CHANGE = 0.5
 """Power is refused if the gain differs from its mean by more than this part of the mean."""
 
 
+# ---- by place -----------------------------------------------------------------------------
+
+
+def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner: Estimate) -> Margin:
+    """Return the margin for power at ends of spans that is neither that of their core nor that of the level beside.
+
+    In a reading at an end, power drawn inside the span grows with the part of the reading that the span fills. Power
+    drawn outside grows with the other part. A burst shorter than one reading may be inside or outside, and no reading
+    shows which. If the spans fill all readings at ends equally, the code assumes such a burst.
+    """
+    apart_w = full.value_w - inner.value_w
+    noise_w = model.noise_u_w(full.level - inner.level)
+    more_w2 = max(apart_w**2 - noise_w**2, 0.0)
+    found_w, found_u_w = _outside_w(model, windows_s, of, inner)
+    low_w, high_w = sorted((0.0, apart_w))
+    seen_w = min(max(found_w, low_w), high_w)
+    # a filter or a late clock may move power beyond these bounds; then half of the difference is subtracted
+    sure = bool(more_w2) and abs(found_w - seen_w) <= SHOWN * found_u_w
+    share = more_w2 / (more_w2 + 12.0 * found_u_w**2) if sure else 0.0
+    outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
+    either_w = min(abs(outside_w), abs(apart_w - outside_w))
+    beyond_noise = apart_w < -2.0 * SHOWN * noise_w
+    if beyond_noise and found_w + SHOWN * found_u_w < LACKS * apart_w:  # the device cannot have drawn so little
+        either_w = max(abs(outside_w), abs(apart_w - outside_w))
+    length_s = float(np.mean(windows_s[:, 1] - windows_s[:, 0]))
+    step_w = float(np.mean(of.beside_w[1::2]) - np.mean(of.beside_w[0::2]))
+    place = Component("place of spans beside other levels", model.sigma_s * step_w / length_s)
+    return Margin(-outside_w, either_w, (Component("ends of spans", share * found_u_w), place), BEYOND_CORE)
+
+
+def _outside_w(model: RailModel, windows_s: Floats, of: Touched, inner: Estimate) -> tuple[float, float]:
+    """Return the energy outside spans, fitted to readings at their ends, and its standard error.
+
+    Both are divided by the time of the spans, so they are in watts.
+    """
+    r, spans = model.readings, merged(windows_s)
+    at = of.at[inner.level[of.at] == 0.0]
+    use = inner.level[of.at] == 0.0
+    span = np.clip(count_before(0.5 * (spans[1:, 0] + spans[:-1, 1]), model.middle_s[at]), 0, len(spans) - 1)
+    core_w, many = model.means(r.watts, inner.level != 0.0, count_before(spans[:, 0], model.middle_s) - 1, len(spans))
+    core_w = np.where(many > 0.0, core_w, float(inner.level @ r.watts))[span]
+    f = of.fill[at]
+    left = r.watts[at] - f * core_w - (1.0 - f) * of.beside_w[of.side[use]]
+    design, z = np.column_stack([f, 1.0 - f]), of.z[at]
+    gram = design.T @ (z[:, None] * design)
+    if len(at) < LEAST or np.linalg.cond(gram) > EQUALLY:
+        return 0.0, 1e6 * abs(float(inner.level @ r.watts))
+    inverse = np.linalg.inv(gram)
+    found = inverse @ (design.T @ (z * left))
+    scatter = z * (left - design @ found)
+    u = float(np.linalg.norm(scatter * (design @ inverse[:, 1])))  # as a sum of squares, never below zero by rounding
+    part = float(np.sum(z * (1.0 - f))) / of.busy
+    return float(found[1]) * part, u * part
+
+
+def moved(model: RailModel, windows_s: Floats) -> Margin:
+    """Return the margin for energy that spans lack at their begin and gaps have in excess at theirs, or the reverse.
+
+    A filter or capacitor may have moved the energy: it conserves energy and responds equally to a rise and to a fall.
+    The device may also draw such power itself, so the figure is the middle of both cases.
+    """
+    r, spans = model.readings, merged(windows_s)
+    if r.counter or len(spans) < 2 or not np.any(model.gap):
+        return Margin()
+    busy_s = float(np.mean(spans[:, 1] - spans[:, 0]))
+    # an inferred filter may be the device itself, so readings in its settling time are used too
+    near = touches(merged(model.spans_s + margin_s(model.sigma_s, 0.0)), r.start_s, r.end_s)
+    between = r.ok & ~near & ~model.idle & (model.middle_s > spans[0, 1]) & (model.middle_s < spans[-1, 0])
+    rise = _curve(model, spans[:, 0], spans[:, 1], model.held & r.ok)
+    fall = _curve(model, spans[:-1, 1], spans[1:, 0], between)
+    if rise is None or fall is None:
+        return Margin()
+    noise_w = _noise_w(model, rise)
+    if fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]:  # a capacitor refills, or work ends late
+        half_w = 0.5 * _beyond_rest_j(model, fall)[0] / busy_s
+        return Margin(half_w, abs(half_w), told=MOVED)
+    if not (rise.rests(noise_w) or fall.rests(noise_w)):  # all energy of gaps above idle may belong to spans
+        half_w = 0.5 * float(fall.level_w.mean()) * float(np.mean(spans[1:, 0] - spans[:-1, 1])) / busy_s
+        return Margin(half_w, abs(half_w), told=MOVED)
+    (lacks_j, u_j), (more_j, v_j) = (_beyond_rest_j(model, x) for x in (rise, fall))
+    if lacks_j * more_j >= 0.0 or abs(lacks_j) < SHOWN * u_j or abs(more_j) < SHOWN * v_j:
+        return Margin()
+    less_j, most_j = sorted((abs(lacks_j), abs(more_j)))
+    half_w = 0.5 * min(most_j, 2.0 * less_j) / busy_s
+    return Margin(math.copysign(half_w, more_j), half_w, told=MOVED)
+
+
+def smoothed(model: RailModel, windows_s: Floats, dynamic_w: float) -> Margin:
+    """Return the margin for an inferred filter: instead of it, the device may begin and end its work smoothly."""
+    if not model.readings.inferred:
+        return Margin()
+    moved_s = LATER * model.readings.tau_s
+    half_w = 0.5 * dynamic_w * min(moved_s / float(np.mean(windows_s[:, 1] - windows_s[:, 0])), 1.0)
+    return Margin(-half_w, abs(half_w))
+
+
+def unrested_w(model: RailModel, windows_s: Floats) -> float:
+    """Return by how many watts idle windows between spans are on average above the level at their own ends.
+
+    The result is 0 if noise explains it, for a counter, and if more readings lie in gaps than in idle windows.
+    """
+    spans = merged(windows_s)
+    if model.readings.counter or len(spans) < 2 or np.count_nonzero(model.gap) > np.count_nonzero(model.idle):
+        return 0.0
+    fall = _curve(model, spans[:-1, 1], spans[1:, 0], model.idle)
+    more_j, u_j = _beyond_rest_j(model, fall) if fall else (0.0, 0.0)
+    return more_j / float(np.mean(spans[1:, 0] - spans[:-1, 1])) if abs(more_j) > SHOWN * u_j else 0.0
+
+
+def rests_for(model: RailModel, spans_s: Floats) -> float:
+    """Return how long the device is at rest at the end of a span (s), shape (k, 2); 0 if noise might explain it."""
+    rise = _curve(model, spans_s[:, 0], spans_s[:, 1], model.busy & model.readings.ok)
+    top_w = float(rise.level_w.max()) if rise is not None else 0.0
+    if rise is None or top_w <= 0.0:
+        return 0.0
+    rest_w = rise.level_w[int(np.flatnonzero(rise.level_w >= 0.5 * top_w)[-1]) + 1 :]
+    noise_w = _noise_w(model, rise) / math.sqrt(float(np.median(rise.count)) * max(len(rest_w), 1))
+    low = len(rest_w) > 1 and float(rest_w.mean()) + SHOWN * noise_w < LACKS * top_w
+    return len(rest_w) * rise.step_s if low and len(rest_w) > LACKS * len(rise.level_w) else 0.0
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Mean power and number of readings at each place of spans, or of gaps.
+
+    A span or gap is divided into places of ``step_s`` seconds; the first place with readings has the number ``first``.
+    """
+
+    level_w: Floats
+    count: Floats
+    first: int
+    step_s: float
+
+    def rests(self, noise_w: float) -> bool:
+        """Return whether the curve hardly changes towards its end; ``noise_w`` is the noise of one reading."""
+        quarter = max(len(self.level_w) // 4, 1)
+        moves_w = abs(float(self.level_w[-quarter:].mean() - self.level_w[-2 * quarter : -quarter].mean()))
+        return moves_w < 0.2 * float(np.ptp(self.level_w)) or moves_w < 2.0 * SHOWN * noise_w / math.sqrt(
+            float(self.count[-2 * quarter :].sum()) / 2.0
+        )
+
+
+def _curve(model: RailModel, since_s: Floats, until_s: Floats, use: Bools) -> Curve | None:
+    """Return the mean power of the readings in use, by their place since ``since_s``; None for fewer than 4 places."""
+    r, at = model.readings, np.flatnonzero(use)
+    middle_s = model.middle_s[at]
+    of = count_before(since_s, middle_s) - 1
+    within = (of >= 0) & (middle_s < until_s[np.maximum(of, 0)])
+    at, of, middle_s = at[within], of[within], middle_s[within]
+    lasts_s = float(np.median(until_s - since_s))
+    places = min(int(lasts_s / r.period_s), PLACES)
+    if not len(at) or places < 4:
+        return None
+    step_s = lasts_s / places
+    place = np.minimum(((middle_s - since_s[of]) / step_s).astype(np.int64), places)
+    many, above_w = None if r.pool is None else r.pool.many[at], model.above_w[at]
+    count = np.bincount(place, many, places + 1)[:places].astype(np.float64)
+    total_w = np.bincount(place, above_w if many is None else many * above_w, places + 1)[:places]
+    level_w = total_w / np.maximum(count, 1e-9)
+    seen = np.flatnonzero(count[: places - 1] > 0.25 * count.max())  # the last place may be partly beyond the end
+    return Curve(level_w[seen], count[seen], int(seen[0]), step_s) if len(seen) > 3 else None
+
+
+def _noise_w(model: RailModel, of: Curve) -> float:
+    """Return the noise of one reading at work, which is no less than rounding."""
+    return max(model.noise.reading_w(), ROUNDED * float(np.max(np.abs(of.level_w))))
+
+
+def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
+    """Return the mean energy of a span or gap above its resting level, and its standard error, in joules.
+
+    The resting level is the mean of the last third. If the means of the three thirds approach a limit, the resting
+    level is extrapolated from them as from an exponential (Aitken, 1926). Readings at the ends are not whole, so the
+    first whole place also stands for the places before it.
+    """
+    n, thirds = len(of.level_w), [float(x.mean()) for x in np.array_split(of.level_w, 3)]
+    rest_w, (early_w, late_w) = thirds[2], np.diff(thirds)
+    if early_w * late_w > 0.0 and abs(late_w) < 0.8 * abs(early_w):
+        rest_w += float(late_w * late_w / (early_w - late_w))
+    found_j = float((of.level_w - rest_w).sum()) * of.step_s + float(of.level_w[0] - rest_w) * of.first * of.step_s
+    noise_w = _noise_w(model, of) / math.sqrt(float(np.median(of.count)))
+    return found_j, noise_w * of.step_s * (math.sqrt(n) + n / math.sqrt(max(n // 3, 1)))
+
+
+# ---- what spans share with gaps ------------------------------------------------------------------
+
+
 def gain_change(model: RailModel) -> float:
     """Return the largest relative difference of the gain from its mean, or 0 if levels do not change in proportion.
 
@@ -33,14 +245,14 @@ def gain_change(model: RailModel) -> float:
     accuracy counts as 0.
     """
     r, spans = model.readings, model.spans_s
-    if len(spans) < LEAST:
+    if len(spans) < FEWEST:
         return 0.0
     span_w, seen = model.means(r.watts, model.held, inside(spans, r.start_s, r.end_s), len(spans))
     gap_w, many = model.means(r.watts, model.gap, count_before(spans[:, 0], r.start_s) - 1, len(spans))
     beside, count = (np.array([np.append(0.0, x[:-1]), x]) for x in (gap_w, many))
     near_w = beside.sum(axis=0) / np.maximum(np.count_nonzero(count, axis=0), 1)
     use = (seen > 0.0) & (count.sum(axis=0) > 0.0)
-    if np.count_nonzero(use) < LEAST:
+    if np.count_nonzero(use) < FEWEST:
         return 0.0
     groups = np.array_split(np.flatnonzero(use), min(MOST, int(np.count_nonzero(use))))
     at, level = (np.array([x[g].mean() for g in groups]) for x in (span_w, near_w))

@@ -12,7 +12,8 @@ import pytest
 from fixtures.bench.mock_device import MockDevice
 from fixtures.bench.true_power import SimPlant, seconds_of
 from fixtures.worlds.random_draw import BlankWorkload, blank, truth
-from rig.analysis.power.clipped_and_missing import covered_share, missing_notes
+from rig.analysis.power.clipped_and_missing import missing_notes
+from rig.analysis.power.estimators import covered_share
 from rig.analysis.result.result import Result
 from rig.analysis.timing.readings import Readings
 from rig.types import Idle, Issue, Rail
