@@ -72,6 +72,7 @@ CASES: Mapping[str, Case] = {
     "noise that lasts in idle": Case(MODEL + "trace_model._lasting", lambda state, _: 1e-9 * np.eye(len(state))),
     "heat of the work": Case(MODEL + "trace_model.work_of", always(np.zeros((0, 3)))),
     "steps that spans do not share": Case(MODEL + "level_changes._stays", always(False)),
+    "power that swings": Case(POWER + "spans_and_gaps.swings", always(False)),
     "what gaps begin with": Case(POWER + "spans_and_gaps.gaps_above_w", always(0.0)),
     "what settles after the work": Case(POWER + "spans_and_gaps.settles_w", always(0.0)),
     "swings of idle": Case(MODEL + "rail_model._swings", lambda blocks, *_: np.zeros(2 * (len(blocks.state),))),

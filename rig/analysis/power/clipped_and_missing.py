@@ -100,7 +100,23 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     elsewhere = max(1.0 - (float(many.sum()) - held) / due_elsewhere, 0.0)
     missing = 1.0 - held / due
     sigma = np.sqrt(max(elsewhere, 1.0 / due) / due) + np.sqrt(len(spans) / 6.0) / due
-    return missing if missing - elsewhere > CHANCE * sigma + LEAST_MISSING else 0.0
+    more = missing - elsewhere > CHANCE * sigma + LEAST_MISSING
+    return max(missing, 0.0) if more or _lost_at(r, spans) else 0.0
+
+
+def _lost_at(r: Readings, spans: Floats) -> bool:
+    """Return whether more of the pauses between readings touch spans than by chance.
+
+    The share of missing readings is too coarse where each span lacks a few readings at its begin.
+    """
+    pace = r.pace()
+    at = np.flatnonzero(pace > GAP_PERIODS)
+    if not len(at) or float(np.quantile(pace, 0.9)) > STEADY:
+        return False
+    reach_s = float(np.sum(spans[:, 1] - spans[:, 0])) + len(spans) * float(np.mean(pace[at] - 1.0)) * r.period_s
+    part = min(reach_s / float(r.end_s[-1] - r.start_s[0]), 1.0)
+    beyond = np.count_nonzero(signal.touches(spans, r.end_s[at], r.start_s[at + 1])) - len(at) * part
+    return bool(beyond > CHANCE * math.sqrt(len(at) * part * (1.0 - part)) + 1.0)
 
 
 def lost_in_a_block(r: Readings, spans: Floats) -> Bools:

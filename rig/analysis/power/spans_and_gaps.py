@@ -44,6 +44,8 @@ SURE = 5.0
 """Power above gaps grows with the level of gaps if the slope is at least this many standard uncertainties."""
 ALIKE = 0.25
 """Both levels are in proportion if the slope differs from their ratio by at most this part, or by noise."""
+SWINGS = 3.5
+"""Power swings through spans and gaps alike if the correlation of their changes is this many standard errors."""
 FEW = 4.0
 """The first window after the last span lasts at least this many periods of the readings."""
 MOST_CHANGE = 0.5
@@ -280,7 +282,7 @@ def doubts_of_idle(model: RailModel, windows_s: Floats, *, moved: bool) -> Itera
     if awake_w := unrested_w(model, windows_s):
         more = "mean power of idle windows between spans is above that at their ends, so the device may not be at rest"
         yield awake_w, f"{more} there. Begin these windows later"
-    if model.swings:
+    if model.once(swings):
         beside = "power changes within spans as it does between the gaps beside them, so a fan or another task may draw"
         yield gaps_above_w(model), f"{beside} it"
     elif moved:
@@ -292,10 +294,8 @@ def doubts_of_idle(model: RailModel, windows_s: Floats, *, moved: bool) -> Itera
 
 def gaps_above_w(model: RailModel) -> float:
     """Return the distance of the mean of the first halves of gaps from idle, in watts."""
-    spans, at_s = model.spans_s, model.middle_s
-    of = np.maximum(count_before(spans[:, 0], at_s) - 1, 0)
-    first = model.gap & (at_s - spans[of, 1] < np.append(spans[1:, 0], np.inf)[of] - at_s)
-    return abs(float(np.average(model.above_w[first], weights=model.weight[first]))) if first.any() else 0.0
+    above_w = model.once(_halves)[1][:, 0]
+    return abs(float(np.mean(above_w[np.isfinite(above_w)]))) if np.isfinite(above_w).any() else 0.0
 
 
 def settles_w(model: RailModel) -> float:
@@ -322,3 +322,29 @@ def settles_w(model: RailModel) -> float:
     if abs(level_w[0]) <= SURE * u_w[0] or np.count_nonzero(slow) < 2:
         return 0.0
     return min(abs(float(level_w[0])), gaps_above_w(model) or math.inf)
+
+
+def swings(model: RailModel) -> bool:
+    """Return whether power changes within spans in the same way as between the gaps beside them.
+
+    If so, the change is no part of the work, and idle power under the spans may be as high as in gaps.
+    """
+    in_span, in_gap = model.once(_halves)
+    pair = np.array([in_gap[1:, 0] - in_gap[:-1, 1], in_span[1:, 1] - in_span[1:, 0]])
+    beside, within = pair = pair[:, np.isfinite(pair).all(axis=0)]
+    if len(beside) < FEWEST or np.any(np.ptp(pair, axis=1) == 0.0):
+        return False
+    alike = float(np.corrcoef(beside, within)[0, 1])
+    return alike > SWINGS * math.sqrt((1.0 - alike**2) / (len(beside) - 2))
+
+
+def _halves(model: RailModel) -> list[Floats]:
+    """Return mean power above idle in the first and second half of k spans, and of the gaps after them, (k, 2) each."""
+    spans, at_s = model.spans_s, model.middle_s
+    of = count_before(spans[:, 0], at_s) - 1
+    gaps, found = np.column_stack([spans[:, 1], np.append(spans[1:, 0], at_s[-1])]), []
+    for use, each in ((model.held, spans), (model.gap, gaps)):
+        later = at_s > np.mean(each, axis=1)[of]
+        mean_w, many = model.means(model.above_w, use & (of >= 0), 2 * of + later, 2 * len(spans))
+        found.append(np.where(many > 0.0, mean_w, np.nan).reshape(-1, 2))
+    return found

@@ -89,9 +89,8 @@ def simple_changes(state: Indices, start: Floats, end: Floats, watts: Floats, wo
     use = shown(columns, state)
     amid = use & np.isinf(simple[:, 1:]).all(axis=1)
     amid[amid] = [_stays(watts[state == SPAN], (end <= at)[state == SPAN]) for at in simple[amid, 0]]
-    absent = np.tile([BEYOND, np.inf, np.inf], (np.count_nonzero(amid), 1))
-    own = columns[:, amid] * (state != SPAN)[:, None]
-    return np.vstack([simple[use], absent]), np.column_stack([columns[:, use], own])
+    absent = columns[:, amid] * (state != SPAN)[:, None]
+    return np.vstack([simple[use], _beyond(absent)]), np.column_stack([columns[:, use], absent])
 
 
 def _stays(watts: Floats, before: Bools) -> bool:
@@ -112,7 +111,15 @@ def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats
     every = np.array(pairs + [(a, np.inf, tau) for a in begins for tau in SETTLES]).reshape(-1, 3)
     columns = means(every, start, end, np.empty((0, 3)))
     use = shown(columns, state)
-    return every[use], columns[:, use]
+    # a device may also work on after some of its spans, which leaves idle under spans as it is
+    beside = np.unique(columns[:, np.isinf(every[:, 2])] * (state == GAP)[:, None], axis=1)
+    beside = beside[:, shown(beside, state)]
+    return np.vstack([every[use], _beyond(beside)]), np.hstack([columns[:, use], beside])
+
+
+def _beyond(columns: Floats) -> Floats:
+    """Return placeholder shapes, (c, 3), for columns that no begin and end describe: steps after the trace's end."""
+    return np.tile([BEYOND, np.inf, np.inf], (columns.shape[1], 1))
 
 
 def activity_of(state: Indices, start: Floats, end: Floats) -> tuple[float, float]:

@@ -68,7 +68,6 @@ class RailModel:
     held: Bools
     noise: Noise
     trace: TraceModel
-    swings: bool
     single: Single
     at_looks: Floats | None = None
     """For a counter: how busy the device was at each read, 0 to 1, shape (n + 1,)."""
@@ -130,8 +129,7 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
     at_s = np.append(r.start_s[0], r.end_s)
     looks = np.clip(mean_signal(edges_of(spans), at_s, at_s, r.tau_s), 0.0, 1.0) if r.counter else None
     blocks = blocks_of((r.start_s, r.end_s), r.watts, _weight(r), r.many, (where, gap, np.where(r.ok, held, -1)))
-    swings = _swings(blocks, r, (where, gap, held))
-    trace = fit(blocks, _white(blocks, r, noise, looks) + swings)
+    trace = fit(blocks, _white(blocks, r, noise, looks) + _swings(blocks, r, (where, gap, held)))
     return RailModel(
         readings=r,
         clock=rail.timebase.clock.name,
@@ -148,7 +146,6 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
             noise, flicker_w2=trace.flicker_w2, wander_w2=trace.wander_w2, wander_s=SMOOTH * trace.lasts_s
         ),
         trace=trace,
-        swings=bool(swings.any()),
         single=Single(
             one, of_one >= 0, touches(spans, one.start_s, one.end_s), of_span >= 0, one.adjacent()
         ),
