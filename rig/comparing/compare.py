@@ -271,12 +271,6 @@ def _difference(
     kept = _kept(key, a.value, b.value) if judged else None
     if of_draw or not (a.stated and b.stated):
         return Difference(key, a, b, value, None, None, False, kept)
-    if a.limits is not None or b.limits is not None:
-        # Newcombe's hybrid interval (Statistics in Medicine 17, 873, 1998, method 10)
-        (a_low, a_high), (b_low, b_high) = a.interval(), b.interval()
-        low = value - math.hypot(b.value - b_low, a_high - a.value)
-        high = value + math.hypot(b_high - b.value, a.value - a_low)
-        return Difference(key, a, b, value, low, high, False, kept)
     found = apart(key, first, second, shared)
     if not found.stated:
         return Difference(key, a, b, value, None, None, False, kept)
@@ -293,6 +287,13 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
     nothing shows the scatter of executions, the result has no uncertainty.
     """
     a, b = first.result.quantities[key], second.result.quantities[key]
+    if a.limits is not None or b.limits is not None:
+        # Newcombe's hybrid interval (Statistics in Medicine 17, 873, 1998, method 10)
+        a, value = a.scaled(factor, a.unit), b.value - factor * a.value
+        (a_low, a_high), (b_low, b_high) = a.interval(), b.interval()
+        low = value - math.hypot(b.value - b_low, a_high - a.value)
+        high = value + math.hypot(b_high - b.value, a.value - a_low)
+        return Quantity(value, a.unit, n=max(a.n, b.n), limits=(low, high))
     found = linear([(-factor, _owned(a, "first", shared)), (1.0, _owned(b, "second", shared))], a.unit, "difference")
     mix = (*_mix(key, first.result.quantities), *_mix(key, second.result.quantities))
     found = replace(found, components=(*found.components, *mix))

@@ -79,16 +79,18 @@ def judged(c: Comparison, limit: Limit) -> Judged:
     a, b = c.first.result.quantities[key], c.second.result.quantities[key]
     one = abs(a.value) if limit.relative else 1.0
     (d,) = (d for d in c.differences if d.key == key)
-    if d.low is not None and d.high is not None and (a.limits or b.limits):
-        beyond = limit.change * one
-        over = Quantity(d.value - beyond, a.unit, limits=(d.low - beyond, d.high - beyond), n=max(a.n, b.n))
+    beyond = limit.change * one
+    if d.paired is not None and d.low is not None and d.high is not None:
+        over = Quantity(d.value, a.unit, limits=(d.low, d.high), n=max(a.n, b.n))
     else:
         factor = 1.0 + limit.change * math.copysign(1.0, a.value) if limit.relative else 1.0
         over = apart(key, c.first, c.second, c.instruments, factor)
         if not over.stated:
             why = "has a single execution in one of the two, which does not show how executions scatter"
             raise _refused(limit, f"{limit.figure} {why}", "Measure several samples, or with --trials 5")
-        over = over if limit.relative else replace(over, value=over.value - limit.change)
+        beyond = 0.0 if limit.relative else beyond
+    limits = None if over.limits is None else (over.limits[0] - beyond, over.limits[1] - beyond)
+    over = replace(over, value=over.value - beyond, limits=limits)
     low, high = over.interval()
     worse, fine = (low > 0.0, high < 0.0) if limit.above else (high < 0.0, low > 0.0)
     outcome: Outcome = "worse" if worse else "not worse" if fine else "not decided"

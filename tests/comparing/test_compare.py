@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -534,6 +535,15 @@ def test_energy_that_was_saved_on_the_answers_is_not_passed_without_a_word(
     print_comparisons([found], [[judged(found, limit_of("energy_per_inference_j > +5%"))]])
     line = " ".join(capsys.readouterr().out.split())
     assert ("NOT WORSE" in line, "but accuracy is worse" in line) == (True, said)
+
+
+def test_a_share_that_changes_by_a_multiple_is_as_uncertain_as_that_multiple_of_the_first() -> None:
+    """Of shares that have trebled, a limit of +200 % calls no more than chance does worse."""
+    rng, dropped, outcomes = np.random.default_rng(1), FigureKey("dropped_share"), Counter[str]()
+    for _ in range(600):
+        one, other = (subject({dropped: proportion(rng.binomial(100, p), 100, "")}) for p in (0.1, 0.3))
+        outcomes[judged(compared(one, other), limit_of("dropped_share > +200%")).outcome] += 1
+    assert outcomes["worse"] + outcomes["not worse"] < 0.05 * 600
 
 
 @pytest.mark.parametrize("text", ["energy", "energy > five", "energy > 5 W", "> 5%", "energy => 5%", "energy > 1e400%"])
