@@ -301,7 +301,7 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
     growth = _growth(key, first.result.quantities)
     if one is None or other is None or not growth:
         return found
-    if (ratio := _ratio(one, other)) is None:
+    if (ratio := _ratio(one, other, factor)) is None:
         # one execution does not show how executions scatter; trials do
         known = all(any(c.source == SCATTER for c in q.components) for q in (a, b))
         return found if known else replace(found, components=(), bias=0.0)
@@ -319,15 +319,18 @@ def _mix(key: FigureKey, of: Figures) -> Iterator[Component]:
             yield Component("mix of the phases", apart_w * share, of[at].n - 1.0)
 
 
-def _ratio(one: Executions, other: Executions) -> Quantity | None:
+def _ratio(one: Executions, other: Executions, factor: float) -> Quantity | None:
     """Return the ratio of the times of two runs, from the executions that both hold.
 
-    With fewer than two of these, it is 1 with the scatter of the executions of each run: callers use its components
-    only. It is then None if one of the runs has fewer than two executions.
+    With fewer than two of these, it is 1 with the scatter of the executions of each run, those of the first times
+    ``factor``: callers use its components only. It is then None if one of the runs has fewer than two executions.
     """
     if (found := paired(other, one)) is not None or any(len(s) < 2 or not s.any() for _, s in (one, other)):
         return found
-    scatter = [float(s.std(ddof=1) / s.mean()) / math.sqrt(len(s)) for _, s in (one, other)]
+    each = (factor, one[1]), (1.0, other[1])
+    scatter = [
+        k * float(s.std(ddof=1) / one[1].mean()) / math.sqrt(len(s)) for k, s in each
+    ]  # both in times of the first
     return Quantity(
         1.0,
         "1",

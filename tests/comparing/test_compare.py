@@ -29,6 +29,7 @@ from rig.errors import NotDecidedError, UsageError, WorseError
 from rig.recording.records import MeterRecord
 from rig.session.report import Evaluated, evaluated
 from rig.types import Accuracy, Calibration, Floats, Rail
+from tests.support.figures import TIME
 from tests.support.raised import raised
 from tests.support.submissions import session, submitted
 
@@ -142,6 +143,23 @@ def test_times_that_scatter_show_no_difference_of_their_means(each: Floats, show
     """The mean of a run's times is certain to a millionth, but the times may differ from those of the next run."""
     (d,) = compared(repeated(np.ones(20)), repeated(1.03 * each, first)).differences
     assert d.shown is shown
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("n", [3, 5, 20])
+def test_of_runs_that_are_alike_one_in_twenty_shows_a_difference_however_unlike_their_samples(
+    n: int, same: bool
+) -> None:
+    rng, shown = np.random.default_rng(n), 0
+    for _ in range(600):
+        lengths = rng.lognormal(0.0, 1.0, (2, n))
+        times_s = (lengths[0] if same else lengths) * rng.lognormal(0.0, 0.1, (2, n))
+        runs = [
+            replace(subject({TIME: Quantity(float(s.mean()), "s", (Component("rate", 1e-9),))}), executions=(ids, s))
+            for s, ids in zip(times_s, (np.arange(n), np.arange(n) + (0 if same else n)), strict=True)
+        ]
+        shown += bool(compared(*runs).differences[0].shown)
+    assert shown < 0.07 * 600
 
 
 def lone(time_s: float, *more: Component) -> Subject:

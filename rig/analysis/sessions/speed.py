@@ -78,7 +78,8 @@ def paired(own: Executions, speed: Executions) -> Quantity | None:
     """Return the ratio of the times of the executions that two runs share; None for fewer than two.
 
     It is the ratio of sums, with the standard error of the jackknife (Cochran, Sampling Techniques, 6.17): if all times
-    are longer by one factor, the standard error is 0, however much the samples differ.
+    are longer by one factor, the standard error is 0, however much the samples differ. Long samples weigh more, so the
+    degrees of freedom are those of Kish's effective number (``rig.analysis.result.proportion``).
     """
     _, mine, theirs = np.intersect1d(own[0], speed[0], assume_unique=True, return_indices=True)
     own_s, speed_s = own[1][mine], speed[1][theirs]
@@ -86,8 +87,9 @@ def paired(own: Executions, speed: Executions) -> Quantity | None:
     if n < 2 or total_s == speed_s.max():
         return None
     without_one = (own_s.sum() - own_s) / (total_s - speed_s)
-    u = float(np.std(without_one)) * math.sqrt(n - 1)
-    return Quantity(float(own_s.sum()) / total_s, "1", (Component("scatter of executions", u, n - 1),), n=n)
+    u, worth = float(np.std(without_one)) * math.sqrt(n - 1), total_s**2 / float(speed_s @ speed_s)
+    scatter = Component("scatter of executions", u, max(worth - 1.0, 1.0))
+    return Quantity(float(own_s.sum()) / total_s, "1", (scatter,), n=n)
 
 
 def executions_of(parts: Sequence[Part], codes: dict[tuple[str, str], int]) -> Executions:
