@@ -114,7 +114,7 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     The device may also draw such power itself, so the figure is the middle of both cases.
     """
     r, spans = model.readings, merged(windows_s)
-    if r.counter or len(spans) < 2 or not np.any(model.gap):
+    if len(spans) < 2 or not np.any(model.gap):
         return Margin()
     busy_s = float(np.mean(spans[:, 1] - spans[:, 0]))
     # an inferred filter may be the device itself, so readings in its settling time are used too
@@ -284,18 +284,18 @@ def doubts_of_idle(model: RailModel, windows_s: Floats, *, moved: bool) -> Itera
         yield awake_w, f"{more} there. Begin these windows later"
     if model.once(swings):
         beside = "power changes within spans as it does between the gaps beside them, so a fan or another task may draw"
-        yield gaps_above_w(model), f"{beside} it"
+        yield abs(gaps_above_w(model)), f"{beside} it"
     elif moved:
-        yield gaps_above_w(model), ""
+        yield max(gaps_above_w(model), 0.0), ""
     elif slow_w := model.once(settles_w):
         slowly = "power comes down slowly after the last span from where gaps are, so the work may have raised idle"
         yield slow_w, slowly
 
 
 def gaps_above_w(model: RailModel) -> float:
-    """Return the distance of the mean of the first halves of gaps from idle, in watts."""
+    """Return by how many watts the mean of the first halves of gaps is above idle."""
     above_w = model.once(_halves)[1][:, 0]
-    return abs(float(np.mean(above_w[np.isfinite(above_w)]))) if np.isfinite(above_w).any() else 0.0
+    return float(np.mean(above_w[np.isfinite(above_w)])) if np.isfinite(above_w).any() else 0.0
 
 
 def settles_w(model: RailModel) -> float:
@@ -321,7 +321,7 @@ def settles_w(model: RailModel) -> float:
     slow = (np.abs(level_w) > SURE * u_w) & (part > 0.1) & (part < 0.9)
     if abs(level_w[0]) <= SURE * u_w[0] or np.count_nonzero(slow) < 2:
         return 0.0
-    return min(abs(float(level_w[0])), gaps_above_w(model) or math.inf)
+    return min(abs(float(level_w[0])), abs(gaps_above_w(model)) or math.inf)
 
 
 def swings(model: RailModel) -> bool:
