@@ -227,7 +227,8 @@ class Design:
         is the part of gaps and of each change in the value, (1 + c,), and ``x`` the part of each free level, (f,). For
         m values, each array has one more axis of this length.
         """
-        each = way.inverse @ (np.tensordot(way.variances[:2], to_blocks, 1) + way.part @ z[way.columns])
+        flicker, wander = way.variances[:2]
+        each = way.inverse @ (flicker * to_blocks[0] + wander * to_blocks[1] + way.part @ z[way.columns])
         return np.asarray(each + way.known @ (way.gram @ (x - self.free.T @ each)))
 
 
