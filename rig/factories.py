@@ -213,7 +213,7 @@ def _hints(factory: Factory) -> dict[str, Any]:
 def _plain_type(hint: Any) -> tuple[type, bool]:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         members = [a for a in typing.get_args(hint) if a is not type(None)]
-        return (_plain_type(members[0])[0] if len(members) == 1 else str), True
+        return (_plain_type(members[0])[0] if len(members) == 1 else str), type(None) in typing.get_args(hint)
     if typing.get_origin(hint) is typing.Literal:
         return type(typing.get_args(hint)[0]), False
     return (hint if isinstance(hint, type) else str), False

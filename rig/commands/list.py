@@ -115,6 +115,6 @@ def _asked(factory: Factory) -> list[str]:
             value = getattr(rules, field.name)
             if field.name == "reports":
                 lines += [f"  reports {name:22} {rules.source_of(name)}" for name in value]
-            elif field.name != "sources" and value not in (None, False):
+            elif field.name != "sources" and value is not None and value is not False:
                 lines.append(f"  {field.name:17} {value!s:12} {rules.source_of(field.name)}")
     return lines

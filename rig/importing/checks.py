@@ -59,9 +59,9 @@ def undescribed(run: ImportedRun) -> Iterator[str]:
 
 def _check_activity(run: ImportedRun) -> None:
     """Refuse windows of activity that overlap by more than one tick: the common time would count as busy only once."""
-    spans = sorted(run.spans, key=lambda span: span.on_tick)
+    spans = sorted((span for span in run.spans if span.off_tick > span.on_tick), key=lambda span: span.on_tick)
     for before, after in pairwise(spans):
-        if after.on_tick < before.off_tick - 1 and after.off_tick > after.on_tick:
+        if after.on_tick < before.off_tick - 1:
             host_ns = run.placing(run.span_clock)
             first, second = (
                 f"the window of {s.phase} {from_to(host_ns(s.on_tick), host_ns(s.off_tick))}" for s in (before, after)

@@ -55,12 +55,12 @@ def solver(
     given = _given(solve)
     name = getattr(solve, "__name__", type(solve).__name__)
     anytime = inspect.isgeneratorfunction(solve)
-    about = info or solver_info(
+    about = solver_info(
         name, "a function of a binary quadratic model on this computer", ("dimod", "numpy"), longest_s,
         schedule_depends_on_budget="timeout_s" in given, solver=name, anytime=anytime,
     )  # fmt: skip
     return SolverDevice(
-        about, _loaded, lambda loaded, tally: _solved(solve, given, loaded, tally), seed=seed, default_s=default_s,
+        about if info is None else replace(info, details={**about.details, **info.details}), _loaded, lambda loaded, tally: _solved(solve, given, loaded, tally), seed=seed, default_s=default_s,
         longest_s=longest_s, problem_of=problem_in, fresh=lambda loaded: (loaded[0], loaded[1].copy()), power=power,
         from_empty=False, patience_s=PATIENCE_S if anytime else math.inf,
     )  # fmt: skip

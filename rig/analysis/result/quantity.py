@@ -26,8 +26,8 @@ PEER = "peer"
 """The method of the program that recorded the trace, for the figures that it would compute."""
 
 
-_MOST_LOG = 100.0
-"""An interval reaches no further than this on the scale of natural logarithms, so that its ends are finite."""
+_MOST_LOG = 7.0
+"""An interval reaches no further than this on the scale of natural logarithms, which is a factor of about 1100."""
 
 
 @dataclass(frozen=True, slots=True)

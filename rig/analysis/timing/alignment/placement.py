@@ -177,8 +177,8 @@ def _other_lengths(name: str, s: Shown, edges: Edges) -> Iterator[Finding]:
     if abs(more_s) > max(CERTAIN * math.hypot(u_s, edges.shape_s), OTHER_LENGTH * lasts_s):
         how, why = ("longer", "works outside of them") if more_s > 0.0 else ("shorter", "rests within them")
         yield note(
-            f"Rail {name}: spans are {abs(more_s):.3g} s ({abs(more_s) / lasts_s:.1%}) {how} in the trace than by their "
-            f"stamps. Either the device {why}, or stamps are early or late. Time and energy are by the stamps"
+            f"Rail {name}: spans are {abs(more_s):.3g} s ({abs(more_s) / lasts_s:.1%}) {how} in the trace than by "
+            f"their stamps. Either the device {why}, or stamps are early or late. Time and energy are by the stamps"
         )
 
 
