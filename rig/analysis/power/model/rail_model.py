@@ -128,7 +128,8 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
     noise = noise_of(one, of_one, of_span)
     at_s = np.append(r.start_s[0], r.end_s)
     looks = np.clip(mean_signal(edges_of(spans), at_s, at_s, r.tau_s), 0.0, 1.0) if r.counter else None
-    blocks = blocks_of((r.start_s, r.end_s), r.watts, _weight(r), r.many, (where, gap, np.where(r.ok, held, -1)))
+    rest = _later_halves(gap)
+    blocks = blocks_of((r.start_s, r.end_s), r.watts, _weight(r), r.many, (where, rest, np.where(r.ok, held, -1)))
     trace = fit(blocks, _white(blocks, r, noise, looks) + _swings(blocks, r, (where, gap, held)))
     return RailModel(
         readings=r,
@@ -182,6 +183,18 @@ def _sum_of(every: Sequence[Readings]) -> Readings | None:
 def _same_times(a: Readings, b: Readings) -> bool:
     pairs = ((a.start_s, b.start_s), (a.end_s, b.end_s), (a.many, b.many))
     return a.tau_s == b.tau_s and all(np.array_equal(x, y) for x, y in pairs)
+
+
+def _later_halves(gap: Indices) -> Indices:
+    """Return the gap of each reading, -1 in the first half of its readings, shape (n,).
+
+    Work may go on after a span, so idle under a span has moved only if the end of the gap shows it.
+    """
+    at = np.flatnonzero(gap >= 0)
+    first, many = np.searchsorted(gap[at], gap[at]), np.bincount(gap[at])[gap[at]]
+    late = gap.copy()
+    late[at[np.arange(len(at)) - first < many // 2]] = -1
+    return late
 
 
 def _white(blocks: Blocks, r: Readings, noise: Noise, looks: Floats | None) -> Floats:
