@@ -12,6 +12,7 @@ from scipy.signal import lfilter
 from benchmarks.kinds import KINDS, compared
 from benchmarks.pairs import composed
 from fixtures.worlds import random_draw
+from fixtures.worlds.devices.gap_kinds import evenly
 from fixtures.worlds.lab_recording import Lab, Piece, plain_lab, write
 from rig.analysis.evaluate import evaluate
 from rig.analysis.power.budget import CHANGES
@@ -30,7 +31,10 @@ HELD = [
     # readings that are missing: a class, the begin of each span, one by one over the recording
     ("a_class_missing", 0), ("a_class_missing", 1000028), ("first_readings_missing", 1000016),
     ("drops_now_and_then", 0), ("drops_now_and_then", 1000025),
+    # work that goes on into gaps for a while
+    ("compiler_works_in_and_after_the_first_spans", 22000), ("compiler_works_in_and_after_the_first_spans", 22003),
     # clocks and filters that move or smooth spans in the trace
+    ("counter_of_a_smoothed_power", 21000), ("counter_of_a_smoothed_power", 21001),
     ("device_oscillator_warms_up", 1), ("filter_undeclared", 2), ("wrong_rate", 11), ("lost_block", 1000115),
     ("lost_block", 1000182), ("gated_inrush", 1000006),
     # sleep between spans, also below the configured idle
@@ -300,6 +304,13 @@ def busy_in_windows(since: int, lab: Lab) -> None:
     lab.pieces += [Piece(begin_s + 0.5, begin_s + 0.5 + LENGTH_S, above_w) for begin_s, _ in lab.idle_s[since:]]
 
 
+def late_stamps(lab: Lab) -> None:
+    """Readings have stamps of their own, which are two readings late: more than a gap lasts."""
+    evenly(lab, lab.rate_hz, 60, 20.0, gap=1.6)
+    raw, lab.uniform = lab.raw, False
+    lab.raw = lambda w: raw(np.append(np.full(2, w[0]), w[:-2]))
+
+
 def ends_lower(share: float, lab: Lab) -> None:
     """In the last half of each span, the device draws this share of what the first half adds to idle."""
     rest_s, less_w = 0.5 * np.diff(lab.spans_s)[:, 0], (share - 1.0) * (lab.span_w - lab.idle_w)
@@ -445,6 +456,7 @@ WORLDS = [
     # a constant offset of the clocks is no lost reading and no wrong rate
     *(World("plain", (seed,), partial(late, by), never_says=NONE_MISSING, says=f"all spans.*{where} in the trace")
       for seed, by, where in ((1, -0.4, "earlier"), (2, -0.2, "earlier"), (2, 0.2, "later"), (1, 0.4, "later"))),
+    World("plain", (1, 2), late_stamps, off=1.0, says="later in the trace than was recorded"),
     World("halves_of_a_stamp_read_apart", (41_000_004,), figures=()),  # a span ends before the one before
     # what a device does contradicts nothing
     World("noise_comes_in_bunches", (1_000_001, 1_000_005)), World("spinning_firmware_idles_like_work", (1_000_000,)),
@@ -480,6 +492,10 @@ WORLDS = [
     World("plain", (7,), partial(busy_in_windows, 0), figures=(), never_says=OUTSIDE),  # it recurs, so it is idle
     World("plain", (7,), goes_on_after_spans, off=1.0, figures=(ENERGY,), says=f"{OUTSIDE}.*follows ends of spans"),
     World("work_without_spans", (88, 115, 1_000_036), off=1.0),
+    # the trace shows how long spans are
+    World("lengths_cut_to_whole_milliseconds", (61000,), figures=(), says="longer in the trace than by their stamps"),
+    World("optocoupler_turns_off_late", (61000,), figures=(), says="shorter in the trace than by their stamps"),
+    World("bursts", (3,), figures=(), never_says="in the trace than by their stamps"),
     *(World(kind, (3,), figures=(), never_says=OUTSIDE)
       for kind in ("plain", "idle_housekeeping", "bursts", "gated_late")),
 ]  # fmt: skip

@@ -128,7 +128,7 @@ def _doubtful(found: AlignedRail) -> bool:
 def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | None:
     """Return the trace with times at which its spans fit, or a failed check, or None if spans fit recorded times."""
     windows_s, at = meter.activity.active_s(), found.timebase
-    if not trace.uniform or len(windows_s) < LEAST_SPANS or not _doubtful(found):
+    if len(windows_s) < LEAST_SPANS or not _doubtful(found):
         return None
     s, wandered = found.seen, None
     if found.path is not None:

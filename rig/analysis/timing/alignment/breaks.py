@@ -4,7 +4,7 @@ In a uniform trace, the time of a reading follows only from its number. If a dri
 each twice or declares a wrong rate, every later reading has a wrong time. The lateness of spans in the trace then
 jumps, or grows steadily. From this follows how many readings were lost and where, or the true rate. Such faults are
 rare, so assuming one has a cost in spans, and it must explain more spans than its cost. Of two equally good
-explanations, the one without a fault is taken.
+explanations, the one without a fault is taken. Readings with stamps of their own may be late as a whole.
 """
 
 import itertools
@@ -111,6 +111,8 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
     none = float(min(here.sum(), *cost[:, ~far].sum(axis=0)))
     path, total = _path(cost, lates, far)
     tried = [(BREAK + float(unlike(s, x.at(c.on_s)[:, None], usual).sum()), x) for x in _lines(s, reach_s)]
+    # the stamps of a trace without a grid are its own, so all of them may be late, by no less than a reading
+    tried = [x for x in tried if trace.uniform or x[1].slope or abs(x[1].late_s) >= s.period_s]
     straight, at = min(tried, key=lambda x: x[0], default=(np.inf, None))
     rule = f"stretches of spans that rail {r.rail.name} shows at another time"
     astray = Bridged(trace, Finding(rule, f"{np.count_nonzero(absent)} of {len(c)} spans", "0", False))
@@ -121,7 +123,7 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
         return unproven if wandered is None or least > 0.5 * len(c) else None
     if at is not None and straight < min(total + 1.0, none):  # a line is simpler than a path
         return _straight(trace, s, at, end_s) or astray
-    pieces = _proven(s, path, lates, cost, here, absent, reach_s)
+    pieces = _proven(s, path, lates, cost, here, absent, reach_s) if trace.uniform else []
     return (_joined(trace, s, pieces, len(c) - 1 - pieces[-1].last) or astray) if pieces else unproven
 
 
