@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -148,7 +147,7 @@ def _show_what_could_be_meant() -> None:
 def run(args: argparse.Namespace) -> int:
     """Record, report and print. Raises a ``RigError`` if a measurement is impossible."""
     from rig.commands.report import show, teller
-    from rig.commands.shell.main import GARBAGE
+    from rig.commands.shell.main import keep_memory
     from rig.recording.session import FILE, REQUEST
     from rig.session.measure import measure
     from rig.session.report import report
@@ -174,7 +173,7 @@ def run(args: argparse.Namespace) -> int:
         raise Interrupted("interrupted", remedy=f"Go on with: {go_on(request.out)}{told}") from error
     if usable_streams():
         say(f"a driver closed a standard stream; the recording is kept: {command('report', path)}", error=True)
-    gc.set_threshold(GARBAGE)
+    keep_memory()
     compute_on_one_thread()
     try:
         found = report(path, tell=teller(args.json, args.verbose))

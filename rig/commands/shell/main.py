@@ -89,8 +89,7 @@ def _main(given: list[str], alone: bool) -> int:
     if given[0] in ("report", "submit", "compare"):
         # before numpy is loaded, because more threads change the order of sums, and so last digits
         os.environ |= dict.fromkeys(BLAS_THREADS, "1")
-        gc.set_threshold(GARBAGE)
-        _keep_freed_memory()
+        keep_memory()
     if "open_run" not in dir(rig):  # another project's rig/__init__.py hides this one
         from rig.plugins import check_ours
 
@@ -109,8 +108,9 @@ def _main(given: list[str], alone: bool) -> int:
         raise
 
 
-def _keep_freed_memory() -> None:
-    """Let glibc use freed arrays of up to ``FREED_BYTES`` again, instead of fetching zeroed pages for each new one."""
+def keep_memory() -> None:
+    """Collect garbage seldom. Let glibc use freed arrays again, instead of fetching zeroed pages for each new one."""
+    gc.set_threshold(GARBAGE)
     import ctypes  # `rig --help` does without it
 
     with suppress(AttributeError, OSError, TypeError):  # another C library

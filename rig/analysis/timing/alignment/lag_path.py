@@ -228,7 +228,7 @@ def _unbiased(s: Shown, late_s: Floats, levels: float, least: int) -> Edges:
     if len(e.in_turn(s.cells)[0]) < least:
         return e
     begin, end = (np.where(np.isfinite(x), x, late_s) for x in (e.begin_s, e.end_s))
-    would = edges_of_spans(modelled(s, begin, end), late_s, levels)
+    would = edges_of_spans(modelled(s, begin, end, levels), late_s, levels)
     by = would.begin_s - begin, would.end_s - end
     both = np.concatenate(by)[np.isfinite(np.concatenate(by))]
     amiss_s = float(np.mean(both)) if len(both) else 0.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import SETTLE_TAU, count_before, edges_of, mean_signal, merged
+from rig.analysis.timing.activity_signal import SETTLE_TAU, count_before, edges_of, mean_signal, merged, touches
 from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats, Indices
 
@@ -189,10 +189,11 @@ def _summed(r: Readings, windows_s: Floats, cells: Cells) -> Shown:
     many = np.where(r.ok, extent_s / r.period_s, 0.0)
     watts = np.where(r.ok, r.watts, 0.0)
     mean_w = float(watts @ many) / max(float(many.sum()), 1e-300)
-    watts = np.where(r.ok, watts - mean_w, 0.0)
-    sums = np.zeros((3, len(many) + 1))
-    for row, each in zip(sums, (many, many * watts, many * watts**2), strict=True):
+    watts -= mean_w
+    sums, each = np.zeros((3, len(many) + 1)), many
+    for row in sums:
         np.cumsum(each, out=row[1:])
+        each = each * watts
     return Shown(at_s, sums, cells, r, windows_s)
 
 
@@ -207,11 +208,18 @@ def readings_near(shown: Shown, late_s: Floats, margin_s: float = 0.0) -> tuple[
     return use, cell[use]
 
 
-def modelled(shown: Shown, begin_late_s: Floats, end_late_s: Floats) -> Shown:
-    """Return the sums for modelled readings of spans of even power whose begins and ends are this late, shapes (k,)."""
-    late_s = 0.5 * (begin_late_s + end_late_s)
-    margin_s = 2.0 * shown.cells.width_s + float(np.max(np.abs(end_late_s - begin_late_s)))
-    r, (near, _) = shown.readings, readings_near(shown, late_s, margin_s)
+def modelled(shown: Shown, begin_late_s: Floats, end_late_s: Floats, levels: float = np.inf) -> Shown:
+    """Return the sums for modelled readings of spans of even power whose begins and ends are this late, shapes (k,).
+
+    They suffice for ``edges_of_spans`` with ``levels``.
+    """
+    late_s, longer_s = 0.5 * (begin_late_s + end_late_s), float(np.max(np.abs(end_late_s - begin_late_s)))
+    r, (near, _) = shown.readings, readings_near(shown, late_s, 2.0 * shown.cells.width_s + longer_s)
+    if np.isfinite(levels):
+        reach_s = 2.0 * levels * (GUARD * shown.period_s + SETTLE_TAU * shown.tau_s) + longer_s
+        edges_s = np.sort(np.append(shown.cells.on_s + begin_late_s, shown.cells.off_s + end_late_s) + shown.tau_s)
+        reached = merged(np.column_stack([edges_s - reach_s, edges_s + reach_s]))
+        near = near[touches(reached, r.start_s[near], r.end_s[near])]
     start_s, end_s = r.start_s[near], r.end_s[near]
     watts = mean_signal(edges_of(shown.moved(begin_late_s, end_late_s)), start_s, end_s, shown.tau_s)
     r = replace(r, start_s=start_s, end_s=end_s, watts=watts, ok=np.ones(len(watts), bool))
@@ -222,11 +230,17 @@ def _extents(r: Readings) -> tuple[Floats, Floats]:
     """Return alternating begins and ends of the times that readings stand for, and the length of each time."""
     gap = r.start_s[1:] - r.end_s[:-1]
     half = 0.5 * np.where(gap < GUARD * r.period_s, gap, 0.0)
-    before, after = 0.5 * np.maximum(r.period_s - (r.end_s - r.start_s)[[0, -1]], 0.0)
-    begin = r.start_s - np.append(before, half)
-    end = np.maximum(r.end_s + np.append(half, after), begin)
-    at_s = np.column_stack([begin, end]).ravel()
-    return at_s if (at_s[1:] >= at_s[:-1]).all() else np.maximum.accumulate(at_s), end - begin
+    beside = 0.5 * np.maximum(r.period_s - (r.end_s - r.start_s), 0.0)
+    at_s = np.empty(2 * len(r.start_s))
+    begin, end = at_s[0::2], at_s[1::2]
+    begin[:], end[:] = r.start_s, r.end_s
+    begin[:1] -= beside[:1]
+    begin[1:] -= half
+    end[:-1] += half
+    end[-1:] += beside[-1:]
+    np.maximum(end, begin, out=end)
+    extent_s = end - begin
+    return at_s if (at_s[1:] >= at_s[:-1]).all() else np.maximum.accumulate(at_s), extent_s
 
 
 def _cells(windows_s: Floats, period_s: float) -> Cells:
