@@ -301,18 +301,23 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, floa
     """
     last = (t_s[-1] - t_s[0]) / noise.period_s
     stride = max(1, int(np.ceil((last + 1.0) / SEGMENT)))
-    grid = np.zeros(int(np.round(last)) // stride + 1)
-    for part in (slice(k, k + BLOCK) for k in range(0, len(t_s), BLOCK)):
-        slot = (np.round((t_s[part] - t_s[0]) / noise.period_s) / stride).astype(np.int64)
-        grid += np.bincount(slot, weight[part], len(grid))
-    n, step_s = 2 * fast_length(len(grid)), noise.period_s * stride
-    product = np.fft.irfft(np.abs(np.fft.rfft(grid, n)) ** 2, n)[: len(grid)]
+    slots = int(np.round(last)) // stride + 1
+    if len(t_s) == np.round(last) + 1.0:  # no reading is missing
+        grid = np.append(weight, np.zeros(slots * stride - len(weight))).reshape(slots, stride) @ np.ones(stride)
+    else:
+        grid = np.zeros(slots)
+        for part in (slice(k, k + BLOCK) for k in range(0, len(t_s), BLOCK)):
+            slot = (np.round((t_s[part] - t_s[0]) / noise.period_s) / stride).astype(np.int64)
+            grid += np.bincount(slot, weight[part], slots)
+    n, step_s = 2 * fast_length(slots), noise.period_s * stride
+    spectrum = np.fft.rfft(grid, n)
+    product = np.fft.irfft(spectrum.real**2 + spectrum.imag**2, n)[:slots]
     product[1:] *= 2.0
-    lag_s, quarter_hz = step_s * np.arange(len(grid)), 0.25 / (step_s * len(grid))
+    lag_s, quarter_hz = step_s * np.arange(slots), 0.25 / (step_s * slots)
     # the mean of -ln |t| over two moments in one step is 3/2 more than at the length of the step
     flicker = -np.log(2.0 * np.pi * quarter_hz * np.maximum(lag_s, step_s * math.exp(-1.5)))
     by_flicker = max(float(product @ flicker), 0.0)
-    level, size = float(weight.sum()) ** 2, float(np.abs(weight).sum()) ** 2
+    level, size = float(grid.sum()) ** 2, float(np.abs(grid).sum()) ** 2
     # the weights of a difference of levels add up to zero, except for rounding
     slower = 0.0 if level <= ROUNDED * size else level * max(math.log(quarter_hz * 2.0 * math.pi * HORIZON_S), 0.0)
     apart = math.sqrt(3.0) * lag_s / noise.wander_s
