@@ -142,11 +142,13 @@ def _levels(rail: AlignedRail, spans_s: Floats, among: Bools) -> _Levels | None:
     if len(spans_s) < OFTEN or r.counter or r.period_s <= 0.0 or len(watts) < LEAST_AMONG:
         return None
     low, high = np.quantile(watts, [FEW, 1.0 - FEW])
+    n, total = len(watts), float(watts.sum())
     for _ in range(10):
         before, upper = (low, high), watts > 0.5 * (low + high)
-        if upper.all() or not upper.any():
+        if not 0 < (count := np.count_nonzero(upper)) < n:
             return None
-        low, high = float(watts[~upper].mean()), float(watts[upper].mean())
+        above = float(watts[upper].sum())
+        low, high = (total - above) / (n - count), above / count
         if (low, high) == before:
             break
     contrast = (high - low) / max(float(min(watts[upper].std(), watts[~upper].std())), 1e-300)

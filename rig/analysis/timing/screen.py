@@ -183,8 +183,9 @@ def _smoother(value: Floats, half: int) -> float:
     as_read = (end - then)[:-1] ** 2 * (half > 1) + (last[:-1] - begin[1:]) ** 2
     exchanged = (last - begin)[:-1] ** 2 * (half > 1) + (end[:-1] - then[1:]) ** 2
     nearer = as_read - exchanged
-    nearer = nearer[np.isfinite(nearer)]
-    return float(nearer.sum()) / max(float(np.linalg.norm(nearer)), 1e-300)
+    if not math.isfinite(float(nearer.sum())):
+        nearer = nearer[np.isfinite(nearer)]
+    return float(nearer.sum()) / max(math.sqrt(float(nearer @ nearer)), 1e-300)
 
 
 def _stuck(look: Look) -> Found | None:
