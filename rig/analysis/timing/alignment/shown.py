@@ -230,14 +230,14 @@ def _extents(r: Readings) -> tuple[Floats, Floats]:
     """Return alternating begins and ends of the times that readings stand for, and the length of each time."""
     gap = r.start_s[1:] - r.end_s[:-1]
     half = 0.5 * np.where(gap < GUARD * r.period_s, gap, 0.0)
-    beside = 0.5 * np.maximum(r.period_s - (r.end_s - r.start_s), 0.0)
+    ends = 0.5 * max(r.period_s - r.aperture_s, 0.0)
     at_s = np.empty(2 * len(r.start_s))
     begin, end = at_s[0::2], at_s[1::2]
     begin[:], end[:] = r.start_s, r.end_s
-    begin[:1] -= beside[:1]
+    begin[:1] -= ends
     begin[1:] -= half
     end[:-1] += half
-    end[-1:] += beside[-1:]
+    end[-1:] += ends
     np.maximum(end, begin, out=end)
     extent_s = end - begin
     return at_s if (at_s[1:] >= at_s[:-1]).all() else np.maximum.accumulate(at_s), extent_s
