@@ -1,8 +1,9 @@
 """Fit energy per synaptic operation and per execution to the energies of several networks on one device.
 
 The dynamic energy of an execution is taken to be the energy per execution plus the energy of its effective operations.
-The line is fitted by least squares, weighted by the separate uncertainty of each network. Its two numbers are linear in
-the energies, so errors of calibration, which all networks share, propagate with their signs (GUM 5.2.2, H.3).
+The line is fitted by least squares of relative residuals. Weights of the uncertainties would trust the network whose
+uncertainty was found too small by chance. The two numbers of the line are linear in the energies, so errors of
+calibration, which all networks share, propagate with their signs (GUM 5.2.2, H.3).
 """
 
 from collections.abc import Sequence
@@ -68,7 +69,7 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
     energies = [_owned(point.dynamic, k) for k, point in enumerate(points)]
     if not all(q.u > 0.0 for q in energies):
         return EnergyLine(refusal="some energies have no interval")
-    own_w = 1.0 / np.array([_own_variance(q) for q in energies])
+    own_w = 1.0 / np.array([q.value**2 + _own_variance(q) for q in energies])
     design = np.column_stack([x, np.ones_like(x)])
     weighted = design.T * own_w
     solution = np.linalg.solve(weighted @ design, weighted)

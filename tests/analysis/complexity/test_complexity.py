@@ -278,6 +278,21 @@ def test_intervals_hold_as_often_as_they_say() -> None:
         assert sum(inside) >= 0.93 * len(inside)
 
 
+def test_a_network_whose_uncertainty_was_found_too_small_by_chance_does_not_lead_the_line() -> None:
+    """As with a few trials each: four degrees of freedom."""
+    held, rng = 0, np.random.default_rng(3)
+    for _ in range(400):
+        scatter = 0.01 * np.sqrt(rng.chisquare(4.0, len(OPERATIONS)) / 4.0)
+        points = [
+            Point(x, Quantity(j * (1.0 + 0.01 * rng.normal()), "J", (Component("noise", u * j, 4.0),)), 0.0)
+            for x, u in zip(OPERATIONS, scatter.tolist(), strict=True)
+            for j in [straight(x)]
+        ]
+        line = line_of(points).per_operation
+        held += line is None or line.interval()[0] <= SLOPE_J <= line.interval()[1]
+    assert held > 0.92 * 400
+
+
 @pytest.mark.parametrize(("energy_j", "text"), [
     (lambda operations: BASE_J + 2e-13 * operations**2, "no line"),
     (lambda operations: BASE_J * (1.0 + 0.3 * np.sin(operations)), "no line"),
