@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from rig.analysis.result.distributions import binomial_chances
-from rig.analysis.result.quantity import CONFIDENCE, Component, Quantity
+from rig.analysis.result.quantity import CONFIDENCE, Component, Quantity, widened
 from rig.types import Floats
 
 SURELY = 5.0
@@ -76,7 +76,8 @@ def percentile(ordered: Floats, share: float, parts: tuple[Component, ...] = (),
     low, high = interval(ordered, share, count=count)
     if not math.isfinite(high - low):
         return Quantity(value, "s", (), 0.0, len(ordered), UNBOUND)
-    wide = value * math.log(max(high / value, value / low)) if low > 0.0 else max(high - value, value - low)
-    stated = tuple(c for c in (*parts, Component("finite sample", wide / 1.959964)) if c.u)
+    wide = max(high - value, value - low) / 1.959964
+    stated = tuple(c for c in (*parts, Component("finite sample", wide)) if c.u)
     method = "nearest rank; interval from order statistics"
-    return Quantity(value, "s", stated, 0.0, len(ordered), method, positive=low > 0.0)
+    limits = widened(value, (low, high), math.hypot(*(c.u for c in parts))) if low > 0.0 and stated else None
+    return Quantity(value, "s", stated, 0.0, len(ordered), method, limits, positive=low > 0.0)

@@ -64,7 +64,10 @@ class Quantity:
     method: str = ""
     """How it was computed, in words."""
     limits: tuple[float, float] | None = None
-    """The 95 % interval of a share of counts or of an exact count; if None, it follows from components and bias."""
+    """The 95 % interval of a share of counts, of an exact count or of a percentile, which is not symmetric.
+
+    If None, it follows from components and bias.
+    """
     positive: bool = False
     """Whether it is above zero by its nature, as a time is; then the interval is on a logarithmic scale."""
 
@@ -183,6 +186,13 @@ def product(a: Quantity, b: Quantity, unit: str, method: str) -> Quantity:
     """Return the first-order product (GUM 5.1.3): each factor's components are scaled by the other's value."""
     summed = linear([(b.value, a), (a.value, b)], unit, method, n=max(a.n, b.n))
     return replace(summed, value=a.value * b.value)
+
+
+def widened(value: float, limits: tuple[float, float], u: float) -> tuple[float, float]:
+    """Return the limits of a number above zero with a further error added in quadrature, on a logarithmic scale."""
+    more = coverage_factor(math.inf) * u / value
+    below, above = (math.hypot(math.log(end / value), more) for end in limits)
+    return value * math.exp(-below), value * math.exp(min(above, _MOST_LOG))
 
 
 def coverage_factor(dof: float, confidence: float = CONFIDENCE) -> float:

@@ -79,8 +79,8 @@ def _latencies(q: Queries, early_stopping: float | None) -> Figures:
     found = latencies(q.served_s(), early_stopping, q.looped, other_s, q.batches(q.issue))
     if not drawn or other_s is not None:
         return found
-    bare = {k: replace(v, components=(), method=f"{v.method}; {NOT_SHOWN}") for k, v in found.items() if v.stated}
-    return found | bare
+    bare = {k: replace(v, components=(), limits=None) for k, v in found.items() if v.stated}
+    return found | {k: replace(v, method=f"{v.method}; {NOT_SHOWN}") for k, v in bare.items()}
 
 
 def latencies(
@@ -117,7 +117,7 @@ def _at_least(q: Quantity, u_s: float) -> Quantity:
     if not q.stated or u_s <= q.u:
         return q
     method = f"{q.method}; scatter of {DRAWS} other draws of arrivals"
-    return replace(q, components=(Component("finite sample", u_s, DRAWS - 1),), method=method)
+    return replace(q, components=(Component("finite sample", u_s, DRAWS - 1),), limits=None, method=method)
 
 
 def mean_latency(times_s: Floats) -> Quantity:

@@ -16,7 +16,7 @@ from rig.analysis.power.energy import energy_figures
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.order_statistics import UNBOUND
-from rig.analysis.result.quantity import PEER, Component, FigureKey, Figures, Quantity, coverage_factor, linear
+from rig.analysis.result.quantity import PEER, Component, FigureKey, Figures, Quantity, coverage_factor, linear, widened
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.rate_probes import peak_rate, rate_probes
@@ -289,7 +289,8 @@ def _mean(values: Sequence[Quantity]) -> Quantity:
     error whose interval is that of Student's t, because with two or three trials the effective degrees of freedom of a
     sum promise too much. Errors that trials share, such as that of a calibration, cause no scatter. Trials repeat the
     same samples, so the uncertainty of a finite sample does not shrink with their number. A share of counts gets the
-    mean of the trials' limits. If a percentile has too few times to bound it in one trial, its mean has no uncertainty.
+    mean of the trials' limits, and a percentile gets the scatter too. If a percentile has too few times to bound it in
+    one trial, its mean has no uncertainty.
     """
     n, each = len(values), [q.value for q in values]
     unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)
@@ -298,18 +299,18 @@ def _mean(values: Sequence[Quantity]) -> Quantity:
     mean = replace(mean, positive=values[0].positive)
     if unbound:
         return replace(mean, components=(), bias=0.0)
-    limits = [q.limits for q in values if q.limits is not None]
-    if len(limits) == n:
-        low, high = (sum(side) / n for side in zip(*limits, strict=True))
-        return replace(mean, limits=(low, high))
     dust = np.ptp(each) <= ROUNDING * max(map(abs, each))
     wider = coverage_factor(n - 1) / coverage_factor(math.inf)
     scatter = 0.0 if dust else wider * float(np.std(each, ddof=1)) / math.sqrt(n)
     apart = replace(mean, components=tuple(c for c in mean.components if c.shared is None))
     more = math.sqrt(max(scatter**2 - apart.u**2, 0.0))
-    if more == 0.0:
-        return mean
-    return replace(mean, components=(*mean.components, Component(SCATTER, more)))
+    parts = (*mean.components, Component(SCATTER, more)) if more else mean.components
+    if not all(q.limits for q in values):
+        return replace(mean, components=parts)
+    low, high = (sum(side) / n for side in zip(*(q.limits for q in values if q.limits), strict=True))
+    if mean.positive:
+        return replace(mean, components=parts, limits=widened(mean.value, (low, high), scatter))
+    return replace(mean, limits=(low, high))
 
 
 def _of_same_samples(q: Quantity) -> Quantity:

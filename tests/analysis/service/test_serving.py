@@ -111,6 +111,13 @@ def test_percentiles_are_nearest_rank_with_an_interval_from_order_statistics() -
     assert found["latency_p99_early_stopping_s"].value > found["latency_p99_s"].value
 
 
+def test_the_interval_of_a_percentile_has_the_order_statistics_as_its_ends() -> None:
+    """Half of the times are short: the median may be one of them, but no longer than the long ones."""
+    times_s = np.repeat([0.01, 0.05], [49, 51])
+    low, high = percentile(times_s, 0.5).interval()
+    assert (low, high) == pytest.approx((0.01, 0.05))
+
+
 @given(st.lists(st.floats(1e-9, 1e6), min_size=2, max_size=40))
 def test_no_interval_of_a_latency_reaches_zero(times_s: list[float]) -> None:
     for q in serving.latencies(np.array(times_s)).values():

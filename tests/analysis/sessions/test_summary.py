@@ -267,6 +267,7 @@ def test_a_percentile_that_each_trial_bounds_has_the_scatter_of_trials_too() -> 
     first = of_times(2000, 0.3)
     mean = _mean([first, replace(first, value=first.value + 1.0)])
     assert {c.source for c in mean.components} == {"finite sample", "scatter of trials"}
+    assert mean.interval()[1] > mean.value + 12.706 * 0.5  # Student's t of two trials
 
 
 @pytest.mark.parametrize(("last_s", "worst"), [(0.107, []), (0.12, ["12.500%"])])
