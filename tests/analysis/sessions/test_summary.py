@@ -192,8 +192,8 @@ def test_the_mean_of_few_trials_is_as_certain_as_it_says_however_far_trials_scat
     n: int, scatter: float, shared: float
 ) -> None:
     """Each trial knows its own error, of 1, and a calibration that all share, but not how far trials scatter."""
-    draw, parts = np.random.default_rng(n), (Component("noise", 1.0), Component("gain", shared, shared="gain:core"))
-    parts, held = parts[: 1 + bool(shared)], 0
+    draw, held = np.random.default_rng(n), 0
+    parts = (Component("noise", 1.0), Component("gain", shared, shared="gain:core"))[: 1 + bool(shared)]
     for _ in range(1000):
         each = shared * draw.standard_normal() + np.hypot(1.0, scatter) * draw.standard_normal(n)
         low, high = _mean([Quantity(float(value), "W", parts) for value in each]).interval()
