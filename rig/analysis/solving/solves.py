@@ -176,8 +176,6 @@ def _gaps(solves: Sequence[Solve], target: str) -> Figures:
     means = [sum(g) / len(g) for g in by_problem.values()]
     within = [np.var(g, ddof=1) for g in by_problem.values() if len(g) > 1]
     method = f"(c - c_target)/|c_target| to the {target} target: worse is positive"
-    if len(own) < len(solves):
-        method += f"; {len(solves) - len(own)} solves with a target of 0 have no gap"
     out = Figures({FigureKey("gap_{target}_mean", target=target): _scattered(own, gaps, "1", method)})
     if len(means) > 1:
         spread, method = float(np.std(means, ddof=1)), "deviation of problems' means"
@@ -301,8 +299,7 @@ def solving_findings(
         if asked and answers:
             yield Finding("solutions that could be checked", "0", str(answers), False)
         return
-    yield from map(note, _odd_solutions(solves))
-    yield from map(note, told)
+    yield from map(note, (*_odd_solutions(solves), *_odd_targets(solves), *told))
     n, unjudged = len(solves), sum(math.isnan(s.cost) for s in solves)
     if unjudged:
         yield note(
@@ -350,6 +347,20 @@ def repeat_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
     if rules.one_tuning:
         tunings = {json.dumps(output.get("tuning"), sort_keys=True) for _, output in said}
         yield at_most("tunings of the solver in a run", len(tunings), 1, "one_tuning")
+
+
+def _odd_targets(solves: Sequence[Solve]) -> Iterator[str]:
+    """Yield notes on targets that solutions beat, which may have the sign of a maximum, and on targets of 0."""
+    for target in sorted({name for s in solves for name in s.targets}):
+        own = [(s.cost, s.targets[target]) for s in solves if target in s.targets]
+        if beaten := [pair for pair in own if pair[0] < pair[1] and not _same(*pair)]:
+            example = "{:.6g} for {:.6g}".format(*beaten[0])
+            yield (
+                f"{len(beaten)} of {len(own)} solves beat the {target} target, such as {example}. So it is not the "
+                "least cost. Costs are minimised: the target of a problem to be maximised is negative"
+            )
+        if zeros := sum(wanted == 0 for _, wanted in own):
+            yield f"{zeros} of {len(own)} solves have a {target} target of 0, to which no gap is defined"
 
 
 def _odd_solutions(solves: Sequence[Solve]) -> Iterator[str]:
