@@ -172,6 +172,9 @@ def _on_differences(c: Comparison) -> Iterator[str]:
         )
     if any(d.cancelled for d in c.differences):
         yield "Both were measured with one instrument and calibration; what they share of its error cancels."
+    rails = [rail for side in (c.first, c.second) for meter in side.result.start.meters for rail in meter.rails]
+    if unstated := sorted({clean(rail.name) for rail in rails if rail.accuracy is None and rail.kind != "edges"}):
+        yield f"No calibration is stated for {', '.join(unstated)}, so intervals leave the instruments' errors out."
 
 
 def _shortened(value: Any) -> str:

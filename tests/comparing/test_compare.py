@@ -288,6 +288,14 @@ def test_a_simulated_power_is_not_compared_with_a_measured_one() -> None:
     assert judged(found, limit_of("accuracy < -0.9")).outcome == "not worse"
 
 
+def test_an_instrument_without_calibration_is_named_beside_the_differences(capsys: Capture) -> None:
+    sides = railed(3e-3), railed(3e-3)
+    for side in sides:
+        cast(Any, side.result.start).meters = [meter(rails=[Rail("core")])]
+    print_comparisons([compared(*sides)], [()])
+    assert "No calibration is stated for core" in " ".join(capsys.readouterr().out.split())
+
+
 # ---- of recordings ------------------------------------------------------------------------
 
 
