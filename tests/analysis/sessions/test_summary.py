@@ -92,7 +92,7 @@ def test_times_are_of_the_performance_run_and_scores_of_the_accuracy_run(summary
 
 
 def test_a_pace_of_the_power_runs_that_is_not_the_stated_one_is_noted(summary: Summarise) -> None:
-    paused = [replace(a, at=2.0 * a.at, done=2.0 * a.at + 0.1) for a in asked()]
+    paused = [replace(a, at=10.0 + 2.0 * k, done=10.1 + 2.0 * k) for k, a in enumerate(asked())]
     notes = summary(("performance", "performance", asked()), ("power", "power", paused)).notes
     assert any("power runs answered 0.6557 samples a second" in note for note in notes)
 
