@@ -1,7 +1,7 @@
 """Turn estimates into quantities: every known source of error is a separate component."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from rig.analysis.power.clipped_and_missing import hidden_w as hidden_of
 from rig.analysis.power.estimators import Estimate, Margin
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.spans_and_gaps import gain_change
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.profile import step_in, step_of, undithered
 from rig.types import Floats, Rail
@@ -23,30 +23,31 @@ CHANGES = "gain that changes"
 METHOD = "whole spans, less the level beside them"
 CORE_METHOD = "mean of trimmed windows"
 IDLE_METHOD = "idle under the spans, by the model of the trace"
-IDLE_POWER, ACTIVE_POWER, DYNAMIC_POWER = {"idle": 1.0}, {"busy": 1.0}, {"busy": 1.0, "idle": -1.0}
+LEVELS = {
+    "idle_power_w": {"idle": 1.0},
+    "active_power_w": {"busy": 1.0},
+    "dynamic_power_w": {"busy": 1.0, "idle": -1.0},
+}
 """A figure of power is a sum of the levels ``busy`` and ``idle`` times these factors."""
 
 
 def powers(
-    model: RailModel,
-    e: Estimate,
-    levels: Mapping[str, float],
-    busy: BusyTime,
-    methods: Sequence[tuple[str, Margin]],
-) -> list[Quantity]:
-    """Return a figure of power of one rail, the sum of ``levels``, with its uncertainty budget by each of ``methods``.
+    model: RailModel, e: Estimate, figure: str, busy: BusyTime, methods: Mapping[str, tuple[str, Margin]]
+) -> Figures:
+    """Return a figure of power of one rail with its uncertainty budget, by each of ``methods``.
 
-    A method is its words and a margin. The shift of the margin is added to the level ``busy``, its components to the
+    A method has a name, words and a margin. Its shift is added to the level ``busy``, its components to the
     budget, and its bias to the bias. Idle power has no margin, and its ``n`` counts the readings in idle windows.
     """
+    levels = LEVELS[figure]
     weight = np.sum([factor * {"busy": e.level, "idle": e.idle}[level] for level, factor in levels.items()], axis=0)
     noise = _noise_parts(model, weight) + _resolution_parts(model, weight, levels)
     drift = Component(IDLE, -levels.get("idle", 0.0) * e.idle_u_w)
     at_work, n, bias_w = "busy" in levels, model.readings.count(model.idle), model.readings.idle_bias_w
     if at_work:
         n, bias_w = busy.n, bias_w + float(np.abs(e.dynamic) @ model.once(hidden_of)[0])
-    found = []
-    for method, margin in methods:
+    found = Figures()
+    for name, (words, margin) in methods.items():
         shifted = replace(e, value_w=e.value_w + margin.shift_w)
         value_w = levels.get("busy", 0.0) * shifted.value_w + sum(levels.values()) * e.idle_w
         parts = [*noise, *(_clock_parts(model, shifted, busy, margin) if at_work else ()), drift, *margin.components]
@@ -54,7 +55,8 @@ def powers(
         rounding = _rounding(shifted)
         parts += [*(_sag_parts(model, weight) if at_work else ()), rounding]
         parts = [p for p in parts if p.u and abs(p.u) >= rounding.u]
-        found.append(Quantity(value_w, "W", tuple(parts), bias_w + margin.bias_w, n, method))
+        key = FigureKey(figure, rail=model.rail.name, method=name)
+        found |= {key: Quantity(value_w, "W", tuple(parts), bias_w + margin.bias_w, n, words)}
     return found
 
 

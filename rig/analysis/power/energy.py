@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rig.analysis.power.budget import ACTIVE_POWER, METHOD, powers
+from rig.analysis.power.budget import METHOD, powers
 from rig.analysis.power.estimators import Margin, touched, whole
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.result.quantity import LITERAL, TRIMMED, FigureKey, Figures, Quantity, linear, product
@@ -124,7 +124,7 @@ def average_figures(
         if of is None or off_s - on_s < 2.0 * model.readings.period_s:
             return Figures()
         e = whole(model, of, idle)
-        (average,) = powers(model, e, ACTIVE_POWER, busy, [(AVERAGE, Margin())])
+        (average,) = powers(model, e, "active_power_w", busy, {"": (AVERAGE, Margin())}).values()
         rails |= {FigureKey("average_power_w", rail=model.rail.name): average}
     total = linear([(1.0, q) for q in rails.values()], "W", AVERAGE)
     per_sample = total.scaled((off_s - on_s) / samples, "J", "average power x duration over samples completed")

@@ -25,16 +25,7 @@ import numpy as np
 
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.result.quantity import Component
-from rig.analysis.timing.activity_signal import (
-    SETTLE_TAU,
-    count_before,
-    edges_of,
-    inside,
-    margin_s,
-    mean_signal,
-    merged,
-    touches,
-)
+from rig.analysis.timing import activity_signal as signal
 from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.readings import Readings
@@ -148,11 +139,11 @@ class Margin:
 def core(model: RailModel, windows_s: Floats, idle: Idle) -> Estimate | TooShort:
     """Return power from whole readings inside windows, shape (k, 2); each window is weighted by its length."""
     r = model.readings
-    spans = merged(windows_s)
-    lead, tail = 2.0 * model.sigma_s + SETTLE_TAU * r.tau_s, 2.0 * model.sigma_s
+    spans = signal.merged(windows_s)
+    lead, tail = 2.0 * model.sigma_s + signal.SETTLE_TAU * r.tau_s, 2.0 * model.sigma_s
     inner = spans + np.array([lead, -tail])
     usable = inner[:, 1] > inner[:, 0]
-    where = inside(inner[usable], r.start_s, r.end_s)
+    where = signal.inside(inner[usable], r.start_s, r.end_s)
     where[~r.ok] = -1
     at = np.flatnonzero(where >= 0)
     of = where[at]
@@ -198,16 +189,16 @@ def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) ->
     left out if other activity, ``other_s``, is within one period of it.
     """
     r = model.readings
-    margin = margin_s(model.sigma_s, r.tau_s)
-    regions, foreign = merged(windows_s + margin), merged(other_s + margin)
+    margin = signal.margin_s(model.sigma_s, r.tau_s)
+    regions, foreign = signal.merged(windows_s + margin), signal.merged(other_s + margin)
     # a reading with other activity in it does not show the level beside the window
-    spoiled = touches(foreign, regions[:, 0] - r.period_s, regions[:, 1] + r.period_s)
+    spoiled = signal.touches(foreign, regions[:, 0] - r.period_s, regions[:, 1] + r.period_s)
     regions = regions[~spoiled & covered(r, regions)]
     if not len(regions):
         return None
-    z = np.where(touches(regions, r.start_s, r.end_s), model.weight, 0.0)
-    member = touches(regions, windows_s[:, 0], windows_s[:, 1])
-    fill = mean_signal(edges_of(merged(windows_s[member])), r.start_s, r.end_s, r.tau_s)
+    z = np.where(signal.touches(regions, r.start_s, r.end_s), model.weight, 0.0)
+    member = signal.touches(regions, windows_s[:, 0], windows_s[:, 1])
+    fill = signal.mean_signal(signal.edges_of(signal.merged(windows_s[member])), r.start_s, r.end_s, r.tau_s)
     # readings of a region have equal weights; a region has the weight of the time that they cover (points cover none)
     lasts = model.weight if r.pool is not None or r.aperture_s <= 0.0 else r.end_s - r.start_s
     of = np.clip(np.searchsorted(regions[:, 0], r.end_s) - 1, 0, None)
@@ -245,7 +236,7 @@ def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> t
     ``total``. If the gap has no reading, the level is that of all gaps, or else of idle.
     """
     r = model.readings
-    free = np.flatnonzero(r.ok & ~model.busy & ~touches(regions, r.start_s, r.end_s))
+    free = np.flatnonzero(r.ok & ~model.busy & ~signal.touches(regions, r.start_s, r.end_s))
     unit = float(np.median(model.weight[model.weight > 0.0]))
     many = np.maximum(np.ceil(np.abs(total) / unit - 0.5), 1.0).astype(np.int64)
     # numbers of the free readings at the begin and end of each region, and at the far ends of the gaps beside it
@@ -310,9 +301,9 @@ def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> 
 
     A residual that recurs at the same place of all spans may be power of spans or of gaps, so it becomes a bias.
     """
-    r, spans = model.readings, merged(windows_s)
-    near = np.array([[spans[0, 0], spans[-1, 1]]]) + margin_s(model.sigma_s, r.tau_s) + [-r.period_s, r.period_s]
-    use = np.flatnonzero(r.ok & (model.weight > 0.0) & touches(near, r.start_s, r.end_s))
+    r, spans = model.readings, signal.merged(windows_s)
+    near = np.array([[spans[0, 0], spans[-1, 1]]]) + signal.margin_s(model.sigma_s, r.tau_s) + [-r.period_s, r.period_s]
+    use = np.flatnonzero(r.ok & (model.weight > 0.0) & signal.touches(near, r.start_s, r.end_s))
     if len(spans) < LEAST or len(use) < 2 * LEAST or covered_share(r, spans) < MIN_SHARE:
         return None
     y, root = model.above_w[use], np.sqrt(model.weight[use] / float(np.mean(model.weight[use])))
@@ -336,13 +327,13 @@ def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> 
 def _shapes(model: RailModel, spans: Floats, other_s: Floats, use: Indices) -> list[Parts]:
     """Return the functions for the parts of readings, with a filter of one pole and with a moving mean."""
     r, start, end = model.readings, model.readings.start_s[use], model.readings.end_s[use]
-    others = merged(other_s)
+    others = signal.merged(other_s)
     signals = [spans, np.array([[spans[0, 0], spans[-1, 1]]])]
-    if touches(signals[1], *others.T).any():
+    if signal.touches(signals[1], *others.T).any():
         signals.append(others)
 
     def parts(late_s: float, tau_s: float, width_s: float) -> Floats:
-        held = [mean_signal(edges_of(s + late_s), start - width_s, end, tau_s) for s in signals]
+        held = [signal.mean_signal(signal.edges_of(s + late_s), start - width_s, end, tau_s) for s in signals]
         held[1] = held[1] - held[0] - sum(held[2:])
         return np.column_stack(held)
 
@@ -370,7 +361,7 @@ def _converged(parts: Parts, y: Floats, root: Floats, tau_s: float, period_s: fl
 
 def _left_over(each: Floats, left: Floats, middle_s: Floats, spans: Floats) -> tuple[float, float]:
     """Return the uncertainty of a level from residuals that vary between spans, and its bias from those that recur."""
-    of = np.clip(count_before(spans[:, 0], middle_s) - 1, 0, len(spans) - 1)
+    of = np.clip(signal.count_before(spans[:, 0], middle_s) - 1, 0, len(spans) - 1)
     u_w = math.sqrt(float(np.sum(np.bincount(of, each * left) ** 2)))
     pitch_s = float(np.median(np.diff(spans[:, 0])))
     place = np.clip((middle_s - spans[of, 0]) / pitch_s * PLACES, -1, 2 * PLACES).astype(np.int64) + 1

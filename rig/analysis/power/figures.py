@@ -9,31 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from rig.analysis.power import findings
-from rig.analysis.power.budget import (
-    ACTIVE_POWER,
-    CORE_METHOD,
-    DYNAMIC_POWER,
-    IDLE_METHOD,
-    IDLE_POWER,
-    METHOD,
-    powers,
-)
+from rig.analysis.power import estimators, findings
+from rig.analysis.power.budget import CORE_METHOD, IDLE_METHOD, LEVELS, METHOD, powers
 from rig.analysis.power.clipped_and_missing import in_step_with, in_turn, missing_while_busy, unseen
-from rig.analysis.power.estimators import (
-    MIN_SHARE,
-    Estimate,
-    Idle,
-    Margin,
-    Scope,
-    TooShort,
-    core,
-    covered_share,
-    fitted,
-    scopes_of,
-    touched,
-    whole,
-)
+from rig.analysis.power.estimators import Estimate, Idle, Margin, Scope, TooShort
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.spans_and_gaps import doubts_of_idle, ends, moved, rests_for, smoothed
 from rig.analysis.result.finding import Finding, note, refusal
@@ -44,7 +23,6 @@ from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.readings import Readings
 
-POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
 ALIKE = "noise that rails have in common"
 NOTED = 1e-3
 """A margin above this part of dynamic power gets a note."""
@@ -78,7 +56,7 @@ def power_figures(
         figures |= own
     whole = Figures()
     if together is not None and activity.phases:
-        for scope in scopes_of(activity, busy):
+        for scope in estimators.scopes_of(activity, busy):
             whole |= _scope_figures(together, scope)[0]
     sums, missing = totals(figures, [r.rail.name for r in readings], list(activity.phases), whole)
     all_rails = together or (next(iter(models.values())) if len(models) == len(readings) == 1 else None)
@@ -105,7 +83,7 @@ def rail_figures(
     figures = Figures()
     if any(f.effect == "refusal" for f in scale):
         return figures, tuple(told)
-    for scope in scopes_of(activity, busy):
+    for scope in estimators.scopes_of(activity, busy):
         own, found = _scope_figures(model, scope)
         figures |= own
         told += found
@@ -132,11 +110,11 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
     doubts = list(doubts_of_idle(model, scope.windows_s, moved=margin.bias_w > 0.0))
     weight, idle_u_w = model.trace.idle_under(merged(scope.windows_s))
     idle = weight, math.hypot(idle_u_w, *(w / math.sqrt(3.0) for w, _ in doubts))
-    inner = core(model, scope.windows_s, idle)
+    inner = estimators.core(model, scope.windows_s, idle)
     if isinstance(inner, TooShort):
         return _fitted_figures(model, scope, inner, idle)
-    of = touched(model, scope.windows_s, scope.other_s, idle)
-    full = whole(model, of, idle, inner) if of is not None and of.share >= MIN_SHARE else None
+    of = estimators.touched(model, scope.windows_s, scope.other_s, idle)
+    full = estimators.whole(model, of, idle, inner) if of is not None and of.share >= estimators.MIN_SHARE else None
     notes = [note(f"Rail {model.rail.name}: {why}. Idle is uncertain by {w:.2g} W") for w, why in doubts if why]
     notes += _told(model, scope, margin, 0.0)
     if of is not None and full is not None:
@@ -158,7 +136,7 @@ def _told(model: RailModel, scope: Scope, margin: Margin, power_w: float) -> lis
 def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle) -> PowerFigures:
     """Return power fitted to readings that no span fills alone; none if spans are long enough but lack readings."""
     why = findings.too_short(model, scope, short)
-    fit = fitted(model, scope.windows_s, scope.other_s, idle) if short.window_s <= short.needed_s else None
+    fit = estimators.fitted(model, scope.windows_s, scope.other_s, idle) if short.window_s <= short.needed_s else None
     if fit is None:
         return Figures(), (why,)
     told = note(
@@ -182,19 +160,17 @@ def _stated(
     hidden = unseen(model, inner, scope.windows_s, lost) + loops + model.once(in_turn)
     margin += smoothed(model, scope.windows_s, chosen.value_w)
     notes = [*notes, *_told(model, scope, loops, inner.value_w)]
-    busy = replace(scope.busy, n=round(scope.busy.n * covered_share(model.readings, merged(scope.windows_s))))
+    seen = estimators.covered_share(model.readings, merged(scope.windows_s))
+    busy = replace(scope.busy, n=round(scope.busy.n * seen))
     if chosen is inner:
         hidden, margin = hidden + margin, Margin()
     method = CORE_METHOD if chosen is inner else METHOD
-    key = FigureKey("idle_power_w", scope.phase, model.rail.name)
-    (idle,) = powers(model, chosen, IDLE_POWER, busy, [(IDLE_METHOD, Margin())])
-    figures = {key: idle}
+    figures = powers(model, chosen, "idle_power_w", busy, {"": (IDLE_METHOD, Margin())})
     stated = {"": (method, margin + hidden), LITERAL: ("mean over the spans", hidden)}
-    for e, methods in ((chosen, stated), (inner, {TRIMMED: (CORE_METHOD, hidden)})):
-        for quantity, levels in (("active_power_w", ACTIVE_POWER), ("dynamic_power_w", DYNAMIC_POWER)):
-            found = powers(model, e, levels, busy, list(methods.values()))
-            figures |= {replace(key, quantity=quantity, method=m): q for m, q in zip(methods, found, strict=True)}
-    return Figures(figures), tuple(notes)
+    for figure in ("active_power_w", "dynamic_power_w"):
+        figures |= powers(model, chosen, figure, busy, stated)
+        figures |= powers(model, inner, figure, busy, {TRIMMED: (CORE_METHOD, hidden)})
+    return Figures({replace(key, phase=scope.phase): q for key, q in figures.items()}), tuple(notes)
 
 
 def totals(
@@ -209,7 +185,7 @@ def totals(
     refusals: list[Finding] = []
     for method in ("", TRIMMED, LITERAL):
         for phase in ("", *phases):
-            for quantity in POWERS:
+            for quantity in LEVELS:
                 key = FigureKey(quantity, phase, method=method)
                 known = {rail: q for rail in rails if (q := figures.get(replace(key, rail=rail))) is not None}
                 if known and len(known) == len(rails):
