@@ -343,8 +343,9 @@ def _halves(model: RailModel) -> list[Floats]:
     spans, at_s = model.spans_s, model.middle_s
     of = count_before(spans[:, 0], at_s) - 1
     gaps, found = np.column_stack([spans[:, 1], np.append(spans[1:, 0], at_s[-1])]), []
+    idle_w = model.trace.idle_at(np.mean(spans, axis=1))[:, None]
     for use, each in ((model.held, spans), (model.gap, gaps)):
         later = at_s > np.mean(each, axis=1)[of]
-        mean_w, many = model.means(model.above_w, use & (of >= 0), 2 * of + later, 2 * len(spans))
-        found.append(np.where(many > 0.0, mean_w, np.nan).reshape(-1, 2))
+        mean_w, many = model.means(model.readings.watts, use & (of >= 0), 2 * of + later, 2 * len(spans))
+        found.append(np.where(many > 0.0, mean_w, np.nan).reshape(-1, 2) - idle_w)
     return found
