@@ -4,6 +4,7 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,9 @@ def solver(
         name, "a function of a binary quadratic model on this computer", ("dimod", "numpy"), longest_s,
         schedule_depends_on_budget="timeout_s" in given, solver=name, anytime=anytime,
     )  # fmt: skip
+    about = about if info is None else replace(info, details={**about.details, **info.details})
     return SolverDevice(
-        about if info is None else replace(info, details={**about.details, **info.details}), _loaded, lambda loaded, tally: _solved(solve, given, loaded, tally), seed=seed, default_s=default_s,
+        about, _loaded, lambda loaded, tally: _solved(solve, given, loaded, tally), seed=seed, default_s=default_s,
         longest_s=longest_s, problem_of=problem_in, fresh=lambda loaded: (loaded[0], loaded[1].copy()), power=power,
         from_empty=False, patience_s=PATIENCE_S if anytime else math.inf,
     )  # fmt: skip

@@ -163,8 +163,9 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
         r = replace(r, tau_s=tau_s)
         smooth = replace(rail.found(told), readings=r, sigma_s=max(rail.sigma_s, r.period_s), seen=shown(r, windows_s))
         return _along_its_path(smooth, windows_s, tolerance)
-    told = () if seen.edges is None else _other_lengths(r.rail.name, s, seen.edges)
-    return _followed(rail.found(*told), s, seen, tolerance)
+    if seen.edges is not None:
+        rail = rail.found(*_other_lengths(r.rail.name, s, seen.edges))
+    return _followed(rail, s, seen, tolerance)
 
 
 def _other_lengths(name: str, s: Shown, edges: Edges) -> Iterator[Finding]:
