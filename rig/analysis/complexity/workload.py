@@ -14,6 +14,7 @@ sample. Here, the two are separate figures.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from statistics import fmean
 from typing import Any, get_args
 
@@ -118,12 +119,11 @@ def _activity(run: Run) -> dict[tuple[int, str], Activity]:
     warm = set(run.replies.filter(run.replies["warmup"])["issue"].to_pylist())
     found: dict[tuple[int, str], dict[str, dict[str, Counts]]] = {}
     names = zip(*(run.activity[c].to_pylist() for c in ("issue", "sample_id", "layer", "counter")), strict=True)
-    counts = run.activity.combine_chunks()["counts"]
-    for row, (issue, sample_id, layer, counter) in enumerate(names):
-        values = counts[row].values
-        array = np.zeros(0, np.int64) if values is None else array_of(values).astype(np.int64)
+    lists = run.activity["counts"].combine_chunks()
+    counts, ends = array_of(lists.flatten()).astype(np.int64), np.cumsum(array_of(lists.value_lengths(), 0)).tolist()
+    for (issue, sample_id, layer, counter), (begin, end) in zip(names, pairwise([0, *ends]), strict=True):
         if issue not in warm:
-            found.setdefault((issue, sample_id), {}).setdefault(layer, {})[counter] = array
+            found.setdefault((issue, sample_id), {}).setdefault(layer, {})[counter] = counts[begin:end]
     return dict(found)
 
 
