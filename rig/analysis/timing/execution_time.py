@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.result.order_statistics import nearest_rank, percentile
+from rig.analysis.result.order_statistics import independent, nearest_rank, percentile
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity, linear
 from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.timebase import Timebase
@@ -120,10 +120,11 @@ def mean_time(busy: BusyTime, device: Timebase, late_s: float, method: str) -> Q
 
 
 def spread(times_s: Floats, device: Timebase, phase: str = "", held: float = 1.0, loops: bool = False) -> Figures:
-    """Return the standard error of the mean, and nearest-rank percentiles over inferences.
+    """Return the standard error of the mean, and nearest-rank percentiles over inferences in order of time.
 
-    ``held`` is the number of inferences in one span. If spans are ``loops``, only the mean of their executions is
-    known, so there are no percentiles.
+    In the interval of a percentile, successive times that are alike count as fewer. ``held`` is the number of
+    inferences in one span. If spans are ``loops``, only the mean of their executions is known, so there are no
+    percentiles.
     """
     n = len(times_s)
     if n == 0:
@@ -136,8 +137,10 @@ def spread(times_s: Floats, device: Timebase, phase: str = "", held: float = 1.0
         out[FigureKey("execution_time_se_s", phase)] = Quantity(se, "s", (), 0.0, n, method)
     ordered = np.sort(times_s)
     for p in () if loops else PERCENTILES:
-        clock = Component("clock rate, device to host", nearest_rank(ordered, p / 100.0) * device.rate_sigma)
+        value = nearest_rank(ordered, p / 100.0)
+        count = independent((times_s > value).astype(float))
+        clock = Component("clock rate, device to host", value * device.rate_sigma)
         key = FigureKey("execution_time_p{percentile}_s", phase, percentile=p)
-        found = percentile(ordered, p / 100.0, (clock, Component("timer resolution", resolution)))
+        found = percentile(ordered, p / 100.0, (clock, Component("timer resolution", resolution)), count)
         out[key] = found if held == 1.0 else replace(found, method=f"{found.method}; over means of several inferences")
     return Figures(out)

@@ -3,9 +3,12 @@ times the time in which the device was busy is the energy, and the auditor agree
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import cycle
+from itertools import accumulate, cycle
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from fixtures.bench.mock_device import MockDevice
@@ -15,6 +18,7 @@ from reports.audit.audit import audit
 from rig.analysis.evaluate import _power_in, _recorded
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.timing.activity_signal import merged
+from rig.analysis.timing.execution_time import spread
 from rig.commands.shell.main import main
 from rig.recording.traces.traces import AT_ONCE
 from rig.types import Budget, DeviceInfo, Reply, Sample, Span, Step
@@ -148,3 +152,14 @@ def test_the_power_of_the_first_part_of_spans_is_not_that_of_whole_spans(tmp_pat
     power = _power_in(told, stamps_u_s(run, told.activity, told.device), windows_s)
     assert power is not None and held(power, 4e-3, 0.999)
     assert power.half_width() < 0.05 * power.value
+
+
+def test_percentiles_of_times_that_drift_are_as_uncertain_as_they_are_alike() -> None:
+    """A chip that gets warm: successive times differ little."""
+    held, clock = 0, cast(Any, SimpleNamespace(step_s=1e-9, rate_sigma=0.0))
+    for seed in range(100):
+        steps = np.random.default_rng(seed).standard_normal(2000)
+        drift = list(accumulate(steps.tolist(), lambda last, step: 0.9 * last + 0.19**0.5 * step))[1000:]
+        low, high = spread(1.0 + 0.1 * np.array(drift), clock)["execution_time_p50_s"].interval()
+        held += low <= 1.0 <= high
+    assert held > 88
