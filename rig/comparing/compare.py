@@ -14,7 +14,7 @@ from rig.analysis.result.result import Result
 from rig.analysis.scores.accuracy import right_of
 from rig.analysis.scores.answers import data_of
 from rig.analysis.sessions.rate_probes import DRAWN, PEAK, SEED
-from rig.analysis.sessions.speed import Executions, executions_of, paired
+from rig.analysis.sessions.speed import Executions, executions_of, paired, worth
 from rig.analysis.sessions.summary import SCATTER, together
 from rig.comparing.differing import differing
 from rig.errors import UsageError, refused
@@ -325,19 +325,14 @@ def _ratio(one: Executions, other: Executions, factor: float) -> Quantity | None
     With fewer than two of these, it is 1 with the scatter of the executions of each run, those of the first times
     ``factor``: callers use its components only. It is then None if one of the runs has fewer than two executions.
     """
-    if (found := paired(other, one)) is not None or any(len(s) < 2 or not s.any() for _, s in (one, other)):
-        return found
-    each = (factor, one[1]), (1.0, other[1])
-    scatter = [
-        k * float(s.std(ddof=1) / one[1].mean()) / math.sqrt(len(s)) for k, s in each
-    ]  # both in times of the first
-    return Quantity(
-        1.0,
-        "1",
-        tuple(
-            Component("scatter of executions", u, len(s) - 1.0) for u, (_, s) in zip(scatter, (one, other), strict=True)
-        ),
-    )
+    if (ratio := paired(other, one)) is not None or any(len(s) < 2 or not s.any() for _, s in (one, other)):
+        return ratio
+    found = []
+    for k, run in ((factor, one), (1.0, other)):
+        count = worth(run)
+        u = k * float(run[1].std(ddof=1) / one[1].mean()) / math.sqrt(count)  # both in times of the first
+        found.append(Component("scatter of executions", u, max(count - 1.0, 1.0)))
+    return Quantity(1.0, "1", tuple(found))
 
 
 def _growth(key: FigureKey, of: Figures) -> float:

@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -160,6 +161,23 @@ def test_of_runs_that_are_alike_one_in_twenty_shows_a_difference_however_unlike_
         ]
         shown += bool(compared(*runs).differences[0].shown)
     assert shown < 0.07 * 600
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_of_runs_whose_times_drift_few_show_a_difference(same: bool) -> None:
+    """Each execution keeps 0.9 of what the one before was slower, as on a chip that gets warm and cools."""
+    rng, shown = np.random.default_rng(1), 0
+    for _ in range(200):
+        steps = rng.standard_normal((2, 800)).tolist()
+        drift = np.array([list(accumulate(own, lambda last, step: 0.9 * last + 0.4 * step))[400:] for own in steps])
+        runs = [
+            replace(subject({TIME: Quantity(float(s.mean()), "s", (Component("rate", 1e-9),))}), executions=(ids, s))
+            for s, ids in zip(
+                np.exp(0.05 * drift), (np.arange(400), np.arange(400) + (0 if same else 400)), strict=True
+            )
+        ]
+        shown += bool(compared(*runs).differences[0].shown)
+    assert shown < 0.15 * 200
 
 
 def lone(time_s: float, *more: Component) -> Subject:

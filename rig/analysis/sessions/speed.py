@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from rig.analysis.result.finding import Finding
+from rig.analysis.result.order_statistics import independent
 from rig.analysis.result.quantity import Component, FigureKey, Quantity
 from rig.analysis.service.queries import queries_of
 from rig.analysis.sessions.part import Part
@@ -79,17 +80,29 @@ def paired(own: Executions, speed: Executions) -> Quantity | None:
 
     It is the ratio of sums, with the standard error of the jackknife (Cochran, Sampling Techniques, 6.17): if all times
     are longer by one factor, the standard error is 0, however much the samples differ. Long samples weigh more, so the
-    degrees of freedom are those of Kish's effective number (``rig.analysis.result.proportion``).
+    degrees of freedom are those of Kish's effective number (``rig.analysis.result.proportion``). Successive executions
+    that are longer or shorter together, as those of a chip that gets warm, count as fewer.
     """
-    _, mine, theirs = np.intersect1d(own[0], speed[0], assume_unique=True, return_indices=True)
-    own_s, speed_s = own[1][mine], speed[1][theirs]
+    shared, mine, theirs = np.intersect1d(own[0], speed[0], assume_unique=True, return_indices=True)
+    own_s, speed_s = (_in_turn((shared, seconds)) for seconds in (own[1][mine], speed[1][theirs]))
     total_s, n = float(speed_s.sum()), len(speed_s)
     if n < 2 or total_s == speed_s.max():
         return None
     without_one = (own_s.sum() - own_s) / (total_s - speed_s)
-    u, worth = float(np.std(without_one)) * math.sqrt(n - 1), total_s**2 / float(speed_s @ speed_s)
-    scatter = Component("scatter of executions", u, max(worth - 1.0, 1.0))
+    count, most = independent(without_one), total_s**2 / float(speed_s @ speed_s)
+    u = float(np.std(without_one)) * math.sqrt((n - 1) * n / count)
+    scatter = Component("scatter of executions", u, max(min(most, count) - 1.0, 1.0))
     return Quantity(float(own_s.sum()) / total_s, "1", (scatter,), n=n)
+
+
+def worth(executions: Executions) -> float:
+    """Return how many independent executions these count for."""
+    return independent(_in_turn(executions))
+
+
+def _in_turn(executions: Executions) -> Floats:
+    """Return the times by how often each sample ran before, and then by sample, which is about their order of time."""
+    return executions[1][np.argsort(executions[0] % MOST, kind="stable")]
 
 
 def executions_of(parts: Sequence[Part], codes: dict[tuple[str, str], int]) -> Executions:
