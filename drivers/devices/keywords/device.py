@@ -11,7 +11,7 @@ import math
 import pickle
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,9 @@ def open_device(
         for word, heard in shown():
             net.learn(word, heard)
     told = {"readout": readout, "epochs": epochs, "seed": seed, "weights": weights}
-    return _device(net, workload.samples[0].id, network, told, count)
+    if epochs or readout == "prototypes":
+        told["data"] = {"source": workload.details.get("source"), "split": "train"}
+    return _device(net, workload.samples, network, told, count)
 
 
 class Keywords:
@@ -159,8 +161,8 @@ def train(torch: Any, model: Any, heard: dict[str, NDArray[np.float32]], epochs:
     model.eval()
 
 
-def _device(net: Keywords, first: str, network: str, told: dict[str, Any], count: bool) -> Device:
-    example, base = np.zeros(SHAPES[network], np.float32), len(net.words)
+def _device(net: Keywords, samples: Sequence[Sample], network: str, told: dict[str, Any], count: bool) -> Device:
+    example, base, first = np.zeros(SHAPES[network], np.float32), len(net.words), samples[0].id
 
     def run(sample: Sample) -> Reply:
         if sample.id == first:  # the first sample of a round; a round begins with only the base words
@@ -176,7 +178,7 @@ def _device(net: Keywords, first: str, network: str, told: dict[str, Any], count
         name=NAME,
         mode="hardware",
         description=f"{network} of NeuroBench's keyword FSCIL in torch on this computer's CPU",
-        phases=(LEARNING, INFERENCE) if told["readout"] == "prototypes" else (INFERENCE,),
+        phases=(LEARNING, INFERENCE) if any(sample.learn for sample in samples) else (INFERENCE,),
         versions={"torch": net._torch.__version__},
         artifacts={"network": _digest(net.model.state_dict().items())},
         algorithm={"model": network, "training": told, "encoder": "mfcc" if network == "m5" else "Speech2Spikes"},

@@ -131,6 +131,16 @@ def test_a_round_begins_with_the_base_words_alone(words: Path) -> None:
 
 
 @pytest.mark.torch
+def test_words_that_are_asked_and_never_taught_need_no_phase_and_the_training_clips_are_no_test(words: Path) -> None:
+    for split in ("test", "train"):
+        workload = open_workload(data=str(words), split=split, learn=False, **SMALL)
+        with closing(open_device(workload, count=False, threads=1)) as device:
+            info = device.info()
+        assert info.phases == ("inference",)
+        assert info.algorithm["training"]["data"] == {"source": workload.details["source"], "split": "train"}
+
+
+@pytest.mark.torch
 def test_a_trained_readout_is_frozen_and_answers_base_words_alone(words: Path) -> None:
     teaching = open_workload(data=str(words), **SMALL)
     raised(UsageError, open_device, teaching, says="learn=false", readout="trained")
