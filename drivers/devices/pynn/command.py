@@ -172,6 +172,13 @@ class Course:
         return "train" if self.fold is None else "test"
 
     @property
+    def images(self) -> str:
+        """Return what the course learns from."""
+        if self.encoding == "dvs":
+            return "recordings of a folder"
+        return f"{'training' if self.split == 'train' else 'test'} images of {'MNIST' if self.md5 else 'a folder'}"
+
+    @property
     def network(self) -> tuple[int, float]:
         """Return how many sources the encoding has, and the weight of a relay in nA."""
         return ADDRESSES[self.encoding], ne15.RELAY_NA if self.encoding == "poisson" else ne15.SURE_RELAY_NA
@@ -188,8 +195,7 @@ def taught(course: Course, learn: Learn, backend: str) -> NetworkFile:
     origin = {
         "method": "K-means of each digit's images, then STDP with a teacher, one decision neuron at a time",
         "backend": backend,
-        "images": f"{len(trained_on)} {'training' if course.split == 'train' else 'test'} images of "
-        + ("MNIST" if course.md5 else "a folder"),
+        "data": f"{len(trained_on)} {course.images}",
         "encoding": course.encoding,
         "fold_left_out": left_out,
         "subclasses": course.subclasses,

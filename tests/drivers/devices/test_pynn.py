@@ -223,6 +223,14 @@ def test_a_stream_is_taught_with_its_encoding_s_sources_and_a_relay_that_one_spi
         assert set(np.flatnonzero(made.arrays["learnt"][:, k])) == sent
 
 
+def test_a_network_states_its_training_data_where_a_recording_looks_for_them(tmp_path: Path) -> None:
+    write_folder(tmp_path, 10, 20, 0)
+    of_images = Course(tmp_path, 1, None, 5, encoding="rank-order", lesson_s=2.0, md5=False)
+    of_recordings = Course(tmp_path / "flashing", 1, 1, 10, encoding="dvs", lesson_s=1.0)
+    told = [taught(course)[0].about()["algorithm"]["training"]["data"] for course in (of_images, of_recordings)]
+    assert told == ["10 training images of a folder", "18 recordings of a folder"]
+
+
 # ---- NEST ---------------------------------------------------------------------------------
 
 
