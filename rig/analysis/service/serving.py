@@ -240,7 +240,7 @@ def service_times_s(due_s: Floats, done_s: Floats) -> Floats:
     return np.asarray(done_s - np.maximum(due_s, np.concatenate([[-math.inf], done_s[:-1]])))
 
 
-def drawn_s(rng: np.random.Generator, service_s: Floats, count: int) -> Floats:
+def drawn_s(rng: "np.random.Generator", service_s: Floats, count: int) -> Floats:
     """Return service times, shape (count,), drawn in blocks of successive recorded ones.
 
     A block is about as long as successive times are correlated.
