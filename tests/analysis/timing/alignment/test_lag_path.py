@@ -15,9 +15,9 @@ from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from rig.analysis.timing import activity_signal as signals
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
-from rig.analysis.timing.alignment.lag_path import Line, along, line, wander, wandering
+from rig.analysis.timing.alignment.lag_path import NEAR, Line, along, line, wander, wandering
 from rig.analysis.timing.alignment.placement import undeclared_tau_s
-from rig.analysis.timing.alignment.shown import Shown, shown
+from rig.analysis.timing.alignment.shown import Shown, edges_of_spans, modelled, shown
 from rig.analysis.timing.counted_spans import activity_of
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.readings import Readings
@@ -170,6 +170,22 @@ def some(scene: Scene, spans_s: Floats | None = None) -> Shown:
     found = shown(scene.readings(), scene.spans if spans_s is None else spans_s)
     assert found is not None
     return found
+
+
+@given(
+    width=st.floats(6.0, 300.0), aperture=st.floats(0.3, 1.0), tau=st.sampled_from([0.0, 0.3, 1.0, 3.0]),
+    late=st.floats(-3.0, 3.0), longer=st.floats(-3.0, 3.0), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_edges_by_levels_near_them_do_not_depend_on_modelled_readings_farther_away(
+    width: float, late: float, longer: float, seed: int, **more: float
+) -> None:
+    s = some(Scene(spans_of(seed, width=width, gap=(4.0, 300.0)), seed=seed, **more))
+    middle_s = np.full(len(s.cells), late * PERIOD_S)
+    begin_s, end_s = middle_s - 0.5 * longer * PERIOD_S, middle_s + 0.5 * longer * PERIOD_S
+    near, every = (edges_of_spans(modelled(s, begin_s, end_s, levels), middle_s, NEAR) for levels in (NEAR, np.inf))
+    for one, other in ((near.begin_s, every.begin_s), (near.end_s, every.end_s)):
+        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-6 * PERIOD_S)
+    assert near.blur_s == pytest.approx(every.blur_s, abs=1e-6 * PERIOD_S)
 
 
 def test_a_periodic_train_whose_ends_are_hidden_is_left_undecided() -> None:
