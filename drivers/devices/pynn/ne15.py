@@ -87,7 +87,8 @@ def subclasses(images: NDArray[Any], labels: NDArray[Any], count: int, seed: int
     """
     found = []
     if count > (most := int(np.bincount(labels, minlength=DIGITS).min())):
-        raise unfit("subclasses", count, f"is more than the {most} images of some digit", f"Use 1 to {most}")
+        remedy = f"Use 1 to {most}" if most else "Give images of each digit"
+        raise unfit("subclasses", count, f"is more than the {most} images of some digit", remedy)
     for digit in range(DIGITS):
         numbers = np.flatnonzero(labels == digit)
         data = images[numbers].astype(np.float64)

@@ -192,6 +192,7 @@ def test_subclasses_are_of_one_digit_and_hold_each_image_once_and_are_no_more_th
     assert sorted(np.concatenate([group for _, group in groups]).tolist()) == list(range(200))
     caught = raised(UsageError, subclasses, images[:21], labels[:21], 3, 0, says="more than the 2 images of some digit")
     assert (caught.field, caught.value) == ("subclasses", 3)
+    assert raised(UsageError, subclasses, images[:9], labels[:9], 1, 0).remedy == "Give images of each digit"
 
 
 def test_training_without_training_images_asks_for_a_fold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

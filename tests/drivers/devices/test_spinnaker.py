@@ -33,7 +33,8 @@ class FrontEnd:
     def __init__(
         self, lost_at_ms: float = float("inf"), boots_badly: int = 0, error: str = "SpinnmanIOException"
     ) -> None:
-        self.boots_badly, self.failed_ns, self.error = boots_badly, 0, Exception
+        self.boots_badly, self.failed_ns = boots_badly, 0
+        self.error: Any = Exception
         for name in error.split("."):  # each a kind of the one before it
             self.error = type(name, (self.error,), {})  # type: ignore[assignment]
         self.now_ms, self.began_ms, self.lost_at_ms, self.made = 0.0, 0.0, lost_at_ms, 0
