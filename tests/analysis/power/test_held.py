@@ -494,6 +494,7 @@ WORLDS = [
     World("work_without_spans", (88, 115, 1_000_036), off=1.0),
     # the trace shows how long spans are
     World("lengths_cut_to_whole_milliseconds", (61000,), figures=(), says="longer in the trace than by their stamps"),
+    World("end_is_stamped_when_the_launch_returns", (21002,), figures=(), says="after most spans power stays"),
     World("optocoupler_turns_off_late", (61000,), figures=(), says="shorter in the trace than by their stamps"),
     World("bursts", (3,), figures=(), never_says="in the trace than by their stamps"),
     *(World(kind, (3,), figures=(), never_says=OUTSIDE)
