@@ -212,7 +212,9 @@ def test_targets_come_from_an_option_or_a_file_of_costs(tmp_path: Path) -> None:
     assert "target=COST" in open_workload(data=str(tmp_path / "one.coo")).details["notes"][0]
 
 
-@pytest.mark.parametrize(("text", "says"), [("one nan", "not a finite"), ("two 3", "no problem"), ("one", "NAME COST")])
+@pytest.mark.parametrize(("text", "says"), [
+    ("one nan", "not a finite"), ("two 3", "no problem"), ("one", "NAME COST"), ("one -3\none -2", "in an earlier"),
+])  # fmt: skip
 def test_a_file_of_costs_that_is_wrong_is_told_of(tmp_path: Path, text: str, says: str) -> None:
     as_coo(tmp_path / "one.coo")
     (tmp_path / "costs.txt").write_text(text)

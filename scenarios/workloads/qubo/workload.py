@@ -67,11 +67,13 @@ def _from_file(path: Path, models: Mapping[str, Any], graphs: Mapping[str, Graph
         if not fields or fields[0].startswith("#"):
             continue
         try:
-            name, cost = fields[0], float(fields[1])
-            costs[name] = checked_target(name, cost, models)
+            name, cost = fields[0], checked_target(fields[0], float(fields[1]), models)
         except (ValueError, IndexError) as error:
             what = f"{path.name}:{line}: {row.strip()!r} is no line NAME COST"
             raise DataError(what, field="targets", value=row, remedy="Correct the line") from error
+        if costs.setdefault(name, cost) != cost:
+            what = f"{path.name}:{line}: {name} has a cost of {costs[name]:g} in an earlier line, and {cost:g} here"
+            raise DataError(what, field="targets", value=row, remedy="Keep the least one")
     return {GIVEN: costs}
 
 
