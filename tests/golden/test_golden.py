@@ -58,10 +58,10 @@ def differences(was: Any, now: Any, at: str = "", within: float = 0.0) -> list[s
         if "interval_95" in was:
             within = margin(was["value"], *(was["interval_95"] or (None, None)))
         return [d for key in was if key not in WORDING for d in differences(was[key], now[key], f"{at}/{key}", within)]
-    if at.endswith("/components"):  # their order says nothing, and one that is absent is zero
-        named = [{(c["source"], c.get("shared")): c for c in parts} for parts in (was, now)]
-        absent = {key: c | {"u": 0.0} for parts in named for key, c in parts.items()}
-        was, now = ([(absent | parts)[key] for key in sorted(absent, key=str)] for parts in named)
+    if at.endswith("/components"):  # neither their order says anything, nor those far too small to move a figure
+        large = [[c for c in parts if abs(c["u"]) > 1e-3 * within] for parts in (was, now)]
+        if len(large[0]) == len(large[1]):
+            was, now = (sorted(parts, key=lambda c: (c["source"], c["shared"] or "")) for parts in large)
     if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         return [d for k, pair in enumerate(zip(was, now, strict=True)) for d in differences(*pair, f"{at}/{k}", within)]
     if at.endswith("/dof"):  # they count by the width that they give an interval
