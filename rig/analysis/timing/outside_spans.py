@@ -51,15 +51,14 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
     near_s = SURE * rail.sigma_s + 2.0 * rail.readings.period_s + SETTLE_TAU * rail.readings.tau_s
     goes_on = touches(found_s, spans_s[:, 1], spans_s[:, 1] + near_s)
     name = rail.readings.rail.name
-    if np.mean(touches(found_s, spans_s[:, 1], spans_s[:, 1] + near_s)) > 0.5:
-        longer = float(np.sum(np.diff(found_s)[goes_on])) / float(np.sum(np.diff(spans_s)))
+    if np.mean(goes_on) > 0.5:
+        longer = float(np.sum(np.diff(found_s))) / float(np.sum(np.diff(spans_s)))
         told = note(
             f"Rail {name}: after most spans power stays near their level, for {longer:.2g} times their length. Either "
             "the device works on, or ends are stamped early. Time and energy are by the stamps"
         )
         return activity, [r.found(told) if r.readings.rail.name == name else r for r in rails]
-    # something else works all the time
-    if np.mean(goes_on) > 0.5 or _beside_more_w(rail, spans_s, found_s) > 0.5 * (best.high_w - best.low_w):
+    if _beside_more_w(rail, spans_s, found_s) > 0.5 * (best.high_w - best.low_w):  # something else works all the time
         return activity, rails
     often = "once" if len(found_s) == 1 else f"{len(found_s)} times"
     where = f" ({sum(at_idle)} in idle windows)" * any(at_idle)
