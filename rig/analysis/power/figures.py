@@ -107,7 +107,7 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
     Cores are used if the idle level beside most spans cannot be read.
     """
     margin = moved(model, scope.windows_s)
-    doubts = list(doubts_of_idle(model, scope.windows_s))
+    doubts = list(doubts_of_idle(model, scope.windows_s, moved=margin.bias_w > 0.0))
     weight, idle_u_w = model.trace.idle_under(merged(scope.windows_s))
     idle = weight, math.hypot(idle_u_w, *(w / math.sqrt(3.0) for w, _ in doubts))
     inner = estimators.core(model, scope.windows_s, idle)
@@ -115,7 +115,7 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
         return _fitted_figures(model, scope, inner, idle)
     of = estimators.touched(model, scope.windows_s, scope.other_s, idle)
     full = estimators.whole(model, of, idle, inner) if of is not None and of.share >= estimators.MIN_SHARE else None
-    notes = [note(f"Rail {model.rail.name}: {why}. Idle is uncertain by {w:.2g} W") for w, why in doubts]
+    notes = [note(f"Rail {model.rail.name}: {why}. Idle is uncertain by {w:.2g} W") for w, why in doubts if why]
     notes += _told(model, scope, margin, 0.0)
     if of is not None and full is not None:
         beside = ends(model, scope.windows_s, of, full, inner)

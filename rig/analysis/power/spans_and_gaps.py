@@ -274,26 +274,28 @@ def gain_change(model: RailModel) -> float:
     return change if model.rail.accuracy is None or change > model.rail.accuracy.of_reading else 0.0
 
 
-def doubts_of_idle(model: RailModel, windows_s: Floats) -> Iterator[tuple[float, str]]:
-    """Yield by how many watts idle under the spans may differ from idle windows, and why.
+def doubts_of_idle(model: RailModel, windows_s: Floats, *, moved: bool) -> Iterator[tuple[float, str]]:
+    """Yield by how many watts idle under the spans may differ from idle windows, and why, or "" if a margin says it.
 
-    Spans may include power that swings, or power that settles after the work.
+    Spans may include power that swings, power at the begin of gaps (``moved``), or power that settles after the work.
     """
     if awake_w := unrested_w(model, windows_s):
         more = "mean power of idle windows between spans is above that at their ends, so the device may not be at rest"
         yield awake_w, f"{more} there. Begin these windows later"
     if model.once(swings):
         beside = "power changes within spans as it does between the gaps beside them, so a fan or another task may draw"
-        yield gaps_above_w(model), f"{beside} it"
+        yield abs(gaps_above_w(model)), f"{beside} it"
+    elif moved:
+        yield max(gaps_above_w(model), 0.0), ""
     elif slow_w := model.once(settles_w):
         slowly = "power comes down slowly after the last span from where gaps are, so the work may have raised idle"
         yield slow_w, slowly
 
 
 def gaps_above_w(model: RailModel) -> float:
-    """Return the distance of the mean of the first halves of gaps from idle, in watts."""
+    """Return by how many watts the mean of the first halves of gaps is above idle."""
     above_w = model.once(_halves)[1][:, 0]
-    return abs(float(np.mean(above_w[np.isfinite(above_w)]))) if np.isfinite(above_w).any() else 0.0
+    return float(np.mean(above_w[np.isfinite(above_w)])) if np.isfinite(above_w).any() else 0.0
 
 
 def settles_w(model: RailModel) -> float:
@@ -319,7 +321,7 @@ def settles_w(model: RailModel) -> float:
     slow = (np.abs(level_w) > SURE * u_w) & (part > 0.1) & (part < 0.9)
     if abs(level_w[0]) <= SURE * u_w[0] or np.count_nonzero(slow) < 2:
         return 0.0
-    return min(abs(float(level_w[0])), gaps_above_w(model) or math.inf)
+    return min(abs(float(level_w[0])), abs(gaps_above_w(model)) or math.inf)
 
 
 def swings(model: RailModel) -> bool:
