@@ -78,7 +78,7 @@ CASES: Mapping[str, Case] = {
     "swings of idle": Case(MODEL + "rail_model._swings", lambda blocks, *_: np.zeros(2 * (len(blocks.state),))),
     "a gain that changes": Case(POWER + "budget.gain_change", always(0.0)),
     "a filter that nobody declared": Case(TIMING + "alignment.placement.undeclared_tau_s", always(None)),
-    "fitted": Case(POWER + "figures.fitted", always(None)),
+    "fitted": Case(POWER + "estimators.fitted", always(None)),
     "restless idle": Case("rig.analysis.evaluate.restless", always([])),
     "rises elsewhere": Case(TIMING + "outside_spans._elsewhere", always([])),
     "something else at work": Case(TIMING + "outside_spans._beside_more_w", always(0.0)),
