@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -132,10 +132,8 @@ def test_errors_of_a_run_do_not_cancel_in_another() -> None:
 
 def repeated(times_s: Floats, first: int = 0) -> Subject:
     """Return a run of samples from this number on, whose mean time is certain to a millionth."""
-    time = {
-        FigureKey("execution_time_s"): Quantity(float(times_s.mean()) + first * 1e-3, "s", (Component("rate", 1e-6),))
-    }
-    return replace(subject(time), executions=(np.arange(first, first + 20), times_s))
+    time = {TIME: Quantity(float(times_s.mean()), "s", (Component("rate", 1e-6),))}
+    return replace(subject(time), executions=(np.arange(first, first + len(times_s)), times_s))
 
 
 @pytest.mark.parametrize("first", [0, 20], ids=["the same samples", "other samples"])
@@ -146,38 +144,37 @@ def test_times_that_scatter_show_no_difference_of_their_means(each: Floats, show
     assert d.shown is shown
 
 
+def share_shown(drawn: Callable[[np.random.Generator], Floats], seed: int, pairs: int, same: bool) -> float:
+    """Return the share of pairs of runs, of the ``same`` samples or others, whose times as drawn show a difference."""
+    rng, shown = np.random.default_rng(seed), 0
+    for _ in range(pairs):
+        first, second = drawn(rng)
+        shown += bool(compared(repeated(first), repeated(second, 0 if same else len(first))).differences[0].shown)
+    return shown / pairs
+
+
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("n", [3, 5, 20])
 def test_of_runs_that_are_alike_one_in_twenty_shows_a_difference_however_unlike_their_samples(
     n: int, same: bool
 ) -> None:
-    rng, shown = np.random.default_rng(n), 0
-    for _ in range(600):
+    def drawn(rng: np.random.Generator) -> Floats:
         lengths = rng.lognormal(0.0, 1.0, (2, n))
-        times_s = (lengths[0] if same else lengths) * rng.lognormal(0.0, 0.1, (2, n))
-        runs = [
-            replace(subject({TIME: Quantity(float(s.mean()), "s", (Component("rate", 1e-9),))}), executions=(ids, s))
-            for s, ids in zip(times_s, (np.arange(n), np.arange(n) + (0 if same else n)), strict=True)
-        ]
-        shown += bool(compared(*runs).differences[0].shown)
-    assert shown < 0.07 * 600
+        return (lengths[0] if same else lengths) * rng.lognormal(0.0, 0.1, (2, n))
+
+    assert share_shown(drawn, n, 600, same) < 0.07
 
 
 @pytest.mark.parametrize("same", [True, False])
 def test_of_runs_whose_times_drift_few_show_a_difference(same: bool) -> None:
     """Each execution keeps 0.9 of what the one before was slower, as on a chip that gets warm and cools."""
-    rng, shown = np.random.default_rng(1), 0
-    for _ in range(200):
+
+    def drawn(rng: np.random.Generator) -> Floats:
         steps = rng.standard_normal((2, 800)).tolist()
-        drift = np.array([list(accumulate(own, lambda last, step: 0.9 * last + 0.4 * step))[400:] for own in steps])
-        runs = [
-            replace(subject({TIME: Quantity(float(s.mean()), "s", (Component("rate", 1e-9),))}), executions=(ids, s))
-            for s, ids in zip(
-                np.exp(0.05 * drift), (np.arange(400), np.arange(400) + (0 if same else 400)), strict=True
-            )
-        ]
-        shown += bool(compared(*runs).differences[0].shown)
-    assert shown < 0.15 * 200
+        drift = [list(accumulate(own, lambda last, step: 0.9 * last + 0.4 * step))[400:] for own in steps]
+        return np.exp(0.05 * np.array(drift))
+
+    assert share_shown(drawn, 1, 200, same) < 0.15
 
 
 def lone(time_s: float, *more: Component) -> Subject:

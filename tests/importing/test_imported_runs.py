@@ -31,7 +31,8 @@ from rig.importing.write import run_import, write
 from rig.plugins import load
 from rig.recording.events import IdleWindow, Note
 from rig.recording.reader import open_run
-from tests.support.import_traces import BUSY_W, IDLE_W, SUPPLY_V, check, plain, recorded, table, trace, windows
+from tests.support import import_traces
+from tests.support.import_traces import BUSY_W, IDLE_W, SUPPLY_V, T_S, WATTS, check, plain, recorded, table, windows
 from tests.support.processes import options
 from tests.support.raised import raised
 from tests.support.submissions import submitted
@@ -238,9 +239,8 @@ def test_readings_far_above_the_range_of_a_certificate_state_no_power(tmp_path: 
 
 def test_uneven_readings_are_as_short_as_the_shortest(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(CALIBRATION + RANGE.format(unit="W"))
-    t, watts, _ = trace()
-    keep = np.sort(np.random.default_rng(0).choice(len(t), len(t) // 3, replace=False))
-    run = plain(tmp_path, t[keep], watts[keep], calibration=str(tmp_path / "c.toml"))
+    keep = np.sort(np.random.default_rng(0).choice(len(T_S), len(T_S) // 3, replace=False))
+    run = plain(tmp_path, T_S[keep], WATTS[keep], calibration=str(tmp_path / "c.toml"))
     rail = run.meters[0].rails[0]
     assert rail.rate_hz == 0.0
     assert rail.accuracy is not None and rail.accuracy.offset == pytest.approx(3e-6)
@@ -303,7 +303,7 @@ def test_idle_beyond_the_trace_is_cut_with_a_note_or_refused(tmp_path: Path) -> 
 
 def test_power_without_noise_is_a_figure(tmp_path: Path) -> None:
     """Readings of a recorder that rounds to steps may be equal: their variance is 0, or below 0 by rounding."""
-    at_s, _, busy = trace(rate_hz=100.0)
+    at_s, _, busy = import_traces.trace(rate_hz=100.0)
     check(plain(tmp_path, at_s, np.where(busy, BUSY_W, IDLE_W), stamp=None), tmp_path / "run")
 
 
@@ -312,9 +312,8 @@ def test_a_whole_recording_has_nothing_to_say(tmp_path: Path) -> None:
 
 
 def test_a_hole_in_the_trace_is_counted_and_placed(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    keep = ((t < 0.7) | (t >= 0.75)) & ((t < 1.9) | (t >= 2.0))
-    (note,) = said(plain(tmp_path, t[keep], watts[keep]), tmp_path / "run")
+    keep = ((T_S < 0.7) | (T_S >= 0.75)) & ((T_S < 1.9) | (T_S >= 2.0))
+    (note,) = said(plain(tmp_path, T_S[keep], WATTS[keep]), tmp_path / "run")
     assert "2 gaps longer than 1.5 periods of 0.0005 s, 0.15 s in all" in note
     assert "the longest, 0.1 s, begins at 1.9 s" in note
 
@@ -328,48 +327,43 @@ def lines(head: str, t: np.ndarray, values: np.ndarray, word: str) -> str:
 
 @pytest.mark.parametrize("word", ["nan", "NaN", ""])
 def test_readings_that_are_no_number_are_counted(word: str, tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    run = plain(tmp_path, text=lines("t,p", t, watts, word))
-    assert said(run, tmp_path / "run") == [f"Rail p: 3 of {len(t)} readings are not numbers; they are left out"]
+    run = plain(tmp_path, text=lines("t,p", T_S, WATTS, word))
+    assert said(run, tmp_path / "run") == [f"Rail p: 3 of {len(T_S)} readings are not numbers; they are left out"]
     figures = evaluate(open_run(tmp_path / "run")).quantities
     assert figures["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
 
 
 @pytest.mark.parametrize("word", ["9.9E37", "+9.91000000E+37", "inf", "∞"])
 def test_an_overload_is_flagged_and_at_least_the_largest_reading_before_it(word: str, tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    text = lines("t,i", t, watts / SUPPLY_V * 1e3, word)
+    text = lines("t,i", T_S, WATTS / SUPPLY_V * 1e3, word)
     run = plain(tmp_path, text=text, power=None, current="i:mA", supply_v=SUPPLY_V)
     (note,) = said(run, tmp_path / "run")
-    assert f"3 of {len(t)} readings are overloads" in note
+    assert f"3 of {len(T_S)} readings are overloads" in note
     found = open_run(tmp_path / "run")
     (kept,) = found.traces.values()
     assert np.flatnonzero(kept.overload).tolist() == [1300, 1301, 1302]
-    assert np.asarray(kept.value)[1300] == pytest.approx(watts[:1300].max() / SUPPLY_V)
+    assert np.asarray(kept.value)[1300] == pytest.approx(WATTS[:1300].max() / SUPPLY_V)
     assert any("3 readings" in text and "end of the meter's range" in text for text in evaluate(found).notes)
 
 
 @pytest.mark.parametrize("stamp", ["start", "middle", "end"])
 def test_each_place_without_a_reading_is_counted_whatever_part_is_stamped(stamp: str, tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    keep = np.random.default_rng(0).random(len(t)) > 0.3
+    keep = np.random.default_rng(0).random(len(T_S)) > 0.3
     lost = int(np.count_nonzero(np.diff(np.flatnonzero(keep)) > 1))
-    (note, *_) = said(plain(tmp_path, t[keep], watts[keep], stamp=stamp), tmp_path / "run")
+    (note, *_) = said(plain(tmp_path, T_S[keep], WATTS[keep], stamp=stamp), tmp_path / "run")
     assert f"{lost} gaps longer than 1.5 periods of 0.0005 s" in note
 
 
 def test_lines_that_end_before_their_reading_are_counted(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    rows = ["t,p,note", *(f"{a!r},{w!r},x" for a, w in zip(t.tolist(), watts.tolist(), strict=True))]
+    rows = ["t,p,note", *(f"{a!r},{w!r},x" for a, w in zip(T_S.tolist(), WATTS.tolist(), strict=True))]
     rows[10], rows[20] = rows[10].removesuffix(",x"), rows[20].split(",")[0]
     run = plain(tmp_path, text="\n".join(["made by hand", *rows]))
     _, missing = said(run, tmp_path / "run")
-    assert f"1 of {len(t)} readings are not numbers" in missing
+    assert f"1 of {len(T_S)} readings are not numbers" in missing
 
 
 def test_windows_beyond_the_trace_are_counted(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    early = (t[t < 1.6], watts[t < 1.6])
+    early = (T_S[T_S < 1.6], WATTS[T_S < 1.6])
     (tmp_path / "w.csv").write_text("start,end\n0.6,0.8\n1.5,1.7\n")
     run = plain(tmp_path, *early, windows=str(tmp_path / "w.csv"), idle="0:0.55")
     (note,) = said(run, tmp_path / "run")
@@ -377,21 +371,20 @@ def test_windows_beyond_the_trace_are_counted(tmp_path: Path) -> None:
 
 
 def test_amperes_that_are_no_number_stay_so_times_volts(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    amps = watts / SUPPLY_V
+    amps = WATTS / SUPPLY_V
     amps[1300] = np.nan
-    columns = (t, amps, 0.0 * t + SUPPLY_V)
+    columns = (T_S, amps, 0.0 * T_S + SUPPLY_V)
     run = plain(tmp_path, *columns, header="t,i,v", power=None, current="i:A", voltage="v:V")
-    assert said(run, tmp_path / "run") == [f"Rail i: 1 of {len(t)} readings are not numbers; they are left out"]
+    assert said(run, tmp_path / "run") == [f"Rail i: 1 of {len(T_S)} readings are not numbers; they are left out"]
 
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_the_command_prints_the_notes(as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    t, watts, _ = trace()
+    watts = WATTS.copy()
     watts[3] = np.nan
     told = ("device_description=a board", "meter_description=a meter")
     given = options("time=t:s", "power=p:W", f"windows={windows(tmp_path)}", *told)
-    words = ["import", "--format", "plain-csv", str(table(tmp_path / "a.csv", "t,p", t, watts)), *given]
+    words = ["import", "--format", "plain-csv", str(table(tmp_path / "a.csv", "t,p", T_S, watts)), *given]
     assert main([*words, "--out", str(tmp_path / "run"), *(["--json"] if as_json else [])]) == 0
     out = capsys.readouterr().out
     note = "Rail p: 1 of 4800 readings are not numbers; they are left out"
@@ -446,8 +439,7 @@ def test_an_import_is_described_by_its_options(
     tmp_path: Path, told: tuple[str, ...], failed: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The import names each option that an audit requires and that was not given."""
-    seconds, watts, _ = trace()
-    source = table(tmp_path / "trace.csv", "t,p", seconds, watts)
+    source = table(tmp_path / "trace.csv", "t,p", T_S, WATTS)
     given = options("time=t:s", "power=p:W", f"windows={windows(tmp_path)}", *told)
 
     assert main(["import", "--format", "plain-csv", str(source), "--out", str(tmp_path / "run"), *given]) == 0
@@ -464,9 +456,8 @@ def test_an_import_is_described_by_its_options(
 def test_a_calibration_file_dates_the_calibration_of_the_meter(begin: str | None, outcome: str, tmp_path: Path) -> None:
     """The age is that of the calibration on the day that the stamps name, and not on the day of the import."""
     zero_s = datetime(2019, 3, 1, tzinfo=UTC).timestamp()
-    seconds, watts, _ = trace()
-    stamps = [datetime.fromtimestamp(zero_s + s, UTC).isoformat() for s in seconds.tolist()]
-    rows = "\n".join(f"{at},{w!r}" for at, w in zip(stamps, watts.tolist(), strict=True))
+    stamps = [datetime.fromtimestamp(zero_s + s, UTC).isoformat() for s in T_S.tolist()]
+    rows = "\n".join(f"{at},{w!r}" for at, w in zip(stamps, WATTS.tolist(), strict=True))
     held = CALIBRATION.replace("2020-01-01", str(begin)).replace("2099-12-31", "2019-12-31")
     (tmp_path / "c.toml").write_text(held + RANGE.format(unit="W"))
     calibration = None if begin is None else str(tmp_path / "c.toml")
@@ -480,7 +471,8 @@ def test_imports_of_one_plan_are_recordings_of_their_own_and_one_file_twice_is_n
     imported = {}
     for name, seed in {"first": 1, "second": 2, "copy": 1}.items():
         (tmp_path / name).mkdir()
-        run = plain(tmp_path / name, *trace(seed=seed)[:2], device_description="a board", meter_description="a meter")
+        readings = import_traces.trace(seed=seed)[:2]
+        run = plain(tmp_path / name, *readings, device_description="a board", meter_description="a meter")
         imported[name] = write(run, tmp_path / name / name)
     held = submitted(tmp_path / "sub", imported["first"], imported["second"]).path
     assert [c.found for c in audit(held, quick=True).checks if c.number == HASHES and c.outcome == "failed"] == []

@@ -6,22 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from reports import format as report_format
 from reports.figures.trace import envelope
-from reports.format import (
-    Group,
-    brief,
-    budget,
-    flatten,
-    groups,
-    heading,
-    kind_of,
-    parts_of,
-    quantity_text,
-    si,
-    signed,
-    text_of,
-    title,
-)
+from reports.format import Group, brief, budget, flatten, groups, heading, kind_of, parts_of, quantity_text, si, title
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import LITERAL, PEER, TRIMMED, Component, FigureKey, Quantity
@@ -144,7 +131,7 @@ def test_a_figure_has_a_name_for_programs_and_a_title_for_people(
     (latency(50), 0.5, "500 ms (no uncertainty stated)"),
 ])  # fmt: skip
 def test_shares_read_in_percent_and_counts_as_they_are(key: FigureKey, value: float, text: str) -> None:
-    assert text_of(key, Quantity(value, entry_of(key).unit)) == text
+    assert report_format.text_of(key, Quantity(value, entry_of(key).unit)) == text
 
 
 def grouped(*keys: FigureKey) -> list[Group]:
@@ -213,4 +200,4 @@ def test_a_share_has_both_ends_of_its_interval_unless_both_sides_are_alike(right
 
 
 def test_a_change_with_a_wider_side_has_both_ends() -> None:
-    assert signed(Quantity(0.05, "1", limits=(-0.02, 0.08)), "percent") == "+5.0 (-2.0 to 8.0) %"
+    assert report_format.signed(Quantity(0.05, "1", limits=(-0.02, 0.08)), "percent") == "+5.0 (-2.0 to 8.0) %"

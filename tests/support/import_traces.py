@@ -45,7 +45,7 @@ def plain(
     """Import a file of columns (else ``trace``) below ``header``, or of ``text``; ``options`` replace the defaults."""
     path = folder / "a.csv"
     if text is None:
-        table(path, header, *(columns or trace()[:2]))
+        table(path, header, *(columns or (T_S, WATTS)))
     else:
         path.write_text(text)
     given = {"time": "t:s", "power": "p:W", "stamp": "start", "windows": windows(folder, zero_s=zero_s)} | options

@@ -14,17 +14,7 @@ from rig.errors import UsageError
 from scenarios.workloads.qubo_mis import targets
 from scenarios.workloads.qubo_mis.graph import Graph, to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
-from scenarios.workloads.qubo_mis.targets import (
-    DENSITIES,
-    NODES,
-    TUNING_SEEDS,
-    Target,
-    better,
-    digest,
-    fault_of,
-    official_target,
-    write_rows,
-)
+from scenarios.workloads.qubo_mis.targets import Target, better, digest, fault_of, official_target
 from tests.support.mis_graphs import graphs, least_cost
 
 PATH = Graph(5, np.array([[0, 1], [1, 2], [2, 3], [3, 4]], np.int32))
@@ -63,7 +53,7 @@ def test_a_lower_cost_wins_then_a_proof_then_what_was_there() -> None:
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     table = {row(seed=k).key: row(seed=k, moves=k) for k in range(3)}
-    write_rows(table.values(), tmp_path / "t.json")
+    targets.write_rows(table.values(), tmp_path / "t.json")
     assert targets.load_table(tmp_path / "t.json") == table
 
 
@@ -74,9 +64,9 @@ def test_a_complete_graph_has_one_node_whatever_its_size_and_one_nobody_computed
 
 
 def test_every_published_workload_has_a_row_no_worse_than_published() -> None:
-    for nodes in NODES:
-        for density in DENSITIES:
-            for seed in TUNING_SEEDS:
+    for nodes in targets.NODES:
+        for density in targets.DENSITIES:
+            for seed in targets.TUNING_SEEDS:
                 known, published = targets.best_known(nodes, density, seed), official_target(nodes, density, seed)
                 assert known is not None
                 assert published is not None and known.cost <= published

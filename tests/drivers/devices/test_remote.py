@@ -20,21 +20,11 @@ from rig.conformance.device import check_device
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError, UsageError
 from rig.network.description import Layer, NetworkInfo
 from rig.types import Budget, Sample
+from tests.support import remote_workers
 from tests.support.paths import ROOT
 from tests.support.processes import begun
 from tests.support.raised import raised, raising
-from tests.support.remote_workers import (
-    answer,
-    answers,
-    asked,
-    gone,
-    members,
-    of_worker,
-    opened,
-    script,
-    stand_in_ssh,
-    worker,
-)
+from tests.support.remote_workers import answer, answers, asked, gone, members, of_worker, opened, script, worker
 from tests.support.waiting import until, within
 
 pytestmark = pytest.mark.real_time
@@ -59,7 +49,7 @@ def test_it_does_what_the_rig_asks_of_a_device() -> None:
 
 
 def test_over_ssh_it_has_a_clock_of_its_own_and_still_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in stand_in_ssh(tmp_path).items():
+    for name, value in remote_workers.stand_in_ssh(tmp_path).items():
         monkeypatch.setenv(name, value)
     device = opened(SLOW, interpreter=sys.executable, host="user@board")
     assert device.info().details["worker"]["host"] == "user@board"

@@ -9,7 +9,8 @@ import pytest
 
 from drivers.importers import joulescope_csv, joulescope_jls, otii, ppk2, socwatch
 from rig.errors import DataError, UsageError
-from tests.support.import_traces import IDLE, RATE_HZ, SPAN_S, SUPPLY_V, check, recorded, table, trace, windows
+from tests.support import import_traces
+from tests.support.import_traces import BUSY, IDLE, RATE_HZ, SUPPLY_V, T_S, WATTS, check, recorded, table, windows
 from tests.support.paths import ROOT
 from tests.support.processes import python
 from tests.support.raised import raised
@@ -21,10 +22,9 @@ MARKED: dict[str, Any] = {"supply_v": SUPPLY_V, "inferences": 5, "idle": IDLE}
 
 
 def ppk(folder: Path, header: str = "Timestamp(ms),Current(uA),D0-D7", **how: Any) -> Path:
-    t, watts, busy = trace()
-    digits = [f"0{int(b)}000000" for b in busy]
+    digits = [f"0{int(b)}000000" for b in BUSY]
     path = folder / "ppk.csv"
-    lines = [f"{a * 1e3:.2f},{w / SUPPLY_V * 1e6:.3f},{d}" for a, w, d in zip(t, watts, digits, strict=True)]
+    lines = [f"{a * 1e3:.2f},{w / SUPPLY_V * 1e6:.3f},{d}" for a, w, d in zip(T_S, WATTS, digits, strict=True)]
     path.write_bytes(how.get("end", "\n").join([header, *lines]).encode())
     return path
 
@@ -36,8 +36,8 @@ def test_ppk2_digital_channel_marks_the_windows(end: str, tmp_path: Path) -> Non
 
 
 def test_ppk2_channels_in_columns_of_their_own(tmp_path: Path) -> None:
-    t, watts, busy = trace()
-    source = table(tmp_path / "p.csv", "Timestamp(ms),Current(uA),D0,D1", t * 1e3, watts / SUPPLY_V * 1e6, ~busy, busy)
+    columns = (T_S * 1e3, WATTS / SUPPLY_V * 1e6, ~BUSY, BUSY)
+    source = table(tmp_path / "p.csv", "Timestamp(ms),Current(uA),D0,D1", *columns)
     check(ppk2.open_import(source, window_channel="D1", **MARKED), tmp_path / "a")
     check(ppk2.open_import(source, window_channel="D0", window_active="low", **MARKED), tmp_path / "b")
 
@@ -59,32 +59,29 @@ GAPS = {
 def test_a_window_of_a_channel_that_a_gap_may_hide_in_part_is_left_out(
     begin: float, end: float, windows_: int, note: str | None, tmp_path: Path
 ) -> None:
-    t, watts, busy = trace()
-    kept = (t < begin - 1e-9) | (t > end - 1e-9)
-    t, amps, busy = t[kept], watts[kept] / SUPPLY_V, busy[kept]
+    kept = (begin - 1e-9 > T_S) | (end - 1e-9 < T_S)
+    t, amps, busy = T_S[kept], WATTS[kept] / SUPPLY_V, BUSY[kept]
     one = table(tmp_path / "p.csv", "Timestamp(ms),Current(uA),D0", t * 1e3, amps * 1e6, busy)
     other = table(tmp_path / "o.csv", "Timestamp (s),Arc Main current (A),GPI1", t, amps, busy)
     for run in (
         ppk2.open_import(one, window_channel="D0", **MARKED),
         otii.open_import(other, window_channel="gpi1", **MARKED),
     ):
-        assert [s.off_tick - s.on_tick for s in run.spans] == pytest.approx([SPAN_S * 1e9] * windows_)
+        assert [s.off_tick - s.on_tick for s in run.spans] == pytest.approx([import_traces.SPAN_S * 1e9] * windows_)
         assert [note in text for text in run.notes] == [True] if note else not run.notes
         check(run, tmp_path / str(len(list(tmp_path.iterdir()))), 5 * windows_)
 
 
 def test_otii_channel_without_readings_holds_no_window(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    table(tmp_path / "o" / "Main current - Arc.csv", "Timestamp,Value", t, watts / SUPPLY_V)
-    table(tmp_path / "o" / "GPI1 - Arc.csv", "Timestamp,Value", t[:0], t[:0])
+    table(tmp_path / "o" / "Main current - Arc.csv", "Timestamp,Value", T_S, WATTS / SUPPLY_V)
+    table(tmp_path / "o" / "GPI1 - Arc.csv", "Timestamp,Value", T_S[:0], T_S[:0])
     raised(DataError, otii.open_import, tmp_path / "o", says="never high", supply_v=SUPPLY_V, window_channel="gpi1")
 
 
 def test_otii_channel_of_edges_alone_has_no_gaps(tmp_path: Path) -> None:
-    t, watts, busy = trace()
-    table(tmp_path / "o" / "Main current - Arc.csv", "Timestamp,Value", t + 0.5 / RATE_HZ, watts / SUPPLY_V)
-    edges = np.flatnonzero(np.diff(busy, prepend=not busy[0]))
-    table(tmp_path / "o" / "GPI1 - Arc.csv", "Timestamp,Value", t[edges], busy[edges])
+    table(tmp_path / "o" / "Main current - Arc.csv", "Timestamp,Value", T_S + 0.5 / RATE_HZ, WATTS / SUPPLY_V)
+    edges = np.flatnonzero(np.diff(BUSY, prepend=not BUSY[0]))
+    table(tmp_path / "o" / "GPI1 - Arc.csv", "Timestamp,Value", T_S[edges], BUSY[edges])
     run = otii.open_import(tmp_path / "o", supply_v=SUPPLY_V, window_channel="gpi1", inferences=5, idle=IDLE)
     check(run, tmp_path / "run")
 
@@ -98,13 +95,12 @@ def test_ppk2_asks_for_what_the_file_does_not_say(missing: str, tmp_path: Path) 
 @pytest.mark.parametrize("off", [1.0, 1e3, 1e-3])
 @pytest.mark.parametrize("wrong", ["current", "voltage", "power"])
 def test_power_that_is_not_current_times_voltage_is_refused(wrong: str, off: float, tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    si = {"current": watts / SUPPLY_V, "voltage": 0.0 * t + SUPPLY_V, "power": watts}
+    si = {"current": WATTS / SUPPLY_V, "voltage": 0.0 * T_S + SUPPLY_V, "power": WATTS}
     si[wrong] = si[wrong] * off
-    statistics, none = ",".join(joulescope_csv.COLUMNS), 0.0 * t
+    statistics, none = ",".join(joulescope_csv.COLUMNS), 0.0 * T_S
     sources = {
-        joulescope_csv: table(tmp_path / "s.csv", statistics, t + 1.0 / RATE_HZ, *si.values(), none, none),
-        otii: table(tmp_path / "o.csv", "Time (s),Main current (A),Main voltage (V),Main power (W)", t, *si.values()),
+        joulescope_csv: table(tmp_path / "s.csv", statistics, T_S + 1.0 / RATE_HZ, *si.values(), none, none),
+        otii: table(tmp_path / "o.csv", "Time (s),Main current (A),Main voltage (V),Main power (W)", T_S, *si.values()),
     }
     if find_spec("pyjls"):
         sources[joulescope_jls] = jls(tmp_path / "a.jls", {k: (joulescope_jls.UNITS[k], v) for k, v in si.items()})
@@ -123,10 +119,9 @@ def test_ppk2_reads_no_more_than_it_can_deliver(tmp_path: Path) -> None:
 
 
 def test_ppk2_header_states_other_units(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    source = table(tmp_path / "p.csv", "Timestamp(us),Current(mA)", t * 1e6, watts / SUPPLY_V * 1e3)
+    source = table(tmp_path / "p.csv", "Timestamp(us),Current(mA)", T_S * 1e6, WATTS / SUPPLY_V * 1e3)
     check(ppk2.open_import(source, supply_v=SUPPLY_V, windows=windows(tmp_path)), tmp_path / "run")
-    unknown = table(tmp_path / "q.csv", "Timestamp(ms),Current(counts)", t * 1e3, watts)
+    unknown = table(tmp_path / "q.csv", "Timestamp(ms),Current(counts)", T_S * 1e3, WATTS)
     raised(UsageError, ppk2.open_import, unknown, says="counts", supply_v=SUPPLY_V, windows=windows(tmp_path))
 
 
@@ -146,16 +141,15 @@ def jls(path: Path, signals: dict[str, tuple[str, np.ndarray]], first: dict[str,
 
 
 def test_jls_takes_power_or_what_makes_it(tmp_path: Path) -> None:
-    _, watts, _ = trace()
-    amps, volts = watts / SUPPLY_V, np.full(len(watts), SUPPLY_V)
+    amps, volts = WATTS / SUPPLY_V, np.full(len(WATTS), SUPPLY_V)
     given_: dict[str, Any] = {"windows": windows(tmp_path)}
-    full = {"current": ("A", amps), "voltage": ("V", volts), "power": ("W", watts)}
+    full = {"current": ("A", amps), "voltage": ("V", volts), "power": ("W", WATTS)}
     check(joulescope_jls.open_import(jls(tmp_path / "a.jls", full), **given_), tmp_path / "a")
     two = {"current": ("A", amps), "voltage": ("V", volts)}
     check(joulescope_jls.open_import(jls(tmp_path / "b.jls", two), **given_), tmp_path / "b")
     # another supply in the middle, which voltage and current must show at the same samples
-    turns = np.where(np.arange(len(watts)) < len(watts) // 2, SUPPLY_V, 2.0 * SUPPLY_V)
-    late = {"current": ("A", np.append(np.zeros(300), watts / turns)), "voltage": ("V", turns)}
+    turns = np.where(np.arange(len(WATTS)) < len(WATTS) // 2, SUPPLY_V, 2.0 * SUPPLY_V)
+    late = {"current": ("A", np.append(np.zeros(300), WATTS / turns)), "voltage": ("V", turns)}
     of_ids = jls(tmp_path / "late.jls", late, first={"current": 1000, "voltage": 1300})
     check(joulescope_jls.open_import(of_ids, **given_), tmp_path / "late")
     one = jls(tmp_path / "c.jls", {"current": ("A", amps)})
@@ -164,16 +158,14 @@ def test_jls_takes_power_or_what_makes_it(tmp_path: Path) -> None:
 
 
 def test_jls_readings_are_kept_as_sampled(tmp_path: Path) -> None:
-    _, watts, _ = trace()
-    source = jls(tmp_path / "a.jls", {"power": ("W", watts)})
+    source = jls(tmp_path / "a.jls", {"power": ("W", WATTS)})
     run, _ = recorded(joulescope_jls.open_import(source, windows=windows(tmp_path)), tmp_path / "run")
     (read,) = run.traces.values()
-    assert np.array_equal(read.value, watts.astype(np.float32).astype(np.float64))
+    assert np.array_equal(read.value, WATTS.astype(np.float32).astype(np.float64))
 
 
 def test_jls_that_was_not_closed_is_refused_and_left_alone(tmp_path: Path) -> None:
-    _, watts, _ = trace()
-    source = jls(tmp_path / "a.jls", {"power": ("W", watts)})
+    source = jls(tmp_path / "a.jls", {"power": ("W", WATTS)})
     whole = source.read_bytes()
     for cut in (0, 10, 40, len(whole) // 2, len(whole) - 1):
         source.write_bytes(whole[:cut])
@@ -183,8 +175,7 @@ def test_jls_that_was_not_closed_is_refused_and_left_alone(tmp_path: Path) -> No
 
 def test_jls_damaged_inside_is_said_once_and_by_us(tmp_path: Path) -> None:
     """Run outside pytest, which captures all logs."""
-    _, watts, _ = trace()
-    source = jls(tmp_path / "a.jls", {"power": ("W", watts)})
+    source = jls(tmp_path / "a.jls", {"power": ("W", WATTS)})
     data = bytearray(source.read_bytes())
     data[len(data) // 3] ^= 0xFF
     source.write_bytes(data)
@@ -202,7 +193,7 @@ def test_jls_damaged_inside_is_said_once_and_by_us(tmp_path: Path) -> None:
 
 
 def test_otii_one_file_per_channel(tmp_path: Path) -> None:
-    t, watts, busy = trace(4000.0)
+    t, watts, busy = import_traces.trace(4000.0)
     folder = tmp_path / "recording"
     middle = t + 0.5 / 4000.0
     table(folder / "Main current - Arc.csv", "Timestamp,Value", middle, watts / SUPPLY_V)
@@ -215,15 +206,13 @@ def test_otii_one_file_per_channel(tmp_path: Path) -> None:
 
 
 def test_otii_current_alone_asks_for_the_supply(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    source = table(tmp_path / "Main current - Arc.csv", "Timestamp,Value", t + 0.5 / RATE_HZ, watts / SUPPLY_V)
+    source = table(tmp_path / "Main current - Arc.csv", "Timestamp,Value", T_S + 0.5 / RATE_HZ, WATTS / SUPPLY_V)
     raised(UsageError, otii.open_import, source, says="supply", windows=windows(tmp_path))
     check(otii.open_import(source, windows=windows(tmp_path), supply_v=SUPPLY_V), tmp_path / "run")
 
 
 def test_otii_one_table_with_units_and_decimal_commas(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    columns = (t + 0.5 / RATE_HZ, watts / SUPPLY_V * 1e3, 0.0 * t + SUPPLY_V)
+    columns = (T_S + 0.5 / RATE_HZ, WATTS / SUPPLY_V * 1e3, 0.0 * T_S + SUPPLY_V)
     header = "Timestamp (s);Arc Main current (mA);Arc Main voltage (V)"
     source = table(tmp_path / "o.csv", header, *columns, separator=";", decimal=",")
     check(otii.open_import(source, windows=windows(tmp_path), decimal=","), tmp_path / "run")
@@ -242,37 +231,33 @@ def watch(path: Path, header: str, *columns: Any, after: str = "") -> Path:
 
 
 def test_socwatch_reads_units_from_headers_and_stops_at_a_blank_line(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    middle = (t + 0.5 / RATE_HZ) * 1e3
-    source = watch(tmp_path / "a.csv", "Sample Time (ms),Package Power (mW)", middle, watts * 1e3, after="Legend, x")
+    middle = (T_S + 0.5 / RATE_HZ) * 1e3
+    source = watch(tmp_path / "a.csv", "Sample Time (ms),Package Power (mW)", middle, WATTS * 1e3, after="Legend, x")
     check(socwatch.open_import(source, windows=windows(tmp_path)), tmp_path / "run")
 
 
 def test_socwatch_asks_which_of_several_rails(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    middle = t + 0.5 / RATE_HZ
-    source = watch(tmp_path / "a.csv", "Time (s),Package (W),Core (W)", middle, watts, watts / 2)
+    middle = T_S + 0.5 / RATE_HZ
+    source = watch(tmp_path / "a.csv", "Time (s),Package (W),Core (W)", middle, WATTS, WATTS / 2)
     raised(UsageError, socwatch.open_import, source, says="rails", windows=windows(tmp_path))
     check(socwatch.open_import(source, windows=windows(tmp_path), rails="Package"), tmp_path / "run")
 
 
 def test_socwatch_asks_what_energy_means(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    each = watch(tmp_path / "a.csv", "Time (s),Package (mJ)", t + 1 / RATE_HZ, watts / RATE_HZ * 1e3)
+    each = watch(tmp_path / "a.csv", "Time (s),Package (mJ)", T_S + 1 / RATE_HZ, WATTS / RATE_HZ * 1e3)
     raised(UsageError, socwatch.open_import, each, says="energy", windows=windows(tmp_path))
     options: dict[str, Any] = {"windows": windows(tmp_path)}
     check(socwatch.open_import(each, energy="interval", stamp="end", **options), tmp_path / "a")
-    total = watch(tmp_path / "b.csv", "Time (s),Package (mJ)", t + 1 / RATE_HZ, np.cumsum(watts) / RATE_HZ * 1e3)
+    total = watch(tmp_path / "b.csv", "Time (s),Package (mJ)", T_S + 1 / RATE_HZ, np.cumsum(WATTS) / RATE_HZ * 1e3)
     check(socwatch.open_import(total, energy="cumulative", **options), tmp_path / "b")
 
 
 @pytest.mark.parametrize("stamp", ["start", "end", None])
 def test_socwatch_keeps_the_energy_of_rows_that_come_late(tmp_path: Path, stamp: str | None) -> None:
     """A logger skips a turn now and then, and the next row holds the energy of both intervals."""
-    t, watts, _ = trace()
-    kept = np.append(np.arange(len(t)) % 7 != 3, True)
-    edges = np.append(t, t[-1] + 1 / RATE_HZ)[kept]
-    joules = np.diff(np.append(0.0, np.cumsum(watts) / RATE_HZ)[kept])
+    kept = np.append(np.arange(len(T_S)) % 7 != 3, True)
+    edges = np.append(T_S, T_S[-1] + 1 / RATE_HZ)[kept]
+    joules = np.diff(np.append(0.0, np.cumsum(WATTS) / RATE_HZ)[kept])
     at = {"start": edges[:-1], "end": edges[1:], None: 0.5 * (edges[1:] + edges[:-1])}[stamp]
     source = watch(tmp_path / "a.csv", "Time (s),Package (J)", at, joules)
     check(socwatch.open_import(source, energy="interval", stamp=stamp, windows=windows(tmp_path)), tmp_path / "run")

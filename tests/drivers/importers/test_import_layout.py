@@ -17,7 +17,7 @@ from drivers.importers.mlperf_power.importer import open_import as mlperf_power
 from drivers.units import agree
 from rig.errors import DataError, RigError, UsageError
 from rig.importing.imported import ImportedRun
-from tests.support.import_traces import BUSY, RATE_HZ, SUPPLY_V, T_S, WATTS, check, plain, table, trace, windows
+from tests.support.import_traces import BUSY, RATE_HZ, SUPPLY_V, T_S, WATTS, check, plain, table, windows
 from tests.support.raised import raised
 
 # ---- the header is found by what was declared -------------------------------------------------------------------
@@ -245,12 +245,11 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_readings_and_times_do_not_depend_on_where_blocks_end(
     stamp: str | None, jitter: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    t, watts, _ = trace()
-    t = np.round(t + jitter / RATE_HZ * (np.arange(len(t)) % 5 == 4), 7)
-    whole = plain(tmp_path, t, watts, stamp=stamp)
+    t = np.round(T_S + jitter / RATE_HZ * (np.arange(len(T_S)) % 5 == 4), 7)
+    whole = plain(tmp_path, t, WATTS, stamp=stamp)
     wanted = columns(whole)
     monkeypatch.setattr(csv_table, "ROWS", 701)
-    parts = plain(tmp_path, t, watts, stamp=stamp)
+    parts = plain(tmp_path, t, WATTS, stamp=stamp)
 
     assert len(wanted) == (3 if jitter else 1)
     assert (parts.t0_ns, parts.meters) == (whole.t0_ns, whole.meters)
@@ -259,9 +258,8 @@ def test_readings_and_times_do_not_depend_on_where_blocks_end(
 
 
 def test_a_grid_that_bends_only_after_the_first_block_is_no_grid(tmp_path: Path, blocks: None) -> None:
-    t, watts, _ = trace()
-    t = np.where(t > 1.0, 1.0 + (t - 1.0) * 1.02, t)
-    assert len(columns(plain(tmp_path, t, watts))) == 3
+    t = np.where(T_S > 1.0, 1.0 + (T_S - 1.0) * 1.02, T_S)
+    assert len(columns(plain(tmp_path, t, WATTS))) == 3
 
 
 def test_a_reading_that_is_none_is_named_by_its_row_and_nothing_is_written(tmp_path: Path, blocks: None) -> None:

@@ -13,29 +13,19 @@ from hypothesis import given, settings, strategies as st
 from drivers.importers import csv_table, plain_csv
 from rig.errors import DataError, RigError, UsageError
 from rig.importing.write import write
-from tests.support.import_traces import (
-    BUSY_W,
-    IDLE,
-    ON_S,
-    RATE_HZ,
-    SPAN_S,
-    SUPPLY_V,
-    check,
-    plain,
-    recorded,
-    table,
-    trace,
-    windows,
-)
+from tests.support import import_traces
+from tests.support.import_traces import BUSY, BUSY_W, RATE_HZ, SUPPLY_V, T_S, WATTS, check, plain, recorded, windows
 from tests.support.raised import raised
+
+SLOW_S, SLOW_W, _ = import_traces.trace(100.0)
 
 # ---- plain CSV ----------------------------------------------------------------------------
 
 
 def test_plain_columns_and_units_are_declared(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    amps = watts / SUPPLY_V
-    source = table(tmp_path / "a.csv", "t,p,i,v,e", t * 1e6, watts * 1e3, amps * 1e6, 0.0 * t + 3e3, np.cumsum(watts))
+    amps = WATTS / SUPPLY_V
+    columns = (T_S * 1e6, WATTS * 1e3, amps * 1e6, 0.0 * T_S + 3e3, np.cumsum(WATTS))
+    source = import_traces.table(tmp_path / "a.csv", "t,p,i,v,e", *columns)
     options: dict[str, Any] = {"time": "t:us", "windows": windows(tmp_path), "stamp": "start"}
     check(plain_csv.open_import(source, power="p:mW", **options), tmp_path / "a")
     check(plain_csv.open_import(source, current="i:uA", voltage="v:mV", **options), tmp_path / "b")
@@ -48,33 +38,31 @@ def test_plain_columns_and_units_are_declared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stamp", ["start", "middle", "end", None])
 def test_plain_digital_channel_marks_the_windows(stamp: str | None, tmp_path: Path) -> None:
-    t, watts, busy = trace()
-    t = t + {"start": 0.0, "end": 1.0}.get(str(stamp), 0.5) / RATE_HZ
-    options: dict[str, Any] = {"header": "t,p,GPIO", "windows": None, "idle": IDLE, "stamp": stamp, "inferences": 5}
-    run = plain(tmp_path, t, watts, busy, window_channel="GPIO", **options)
+    t = T_S + {"start": 0.0, "end": 1.0}.get(str(stamp), 0.5) / RATE_HZ
+    options: dict[str, Any] = {"header": "t,p,GPIO", "windows": None, "stamp": stamp, "inferences": 5}
+    options["idle"] = import_traces.IDLE
+    run = plain(tmp_path, t, WATTS, BUSY, window_channel="GPIO", **options)
     assert [s.off_tick - s.on_tick for s in run.spans] == [400] * 4
     check(run, tmp_path / "high")
     options |= {"time": None, "rate_hz": RATE_HZ} if stamp == "start" else {}
-    check(plain(tmp_path, t, watts, ~busy, window_channel="GPIO", window_active="low", **options), tmp_path / "low")
-    raised(DataError, plain, tmp_path, t, watts, 3.3 * busy, says="digits of 0 and 1", window_channel="GPIO", **options)
+    check(plain(tmp_path, t, WATTS, ~BUSY, window_channel="GPIO", window_active="low", **options), tmp_path / "low")
+    raised(DataError, plain, tmp_path, t, WATTS, 3.3 * BUSY, says="digits of 0 and 1", window_channel="GPIO", **options)
 
 
 def test_plain_rails_add_up(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    run = plain(tmp_path, t, 0.75 * watts, 0.25 * watts * 1e3, header="t,core,io", power="core:W;io:mW")
+    run = plain(tmp_path, T_S, 0.75 * WATTS, 0.25 * WATTS * 1e3, header="t,core,io", power="core:W;io:mW")
     _, result = recorded(run, tmp_path / "run")
     assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
 
 
 def test_a_column_that_is_the_sum_of_the_others_is_no_rail_beside_them(tmp_path: Path) -> None:
     """The total would hold the device twice."""
-    t, watts, _ = trace()
-    noise = np.random.default_rng(1).normal(0.0, 0.02 * BUSY_W, (2, len(t)))
-    core, io = 0.75 * watts + noise[0], 0.25 * watts + noise[1]
+    noise = np.random.default_rng(1).normal(0.0, 0.02 * BUSY_W, (2, len(T_S)))
+    core, io = 0.75 * WATTS + noise[0], 0.25 * WATTS + noise[1]
     header, power = "t,core,whole,io", "core:W;whole:W;io:W"
-    raised(DataError, plain, tmp_path, t, core, core + io, io, header=header, power=power, says="whole is the sum of")
-    plain(tmp_path, t, core, core + io + noise[0], io, header=header, power=power)
-    plain(tmp_path, t, core, core + io, io, header=header, power="whole:W")
+    raised(DataError, plain, tmp_path, T_S, core, core + io, io, header=header, power=power, says="whole is the sum of")
+    plain(tmp_path, T_S, core, core + io + noise[0], io, header=header, power=power)
+    plain(tmp_path, T_S, core, core + io, io, header=header, power="whole:W")
 
 
 @pytest.mark.parametrize(("options", "field"), [
@@ -94,9 +82,8 @@ def test_plain_asks_for_what_nobody_stated(options: dict[str, Any], field: str, 
 
 
 def test_plain_iso_stamps_need_a_zone_or_an_offset(tmp_path: Path) -> None:
-    t, watts, _ = trace(100.0)
-    stamps = np.datetime64("2026-03-01T12:00:00", "us") + np.round((t + 0.005) * 1e6).astype("m8[us]")
-    lines = ["when,p", *(f"{s},{w:.9g}" for s, w in zip(stamps, watts, strict=True))]
+    stamps = np.datetime64("2026-03-01T12:00:00", "us") + np.round((SLOW_S + 0.005) * 1e6).astype("m8[us]")
+    lines = ["when,p", *(f"{s},{w:.9g}" for s, w in zip(stamps, SLOW_W, strict=True))]
     (tmp_path / "a.csv").write_text("\n".join(lines))
     zero_s = 1772366400.0  # 2026-03-01T12:00:00Z
     options: dict[str, Any] = {"time": "when:iso", "power": "p:W", "windows": windows(tmp_path, zero_s=zero_s)}
@@ -107,10 +94,9 @@ def test_plain_iso_stamps_need_a_zone_or_an_offset(tmp_path: Path) -> None:
 
 
 def test_seconds_on_an_axis_of_dates_count_from_its_first_row(tmp_path: Path) -> None:
-    t, watts, _ = trace(100.0)
-    kept = (t < 1.0) | (t > 1.1)
-    stamps = np.datetime64("2026-03-01T12:00:00", "us") + np.round(t * 1e6).astype("m8[us]")
-    lines = ["when,p", *(f"{s}Z,{w:.9g}" for s, w in zip(stamps[kept], watts[kept], strict=True))]
+    kept = (SLOW_S < 1.0) | (SLOW_S > 1.1)
+    stamps = np.datetime64("2026-03-01T12:00:00", "us") + np.round(SLOW_S * 1e6).astype("m8[us]")
+    lines = ["when,p", *(f"{s}Z,{w:.9g}" for s, w in zip(stamps[kept], SLOW_W[kept], strict=True))]
     options: dict[str, Any] = {"text": "\n".join(lines), "time": "when:iso"}
     run = plain(tmp_path, **options)
     said: list[str] = []
@@ -122,9 +108,8 @@ def test_seconds_on_an_axis_of_dates_count_from_its_first_row(tmp_path: Path) ->
 
 
 def test_dates_of_a_stated_form_are_read(tmp_path: Path) -> None:
-    t, watts, _ = trace(100.0)
-    stamps = [datetime(2026, 3, 1, 13) + timedelta(seconds=s) for s in t.tolist()]
-    lines = ["when;p", *(f"{s:%d.%m.%Y %H:%M:%S,%f};{w:.9f}" for s, w in zip(stamps, watts, strict=True))]
+    stamps = [datetime(2026, 3, 1, 13) + timedelta(seconds=s) for s in SLOW_S.tolist()]
+    lines = ["when;p", *(f"{s:%d.%m.%Y %H:%M:%S,%f};{w:.9f}" for s, w in zip(stamps, SLOW_W, strict=True))]
     (tmp_path / "a.csv").write_text("\n".join(lines).replace(";0.", ";0,"))
     options = {"power": "p:W", "stamp": "start", "timezone": "Europe/Berlin"}
     options |= {"windows": windows(tmp_path, zero_s=1772366400.0)}  # 2026-03-01T12:00:00Z
@@ -158,8 +143,7 @@ def test_local_time_that_comes_twice_or_never_is_no_moment(stamp: str, tmp_path:
 
 @pytest.mark.parametrize(("unit", "joules"), [("Wh", 3600.0), ("mWh", 3.6)])
 def test_a_counter_of_watt_hours_is_energy(unit: str, joules: float, tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    columns = (t + 1 / RATE_HZ, np.cumsum(watts) / RATE_HZ / joules)
+    columns = (T_S + 1 / RATE_HZ, np.cumsum(WATTS) / RATE_HZ / joules)
     run = plain(tmp_path, *columns, header=f"t,e ({unit})", power=None, energy=f"e ({unit}):{unit}")
     _, result = recorded(run, tmp_path / "run")
     assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-2)
@@ -209,13 +193,14 @@ def test_windows_state_their_unit(unit: str, scale: float, tmp_path: Path) -> No
 ])  # fmt: skip
 def test_windows_that_cannot_be_are_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_text(text)
-    raised(RigError, plain, tmp_path, *trace(100.0)[:2], windows=str(tmp_path / "w.csv"))
+    raised(RigError, plain, tmp_path, SLOW_S, SLOW_W, windows=str(tmp_path / "w.csv"))
 
 
 @pytest.mark.parametrize(("column", "cells"), [("", ""), (",inferences", ",")])
 def test_the_option_inferences_counts_what_the_table_does_not(column: str, cells: str, tmp_path: Path) -> None:
-    rows = [f"{a},{a + SPAN_S},{cells}" for a in ON_S[1:]] + [f"0,0.5,idle{cells}", f"0.51,0.55,warmup{cells}"]
-    rows += [f"{ON_S[0]},{ON_S[0] + SPAN_S},{cells and ',5'}", f"1.75,2.35,idle{cells}"]
+    on_s, span_s = import_traces.ON_S, import_traces.SPAN_S
+    rows = [f"{a},{a + span_s},{cells}" for a in on_s[1:]] + [f"0,0.5,idle{cells}", f"0.51,0.55,warmup{cells}"]
+    rows += [f"{on_s[0]},{on_s[0] + span_s},{cells and ',5'}", f"1.75,2.35,idle{cells}"]
     (tmp_path / "w.csv").write_text("\n".join([f"start,end,phase{column}", *rows]))
     table: dict[str, Any] = {"windows": str(tmp_path / "w.csv")}
     check(plain(tmp_path, inferences=5, **table), tmp_path / "run")
@@ -237,21 +222,19 @@ def test_the_option_inferences_counts_what_the_table_does_not(column: str, cells
 ], ids=["repeated", "backward", "nan", "far", "1e308", "one", "elsewhere"])  # fmt: skip
 def test_stamps_and_readings_that_cannot_be_are_refused(spoil: Callable[..., Any], tmp_path: Path) -> None:
     with pytest.raises(DataError):
-        write(plain(tmp_path, *spoil(*trace(100.0)[:2]), stamp=None), tmp_path / "run")
+        write(plain(tmp_path, *spoil(SLOW_S, SLOW_W), stamp=None), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_stamps_that_are_rounded_are_not_to_be_removed(tmp_path: Path) -> None:
-    t, watts, _ = trace(100.0)
-    caught = raised(DataError, plain, tmp_path, np.floor(t), watts, says="has the stamp of the reading before it")
+    caught = raised(DataError, plain, tmp_path, np.floor(SLOW_S), SLOW_W, says="has the stamp of the reading before it")
     assert "rate_hz=NUMBER" in caught.remedy
 
 
 def test_windows_of_a_trace_that_counts_from_1970_count_from_then(tmp_path: Path) -> None:
-    t, watts, _ = trace(100.0)
-    text = "\n".join(["t,p", *(f"{s + 1790000000.0:.2f},{w}" for s, w in zip(t, watts, strict=True))])
+    text = "\n".join(["t,p", *(f"{s + 1790000000.0:.2f},{w}" for s, w in zip(SLOW_S, SLOW_W, strict=True))])
     caught = raised(DataError, write, plain(tmp_path, text=text), tmp_path / "run", says="no window overlaps")
-    assert "counts time from 1970" in caught.remedy
+    assert "counts from 1970" in caught.remedy
 
 
 @settings(max_examples=8)
@@ -262,7 +245,7 @@ def test_where_time_begins_and_its_unit_change_no_figure(
     folder = tmp_path_factory.mktemp("csv")
     zero_s = round(zero_s, 3)
     scale = {"s": 1.0, "ms": 1e3, "us": 1e6}[unit]
-    t, watts, _ = trace(rate_hz)
+    t, watts, _ = import_traces.trace(rate_hz)
     lines = ["t,p", *(f"{(x + zero_s) * scale!r},{w!r}" for x, w in zip(t.tolist(), watts.tolist(), strict=True))]
     _, result = recorded(plain(folder, text="\n".join(lines), time=f"t:{unit}", zero_s=zero_s), folder / "run")
     assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=2e-3)
