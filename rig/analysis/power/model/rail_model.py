@@ -128,7 +128,7 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
     noise = noise_of(one, of_one, of_span)
     at_s = np.append(r.start_s[0], r.end_s)
     looks = np.clip(mean_signal(edges_of(spans), at_s, at_s, r.tau_s), 0.0, 1.0) if r.counter else None
-    rest = _later_halves(gap)
+    rest = _rests(r, gap, noise)
     blocks = blocks_of((r.start_s, r.end_s), r.watts, _weight(r), r.many, (where, rest, np.where(r.ok, held, -1)))
     trace = fit(blocks, _white(blocks, r, noise, looks) + _swings(blocks, r, (where, gap, held)))
     return RailModel(
@@ -185,16 +185,25 @@ def _same_times(a: Readings, b: Readings) -> bool:
     return a.tau_s == b.tau_s and all(np.array_equal(x, y) for x, y in pairs)
 
 
-def _later_halves(gap: Indices) -> Indices:
-    """Return the gap of each reading, -1 in the first half of its readings, shape (n,).
+def _rests(r: Readings, gap: Indices, noise: Noise) -> Indices:
+    """Return the gap of each reading, -1 in first halves of gaps if these differ from second halves, shape (n,).
 
     Work may go on after a span, so idle under a span has moved only if the end of the gap shows it.
     """
-    at = np.flatnonzero(gap >= 0)
+    at = np.flatnonzero((gap >= 0) & r.ok)
     first, many = np.searchsorted(gap[at], gap[at]), np.bincount(gap[at])[gap[at]]
-    late = gap.copy()
-    late[at[np.arange(len(at)) - first < many // 2]] = -1
-    return late
+    half = 2 * gap[at] + (late := np.arange(len(at)) - first >= many // 2)
+    watts, count = means_by(half, 2 * int(gap.max(initial=-1) + 1), r.many[at].astype(float), r.watts[at])
+    watts, count = watts.reshape(-1, 2), count.reshape(-1, 2)
+    both = count.min(axis=1) > 0.0
+    apart_w, size_w = np.diff(watts[both])[:, 0], float(np.max(np.abs(r.watts[at]), initial=0.0))
+    u2 = noise.white_w**2 * (1.0 / count[both]).sum(axis=1) + max(ROUNDED * size_w, 1e-150) ** 2
+    off = np.minimum(apart_w**2 / u2, SURE**2)  # a single gap with a step proves nothing of the others
+    if not len(off) or float(np.mean(off)) < 1.0 + SURE * math.sqrt(2.0 / len(off)):
+        return gap
+    rest = gap.copy()
+    rest[at[~late]] = -1
+    return rest
 
 
 def _white(blocks: Blocks, r: Readings, noise: Noise, looks: Floats | None) -> Floats:
