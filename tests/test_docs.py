@@ -248,9 +248,7 @@ def test_my_workload_draws_the_same_samples_again() -> None:
     assert [sample.label for sample in first.samples] == ["low", "high", "low", "high"]
 
 
-def test_my_scenario_counts_latency_from_when_a_sample_is_due(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_my_scenario_counts_latency_from_the_due_time(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     def latency_s(period_s: str) -> float:
         words = ("--device", "mock", "--scenario", SCENARIO, "--option", f"period_s={period_s}")
         code, results = measured(capsys, tmp_path / period_s, *words)

@@ -41,9 +41,7 @@ def test_linearity_is_of_range_and_not_stated_where_the_file_says_nothing() -> N
 
 
 @pytest.mark.parametrize(("one_range", "wanted"), [(True, 0.01), (False, None)])
-def test_an_instrument_that_changes_its_range_has_no_linearity(
-    one_range: bool, wanted: float | None, tmp_path: Path
-) -> None:
+def test_a_meter_that_changes_its_range_has_no_linearity(one_range: bool, wanted: float | None, tmp_path: Path) -> None:
     always = SMALL | {"valid_until": "9999-12-31"}
     path = written(tmp_path, always | {"range": [SMALL["range"][0] | {"linearity_of_range_percent": 0.1}]})
     own = Instrument("meter", calibration=str(path))

@@ -155,9 +155,7 @@ def share_shown(drawn: Callable[[np.random.Generator], Floats], seed: int, pairs
 
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("n", [3, 5, 20])
-def test_of_runs_that_are_alike_one_in_twenty_shows_a_difference_however_unlike_their_samples(
-    n: int, same: bool
-) -> None:
+def test_of_runs_alike_one_in_twenty_shows_a_difference_however_unlike_their_samples(n: int, same: bool) -> None:
     def drawn(rng: np.random.Generator) -> Floats:
         lengths = rng.lognormal(0.0, 1.0, (2, n))
         return (lengths[0] if same else lengths) * rng.lognormal(0.0, 0.1, (2, n))
@@ -207,9 +205,7 @@ def test_power_scatters_as_far_as_executions_spend_their_time_in_other_phases(sp
 
 
 @pytest.mark.parametrize(("scheduled", "idle_s"), [(False, 0.0), (False, 0.5), (False, 3.0), (True, 0.5), (True, 3.0)])
-def test_energies_and_average_power_scatter_as_far_as_their_executions_make_them(
-    scheduled: bool, idle_s: float
-) -> None:
+def test_energies_and_average_power_scatter_as_far_as_executions_make_them(scheduled: bool, idle_s: float) -> None:
     """Power is known exactly: 1 W, and 2 W more in executions. With a schedule, longer executions leave less idle."""
 
     def run(times_s: Floats) -> Subject:
@@ -565,9 +561,7 @@ def test_accuracy_on_the_same_samples_is_judged_in_pairs() -> None:
 
 
 @pytest.mark.parametrize(("right", "said"), [(90, False), (60, True)])
-def test_energy_that_was_saved_on_the_answers_is_not_passed_without_a_word(
-    right: int, said: bool, capsys: Capture
-) -> None:
+def test_energy_saved_on_the_answers_is_not_passed_without_a_word(right: int, said: bool, capsys: Capture) -> None:
     sides = [
         subject({ENERGY: energy(joules, 1e-3), ACCURACY: proportion(count, 100, "")})
         for joules, count in ((1.0, 92), (0.77, right))

@@ -69,9 +69,7 @@ Conv1d = type("Conv1d", (Module,), PLAIN)
 
 
 @pytest.mark.parametrize("block_bytes", [0, 500, 1 << 20])
-def test_calls_that_are_counted_together_count_as_each_by_itself(
-    block_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calls_counted_together_count_as_each_by_itself(block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drivers.torch_counting, "_BLOCK_BYTES", block_bytes)
     rng = np.random.default_rng(0)
     weights = rng.integers(-1, 2, (4, 6))

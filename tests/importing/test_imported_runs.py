@@ -480,9 +480,7 @@ def test_imports_of_one_plan_are_recordings_of_their_own_and_one_file_twice_is_n
         submitted(tmp_path / "twice", imported["first"], imported["copy"])
 
 
-def test_a_trace_that_is_a_reading_late_throughout_is_refused_with_the_option_that_states_its_stamps(
-    tmp_path: Path,
-) -> None:
+def test_a_trace_a_reading_late_throughout_is_refused_with_the_option_that_states_its_stamps(tmp_path: Path) -> None:
     t, on = np.arange(160) / 10.0, np.arange(3.0, 13.0, 0.5)
     busy = np.any([(t > a - 1e-9) & (t < a + 0.3 - 1e-9) for a in on], axis=0)
     rows = ["0.2,2.8,idle", *(f"{a},{a + 0.3},inference" for a in on), "13.2,15.8,idle"]

@@ -93,9 +93,7 @@ def test_a_column_has_one_unit(tmp_path: Path) -> None:
     ({"ok": True}, {"verdict": "INVALID"}, "invalid"),
     ({"ok": True}, {"verdict": "INVALID", "about": About()}, "invalid, incomplete"),
 ], ids=str)  # fmt: skip
-def test_an_audit_is_of_one_root_hash(
-    tmp_path: Path, of_audit: dict[str, Any], more: dict[str, Any], status: str
-) -> None:
+def test_an_audit_is_of_one_root(tmp_path: Path, of_audit: dict[str, Any], more: dict[str, Any], status: str) -> None:
     root = made(tmp_path, "a", **more)
     assert f"<td>{status}</td>" in rows(audited(tmp_path, {"root": root} | of_audit), "Measured on")[0]
 

@@ -119,9 +119,7 @@ def picture(result: Result, name: str) -> str:
         ({"solver": "tabu", "parameters": {"n": 3}}, set()), ({"model": "cnn", "training": {"epochs": 60}}, set()),
     ],
 )  # fmt: skip
-def test_what_is_not_stated_of_the_algorithm_is_what_the_rules_miss(
-    declared: dict[str, Any], missing: set[str]
-) -> None:
+def test_what_is_not_stated_of_an_algorithm_is_what_rules_miss(declared: dict[str, Any], missing: set[str]) -> None:
     said = algorithm(declaring(made_up(), algorithm=Algorithm(**declared)).start)
     assert {title for title, text in said if text == "not stated"} == missing
 

@@ -118,9 +118,7 @@ EARLY = FigureKey("latency_p{percentile}_early_stopping_s", percentile=99)
     (gap("energy_to_gap_{target}_{threshold}_official_j", "official", 0.1), "energy_to_gap_official_0_1_official_j",
      "solver", "Energy to a gap of 10 % (official target), reached by all"),
 ])  # fmt: skip
-def test_a_figure_has_a_name_for_programs_and_a_title_for_people(
-    key: FigureKey, name: str, kind: str, text: str
-) -> None:
+def test_a_figure_has_a_name_for_programs_and_title_for_people(key: FigureKey, name: str, kind: str, text: str) -> None:
     assert (str(key), kind_of(key), title(key)) == (name, kind, text)
 
 

@@ -210,9 +210,7 @@ def test_not_a_number_stays_out_of_sight_and_json_strict() -> None:
     assert "n/a" in printed(replace(result, quantities=Figures(bad)))
 
 
-def test_files_hold_the_same_bytes_again_whatever_stood_in_their_place(
-    simulated: dict[str, bytes], tmp_path: Any
-) -> None:
+def test_files_hold_the_same_bytes_whatever_stood_in_their_place(simulated: dict[str, bytes], tmp_path: Any) -> None:
     (tmp_path / "report.html").write_text("an older page")
     assert {str(p.relative_to(tmp_path)): p.read_bytes() for p in write(made_up(), tmp_path)} == simulated
 

@@ -105,9 +105,7 @@ def test_an_interrupted_search_for_a_peak_states_none(tmp_path: Path, monkeypatc
     assert "peak" not in json.dumps(json.loads(capsys.readouterr().out))
 
 
-def test_an_interrupted_report_says_that_the_recording_is_complete(
-    tmp_path: Path, monkeypatch: Patch, capsys: Capture
-) -> None:
+def test_an_interrupted_report_says_the_recording_is_whole(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.setattr("rig.session.report.report", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     out = tmp_path / "run"
     asked = ["--mode", "together", *options("samples=8", "idle_s=0"), "--out", str(out)]

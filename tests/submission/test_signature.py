@@ -75,9 +75,7 @@ def test_what_is_no_key_is_refused(folder: Path, tmp_path: Path) -> None:
     raised(UsageError, sign, folder, tmp_path / "text", says="did not sign")
 
 
-def test_without_openssh_the_error_says_what_to_install(
-    folder: Path, key: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_openssh_it_says_what_to_install(folder: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     raised(MissingExtraError, sign, folder, key, says="Install OpenSSH")
 

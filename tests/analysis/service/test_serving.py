@@ -384,9 +384,7 @@ def test_queries_are_read_in_issue_order_without_warm_up_and_with_what_each_stan
     assert q.latency_s().round(9).tolist() == [0.1, 0.1, 0.1]
 
 
-def test_of_two_queries_for_one_sample_the_first_that_is_begun_was_issued_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_of_two_queries_for_one_sample_the_first_begun_was_issued_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device of two cores answers the second before the first; it names only the sample."""
     (one,) = samples(1)
     plant, device = bench(0.2, holds=4)
@@ -413,9 +411,7 @@ HELD = [("slow", 0, 200), ("quick", 50, 50)]
     (Span("a", 0, 10), Span("a", 10, 20), Span("a", 20, 30)),  # a function stamps each execution
     (Span("a", 0, 10, 3), Span("b", 10, 30, 3)),  # all of a phase, then all of the next
 ])  # fmt: skip
-def test_a_loop_is_counted_however_its_spans_are_stamped(
-    spans: tuple[Span, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loop_counts_however_its_spans_are_stamped(spans: tuple[Span, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     plant, device = bench(0.1)
     polled = device.poll
     monkeypatch.setattr(device, "poll", lambda wait_s: [Reply(r.sample_id, "x", spans) for r in polled(wait_s)])
@@ -450,9 +446,7 @@ def test_the_least_queries_are_loadgens(percentile: float, least: int) -> None:
 
 
 @given(over=st.integers(0, 5000), percentile=PERCENTS)
-def test_needed_is_the_least_count_at_which_chance_alone_explains_it_in_one_of_a_hundred(
-    over: int, percentile: float
-) -> None:
+def test_needed_is_the_least_count_that_chance_alone_explains_in_one_of_a_hundred(over: int, percentile: float) -> None:
     n = needed(over, percentile)
     tail = 1.0 - percentile
     assert n > over
@@ -469,9 +463,7 @@ def test_needed_and_allowed_are_inverse(n: int, percentile: float) -> None:
 
 
 @given(n=st.integers(0, 20_000), percentile=PERCENTS)
-def test_below_the_least_count_there_is_no_estimate_and_above_it_one_that_was_measured(
-    n: int, percentile: float
-) -> None:
+def test_below_the_least_count_there_is_no_estimate_and_above_it_a_measured_one(n: int, percentile: float) -> None:
     ordered = np.arange(n, dtype=float)
     found = estimate(ordered, percentile)
     out = discarded(n, percentile)

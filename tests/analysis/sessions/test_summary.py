@@ -162,9 +162,7 @@ quantities = st.builds(
 
 
 @given(st.lists(quantities, min_size=2, max_size=6))
-def test_a_mean_lies_within_its_trials_and_states_no_less_than_their_scatter_or_what_they_share(
-    values: list[Quantity],
-) -> None:
+def test_a_mean_lies_within_trials_and_states_no_less_than_scatter_or_what_they_share(values: list[Quantity]) -> None:
     mean, each = _mean(values), [q.value for q in values]
     slack = 1e-9 * max(map(abs, each)) + 1e-300
     assert min(each) - slack <= mean.value <= max(each) + slack

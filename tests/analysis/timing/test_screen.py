@@ -124,7 +124,7 @@ def test_damaged_volts_are_missing_as_damaged_amperes_are(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("wrong", ["again", "zero"])
-def test_a_long_trace_is_mended_throughout_by_what_stretches_of_it_show(
+def test_a_long_trace_is_mended_throughout_by_what_parts_of_it_show(
     wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screen, "MOST", 800)

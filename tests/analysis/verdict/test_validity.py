@@ -182,9 +182,7 @@ def test_waiting_for_a_busy_device_is_not_the_hosts_fault(tmp_path: Path, holds:
 # ---- which rules apply ---------------------------------------------------------------------
 
 
-def test_an_accuracy_run_is_judged_by_whether_the_whole_set_was_answered_and_a_compliance_run_is_short(
-    tmp_path: Path,
-) -> None:
+def test_an_accuracy_run_is_judged_by_an_answer_to_the_whole_set_and_a_compliance_run_is_short(tmp_path: Path) -> None:
     asked, loose = [Asked(None, k, k + 0.5, f"s{k}") for k in range(4)], replace(ALL, whole_set=False)
     assert broken(judged(tmp_path, asked, purpose="accuracy")) == []
     short = judged(tmp_path, asked[:3], purpose="accuracy", rules=loose)
@@ -220,9 +218,7 @@ def test_the_sets_ask_what_their_sources_ask() -> None:
 
 
 @pytest.mark.parametrize(("asked_hz", "told"), [(10.0, False), (13.0, True)])
-def test_a_draw_of_arrivals_far_from_the_rate_that_was_asked_is_told(
-    asked_hz: float, told: bool, tmp_path: Path
-) -> None:
+def test_a_draw_of_arrivals_far_from_the_rate_asked_is_told(asked_hz: float, told: bool, tmp_path: Path) -> None:
     every = [Asked(0.1 * k, 0.1 * k, 0.1 * k + 0.05) for k in range(20)]
     remarks = remarks_of(recording(tmp_path / "run", every, options={"arrival_hz": asked_hz}))
     assert any("due at 10 Hz" in remark for remark in remarks) is told

@@ -56,9 +56,7 @@ def commands(board: TinyBoardSim) -> list[str]:
 
 
 @pytest.mark.parametrize(("together", "phases"), [(False, ("preprocessing", "inference")), (True, ("both",))])
-def test_each_phase_is_a_span_of_its_own_after_one_another_or_both_are_one(
-    together: bool, phases: tuple[str, ...]
-) -> None:
+def test_each_phase_is_a_span_of_its_own_in_turn_or_both_are_one(together: bool, phases: tuple[str, ...]) -> None:
     with opened(together=together) as (board, device):
         reply = answer(device, audio(), times=3)
 

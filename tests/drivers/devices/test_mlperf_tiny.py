@@ -78,9 +78,7 @@ def test_the_answer_is_the_label_of_the_highest_score_of_the_bytes_that_were_sen
 
 
 @pytest.mark.parametrize("prints_first", [False, True])
-def test_a_span_begins_at_the_stamp_or_when_that_is_printed(
-    prints_first: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_span_begins_at_a_stamp_or_once_it_is_printed(prints_first: bool, capsys: pytest.CaptureFixture[str]) -> None:
     with bench(Chip(inference_s=0.03, drift_ppm=0.0), 115200, prints_first=prints_first) as (_, device):
         spans = answer(device, sample()).spans
 
@@ -157,9 +155,7 @@ def test_the_clock_is_unwrapped_over_any_gap(begin: int, gaps_s: list[float], dr
 
 
 @given(st.integers(16, 32), st.floats(0.05, 2.5), st.floats(0.0, 3.0))
-def test_a_span_is_as_long_as_it_was_or_refused_because_its_counter_wraps_too_soon(
-    bits: int, wraps: float, gap: float
-) -> None:
+def test_a_span_is_as_long_as_it_was_or_refused_if_its_counter_wraps_soon(bits: int, wraps: float, gap: float) -> None:
     """Both stamps of a query arrive when it has ended."""
     clock, lasts_us, on_us = BoardClock(bits), round(wraps * 2**bits), round(gap * 2**bits)
     clock.unwrap(0, 0, 0)

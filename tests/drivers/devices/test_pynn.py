@@ -200,9 +200,7 @@ def test_training_without_training_images_asks_for_a_fold(tmp_path: Path, capsys
     assert "no training images" in capsys.readouterr().err
 
 
-def test_a_network_with_other_sources_than_the_encoding_is_refused_before_anything_is_opened(
-    file: str, tmp_path: Path
-) -> None:
+def test_a_network_with_other_sources_than_the_encoding_is_refused_unopened(file: str, tmp_path: Path) -> None:
     write_folder(tmp_path, 20, 0, 0)
     streams = open_workload(data=str(tmp_path), encoding="rank-order", md5=False, samples=2)
     with pytest.raises(DataError, match="784 sources, and the encoding rank-order has 3136") as caught:

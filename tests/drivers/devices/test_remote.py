@@ -116,9 +116,7 @@ def test_modules_that_are_shipped_together_find_each_other() -> None:
 
 
 @pytest.mark.parametrize(("module", "oldest"), [("serve", (3, 8)), ("lava_network", (3, 10)), ("lava_qubo", (3, 10))])
-def test_shipped_sources_are_python_of_their_day_and_import_nothing_of_ours(
-    module: str, oldest: tuple[int, int]
-) -> None:
+def test_shipped_sources_are_python_of_their_day_and_import_none_of_ours(module: str, oldest: tuple[int, int]) -> None:
     tree = ast.parse(shipped(module)[1], feature_version=oldest)
     named = [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
     named += [str(n.module) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
@@ -191,9 +189,7 @@ def test_answers_before_a_death_are_handed_out_first() -> None:
     ("output(self, sample, budget)", {"timeout_s": 50.0, "load_s": 0.2}, Budget(0.1), "within 0.31 s"),
     ("stage(self, samples)", {"load_s": 0.2}, None, "within 0.2 s while loading"),
 ])  # fmt: skip
-def test_a_worker_that_hangs_is_given_up_in_time(
-    hangs: str, terms: dict[str, float], budget: Budget | None, says: str
-) -> None:
+def test_a_worker_that_hangs_is_given_up(hangs: str, terms: dict[str, float], budget: Budget | None, says: str) -> None:
     with within(30.0):
         raised(
             DeviceTimeoutError, of_worker, f"def {hangs}:\n    time.sleep(60)", ONE, budget=budget, says=says, **terms

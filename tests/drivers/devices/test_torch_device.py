@@ -197,9 +197,7 @@ def nvml(**traits: Any) -> FakeNvml:
     return made
 
 
-def test_an_execution_goes_from_host_memory_to_it_with_events_around_the_module(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_execution_goes_from_host_memory_to_it_with_events_around_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "open_nvml", nvml)
     torch = FakeTorch()
     place = open_cuda(torch, 0, 0)

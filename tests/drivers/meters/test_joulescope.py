@@ -65,9 +65,7 @@ def test_of_several_one_must_be_named_and_is_let_go_when_it_is_closed(it: StandI
     (JS110, "auto", {"s/i/range/select": "auto"}),
     (JS110, "180 mA", {"s/i/range/select": "180 mA"}),
 ])  # fmt: skip
-def test_each_model_is_told_its_range_in_its_own_words(
-    it: StandIn, path: str, range_mode: str, set_to: dict[str, str]
-) -> None:
+def test_each_model_is_told_its_range_its_way(it: StandIn, path: str, range_mode: str, set_to: dict[str, str]) -> None:
     it.sim.paths = (path,)
     it.open(range_mode=range_mode).close()
     ranges = {topic.removeprefix(f"{path}/"): value for topic, value in it.sim.latest.state.items() if "range" in topic}

@@ -34,9 +34,7 @@ def test_fragments_of_any_length_are_the_same_words(cuts: list[int]) -> None:
 
 
 @given(st.integers(9, 150), st.integers(1, 55 * 4), st.integers(1, 50))
-def test_bytes_lost_anywhere_cost_the_words_they_were_in_and_put_no_other_in_its_place(
-    byte: int, count: int, piece: int
-) -> None:
+def test_bytes_lost_anywhere_cost_the_words_they_were_in_and_move_no_other(byte: int, count: int, piece: int) -> None:
     stream = words(0, 300)
     torn = stream[: byte * 4 + count % 4] + stream[byte * 4 + count % 4 + count :]
     values, place = taken(Aligner(), [torn[k : k + piece] for k in range(0, len(torn), piece)])
@@ -70,9 +68,7 @@ def test_delays_alone_are_never_taken_for_a_loss(seed: int) -> None:
 
 
 @given(machines, seeds, st.integers(1, 40), st.floats(0.3, 3.0))
-def test_no_reading_behind_a_loss_is_released_and_the_run_ends(
-    machine: str, seed: int, times: int, lost_s: float
-) -> None:
+def test_no_reading_behind_a_loss_is_released_and_runs_end(machine: str, seed: int, times: int, lost_s: float) -> None:
     log = arrivals(MACHINES[machine], seed, times * UNSEEN, lost_s, SECONDS)
 
     assert verdict(log, times * UNSEEN)[0] == "refused"

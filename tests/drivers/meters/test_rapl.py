@@ -88,9 +88,7 @@ TEN = {f"intel-rapl:{k}": TreeZone("package-0" if k > 9 else f"package-{k}") for
     (DESKTOP, "psys", ["psys"]),
     (TEN, "", ["package-0-0", "package-2", "package-0-10"]),
 ], ids=["memory beside its package", "the platform alone", "in the order of their numbers"])  # fmt: skip
-def test_rails_are_the_zones_that_no_other_contains(
-    zones: Mapping[str, TreeZone], domains: str, rails: list[str]
-) -> None:
+def test_rails_are_zones_that_no_other_contains(zones: Mapping[str, TreeZone], domains: str, rails: list[str]) -> None:
     with live("rapl", zones=zones) as it, closing(it.open(domains=domains)) as meter:
         assert [rail.name for rail in meter.info().rails] == rails
 

@@ -186,9 +186,7 @@ def test_an_instrument_on_usb_that_cannot_be_opened_is_no_matter_of_the_network(
     assert "its network and the address" not in error.remedy
 
 
-def test_an_instrument_on_usb_that_is_silent_under_pyvisa_py_is_told_of_other_ways(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_usb_instrument_that_is_silent_under_pyvisa_py_is_told_of_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     timed_out = raising(RuntimeError("VI_ERROR_TMO (-1073807339): Timeout expired before operation completed."))
     resource = SimpleNamespace(
         session=1, visalib=SimpleNamespace(read=timed_out), write_raw=len, close=lambda: None,

@@ -69,9 +69,7 @@ def test_the_rate_of_a_program_before_is_not_kept(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("share", [{"lost": 0.3}, {"late": 0.3, "late_s": 0.1}, {"late": 0.3, "late_s": 0.6}])
-def test_lost_and_late_readings_are_put_in_order_or_missing_and_none_is_doubled(
-    share: dict[str, float], opened: Opened
-) -> None:
+def test_lost_or_late_readings_are_ordered_or_missing_and_none_doubled(share: dict[str, float], opened: Opened) -> None:
     found = measured(open_meter(opened(**share)), 2.0)
 
     for trace in found.values():
@@ -96,9 +94,7 @@ def test_readings_of_a_bus_that_carries_many_events_come_late_and_lose_nothing(o
     assert set(np.diff(stamps)) <= {780, 781, 782}
 
 
-def test_a_program_that_is_held_up_at_the_start_takes_its_bracket_again(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_held_up_at_start_takes_its_bracket_again(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     device, held_s = opened(), iter([0.5])
     board = device.board
     assert board is not None

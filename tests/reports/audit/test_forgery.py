@@ -55,9 +55,7 @@ ALIKE = {
 }
 
 
-def test_a_name_that_reads_alike_is_that_of_the_known_benchmark_whatever_it_declares(
-    session: Path, tmp_path: Path
-) -> None:
+def test_a_name_that_reads_alike_is_of_the_known_benchmark_whatever_it_declares(session: Path, tmp_path: Path) -> None:
     """Each performance run has one of the names in ``ALIKE``. A name in Chinese characters is like no known one."""
     ways = {f"performance-{number}": name for number, name in enumerate(ALIKE.values(), 1)}
     own = {"power-1": "\u58f0\u5b66\u573a\u666f\u5206\u7c7b 1.0"}
@@ -130,9 +128,7 @@ def unlike_each_other(run: str, lines: Lines, tables: Tables) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["power", "accuracy"])
-def test_eight_percent_on_all_samples_are_found_however_much_samples_differ(
-    session: Path, tmp_path: Path, purpose: str
-) -> None:
+def test_eight_percent_on_all_samples_is_found_however_they_differ(session: Path, tmp_path: Path, purpose: str) -> None:
     others = [run.name for run in session.iterdir() if run.is_dir() and not run.name.startswith(purpose)]
     rule = SPEED.replace("power", purpose)
     found = of(session, tmp_path, both(unlike_each_other, quicker(0.08, *others)))
@@ -183,9 +179,7 @@ def test_one_answer_that_noise_changes_is_excused(session: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("every", "outcome"), [(7, "warned"), (3, "failed")])
-def test_answers_that_differ_a_little_more_than_a_tenth_are_told(
-    session: Path, tmp_path: Path, every: int, outcome: str
-) -> None:
+def test_answers_that_differ_by_over_a_tenth_are_told(session: Path, tmp_path: Path, every: int, outcome: str) -> None:
     """Chance may change three of 12 answers (a warning), but not eight (a failure); only one check reports it."""
 
     def noisy(name: str, lines: Lines, tables: Tables) -> None:

@@ -153,9 +153,7 @@ def integrated(row: dict[str, Any]) -> None:
     (integrated, 25, ", and energy_per_inference_integrated_j is"),
     (lambda row: row.update({"class": "measured"}), 29, ""),
 ])  # fmt: skip
-def test_a_claim_that_was_changed(
-    folder: Path, change: Callable[[dict[str, Any]], None], number: int, said: str
-) -> None:
+def test_a_changed_claim(folder: Path, change: Callable[[dict[str, Any]], None], number: int, said: str) -> None:
     row_edited(folder, change)
     found = told(audit(folder, quick=True), number)
     assert found.outcome == "failed" and said in found.found
