@@ -230,9 +230,8 @@ def test_my_meter_keeps_the_rules_on_both_clocks() -> None:
 
 def test_my_workload_is_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "run"
-    code = main(
-        ["measure", "--device", "mock", "--workload", WORKLOAD, "--option", "count=8", "--json", "--out", str(out)]
-    )
+    words = ["--device", "mock", "--workload", WORKLOAD, "--option", "count=8", "--json", "--out", str(out)]
+    code = main(["measure", *words])
 
     results = json.loads(capsys.readouterr().out)["results"]
     assert code == 0

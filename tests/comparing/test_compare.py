@@ -45,9 +45,7 @@ def subject(figures: Mapping[FigureKey, Quantity], instrument: str = "", submitt
     device, scenario = SimpleNamespace(name="d", mode="hardware"), SimpleNamespace(name="s", options={})
     workload = SimpleNamespace(name="w", digest_sha256="0")
     start = SimpleNamespace(device=device, scenario=scenario, workload=workload, rules=None, as_recorded={}, meters=())
-    result = cast(
-        Any, SimpleNamespace(quantities=Figures(figures), start=start, validity=None, refusals=(), simulated=False)
-    )
+    result: Any = SimpleNamespace(quantities=Figures(figures), start=start, validity=None, refusals=(), simulated=False)
     return Subject(Path(), "", result, submitted, frozenset(), {"core": instrument} if instrument else {})
 
 

@@ -165,9 +165,8 @@ def test_a_line_simulated_in_part_says_so() -> None:
 
 
 def test_a_long_name_is_not_cut_off_where_it_tells_lines_apart() -> None:
-    rows = [
-        row | {"file": f"/a/long/way/to/some/folder/far/away/from/here/{row['device']}"} for row in solved(accuracy=0.5)
-    ]
+    folder = "/a/long/way/to/some/folder/far/away/from/here"
+    rows = [row | {"file": f"{folder}/{row['device']}"} for row in solved(accuracy=0.5)]
     found = texts(rows, FIGURES, ("file", "timeout_s"))
     assert len({text for text in found if text.endswith(DEVICES)}) == 3
 

@@ -3,6 +3,7 @@
 import gzip
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -224,9 +225,8 @@ def test_a_stream_depends_on_its_seed_and_its_image_alone(folder: Path) -> None:
 
 
 def test_the_folds_part_the_images(folder: Path) -> None:
-    parts = [
-        open_workload(data=str(folder), md5=False, fold=k, folds=4, encoding="rank-order").samples for k in range(4)
-    ]
+    given: dict[str, Any] = {"data": str(folder), "md5": False, "folds": 4, "encoding": "rank-order"}
+    parts = [open_workload(fold=k, **given).samples for k in range(4)]
     assert sorted(sample.id for part in parts for sample in part) == [f"test-{k:05d}" for k in range(20)]
 
 

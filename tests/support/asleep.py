@@ -70,9 +70,8 @@ def recording(
         readings = trace(rail, {"value": watt}, "host", grid=grid)
     device = {"name": "square", "mode": "simulator", "clock": None, "phases": ["inference"], "description": "a wave"}
     meter = {"name": "hand", "mode": "simulator", "description": "a meter"}
-    start = start_line(
-        run_id=out.name, t0_ns=0, clocks=[{"name": "host", "tick_hz": 1e9}], device=device, meters=[meter]
-    )
+    clock = {"name": "host", "tick_hz": 1e9}
+    start = start_line(run_id=out.name, t0_ns=0, clocks=[clock], device=device, meters=[meter])
     windows = [(0.05, 2.05), (end_s - 2.1, end_s - 0.05)]
     idle = [{"type": "idle", "on_ns": int(1e9 * a), "off_ns": int(1e9 * b)} for a, b in windows]
     return write(out, [start, *idle], asked(rows) | {"traces/core.arrows": readings})

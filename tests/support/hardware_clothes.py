@@ -101,9 +101,7 @@ class Solver(Queue):
     def __init__(self, plant: SimPlant) -> None:
         super().__init__(plant.clock)
         self._plant = plant
-        self.facts = DeviceInfo(
-            "solver", "simulator", "a solver on a plant", phases=("solve",), schedule_depends_on_budget=False
-        )
+        self.facts = DeviceInfo("solver", "simulator", "a solver", phases=("solve",), schedule_depends_on_budget=False)
         plant.install({"core": 1e-3}, {"solve": {"core": 3e-3}})
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:

@@ -117,11 +117,8 @@ def with_ticks(table: pa.Table) -> pa.Table:
 
 def start_line(**more: Any) -> Document:
     """Return the minimum that a reader needs, with a device clock and a meter clock."""
-    clocks = [
-        {"name": "host", "tick_hz": 1e9},
-        {"name": "device", "tick_hz": 12.5e6},
-        {"name": "meter", "tick_hz": 1e7},
-    ]
+    rates_hz = {"host": 1e9, "device": 12.5e6, "meter": 1e7}
+    clocks = [{"name": name, "tick_hz": tick_hz} for name, tick_hz in rates_hz.items()]
     return {
         "type": "start", "schema": "neurorig-run/1", "run_id": "hand", "t0_ns": ORIGIN_NS, "clocks": clocks,
         "device": {"name": "plant", "mode": "simulator", "clock": clocks[1], "phases": ["inference"]},
@@ -155,9 +152,8 @@ def observed(path: Path, seed: int) -> tuple[SimPlant, int]:
     rail = {"name": "core", "rate_hz": 1000.0, "accuracy": {"of_reading": 1e-3, "offset": 1e-6}}
     readings = {"value": watts, "start_tick": start, "end_tick": start + 10_000}
     events = [start_line(), *(_read_clock(c, n, end_s, rng) for c, n in ((device, "device"), (meter, "meter")))]
-    events += [
-        {"type": "idle", "on_ns": _ns(a), "off_ns": _ns(a + lead_s - 0.02)} for a in (0.01, end_s - lead_s + 0.01)
-    ]
+    idle_s = (0.01, end_s - lead_s + 0.01)
+    events += [{"type": "idle", "on_ns": _ns(at_s), "off_ns": _ns(at_s + lead_s - 0.02)} for at_s in idle_s]
     tables = asked(rows, inferences=1) | {"traces/core.arrows": trace(rail, readings)}
     write(path, events, tables, batch=int(rng.integers(1, 500)))
     return plant, count

@@ -64,9 +64,8 @@ def evaluated(
     line["device"] |= {"network": dataclasses.asdict(network), "clock": None}
     tables = {"samples.arrows": table(SAMPLES, asked), "replies.arrows": table(REPLIES, rows)}
     tables["activity.arrows"] = table(kinds | {"counts": pa.list_(pa.int64())}, counted)
-    networks = [
-        {"type": "network", "sample_id": name, "network": dataclasses.asdict(of)} for name, of in (own or {}).items()
-    ]
+    given = {name: dataclasses.asdict(of) for name, of in (own or {}).items()}
+    networks = [{"type": "network", "sample_id": name, "network": of} for name, of in given.items()]
     return evaluate(open_run(write(path / "run", [line, *networks], tables)))
 
 

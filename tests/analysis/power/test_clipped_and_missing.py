@@ -87,10 +87,8 @@ def test_work_between_spans_that_no_reading_sees_is_stated_as_bias(tmp_path: Pat
 
 def readings(n: int = 1000, **changed: Any) -> Readings:
     start = np.arange(n) * 1e-3
-    flat = Readings(
-        Rail("core"), start, start + 1e-3, np.ones(n), np.ones(n), np.ones(n, bool), np.zeros(n, bool), 1e-3, 0.0
-    )
-    return replace(flat, **changed)
+    one, yes, no = np.ones(n), np.ones(n, bool), np.zeros(n, bool)
+    return replace(Readings(Rail("core"), start, start + 1e-3, one, one, yes, no, 1e-3, 0.0), **changed)
 
 
 def test_missing_readings_are_counted_where_they_are_missing() -> None:

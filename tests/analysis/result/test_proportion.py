@@ -191,9 +191,8 @@ def test_answers_outside_the_labels_fail_a_check(
 def test_a_device_that_never_answered_is_told_so(tmp_path: Path) -> None:
     run = answered(tmp_path, [None, {"label": None}])
     checks = list(answer_checks(run, answers_of(run)))
-    assert [(c.rule, c.found, c.ok) for c in checks] == [
-        ("samples that the device answered", "0 of 2: each answer is null", False)
-    ]
+    told = ("samples that the device answered", "0 of 2: each answer is null", False)
+    assert [(c.rule, c.found, c.ok) for c in checks] == [told]
 
 
 def test_some_answers_that_are_lost_are_told(tmp_path: Path) -> None:

@@ -15,9 +15,7 @@ from rig.analysis.result.quantity import Component, Quantity, coverage_factor, f
 SIZES = st.floats(1e-3, 10.0)
 SIGNED = st.one_of(SIZES, SIZES.map(lambda x: -x))
 ORIGINS = st.sampled_from([None, None, "gain:a", "gain:b", "stamps"])
-COMPONENTS = st.builds(
-    Component, st.just("source"), SIGNED, st.one_of(st.just(math.inf), st.floats(2.0, 100.0)), ORIGINS
-)
+COMPONENTS = st.builds(Component, st.just("source"), SIGNED, st.just(math.inf) | st.floats(2.0, 100.0), ORIGINS)
 QUANTITIES = st.builds(
     Quantity,
     value=st.floats(-100.0, 100.0),

@@ -263,9 +263,8 @@ def test_an_answer_of_spikes_that_contradicts_itself_is_in_no_figure_and_fails(
 def figures_at(energy_j: float, run: Run) -> Figures:
     """Return the figures if an inference takes this energy above idle, known to a tenth."""
     energy = Quantity(energy_j, "J", (Component("noise", 0.1 * abs(energy_j)),))
-    return spiking_figures(
-        run, answers_of(run), Figures({FigureKey("dynamic_energy_per_inference_j", "inference"): energy})
-    )
+    known = Figures({FigureKey("dynamic_energy_per_inference_j", "inference"): energy})
+    return spiking_figures(run, answers_of(run), known)
 
 
 def test_the_energy_of_an_operation_times_operations_per_joule_is_one(tmp_path: Path) -> None:

@@ -42,9 +42,8 @@ def summary(tmp_path: Path) -> Summarise:
         runs = []
         for number, (name, purpose, asked) in enumerate(played):
             given_: dict[str, Any] = {"size": 4, "known": samples(4), "options": {}} | about
-            run = recording(
-                tmp_path / name, [at_another_time(a, number) for a in asked], rules=rules, purpose=purpose, **given_
-            )
+            later = [at_another_time(a, number) for a in asked]
+            run = recording(tmp_path / name, later, rules=rules, purpose=purpose, **given_)
             runs.append((name, purpose, run))
         return whole_of(*runs)
 
@@ -63,9 +62,8 @@ def asked(
 ) -> list[Asked]:
     """Return one query a second, each answered after its ``seconds``."""
     each = [seconds] * len(ids) if isinstance(seconds, float) else seconds
-    return [
-        Asked(None, 5.0 + k, 5.0 + k + s, f"s{i}", o) for k, (i, s, o) in enumerate(zip(ids, each, said, strict=True))
-    ]
+    rows = zip(np.arange(5.0, 5.0 + len(ids)).tolist(), ids, each, said, strict=True)
+    return [Asked(None, at_s, at_s + s, f"s{i}", o) for at_s, i, s, o in rows]
 
 
 def at_another_time(a: Asked, by_s: float) -> Asked:
@@ -112,9 +110,8 @@ def test_accuracies_by_session_of_learning_are_of_the_accuracy_run_too(summary: 
 def test_a_session_is_as_complete_and_as_simulated_as_its_runs(summary: Summarise, tmp_path: Path) -> None:
     runs = []
     for name, error, mode in (("performance", None, "hardware"), ("power", DeviceError("broke"), "simulator")):
-        run = recording(
-            tmp_path / name, asked(), rules=LOOSE, purpose=name, error=error, mode=mode, size=4, known=samples(4)
-        )
+        how: dict[str, Any] = {"error": error, "mode": mode, "size": 4, "known": samples(4)}
+        run = recording(tmp_path / name, asked(), rules=LOOSE, purpose=name, **how)
         runs.append((name, name, run))
     both, one = whole_of(*runs), whole_of(*runs[:1])
     assert (both.complete, both.simulated, one.complete, one.simulated) == (False, True, True, False)
@@ -238,10 +235,8 @@ def test_phases_of_a_cascade_count_by_their_executions_in_the_energy_of_a_sessio
 
 def test_an_extreme_of_trials_is_one_and_no_mean() -> None:
     key, best = FigureKey("overrun_max_s"), FigureKey("cost_best")
-    trials = [
-        Figures({key: Quantity(over_s, "s"), best: Quantity(cost, "1")}) for over_s, cost in ((1.0, -4.0), (2.0, -5.0))
-    ]
-    found = over_trials(trials)
+    stated = ((1.0, -4.0), (2.0, -5.0))
+    found = over_trials([Figures({key: Quantity(s, "s"), best: Quantity(cost, "1")}) for s, cost in stated])
     assert (found[key].value, found[best].value) == (2.0, -5.0)
 
 
@@ -289,9 +284,8 @@ def test_one_run_is_no_trial_of_several(summary: Summarise) -> None:
 
 
 def test_one_recording_under_two_names_is_one_trial(tmp_path: Path) -> None:
-    once, again = (
-        recording(tmp_path / name, asked(), rules=LOOSE, purpose="performance", size=4) for name in ("first", "again")
-    )
+    given: dict[str, Any] = {"rules": LOOSE, "purpose": "performance", "size": 4}
+    once, again = (recording(tmp_path / name, asked(), **given) for name in ("first", "again"))
     assert once.digest != again.digest  # the name is in the log
     whole = whole_of(("first", "performance", once), ("again", "performance", again))
     assert failed(whole) == [("runs that share a recording", "first and again hold the same stamps")]
@@ -415,10 +409,8 @@ def test_a_cache_that_the_accuracy_run_had_filled_is_found_too(summary: Summaris
 
 
 def test_a_device_that_is_slow_at_its_very_first_answer_has_no_cache(summary: Summarise) -> None:
-    found = summary(
-        ("accuracy", "accuracy", asked([0.9, 0.1, 0.1, 0.1])), ("performance", "performance", asked(0.1)), again(0.1)
-    )
-    assert failed(found) == []
+    first = ("accuracy", "accuracy", asked([0.9, 0.1, 0.1, 0.1]))
+    assert failed(summary(first, ("performance", "performance", asked(0.1)), again(0.1))) == []
 
 
 def test_frames_of_a_stream_are_no_samples_of_the_set_and_the_accuracy_run_stands_in(summary: Summarise) -> None:

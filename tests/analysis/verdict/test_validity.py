@@ -325,7 +325,7 @@ KEPT = Finding("duration", "12 s", "at least 10 s", True)
 BROKEN_RULE = Finding("queries", "3", "at least 10")
 DOUBT = Finding("gaps in the host's heartbeat", "1, the longest 2 s", "none", told=True)
 PASSED_DOUBT = replace(DOUBT, ok=True)
-POWER = refusal(FigureKey("active_power_w"), "no trace was recorded", "Measure again")
+POWER = refusal(FigureKey("active_power_w"), "no trace", "Measure again")
 RULING = Ruling("quick", "", False)
 
 
@@ -353,7 +353,5 @@ def test_results_json_has_each_view_as_before() -> None:
     said = replace(made_up(), findings=(BROKEN_RULE, POWER, note("a sentence")), ruling=RULING).to_json()
 
     assert said["notes"] == ["a sentence"]
-    assert said["refusals"] == [
-        {"scope": "active_power_w", "reason": "no trace was recorded", "remedy": "Measure again"}
-    ]
+    assert said["refusals"] == [{"scope": "active_power_w", "reason": "no trace", "remedy": "Measure again"}]
     assert said["validity"]["checks"] == [{"rule": "queries", "found": "3", "allowed": "at least 10", "ok": False}]

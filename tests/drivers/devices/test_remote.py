@@ -67,9 +67,8 @@ def test_arrays_arrive_as_they_were_sent(honest: RemoteDevice, array: np.ndarray
 
 def test_a_span_is_the_workers_own_and_not_the_round_trip() -> None:
     before_ns = time.monotonic_ns()
-    (span,) = of_worker(
-        "def stage(self, samples):\n    super().stage(samples)\n    time.sleep(0.05)\n" + SLOW, ONE
-    ).spans
+    loads = "def stage(self, samples):\n    super().stage(samples)\n    time.sleep(0.05)\n"
+    (span,) = of_worker(loads + SLOW, ONE).spans
     after_ns = time.monotonic_ns()
     assert before_ns + 50_000_000 <= span.on_tick <= span.off_tick <= after_ns
     assert span.off_tick - span.on_tick >= 20_000_000
@@ -171,9 +170,8 @@ def test_a_worker_that_dies_is_a_device_error_with_its_last_words(does: str, say
 
 
 def test_answers_before_a_death_are_handed_out_first() -> None:
-    device = opened(
-        "def output(self, sample, budget):\n    if sample['id'] == 's2': os._exit(3)\n    return sample['id']"
-    )
+    dies = "if sample['id'] == 's2': os._exit(3)"
+    device = opened(f"def output(self, sample, budget):\n    {dies}\n    return sample['id']")
     samples = [Sample(f"s{k}", np.zeros(1)) for k in range(4)]
     device.stage(samples)
     device.submit(samples, None)
@@ -191,15 +189,13 @@ def test_answers_before_a_death_are_handed_out_first() -> None:
 ])  # fmt: skip
 def test_a_worker_that_hangs_is_given_up(hangs: str, terms: dict[str, float], budget: Budget | None, says: str) -> None:
     with within(30.0):
-        raised(
-            DeviceTimeoutError, of_worker, f"def {hangs}:\n    time.sleep(60)", ONE, budget=budget, says=says, **terms
-        )
+        body = f"def {hangs}:\n    time.sleep(60)"
+        raised(DeviceTimeoutError, of_worker, body, ONE, budget=budget, says=says, **terms)
 
 
 def test_after_a_timeout_a_late_answer_is_not_taken_for_the_next() -> None:
-    with closing(
-        opened("def output(self, sample, budget):\n    time.sleep(0.4)\n    return 1", timeout_s=0.2)
-    ) as device:
+    late = "def output(self, sample, budget):\n    time.sleep(0.4)\n    return 1"
+    with closing(opened(late, timeout_s=0.2)) as device:
         raised(DeviceTimeoutError, answer, device, ONE)
         device.submit([ONE], None)
         raised(DeviceError, answers, device, 1, says="ended unexpectedly")

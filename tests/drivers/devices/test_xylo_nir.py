@@ -156,9 +156,7 @@ def test_a_leak_becomes_a_bias_and_what_is_rounded_and_kept_of_an_input_is_liste
     nodes |= {"n0": neurons(5, v_leak=0.5, tau_mem=6.7 * DT_S), "n1": neurons(2, tau_syn=2 * DT_S, v_leak=LEAKS)}
     network = loaded(written(tmp_path / "a.nir", nodes, edges))
     spec, rounding = network.specification, network.deployment["rounding"]
-    assert set(spec["dash_mem"]) == {3} and set(spec["dash_syn_out"]) == {1}, (
-        "the shifts nearest to 6.7 and 2 time steps"
-    )
+    assert set(spec["dash_mem"]) == {3} and set(spec["dash_syn_out"]) == {1}, "the shifts nearest to 6.7 and 2 steps"
     assert spec["bias"].tolist() == np.rint(0.5 / 6.7 * spec["threshold"]).astype(int).tolist()
     assert spec["bias_out"].tolist() == np.rint(LEAKS / 8 * spec["threshold_out"]).astype(int).tolist()
     (time,) = [row for row in rounding if row["what"] == "tau_mem"]

@@ -133,9 +133,8 @@ def jls(path: Path, signals: dict[str, tuple[str, np.ndarray]], first: dict[str,
     with pyjls.Writer(str(path)) as out:
         out.source_def(source_id=1, name="JS220", vendor="Jetperch", model="JS220", version="1", serial_number="1")
         for k, (name, (units, values)) in enumerate(signals.items(), start=1):
-            out.signal_def(
-                k, source_id=1, sample_rate=int(RATE_HZ), name=name, units=units, data_type=pyjls.DataType.F32
-            )
+            kept: dict[str, Any] = {"sample_rate": int(RATE_HZ), "data_type": pyjls.DataType.F32}
+            out.signal_def(k, source_id=1, name=name, units=units, **kept)
             out.fsr_f32(k, (first or {}).get(name, 0), values.astype(np.float32))
     return path
 

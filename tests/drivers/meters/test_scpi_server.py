@@ -124,9 +124,7 @@ def desk(wiring: Wiring = QUIET, options: Sequence[str] = ("DIG", "MEM")) -> Des
     return Desk(plant, TruevoltSim(plant, wiring, options=options))
 
 
-def running(
-    rate_hz: float = 1000.0, wiring: Wiring = QUIET, options: Sequence[str] = ("DIG", "MEM"), **more: str
-) -> Desk:
+def running(rate_hz: float = 1e3, wiring: Wiring = QUIET, options: Sequence[str] = ("DIG", "MEM"), **more: str) -> Desk:
     d = desk(wiring, options)
     aperture_s = max(20e-6, 0.5 / rate_hz)
     d.say("*RST", "CONF:CURR:DC 0.1", f"CURR:APER {aperture_s}", "SAMP:COUN 1000000000", "SAMP:SOUR TIM")

@@ -62,9 +62,8 @@ def test_both_time_a_device_that_answers_out_of_order_and_refuses_a_sample(monke
         plant.clock.sleep_until(now_ns + round(min(wait_s, 0.01) * S))
         ready = [reply for reply in said if start_ns + reply[3] * MS <= plant.clock.now_ns()]
         said[:] = said[len(ready) :]
-        return [
-            Reply(k, out, (Span("inference", start_ns + on * MS, start_ns + off * MS),)) for k, out, on, off in ready
-        ]
+        spans = [Span("inference", start_ns + on * MS, start_ns + off * MS) for *_, on, off in ready]
+        return [Reply(k, out, (span,)) for (k, out, *_), span in zip(ready, spans, strict=True)]
 
     monkeypatch.setattr(device, "poll", polled)
     with played(device, due([0.0, 0.03, 0.15, 0.25], [one, one, two, two]), plant) as run:
@@ -135,10 +134,8 @@ def test_spans_that_a_host_stamps_too_wide_are_known_to_the_power_at_their_ends(
 
 @pytest.mark.parametrize(("claimed", "ok"), [(1.0105, True), (0.9895, True), (1.012, False)])
 def test_what_ends_of_spans_leave_open_lets_no_interval_of_the_claim_in(claimed: float, ok: bool) -> None:
-    claims, plain = (
-        {"active_power_w": Claim(claimed, "W", 10.0)},
-        {"active_power_w": Plain(1.0, 1e-3, "area", "", 0.01)},
-    )
+    claims = {"active_power_w": Claim(claimed, "W", 10.0)}
+    plain = {"active_power_w": Plain(1.0, 1e-3, "area", "", 0.01)}
     assert [c.ok for c in compared("power", claims, plain)] == [ok]
 
 

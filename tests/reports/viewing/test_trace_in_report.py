@@ -29,9 +29,8 @@ pytestmark = pytest.mark.pictures
 
 SCRIPT = ROOT / "reports" / "viewing" / "viewer.js"
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node runs the script without a browser")
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
-)
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((path for name in BROWSERS if (path := shutil.which(name))), "")
 
 
 def column(layer: dict[str, Any], name: str, kind: str = "<f4") -> Floats:
