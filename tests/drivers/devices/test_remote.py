@@ -187,7 +187,7 @@ def test_answers_before_a_death_are_handed_out_first() -> None:
     ("output(self, sample, budget)", {"timeout_s": 50.0, "load_s": 0.2}, Budget(0.1), "within 0.31 s"),
     ("stage(self, samples)", {"load_s": 0.2}, None, "within 0.2 s while loading"),
 ])  # fmt: skip
-def test_a_worker_that_hangs_is_given_up(hangs: str, terms: dict[str, float], budget: Budget | None, says: str) -> None:
+def test_a_hung_worker_is_ended_in_time(hangs: str, terms: dict[str, float], budget: Budget | None, says: str) -> None:
     with within(30.0):
         body = f"def {hangs}:\n    time.sleep(60)"
         raised(DeviceTimeoutError, of_worker, body, ONE, budget=budget, says=says, **terms)

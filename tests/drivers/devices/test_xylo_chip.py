@@ -210,7 +210,8 @@ def test_a_readout_that_is_lost_among_others_is_not_counted_as_all_in_a_row(
         return send(board, [steps[k] for k in kept], at_ns[kept], **values)
 
     monkeypatch.setattr(SimBoard, "send_readouts", without_one)
-    raised(DeviceError, answer, opened(step_s=1e-3), events(1), says=r"readouts of the core came, but not \d+ in a row")
+    told = r"\d+ readouts of the core came, but not \d+ in a row"
+    raised(DeviceError, answer, opened(step_s=1e-3), events(1), says=told)
 
 
 def test_a_board_that_is_unplugged_ends_sample_and_clock_by_type(chip: str, opened: Opened) -> None:
@@ -363,7 +364,8 @@ def test_time_steps_that_the_program_slept_through_or_the_board_loses_end_the_ru
 def test_a_lost_readout_of_a_sample_of_one_step_ends_the_run(listener: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     device = listener()
     monkeypatch.setattr(device._backend, "_rows_of", lambda heard: [])
-    raised(DeviceError, answer, device, sound(seconds=LONG_STEP_S), says="0 readouts came while sample sound-1")
+    one_step = sound(seconds=LONG_STEP_S)
+    raised(DeviceError, answer, device, one_step, says="0 readouts came while sample sound-1 was heard")
 
 
 def test_a_board_that_is_unplugged_ends_the_sample_by_type(chip: str, listener: Opened) -> None:

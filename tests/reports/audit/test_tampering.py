@@ -103,9 +103,8 @@ def test_the_last_word_says_how_much_was_derived_and_not_that_all_is_true(origin
 
 def test_a_recording_that_claims_nothing_is_not_said_to_agree(tmp_path: Path) -> None:
     found = audit(unpacked("by-hand-example", tmp_path), quick=True)
-    assert worst(replace(found, claimed=0, quick=False, checks=(), unfit=(), rules=()))[1].startswith(
-        "it claims no figure; self-consistent"
-    )
+    _, sentence = worst(replace(found, claimed=0, quick=False, checks=(), unfit=(), rules=()))
+    assert sentence.startswith("it claims no figure; self-consistent")
 
 
 def test_a_row_that_calls_itself_invalid_is_called_so(original: Path) -> None:
