@@ -13,8 +13,10 @@ from rig.types import Bools, Floats, Indices
 
 RARE = 0.1
 """Prior probability that the level of idle power changes during a recording, by one of the shapes below."""
+DECAYS = (0.05, 0.15, 0.5, 2.0)
+"""Time constants of a decay from the begin of the trace; the longest is a drift along a line."""
 SETTLES = tuple(0.01 * 2.0**k for k in range(7))
-"""Time constants of a decay after a step, or from the begin of the trace."""
+"""Time constants of a decay after a step."""
 HEATS = tuple(0.01 * 2.0 ** (0.5 * k) for k in range(13))
 """Time constants of leakage power that follows the heat of the work."""
 SAME = 2.0
@@ -78,12 +80,13 @@ def work_of(state: Indices, start: Floats, end: Floats, many: Floats) -> Floats:
 def simple_changes(state: Indices, start: Floats, end: Floats, watts: Floats, work: Floats) -> tuple[Floats, Floats]:
     """Return the simple shapes that change the mean of idle windows or gaps, (c, 3), and their means in blocks, (b, c).
 
-    They are steps and heat. A step may also be absent during spans, which no begin and end describe, so its row of
+    They are steps, decays from the begin, and heat. A step may also be absent during spans, which no begin and end describe, so its row of
     shapes is a placeholder: a step after the end of the trace.
     """
     borders = np.unique(np.concatenate([start, 0.5 * (start + end)]))[1:]
     simple = np.array([
-        *((at, np.inf, np.inf) for at in borders), *((0.0, BEYOND, tau) for tau in HEATS if len(work)),
+        *((at, np.inf, np.inf) for at in borders), *((0.0, np.inf, tau) for tau in DECAYS),
+        *((0.0, BEYOND, tau) for tau in HEATS if len(work)),
     ])  # fmt: skip
     columns = means(simple, start, end, work)
     use = shown(columns, state)
@@ -104,7 +107,7 @@ def _stays(watts: Floats, before: Bools) -> bool:
 
 def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats, Floats]:
     """Return shapes of times at another level and of steps that decay, (c, 3), and their means in blocks, (b, c)."""
-    begins = np.unique(start)
+    begins = np.unique(start)[1:]
     # a change that lasts as long as all activity looks the same as another level of all gaps and spans
     first, last = activity_of(state, start, end)
     pairs = [(a, b, np.inf) for k, a in enumerate(begins) for b in begins[k + 1 :] if a > first or b < last]
