@@ -28,6 +28,8 @@ ROUNDED = 1e-9
 """Rounding alone may change power by this part."""
 LEAST_PAIRS, SURE = 20, 4.0
 """Gaps and spans swing alike if their covariance is ``SURE`` standard errors, over at least ``LEAST_PAIRS`` pairs."""
+ABOVE = 2.5
+"""First halves of gaps are above second halves if they are on average by this many standard errors."""
 
 
 @dataclass(frozen=True)
@@ -186,9 +188,9 @@ def _same_times(a: Readings, b: Readings) -> bool:
 
 
 def _rests(r: Readings, gap: Indices, noise: Noise) -> Indices:
-    """Return the gap of each reading, -1 in first halves of gaps if these differ from second halves, shape (n,).
+    """Return the gap of each reading, -1 in first halves of gaps if these are above second halves, shape (n,).
 
-    Work may go on after a span, so idle under a span has moved only if the end of the gap shows it.
+    Work then goes on after spans, and idle under a span has moved only if the end of the gap shows it.
     """
     at = np.flatnonzero((gap >= 0) & r.ok)
     first, many = np.searchsorted(gap[at], gap[at]), np.bincount(gap[at])[gap[at]]
@@ -196,10 +198,10 @@ def _rests(r: Readings, gap: Indices, noise: Noise) -> Indices:
     watts, count = means_by(half, 2 * int(gap.max(initial=-1) + 1), r.many[at].astype(float), r.watts[at])
     watts, count = watts.reshape(-1, 2), count.reshape(-1, 2)
     both = count.min(axis=1) > 0.0
-    apart_w, size_w = np.diff(watts[both])[:, 0], float(np.max(np.abs(r.watts[at]), initial=0.0))
+    above_w, size_w = -np.diff(watts[both])[:, 0], float(np.max(np.abs(r.watts[at]), initial=0.0))
     u2 = noise.white_w**2 * (1.0 / count[both]).sum(axis=1) + max(ROUNDED * size_w, 1e-150) ** 2
-    off = np.minimum(apart_w**2 / u2, SURE**2)  # a single gap with a step proves nothing of the others
-    if not len(off) or float(np.mean(off)) < 1.0 + SURE * math.sqrt(2.0 / len(off)):
+    above = np.clip(above_w / np.sqrt(u2), -SURE, SURE)  # a single gap with a step proves nothing of the others
+    if len(above) < 2 or float(np.mean(above)) * math.sqrt(len(above)) <= ABOVE * max(float(np.std(above)), 1.0):
         return gap
     rest = gap.copy()
     rest[at[~late]] = -1
