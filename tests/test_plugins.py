@@ -68,6 +68,12 @@ def test_options_are_keyword_only_parameters_with_their_types_and_defaults() -> 
     }  # fmt: skip
 
 
+def test_an_option_of_several_types_without_none_is_no_optional_one() -> None:
+    def either(*, at: int | str = "begin") -> None: ...
+
+    assert not options_of(either)["at"].optional
+
+
 @given(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.text())
 def test_what_a_user_writes_arrives_as_what_was_meant(count: int, rate_hz: float, loud: bool, label: str) -> None:
     options = {"count": str(count), "rate_hz": repr(rate_hz), "loud": str(loud), "label": label}

@@ -59,9 +59,9 @@ def undescribed(run: ImportedRun) -> Iterator[str]:
 
 def _check_activity(run: ImportedRun) -> None:
     """Refuse windows of activity that overlap by more than one tick: the common time would count as busy only once."""
-    spans = sorted((span for span in run.spans if span.off_tick > span.on_tick), key=lambda span: span.on_tick)
+    spans = sorted(run.spans, key=lambda span: span.on_tick)
     for before, after in pairwise(spans):
-        if after.on_tick < before.off_tick - 1:
+        if after.on_tick < before.off_tick - 1 and after.off_tick > after.on_tick:
             host_ns = run.placing(run.span_clock)
             first, second = (
                 f"the window of {s.phase} {from_to(host_ns(s.on_tick), host_ns(s.off_tick))}" for s in (before, after)
@@ -118,7 +118,7 @@ def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
             what = f"no window overlaps the trace of rail {rail}, which runs {from_to(begin, end)}; {first}"
             remedy = "Check their unit of time and their zone, and whether they belong to this trace"
             if begin >= DATES_NS > spans[0][0]:
-                remedy = "The trace counts from 1970: count windows from 1970 too, or state the trace's time as dates"
+                remedy = "The trace counts time from 1970: so must the windows, or state its time as dates"
             raise DataError(what, field="windows", value=spans[0][0], remedy=remedy)
         if outside := sum(on < begin or off > end for on, off in spans):
             notes.append(f"Rail {rail}: {outside} of {len(spans)} windows lie outside the trace, in part or wholly")

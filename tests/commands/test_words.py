@@ -51,6 +51,11 @@ def test_options_of_measure_that_are_rarely_used_are_shown_on_demand(capsys: Cap
     assert len(common.splitlines()) < 0.7 * len(whole.splitlines())
 
 
+def test_rules_list_a_limit_of_zero(capsys: Capture) -> None:
+    assert main(["list", "mlperf-6"]) == 0
+    assert "warmup            0 " in capsys.readouterr().out
+
+
 def test_a_list_is_whole_within_the_width(capsys: Capture, columns: int, monkeypatch: Patch) -> None:
     assert main(["list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)

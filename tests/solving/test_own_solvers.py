@@ -65,6 +65,11 @@ def test_the_best_sample_of_what_it_returns_is_the_answer() -> None:
     assert span.phase == "solve"
 
 
+def test_a_solver_with_an_own_description_answers_too() -> None:
+    info = rig.DeviceInfo("own", "hardware", phases=("solve",))
+    assert replied(rig.solver(exact, info)).output["cost"] == BEST
+
+
 @pytest.mark.parametrize(("stated", "kept"), [(-999.0, -999.0), (BEST + 1e-7, None), (float("nan"), None)])
 def test_another_cost_that_a_solver_states_is_recorded_beside_the_true_one(stated: float, kept: float | None) -> None:
     output = replied(rig.solver(lambda _: dimod.SampleSet.from_samples([1, 0, 1], "BINARY", stated))).output

@@ -257,7 +257,7 @@ def waited_s(at_s: Floats, each_s: Floats) -> Floats:
     return np.asarray(np.maximum.accumulate(early_s) - early_s + each_s)
 
 
-def batched_s(rng: np.random.Generator, at_s: Floats, sizes: Indices, spent_s: Floats, most: int) -> Floats:
+def batched_s(rng: "np.random.Generator", at_s: Floats, sizes: Indices, spent_s: Floats, most: int) -> Floats:
     """Return the latency of each sample that arrives at ``at_s``, shape (draws, n), at a device that takes batches.
 
     A free device takes every sample that is due, ``most`` of them at the most. ``spent_s`` are the times of recorded

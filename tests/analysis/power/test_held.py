@@ -496,7 +496,7 @@ WORLDS = [
     World("lengths_cut_to_whole_milliseconds", (61000,), figures=(), says="longer in the trace than by their stamps"),
     World("end_is_stamped_when_the_launch_returns", (21002,), figures=(), says="after most spans power stays"),
     World("optocoupler_turns_off_late", (61000,), figures=(), says="shorter in the trace than by their stamps"),
-    World("bursts", (3,), figures=(), never_says="in the trace than by their stamps"),
+    World("overload_blinds_after_inrush", (61000,), figures=(), never_says="in the trace than by their stamps"),
     *(World(kind, (3,), figures=(), never_says=OUTSIDE)
       for kind in ("plain", "idle_housekeeping", "bursts", "gated_late")),
 ]  # fmt: skip
