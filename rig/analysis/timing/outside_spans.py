@@ -10,7 +10,7 @@ from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, means_by, me
 from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.profile import FAR, FEW, LEAST, MANY, SEVERAL, Profile
-from rig.analysis.timing.readings import Readings, idle_window_of
+from rig.analysis.timing.readings import EVEN, Readings, idle_window_of
 from rig.analysis.timing.timebase import SURE
 from rig.types import Bools, Floats, Indices
 
@@ -26,9 +26,6 @@ CONTRAST, LEAST_AMONG = 4.5, 32
 ALIKE = 0.1
 """If power rises in spans by less than this part of the rise among readings, the rise is not in the spans. A slope that
 differs from 1 by less than this is a proportion."""
-
-EVEN = 1e-4
-"""Readings are even if their lengths vary by less than this part."""
 
 
 def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Activity, list[AlignedRail]]:

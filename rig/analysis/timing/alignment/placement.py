@@ -17,6 +17,7 @@ from rig.analysis.timing.alignment import lag_path
 from rig.analysis.timing.alignment.breaks import STRAYS, after_end, strays
 from rig.analysis.timing.alignment.meter_clock import MeterClock, by_pins
 from rig.analysis.timing.alignment.shown import Edges, Shown, shown
+from rig.analysis.timing.profile import FEW
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.timebase import CERTAIN, SURE, Timebase
 from rig.recording.traces.traces import Trace
@@ -30,8 +31,6 @@ More than both is a break, not a wander.
 """
 LEAST_SPANS = 8
 """At least this many spans are needed to show a path that differs from the clocks."""
-OTHER_LENGTH = 0.01
-"""A difference between the lengths of spans in a trace and by their stamps is told above this part of a span."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ def _other_lengths(name: str, s: Shown, edges: Edges) -> Iterator[Finding]:
     if not len(longer_s):
         return
     more_s, u_s = float(np.mean(longer_s)), float(np.std(longer_s)) / math.sqrt(len(longer_s))
-    if abs(more_s) > max(CERTAIN * math.hypot(u_s, edges.shape_s), OTHER_LENGTH * lasts_s):
+    if abs(more_s) > max(CERTAIN * math.hypot(u_s, edges.shape_s), FEW * lasts_s):
         how, why = ("longer", "works outside of them") if more_s > 0.0 else ("shorter", "rests within them")
         yield note(
             f"Rail {name}: spans are {abs(more_s):.3g} s ({abs(more_s) / lasts_s:.1%}) {how} in the trace than by "
