@@ -118,7 +118,7 @@ def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
             what = f"no window overlaps the trace of rail {rail}, which runs {from_to(begin, end)}; {first}"
             remedy = "Check their unit of time and their zone, and whether they belong to this trace"
             if begin >= DATES_NS > spans[0][0]:
-                remedy = "The trace counts time from 1970: so must the windows, or state its time as dates"
+                remedy = "The trace counts from 1970: count windows from 1970 too, or state the trace's time as dates"
             raise DataError(what, field="windows", value=spans[0][0], remedy=remedy)
         if outside := sum(on < begin or off > end for on, off in spans):
             notes.append(f"Rail {rail}: {outside} of {len(spans)} windows lie outside the trace, in part or wholly")
