@@ -1,4 +1,4 @@
-"""Evaluate the runs of a session; with two cores, half of the long runs in a second process."""
+"""Evaluate the runs of a session; with two cores and a long run, half of the work in a second process."""
 
 import os
 import pickle
@@ -16,8 +16,11 @@ from rig.engine.interrupts import ENDING
 from rig.errors import RigError
 from rig.recording.reader import Run
 
-LONG = 200_000
-"""Evaluating a run of this many readings takes several times as long as starting a second process."""
+LONG, LEAST = 200_000, 100_000
+"""Evaluating a run of ``LONG`` readings takes several times as long as starting a second process.
+
+Evaluating any run takes at least as long as ``LEAST`` readings.
+"""
 
 
 Evaluate = Callable[[Run], Result]
@@ -26,8 +29,8 @@ Evaluate = Callable[[Run], Result]
 def results_of(runs: Sequence[Run], evaluate: Evaluate, long: int = LONG) -> Iterator[Result]:
     """Yield the result of each run, in order, as ``evaluate`` computes it.
 
-    If at least two runs have ``long`` readings or more, a second process evaluates some of the long runs. If it fails
-    at a run, this process evaluates the run again, so that the error of ``evaluate`` is raised here.
+    If one of several runs has ``long`` readings or more, a second process evaluates some of the runs. If it fails at a
+    run, this process evaluates the run again, so that the error of ``evaluate`` is raised here.
     """
     others = _half([sum(len(t.value) for t in run.traces.values()) for run in runs], long)
     found = dict[int, Result]()
@@ -53,18 +56,18 @@ def results_of(runs: Sequence[Run], evaluate: Evaluate, long: int = LONG) -> Ite
 
 def _half(readings: Sequence[int], long: int) -> frozenset[int]:
     """Return which runs a second process evaluates; none if that is not faster or not safe."""
-    by_length = sorted((k for k in range(len(readings)) if readings[k] >= long), key=lambda k: -readings[k])
+    by_length = sorted(range(len(readings)), key=lambda k: -readings[k])
     # with another Python thread, the copy may wait for its lock for ever; outside Linux, libraries fail after a fork
     safe = sys.platform == "linux" and threading.active_count() == 1
-    if not safe or len(by_length) < 2 or len(os.sched_getaffinity(0)) < 2:
+    if not safe or len(readings) < 2 or max(readings) < long or len(os.sched_getaffinity(0)) < 2:
         return frozenset()
     chosen, ours, theirs = set[int](), 0, 0
     for k in by_length:
         if theirs < ours:
             chosen.add(k)
-            theirs += readings[k]
+            theirs += LEAST + readings[k]
         else:
-            ours += readings[k]
+            ours += LEAST + readings[k]
     return frozenset(chosen)
 
 

@@ -1,5 +1,6 @@
 """Compute which part of each reading an activity fills, after the filter and over the aperture of the meter."""
 
+from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -59,6 +60,7 @@ def correlated(longer: Floats, shorter: Floats) -> Floats:
     return np.asarray(np.fft.irfft(product, n)[: len(longer) - len(shorter) + 1])
 
 
+@cache
 def fast_length(n: int) -> int:
     """Return the least length of at least ``n`` whose factors are 2, 3 and 5, for which an FFT is fast."""
     powers = range(n.bit_length())

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -309,20 +310,34 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, floa
         for part in (slice(k, k + BLOCK) for k in range(0, len(t_s), BLOCK)):
             slot = (np.round((t_s[part] - t_s[0]) / noise.period_s) / stride).astype(np.int64)
             grid += np.bincount(slot, weight[part], slots)
-    n, step_s = 2 * fast_length(slots), noise.period_s * stride
-    spectrum = np.fft.rfft(grid, n)
-    product = np.fft.irfft(spectrum.real**2 + spectrum.imag**2, n)[:slots]
-    product[1:] *= 2.0
-    lag_s, quarter_hz = step_s * np.arange(slots), 0.25 / (step_s * slots)
-    # the mean of -ln |t| over two moments in one step is 3/2 more than at the length of the step
-    flicker = -np.log(2.0 * np.pi * quarter_hz * np.maximum(lag_s, step_s * math.exp(-1.5)))
-    by_flicker = max(float(product @ flicker), 0.0)
+    spectrum, step_s = np.fft.rfft(grid, 2 * fast_length(slots)), noise.period_s * stride
+    power = spectrum.real**2 + spectrum.imag**2
+    by_flicker = max(float(power @ _of_lags(slots)), 0.0)
     level, size = float(grid.sum()) ** 2, float(np.abs(grid).sum()) ** 2
+    longest = 0.5 * math.pi * HORIZON_S / (step_s * slots)
     # the weights of a difference of levels add up to zero, except for rounding
-    slower = 0.0 if level <= ROUNDED * size else level * max(math.log(quarter_hz * 2.0 * math.pi * HORIZON_S), 0.0)
-    apart = math.sqrt(3.0) * lag_s / noise.wander_s
-    wander = max(float(product @ ((1.0 + apart) * np.exp(-apart))), 0.0)
+    slower = 0.0 if level <= ROUNDED * size else level * max(math.log(longest), 0.0)
+    wander = max(float(power @ _of_lags(slots, math.sqrt(3.0) * step_s / noise.wander_s)), 0.0)
     return noise.flicker_w2 * by_flicker, noise.flicker_w2 * slower, noise.wander_w2 * wander
+
+
+@lru_cache(maxsize=8)
+def _of_lags(slots: int, apart: float = 0.0) -> Floats:
+    """Return the spectrum of a covariance, by which the power spectrum of weights in ``slots`` steps gives a variance.
+
+    It is the covariance of a wander of which a step is the part ``apart``, or with 0 that of flicker noise.
+    """
+    lag, n = np.arange(float(slots)), 2 * fast_length(slots)
+    if apart:
+        covariance = (1.0 + apart * lag) * np.exp(-apart * lag)
+    else:  # the mean of -ln |t| over two moments in one step is 3/2 more than at the length of the step
+        covariance = -np.log(0.5 * math.pi / slots * np.maximum(lag, math.exp(-1.5)))
+    both = np.zeros(n)
+    both[:slots] = covariance
+    both[n - slots + 1 :] += covariance[:0:-1]
+    found = np.fft.rfft(both).real * 2.0 / n
+    found[[0, -1]] *= 0.5  # these frequencies occur once, the others with both signs
+    return np.asarray(found)
 
 
 def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:

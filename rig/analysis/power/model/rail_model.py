@@ -103,8 +103,9 @@ class RailModel:
         ``of`` is the number of the span or gap of each reading; the mean is 0 where there is none.
         """
         at = np.flatnonzero(use & self.readings.ok & (self.weight > 0.0) & (of >= 0) & (of < n))
-        mean, _ = means_by(of[at], n, self.weight[at], watts[at])
-        return mean, np.bincount(of[at], self.readings.many[at], n).astype(float)
+        mean, total = means_by(of[at], n, self.weight[at], watts[at])
+        single = self.readings.pool is None and not self.readings.counter  # each reading then has the weight 1
+        return mean, total if single else np.bincount(of[at], self.readings.many[at], n).astype(float)
 
     @cached_property
     def above_w(self) -> Floats:
