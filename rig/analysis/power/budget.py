@@ -52,9 +52,8 @@ def powers(
         value_w = levels.get("busy", 0.0) * shifted.value_w + sum(levels.values()) * e.idle_w
         parts = [*noise, *(_clock_parts(model, shifted, busy, margin) if at_work else ()), drift, *margin.components]
         parts += _calibration_parts(model, shifted, value_w, levels)
-        rounding = _rounding(shifted)
-        parts += [*(_sag_parts(model, weight) if at_work else ()), rounding]
-        parts = [p for p in parts if p.u and abs(p.u) >= rounding.u]
+        parts += [*(_sag_parts(model, weight) if at_work else ()), _rounding(shifted)]
+        parts = [p for p in parts if p.u != 0.0]
         key = FigureKey(figure, rail=model.rail.name, method=name)
         found |= {key: Quantity(value_w, "W", tuple(parts), bias_w + margin.bias_w, n, words)}
     return found

@@ -457,6 +457,7 @@ WORLDS = [
     *(World("plain", (seed,), partial(late, by), never_says=NONE_MISSING, says=f"all spans.*{where} in the trace")
       for seed, by, where in ((1, -0.4, "earlier"), (2, -0.2, "earlier"), (2, 0.2, "later"), (1, 0.4, "later"))),
     World("plain", (1, 2), late_stamps, off=1.0, says="later in the trace than was recorded"),
+    World("wake_pulses_on_uneven_polls", (10,), figures=(), never_says="than was recorded"),  # less than a reading
     World("halves_of_a_stamp_read_apart", (41_000_004,), figures=()),  # a span ends before the one before
     # what a device does contradicts nothing
     World("noise_comes_in_bunches", (1_000_001, 1_000_005)), World("spinning_firmware_idles_like_work", (1_000_000,)),

@@ -201,7 +201,7 @@ def _rests(r: Readings, gap: Indices, noise: Noise) -> Indices:
     both = count.min(axis=1) > 0.0
     above_w, size_w = -np.diff(watts[both])[:, 0], float(np.max(np.abs(r.watts[at]), initial=0.0))
     u2 = noise.white_w**2 * (1.0 / count[both]).sum(axis=1) + max(ROUNDED * size_w, 1e-150) ** 2
-    above = np.clip(above_w / np.sqrt(u2), -SURE, SURE)  # a single gap with a step proves nothing of the others
+    above = above_w / np.sqrt(u2)
     if len(above) < 2 or float(np.mean(above)) * math.sqrt(len(above)) <= ABOVE * max(float(np.std(above)), 1.0):
         return gap
     rest = gap.copy()
