@@ -111,6 +111,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         (tmp_path / "network.npz").write_bytes(content)
 
 
+@pytest.mark.real_time
 def test_it_does_what_the_rig_asks_of_a_device_and_refuses_another_workload() -> None:
     workload = open_workload(reaches=100)  # so many that a repetition takes visibly longer
     assert "reply.activity" in check_device(open_device(workload), workload.samples, prompt_s=5.0)

@@ -44,6 +44,7 @@ def honest() -> Iterator[RemoteDevice]:
 # ---- what works ---------------------------------------------------------------------------
 
 
+@pytest.mark.real_time
 def test_it_does_what_the_rig_asks_of_a_device() -> None:
     assert check_device(opened(SLOW), [ONE, Sample("two", np.zeros(3, np.int16))])
 
