@@ -1,4 +1,4 @@
-"""Evaluate the runs of a session; with two cores and a long run, half of the work in a second process."""
+"""Evaluate the runs of a session; with two cores and a long run, some of them in a second process."""
 
 import os
 import pickle
@@ -16,11 +16,8 @@ from rig.engine.interrupts import ENDING
 from rig.errors import RigError
 from rig.recording.reader import Run
 
-LONG, LEAST = 200_000, 100_000
-"""Evaluating a run of ``LONG`` readings takes several times as long as starting a second process.
-
-Evaluating any run takes at least as long as ``LEAST`` readings.
-"""
+LONG = 200_000
+"""Evaluating a run of this many readings takes several times as long as starting a second process."""
 
 
 Evaluate = Callable[[Run], Result]
@@ -32,7 +29,7 @@ def results_of(runs: Sequence[Run], evaluate: Evaluate, long: int = LONG) -> Ite
     If one of several runs has ``long`` readings or more, a second process evaluates some of the runs. If it fails at a
     run, this process evaluates the run again, so that the error of ``evaluate`` is raised here.
     """
-    others = _half([sum(len(t.value) for t in run.traces.values()) for run in runs], long)
+    others = _others([sum(len(t.value) for t in run.traces.values()) for run in runs], long)
     found = dict[int, Result]()
     if others:
         with TemporaryFile() as file:
@@ -54,7 +51,7 @@ def results_of(runs: Sequence[Run], evaluate: Evaluate, long: int = LONG) -> Ite
         yield found.pop(k) if k in found else evaluate(run)
 
 
-def _half(readings: Sequence[int], long: int) -> frozenset[int]:
+def _others(readings: Sequence[int], long: int) -> frozenset[int]:
     """Return which runs a second process evaluates; none if that is not faster or not safe."""
     by_length = sorted(range(len(readings)), key=lambda k: -readings[k])
     # with another Python thread, the copy may wait for its lock for ever; outside Linux, libraries fail after a fork
@@ -65,9 +62,9 @@ def _half(readings: Sequence[int], long: int) -> frozenset[int]:
     for k in by_length:
         if theirs < ours:
             chosen.add(k)
-            theirs += LEAST + readings[k]
+            theirs += readings[k]
         else:
-            ours += LEAST + readings[k]
+            ours += readings[k]
     return frozenset(chosen)
 
 

@@ -107,7 +107,7 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
     Cores are used if the idle level beside most spans cannot be read.
     """
     margin = moved(model, scope.windows_s)
-    doubts = list(doubts_of_idle(model, scope.windows_s, moved=margin.bias_w > 0.0))
+    doubts = list(doubts_of_idle(model, scope.windows_s, late=margin.bias_w > 0.0))
     weight, idle_u_w = model.trace.idle_under(merged(scope.windows_s))
     idle = weight, math.hypot(idle_u_w, *(w / math.sqrt(3.0) for w, _ in doubts))
     inner = estimators.core(model, scope.windows_s, idle)

@@ -274,10 +274,10 @@ def gain_change(model: RailModel) -> float:
     return change if model.rail.accuracy is None or change > model.rail.accuracy.of_reading else 0.0
 
 
-def doubts_of_idle(model: RailModel, windows_s: Floats, *, moved: bool) -> Iterator[tuple[float, str]]:
+def doubts_of_idle(model: RailModel, windows_s: Floats, *, late: bool) -> Iterator[tuple[float, str]]:
     """Yield by how many watts idle under the spans may differ from idle windows, and why, or "" if a margin says it.
 
-    Spans may include power that swings, power at the begin of gaps (``moved``), or power that settles after the work.
+    Spans may include power that swings, power at the begin of gaps (``late``), or power that settles after the work.
     """
     if awake_w := unrested_w(model, windows_s):
         more = "mean power of idle windows between spans is above that at their ends, so the device may not be at rest"
@@ -285,7 +285,7 @@ def doubts_of_idle(model: RailModel, windows_s: Floats, *, moved: bool) -> Itera
     if model.once(swings):
         beside = "power changes within spans as it does between the gaps beside them, so a fan or another task may draw"
         yield abs(gaps_above_w(model)), f"{beside} it"
-    elif moved:
+    elif late:
         yield max(gaps_above_w(model), 0.0), ""
     elif slow_w := model.once(settles_w):
         slowly = "power comes down slowly after the last span from where gaps are, so the work may have raised idle"

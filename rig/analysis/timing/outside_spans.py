@@ -49,7 +49,7 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
     goes_on = touches(found_s, spans_s[:, 1], spans_s[:, 1] + near_s)
     name = rail.readings.rail.name
     if np.mean(goes_on) > 0.5:
-        longer = float(np.sum(np.diff(found_s))) / float(np.sum(np.diff(spans_s)))
+        longer = float(np.median(np.diff(found_s)) / np.median(np.diff(spans_s)))
         told = note(
             f"Rail {name}: after most spans power stays near their level, for {longer:.2g} times their length. Either "
             "the device works on, or ends are stamped early. Time and energy are by the stamps"
