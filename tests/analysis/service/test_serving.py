@@ -239,6 +239,13 @@ def test_latencies_of_batches_are_as_uncertain_as_another_draw_of_arrivals_makes
     assert least_held(runs, runs[:60]) > 52
 
 
+def test_a_part_of_the_arrivals_scatters_as_all_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    q = in_batches(1, 2000, 0.5)
+    whole_s = serving.scatter_s(q, [0.5])
+    monkeypatch.setattr(serving, "MOST_DRAWN", 200)
+    assert serving.scatter_s(q, [0.5]) == pytest.approx(whole_s, rel=0.5)
+
+
 def test_a_free_device_takes_all_that_is_due_up_to_a_batch_for_the_time_that_such_a_batch_took() -> None:
     at_s = np.array([[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 5.0], [0.0, 1.0, 2.0, 3.0, 3.1, 3.2, 3.3]])
     sizes = np.array([4, 1, 2])
