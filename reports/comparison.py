@@ -130,7 +130,7 @@ def _percent(d: Difference) -> str:
 def _gate(one: Judged, c: Comparison) -> str:
     """Return one line: the decision, the limit, the change, and how many more samples would decide.
 
-    If nothing is lost but accuracy, as by a device that leaves out work, the line says so.
+    If a gate passes but accuracy is worse, the line says so, because the device may have left out work.
     """
     unit = "1" if one.limit.relative else next(d.first.unit for d in c.differences if str(d.key) == one.limit.figure)
     change = Quantity(one.change, unit, limits=(one.low, one.high))

@@ -309,7 +309,7 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
 
 
 def _mix(key: FigureKey, of: Figures) -> Iterator[Component]:
-    """Yield how far a power over all phases scatters because executions spend other shares of their time in each."""
+    """Yield how far a power over all phases scatters because the phases' shares of time differ between executions."""
     if key.phase or key.quantity not in ("active_power_w", "dynamic_power_w"):
         return
     for at in [k for k in of if k.quantity == "execution_time_se_s" and k.phase]:

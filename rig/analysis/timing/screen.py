@@ -165,7 +165,8 @@ def _chosen(look: Look) -> Found | None:
 def _swapped(look: Look) -> Found | None:
     """Find readings, or halves of buffers, that are exchanged in pairs: values go on more smoothly in the other order.
 
-    Pulses that recur with the pairs look exchanged from either half on, exchanged halves only from one of the two.
+    Pulses that recur with the pairs look exchanged wherever pairs begin. Exchanged halves look so only if pairs begin
+    at the right half.
     """
     value = look.profile.value
     value = value / np.fmax.reduce(np.abs(value), initial=1e-300)  # squares of any values stay finite

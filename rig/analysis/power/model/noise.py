@@ -323,9 +323,9 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, floa
 
 @lru_cache(maxsize=8)
 def _of_lags(slots: int, apart: float = 0.0) -> Floats:
-    """Return the spectrum of a covariance, by which the power spectrum of weights in ``slots`` steps gives a variance.
+    """Return what each bin of the power spectrum of ``slots`` weights adds to the variance from slow noise.
 
-    It is the covariance of a wander of which a step is the part ``apart``, or with 0 that of flicker noise.
+    For a wander, ``apart`` is sqrt(3) times the length of a step over its correlation time. 0 means flicker noise.
     """
     lag, n = np.arange(float(slots)), 2 * fast_length(slots)
     if apart:

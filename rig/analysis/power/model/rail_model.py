@@ -191,7 +191,7 @@ def _same_times(a: Readings, b: Readings) -> bool:
 def _rests(r: Readings, gap: Indices, noise: Noise) -> Indices:
     """Return the gap of each reading, -1 in first halves of gaps if these are above second halves, shape (n,).
 
-    Work then goes on after spans, and idle under a span has moved only if the end of the gap shows it.
+    Work then goes on after spans. So idle under a span counts as moved only if the end of the gap shows it.
     """
     at = np.flatnonzero((gap >= 0) & r.ok)
     first, many = np.searchsorted(gap[at], gap[at]), np.bincount(gap[at])[gap[at]]
