@@ -261,7 +261,8 @@ def batched_s(rng: "np.random.Generator", at_s: Floats, sizes: Indices, spent_s:
     """Return the latency of each sample that arrives at ``at_s``, shape (draws, n), at a device that takes batches.
 
     A free device takes every sample that is due, ``most`` of them at the most. ``spent_s`` are the times of recorded
-    batches of ``sizes``, shape (k,). A batch takes the time of a recorded batch of its size, or else of the next larger size.
+    batches of ``sizes``, shape (k,). A batch takes the time of a recorded batch of its size, or else of the next larger
+    size.
     """
     (draws, n), order = at_s.shape, np.argsort(sizes, kind="stable")
     sizes, spent_s = sizes[order], spent_s[order]
