@@ -1,13 +1,13 @@
 """Compute throughput, latency percentiles, and late and dropped samples, all from host stamps.
 
 Host stamps are from one clock and in whole nanoseconds, so the only uncertainty is that of the finite sample. If
-arrivals are random and the device serves one batch at a time, other arrivals are simulated with the recorded service
+samples are scheduled and the device serves one batch at a time, other runs are simulated with the recorded service
 times.
 """
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,9 +22,9 @@ from rig.types import Bools, Floats, Indices
 
 PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
 DRAWS = 64
-"""Arrivals are drawn anew this many times."""
+"""This many runs are simulated."""
 MOST_DRAWN = 1 << 13
-"""If batches are served, at most this many arrivals are drawn."""
+"""If batches are served, at most this many arrivals are simulated."""
 NOT_SHOWN = "nothing shows what another draw of arrivals gives"
 """Part of the method of a figure that has no interval because the device holds several samples."""
 
@@ -69,15 +69,14 @@ def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | No
 
 
 def _latencies(q: Queries, early_stopping: float | None) -> Figures:
-    """Return the latencies; if arrivals are random, their uncertainty includes another draw of arrivals.
+    """Return the latencies; if samples are scheduled, their uncertainty includes how other runs would queue.
 
-    If the device takes samples while it holds others, no other draw is simulated, so its latencies get no interval: a
-    draw of few waits looks as if they were alike for a short time only.
+    If the device takes samples while it holds others, no other run is simulated, so latencies of random arrivals get no
+    interval: a draw of few waits looks as if they were alike for a short time only.
     """
-    drawn = q.scheduled and q.arrival_hz > 0.0
-    other_s = scatter_s(q, PERCENTILES) if drawn and q.max_pending in (None, 1) else None
+    other_s = None if (other := other_runs(q, _mean_and_percentiles)) is None else other[1]
     found = latencies(q.served_s(), early_stopping, q.looped, other_s, q.batches(q.issue))
-    if not drawn or other_s is not None:
+    if not (q.scheduled and q.arrival_hz > 0.0) or other_s is not None:
         return found
     bare = {k: replace(v, components=(), limits=None) for k, v in found.items() if v.stated}
     return found | {k: replace(v, method=f"{v.method}; {NOT_SHOWN}") for k, v in bare.items()}
@@ -91,7 +90,7 @@ def latencies(
 
     A latency is infinite without an answer, and the mean leaves it out. ``early_stopping`` is one percentile, 0 to 1,
     for which MLPerf's early-stopping estimate is added. ``least_u_s`` is the scatter of the mean and of the
-    ``PERCENTILES`` over other draws of arrivals. In the interval of a percentile, the latencies count as at most
+    ``PERCENTILES`` over simulated runs. In the interval of a percentile, the latencies count as at most
     ``most`` independent ones. This also limits a percentile that no latency exceeds, where the latencies themselves
     cannot show how alike they are.
     """
@@ -103,7 +102,7 @@ def latencies(
     for p, least_s in zip(PERCENTILES, u_s[1:].tolist(), strict=True):
         above = times_s > nearest_rank(ordered, p)
         value = percentile(ordered, p, count=min(independent(above.astype(float)), most))
-        if least_s and not value.stated:  # the scatter over draws already includes how alike successive latencies are
+        if least_s and not value.stated:  # the scatter over runs already includes how alike successive latencies are
             value = percentile(ordered, p)
         out |= {FigureKey("latency_p{percentile}_s", percentile=100 * p): _at_least(value, least_s)}
     if early_stopping is not None and math.isfinite(found := estimate(ordered, early_stopping)):
@@ -113,10 +112,10 @@ def latencies(
 
 
 def _at_least(q: Quantity, u_s: float) -> Quantity:
-    """Return a quantity with at least the standard uncertainty ``u_s``, the scatter over other draws of arrivals."""
+    """Return a quantity with at least the standard uncertainty ``u_s``, the scatter over simulated runs."""
     if not q.stated or u_s <= q.u:
         return q
-    method = f"{q.method}; scatter of {DRAWS} other draws of arrivals"
+    method = f"{q.method}; scatter of {DRAWS} runs simulated with the recorded service times"
     return replace(q, components=(Component("finite sample", u_s, DRAWS - 1),), limits=None, method=method)
 
 
@@ -215,11 +214,14 @@ def deadline_figures(q: Queries, deadline_s: float | None) -> Figures:
 def in_time_share(q: Queries, deadline_s: float) -> Quantity:
     """Return the share of all samples that were completed within ``deadline_s`` of their request.
 
-    Dropped samples and those without an answer count as not in time. In the interval, a batch counts as one.
+    Dropped samples and those without an answer count as not in time. In the interval, a batch counts as one, and the
+    share scatters at least as over simulated runs.
     """
     met = np.zeros(len(q), bool)
     met[q.completed] = q.served_s() <= deadline_s
     most = np.count_nonzero(~q.completed) + (q.batches(q.issue) if np.any(q.completed) else 0.0)
+    if (other := other_runs(q, lambda late_s: [float(np.mean(late_s <= deadline_s))])) is not None and other[1][0]:
+        most = min(most, other[0][0] * (1.0 - other[0][0]) / other[1][0] ** 2)
     return share_of(met, f"completed within {deadline_s:g} s of being due", most)
 
 
@@ -232,7 +234,7 @@ def share_of(which: Bools, method: str, most: float = math.inf) -> Quantity:
     return replace(proportion(count * float(which.mean()), count, method), n=len(which))
 
 
-# ---- other draws of arrivals -------------------------------------------------------------
+# ---- other runs, simulated with the recorded service times --------------------------------
 
 
 def service_times_s(due_s: Floats, done_s: Floats) -> Floats:
@@ -281,22 +283,29 @@ def batched_s(rng: "np.random.Generator", at_s: Floats, sizes: Indices, spent_s:
     return np.asarray((whole_s - due_s).reshape(draws, n))
 
 
-def scatter_s(q: Queries, shares: Sequence[float]) -> Floats:
-    """Return the scatter of the mean latency, and of percentiles (0 to 1), over other draws of arrivals."""
+def other_runs(q: Queries, figures: Callable[[Floats], Sequence[float]]) -> tuple[Floats, Floats] | None:
+    """Return the mean and the scatter of ``figures`` of the latencies, over ``DRAWS`` runs with other service times.
+
+    Random arrivals are drawn anew; otherwise samples are due as they were. None unless every sample was scheduled and
+    the device serves one batch at a time. ``figures`` takes latencies in ascending order.
+    """
+    if not (q.scheduled and np.any(q.completed) and q.max_pending in (None, 1)):
+        return None
     due_s, issued_s, done_s = (s[q.completed] for s in (q.due_s, q.issued_s, q.completed_s))
-    rng, n, found = np.random.default_rng(0), len(due_s), []
+    rng, n = np.random.default_rng(0), len(due_s)
     many = min(n, MOST_DRAWN) if (batches := q.max_pending is None and q.max_batch > 1) else n
+    draws = (np.cumsum(rng.exponential(1.0 / q.arrival_hz, many)) if q.arrival_hz else due_s for _ in range(DRAWS))
     if batches:
         on_s, of, sizes = np.unique(issued_s, return_inverse=True, return_counts=True)
         off_s = np.full(len(on_s), -np.inf)
         np.maximum.at(off_s, of, done_s)
-        at_s = np.cumsum(rng.exponential(1.0 / q.arrival_hz, (DRAWS, many)), axis=1)
-        each = iter(batched_s(rng, at_s, sizes, off_s - on_s, q.max_batch))
+        each = iter(batched_s(rng, np.array([at_s[:many] for at_s in draws]), sizes, off_s - on_s, q.max_batch))
     else:
         service_s = service_times_s(due_s, done_s)
-        draws = (np.cumsum(rng.exponential(1.0 / q.arrival_hz, n)) for _ in range(DRAWS))
         each = (waited_s(at_s, drawn_s(rng, service_s, n)) for at_s in draws)
-    for latency_s in each:
-        ordered = np.sort(latency_s)
-        found.append([ordered.mean(), *(nearest_rank(ordered, share) for share in shares)])
-    return np.asarray(np.std(found, axis=0, ddof=1)) * math.sqrt(many / n)
+    found = [figures(np.sort(latency_s)) for latency_s in each]
+    return np.mean(found, axis=0), np.std(found, axis=0, ddof=1) * math.sqrt(many / n)
+
+
+def _mean_and_percentiles(ordered_s: Floats) -> list[float]:
+    return [float(ordered_s.mean()), *(nearest_rank(ordered_s, p) for p in PERCENTILES)]

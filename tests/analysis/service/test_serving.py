@@ -4,7 +4,7 @@ sustained, flickering, never right, or right up to the end of a scene."""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
@@ -241,9 +241,37 @@ def test_latencies_of_batches_are_as_uncertain_as_another_draw_of_arrivals_makes
 
 def test_a_part_of_the_arrivals_scatters_as_all_would(monkeypatch: pytest.MonkeyPatch) -> None:
     q = in_batches(1, 2000, 0.5)
-    whole_s = serving.scatter_s(q, [0.5])
+    whole_s = scatter_of_mean_s(q)
     monkeypatch.setattr(serving, "MOST_DRAWN", 200)
-    assert serving.scatter_s(q, [0.5]) == pytest.approx(whole_s, rel=0.5)
+    assert scatter_of_mean_s(q) == pytest.approx(whole_s, rel=0.5)
+
+
+def scatter_of_mean_s(q: Queries) -> float:
+    found = serving.other_runs(q, lambda latency_s: [latency_s.mean()])
+    assert found is not None
+    return float(found[1][0])
+
+
+def busy_stream(seed: int, load: float, n: int = 120) -> Queries:
+    """Return queries of a stream of frames, one each second, which take exponential times to serve."""
+    due_s, each_s = np.arange(float(n)), load * np.random.default_rng([seed, 7]).exponential(size=n)
+    done_s = due_s + waited_s(due_s, each_s)
+    return queries(due_s, done_s - each_s, done_s)
+
+
+@pytest.mark.parametrize("load", [0.7, 0.9])
+def test_latencies_of_a_busy_stream_are_as_uncertain_as_its_queue_makes_them(load: float) -> None:
+    runs = [busy_stream(seed, load) for seed in range(300)]
+    assert least_held(runs, runs[:60]) > 51
+
+
+@pytest.mark.parametrize(
+    ("of", "deadline_s"), [(busy, 20.0), (lambda seed: busy_stream(seed, 0.9), 10.0)], ids=["random", "stream"]
+)
+def test_a_share_in_time_is_as_uncertain_as_its_queue_makes_it(of: Callable[[int], Queries], deadline_s: float) -> None:
+    true = np.mean([serving.in_time_share(of(1000 + k), deadline_s).value for k in range(300)])
+    limits = [serving.in_time_share(of(k), deadline_s).interval() for k in range(60)]
+    assert sum(low <= true <= high for low, high in limits) > 51
 
 
 def test_a_free_device_takes_all_that_is_due_up_to_a_batch_for_the_time_that_such_a_batch_took() -> None:
