@@ -53,7 +53,7 @@ def solves_of(run: Run, answers: Sequence[Answer], device: Timebase) -> list[Sol
 
 
 def _is_solution(out: Any) -> bool:
-    """Return whether an output is a solver's answer: a cost and a solution; other costs and an overrun are numbers."""
+    """Return whether an output has a cost and a solution; if it has other costs or an overrun, they must be numbers."""
     return (
         isinstance(out, dict)
         and isinstance(out.get("solution"), str)

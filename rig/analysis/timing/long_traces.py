@@ -33,7 +33,7 @@ Seconds = Callable[[NDArray[np.int64]], Floats]
 IDLE_WINDOWS, SPREAD = 4, 16
 """At most ``IDLE_WINDOWS`` idle windows and ``SPREAD`` spans, evenly spread, are looked at."""
 GOLDEN = 0.618034
-"""Distance from one inner place to that of the next span, as a part of a span, so that places never repeat."""
+"""From one span to the next, the inner place moves on by this part of the span, so that no place comes twice."""
 
 
 def stretches(trace: Trace, meter: Timebase, activity: Activity, at_once: int) -> tuple[Floats, Activity]:

@@ -22,7 +22,7 @@ from rig.recording.traces.conversion import PLAUSIBLE
 from rig.types import Accuracy, Bools, Chunk, Conversion, Floats, Rail
 
 DENSEST, SPARSEST = 0.5, 20.0
-"""The least median of the spacings of readings, and the most that their 10 % quantile may be, both in periods.
+"""The median of the spacings of readings is at least ``DENSEST`` periods, and their 10 % quantile at most ``SPARSEST``.
 
 Lost readings make some spacings wider, but rarely nine in ten.
 """
@@ -31,7 +31,7 @@ BAD_READINGS, MOST_BAD = 0.01, 20
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """The positions of readings without ticks: the first tick, the ticks between readings, and those in one reading.
+    """When readings without stamps began and ended: the first tick, the ticks between begins, and those in one reading.
 
     Fractions of a tick are allowed.
     """
@@ -154,7 +154,7 @@ def check_edges(rail: Rail, value: NDArray[Any], start: NDArray[Any], end: NDArr
     for field, bad, what in (
         ("start_tick", uniform, "have no ticks of their own"),
         ("value", np.any((value != 0) & (value != 1)), "hold a level that is neither 0 nor 1"),
-        ("end_tick", np.any(start != end), "last: begin and end differ"),
+        ("end_tick", np.any(start != end), "are no moments: begin and end differ"),
         ("start_tick", np.any(np.diff(start) <= 0), "do not move forward in time"),
     ):
         if bad:
