@@ -96,7 +96,7 @@ def test_more_nodes_than_memory_holds_are_refused_before_drawing(monkeypatch: py
 
 def test_more_edges_than_a_payload_counts_are_refused_whatever_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     left_free(monkeypatch, 2**60)
-    raised(UsageError, gnm_edges, 1_000_000, 0.01, 0, says="payload counts")
+    raised(UsageError, gnm_edges, 1_000_000, 0.01, 0, says="payload can hold")
 
 
 def test_memory_that_is_refused_while_drawing_is_an_error_of_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,6 +132,6 @@ def _drawn(source: _Pairs, m: int, pairs: int) -> Keys:
 
 def _too_large(nodes: int, density: float, m: int, free: int) -> UsageError:
     most = min(MAX_EDGES, free / _BYTES_PER_EDGE)
-    limit = "a payload counts" if m > MAX_EDGES else "memory holds"
+    limit = "a payload can hold" if m > MAX_EDGES else "memory holds"
     what = f"{nodes} nodes at a density of {density} are {m} edges of {_BYTES_PER_EDGE} bytes each, more than {limit}"
     return refused("nodes", nodes, f"Use at most {math.isqrt(int(2 * most / density))} nodes at this density", what)

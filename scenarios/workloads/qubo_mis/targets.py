@@ -34,7 +34,7 @@ PROVEN_BELOW = 50
 """Below this many nodes, the benchmark's target is the optimum; otherwise it is the result of its Tabu search."""
 TUNING_SEEDS = range(5)
 UNPROVEN = "tabu"
-"""The name of the Tabu target of a problem whose optimum is proven."""
+"""The name of an unproven target, from the Tabu search, of a problem for which another target is proven."""
 _NAMED = 20
 """A note names at most this many seeds."""
 Key = tuple[int, float, int]
