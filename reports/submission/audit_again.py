@@ -10,9 +10,7 @@ from reports.submission.leaderboard import EQUAL
 from rig.errors import RigError
 
 NUMBER, NAME = 32, "documents and pages, made again by the rig's own code and not the auditor's"
-ALLOWED = (
-    "no word differs, no figure by a hundredth of its half-width, no other number by a millionth, no file more or less"
-)
+ALLOWED = "the same files and words; figures within a hundredth of their half-width, other numbers within a millionth"
 SHOWN = 3
 WHOLE = (1, 2)
 """The checks that a folder is complete and fits its hashes; the rig's own readers read only such folders."""
