@@ -65,7 +65,7 @@ def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[s
         chunks = taken.chunks.get(rail.name, [])
         if rail.kind == "edges":
             count = sum(len(chunk.value) for chunk in chunks)
-            yield ok(item, "pin", f"{rail.name}: {count} edges; the pin is {rail.pin or 'declared to mark nothing'}")
+            yield ok(item, "pin", f"{rail.name}: {count} edges; the pin is {rail.pin or 'not described'}")
             continue
         if not chunks:
             remedy = "Check its trigger and its cable"

@@ -72,7 +72,8 @@ def _latencies(q: Queries, early_stopping: float | None) -> Figures:
     """Return the latencies; if samples are scheduled, their uncertainty includes how other runs would queue.
 
     If the device takes samples while it holds others, no other run is simulated, so latencies of random arrivals get no
-    interval: a draw of few waits looks as if they were alike for a short time only.
+    interval. If few samples waited, successive latencies seem alike for a short time only, so an interval from them
+    would be too narrow.
     """
     other_s = None if (other := other_runs(q, _mean_and_percentiles)) is None else other[1]
     found = latencies(q.served_s(), early_stopping, q.looped, other_s, q.batches(q.issue))
@@ -132,8 +133,8 @@ def mean_latency(times_s: Floats) -> Quantity:
 def arrivals(q: Queries) -> Figures:
     """Return how well the host followed the schedule.
 
-    The figures are the scheduling delay, and the distance of the gaps as they were scheduled and as this delay alone
-    makes them.
+    The figures are the scheduling delay, and the distance between the scheduled gaps and those that this delay alone
+    makes of them.
     """
     delay = np.sort(scheduling_delays_s(q))
     n, told = len(delay), "issued after it was possible"

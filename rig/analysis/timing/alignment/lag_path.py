@@ -92,7 +92,7 @@ def line(s: Shown, reach_s: float, rate_reach: float, start_s: float | None = No
 
 
 def _by_one_end(s: Shown, found: Line, reach_s: float) -> bool:
-    """Return whether a place is likelier than one a period off only because of what lies beyond the first or last span.
+    """Return whether only readings beyond the first or last span make a place likelier than one that is a period off.
 
     The first or the last span then fits badly. Work that no span covers, beyond the ends, may cause this.
     """
