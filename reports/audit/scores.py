@@ -63,7 +63,7 @@ def accuracy(run: Run) -> Figures:
 def predictions(run: Run) -> Figures:
     """Return the summary of the scores of the samples, each counted once, and for a regression each score.
 
-    There is no summary if a sample has no score, and nothing without anything to predict.
+    There is no summary if a sample has no score, and no figure at all if the workload has nothing to predict.
     """
     details = run.details
     if "forecast_from" in details:
@@ -84,7 +84,7 @@ def predictions(run: Run) -> Figures:
 
 
 def smape(wanted: Floats, found: Floats) -> float:
-    """Return 200 times the mean of error over the sum of both magnitudes, which is 1 where a forecast is not finite."""
+    """Return 200 times the mean ratio of error to the sum of magnitudes; it is 1 where a forecast is not finite."""
     both = np.abs(wanted) + np.abs(found)
     share = np.abs(wanted - found) / np.where(both > 0, both, 1.0)
     return 200.0 * float(np.mean(np.where(np.isfinite(both), share, 1.0)))

@@ -80,7 +80,7 @@ class Subject:
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """Return the files in folders named ``derived`` without claims of a session or run. No hash covers them."""
+        """Return the files in folders ``derived``, which no hash covers, except the claims of a session or run."""
         held = (name for name in reading.walk(self.path) if "derived" in name.split("/")[:-1])
         return tuple(reading.clean(name) for name in held if self.submission is not None or not name.endswith(RESULTS))
 
