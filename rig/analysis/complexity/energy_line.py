@@ -1,7 +1,7 @@
 """Fit energy per synaptic operation and per execution to the energies of several networks on one device.
 
 The dynamic energy of an execution is taken to be the energy per execution plus the energy of its effective operations.
-The line is fitted by least squares of relative residuals. Weights of the uncertainties would trust the network whose
+The line is fitted by least squares of relative residuals. Weights by the uncertainties would favour a network whose
 uncertainty was found too small by chance. The two numbers of the line are linear in the energies, so errors of
 calibration, which all networks share, propagate with their signs (GUM 5.2.2, H.3).
 """

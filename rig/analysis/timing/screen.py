@@ -178,7 +178,7 @@ def _swapped(look: Look) -> Found | None:
 
 
 def _smoother(value: Floats, half: int) -> float:
-    """Return by how many of its standard errors the exchange of each two halves makes the values beside it nearer."""
+    """Return by how many standard errors the values at the borders of halves are nearer if each two are exchanged."""
     pairs = value[: len(value) // (2 * half) * 2 * half].reshape(-1, 2, half)
     (begin, end), (then, last) = (pairs[:, k][:, (0, -1)].T for k in (0, 1))
     as_read = (end - then)[:-1] ** 2 * (half > 1) + (last[:-1] - begin[1:]) ** 2

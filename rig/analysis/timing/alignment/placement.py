@@ -261,7 +261,7 @@ SMOOTHER, UNLIKE = 1.5, 0.05
 Begins and ends, compared with the fitted curve, may differ by the share ``UNLIKE`` of the step's height, and by noise.
 """
 OF_MEDIAN = 1.8582
-"""Standard uncertainty of a median, times the root of the number of values, over the median distance from it."""
+"""The standard uncertainty of a median is this times the median distance from it, over the root of the count."""
 NEIGHBOURS = 12
 """A filter is looked for in at most this many readings on either side of an edge."""
 
