@@ -24,9 +24,9 @@ BESIDE_S, SEEN_S = 5e-3, 0.1
 """Spans are elsewhere in a trace if they are shifted by over ``BESIDE_S`` more than the clocks allow. Shifts are tried
 up to ``SEEN_S`` beyond what the clocks allow."""
 NOTHING, ALL = 0.4, 0.72
-"""Shares of a span's power in a shifted trace. In time that is in a span only by the stamps, the power is below
-``NOTHING``; if no part of a span is in its place, below half of that. In time that is in a span only by the readings,
-the power is higher by over ``ALL``. The readings of a meter that is merely late have some power in both."""
+"""Shares of a span's power in a shifted trace. Where only the stamps have a span, the power is below ``NOTHING``, or
+below half of that if no span is partly in its place. Where only the readings have a span, the power is higher by over
+``ALL``. The readings of a meter that is merely late have some power in both."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
 """Another place of the spans is better if its power is higher by over ``SURE`` deviations of noise and ``MORE`` times
 the power, but less than ``MOST`` times. Beyond ``MOST``, spans are below idle and gaps above it: a wrong place."""
@@ -86,8 +86,8 @@ def drift_s(run: Run, trace: Trace, window: Floats, shift: float, period: float)
 def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts) -> float:
     """Return how much later (s) than stamped the spans are in a trace; 0 if they are not clearly elsewhere.
 
-    Another place must be clearer than every place that clocks, readings and filter allow. Besides, nearly no power may
-    be in time that is in a span only by the stamps, and nearly all must be in time in a span only by the readings.
+    Another place must be clearer than every place that clocks, readings and filter allow. Besides, there must be
+    nearly no power where only the stamps have a span, and nearly all of it where only the readings have one.
     """
     every, period = batches(stamped)[0], facts.period_s
     open_by = open_s(run, trace.clock) + 3 * period + SETTLED * trace.rail.filter_tau_s + (trace.rail.aperture_s or 0.0)
