@@ -61,7 +61,7 @@ class Layer:
 class Connection:
     """Synapses from a layer, or from the input, to a layer; a recurrent connection has one layer as both ends.
 
-    Weighted sums without an activation, such as a readout's, are no layer; their connection is its own target.
+    Weighted sums without an activation, such as a readout's, are no layer; their connection names itself as target.
     ``weights`` counts the weights, and ``zeros`` those that are zero. ``dense`` is the synaptic operations of one
     execution when every weight and every input counts: the weights of a linear connection, and more for a convolution.
     ``fan_out_max`` is the most nonzero synapses that one input reaches. What is sent in execution t arrives in

@@ -25,7 +25,7 @@ MAX_LINES = 8
 SHORTEST = 8
 """The spectrum of a stretch of at least this many readings is used."""
 STANDS_OUT = 8.0
-"""A peak of the spectrum is a line, as of mains hum, if its power over the mean noise exceeds chance by this much."""
+"""A peak of the spectrum is a line, as of mains hum, if its power over the mean noise reaches this plus ln(bins)."""
 STEPPED = 1e-6
 """If the median of squared differences is below this part of the variance, most readings are equal to the next."""
 KNOWN = 4.0
@@ -296,9 +296,9 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, floa
     """Return the variances of a weighted sum from flicker noise, from slower flicker noise, and from a smooth wander.
 
     All are the autocorrelation of the weights times a covariance. That of flicker noise is minus the logarithm of the
-    time between two readings, here from a quarter of the inverse of the weights' duration. What is slower
-    only changes the sum of the weights, which is zero for a difference of levels, but not for an absolute level;
-    changes slower than ``HORIZON_S`` are left out. The wander has the Matern covariance of order 3/2.
+    time between two readings, for periods up to four times the duration of the weights. Slower flicker noise shifts all
+    readings alike: it adds to an absolute level, but not to a difference of levels, whose weights add up to zero.
+    Changes slower than ``HORIZON_S`` are left out. The wander has the Matern covariance of order 3/2.
     """
     last = (t_s[-1] - t_s[0]) / noise.period_s
     stride = max(1, int(np.ceil((last + 1.0) / SEGMENT)))
