@@ -82,7 +82,7 @@ def open_workload(
     folder, rng = Path(data), np.random.default_rng([draw])
     training, tests = read_split(folder, "base_train.csv", base_shots), read_split(folder, "base_test.csv", base_tests)
     if lacking := sorted(set(training) ^ set(tests)):
-        what = f"{folder}: {lacking[0]} is in one of base_train.csv and base_test.csv alone"
+        what = f"{folder}: {lacking[0]} is in only one of base_train.csv and base_test.csv"
         raise DataError(what, field="data", value=lacking[0], remedy="Give the split files of one subset")
     if split == "train":
         tests, base_tests, sessions = training, base_shots, 0
