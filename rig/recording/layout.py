@@ -58,9 +58,8 @@ def run_folder(path: Path | Folder) -> Folder:
     if found is None or not found.has(EVENTS):
         lacks = "does not exist" if found is None else f"is not a run directory: it has no {EVENTS}"
         lacks = "is a file" if isinstance(path, Path) and path.is_file() else lacks
-        where = path.path if isinstance(path, Folder) else path
         remedy = "Name the directory that `rig measure --out` wrote, or a run inside a session"
-        raise StoreError(f"{where} {lacks}", field="run", value=str(where), remedy=remedy)
+        raise StoreError(f"{path} {lacks}", field="run", value=str(path), remedy=remedy)
     return found
 
 

@@ -47,6 +47,9 @@ class Folder:
         self.path, self._handle = path, handle
         self._let_go = weakref.finalize(self, os.close, handle) if handle is not None else None
 
+    def __str__(self) -> str:
+        return str(self.path)
+
     def close(self) -> None:
         """Close the directory; its files cannot be reached afterwards."""
         if self._let_go is not None:
