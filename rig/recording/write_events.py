@@ -31,7 +31,8 @@ class Chain:
     def __init__(self, folder: Folder, keep_identity: bool) -> None:
         self._folder, self._keep_identity = folder, keep_identity
         self._last, self._next = (0, GENESIS), (0, (0, GENESIS))
-        self._file = Whole(EVENTS, "ab", opener=folder.open)
+        # only a new file, because the lines of two writers would break both chains
+        self._file = Whole(EVENTS, "ab", opener=lambda name, flags: folder.open(name, flags | os.O_EXCL))
 
     def append(self, event: Line) -> None:
         """Append one line, chained to the line before by its SHA-256.

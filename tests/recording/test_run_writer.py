@@ -105,6 +105,13 @@ def test_a_directory_in_use_is_refused(recorder: Recorder) -> None:
     raised(StoreError, Recorder, recorder.path, says="not an empty directory")
 
 
+def test_a_directory_that_another_writer_took_a_moment_ago_is_refused(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter(()))  # as it was when both looked
+    raised(StoreError, Recorder, recorder.path, says="File exists")
+
+
 def test_a_directory_that_was_moved_is_no_matter_of_room(tmp_path: Path) -> None:
     with Recorder(tmp_path / "session" / "run") as recorder:
         (tmp_path / "session").rename(tmp_path / "moved")
