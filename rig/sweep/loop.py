@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from rig import errors
-from rig.engine.interrupts import on_signals
+from rig.engine.interrupts import ENDING, on_signals
 from rig.errors import Interrupted, RigError, SetupError, UsageError
 from rig.plugins import digests_of
 from rig.recording.anonymise import without_place
@@ -57,7 +57,7 @@ class Means:
 def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
     """Record every open cell and compute every missing row; return all cells.
 
-    Raises ``Interrupted`` after Ctrl-C or SIGTERM, ``SetupError`` if another process works on the sweep or
+    Raises ``Interrupted`` after Ctrl-C or a signal of ``ENDING``, ``SetupError`` if another process works on the sweep or
     the workers cannot work, ``StoreError`` if nothing can be written. Finished cells are kept.
     """
     cells = cells_of(entry.grid for entry in grids)
@@ -178,18 +178,18 @@ def _stop_if_halted(outcome: Outcome) -> None:
 
 @contextmanager
 def _braking(here: bool) -> Iterator[Brake]:
-    """Yield a brake that Ctrl-C sets to level 1, and a second Ctrl-C or SIGTERM to level 2.
+    """Yield a brake that Ctrl-C sets to level 1, and a second Ctrl-C or a signal of ``ENDING`` to level 2.
 
     If this process records the cells itself (``here``), level 2 also raises ``KeyboardInterrupt``.
     """
     brake = Brake()
 
     def slower(number: int, _: object) -> None:
-        brake.level = 2 if number == signal.SIGTERM else min(brake.level + 1, 2)
+        brake.level = 2 if number in ENDING else min(brake.level + 1, 2)
         if here and brake.level == 2:
             raise KeyboardInterrupt
 
-    with on_signals(slower, signal.SIGINT, signal.SIGTERM):
+    with on_signals(slower, signal.SIGINT, *ENDING):
         yield brake
 
 

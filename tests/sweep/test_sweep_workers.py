@@ -93,7 +93,7 @@ def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -
     assert aside(tmp_path / "s") == []
 
 
-@pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)])
+@pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGHUP,), (signal.SIGINT, signal.SIGINT)])
 def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
     process = slow(tmp_path / "s", 1, inference_s=10.0)  # no cell ends by itself before the signal
     for number in signals[:-1]:
