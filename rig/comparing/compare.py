@@ -421,12 +421,13 @@ def _subject(
 
 
 def instruments_of(meters: Sequence[MeterRecord]) -> dict[str, str]:
-    """Return the instrument and its calibration by rail or gain, if both are stated."""
+    """Return the instrument and its calibration by rail or gain, if both are stated; of a gain, by all its rails."""
     found: dict[str, str] = {}
     for meter in (meter for meter in meters if meter.serial_number):  # two instruments of a model err differently
         certificate = "" if meter.calibration is None else f"{meter.calibration.certificate} {meter.calibration.date}"
         for rail in meter.rails:
             if rail.accuracy is not None and rail.accuracy.source:
+                name = rail.gain_id or rail.name
                 said = repr((meter.name, meter.serial_number, certificate, rail.name, rail.accuracy))
-                found[rail.gain_id or rail.name] = said
+                found[name] = found.get(name, "") + said
     return found

@@ -113,6 +113,14 @@ def test_an_instrument_is_known_by_its_serial_number_and_its_calibration() -> No
     assert instruments_of([meter(rails=[Rail("core")])]) == {}
 
 
+def test_a_gain_is_known_by_every_rail_that_has_it() -> None:
+    def rails(limit: float) -> list[Rail]:
+        named = {"core": Accuracy(limit, 0.0, "certificate 13"), "io": Accuracy(0.01, 0.0, "certificate 13")}
+        return [Rail(name, accuracy=stated, gain_id="reference") for name, stated in named.items()]
+
+    assert instruments_of([meter(rails=rails(0.02))]) != instruments_of([meter(rails=rails(0.03))])
+
+
 def test_a_mean_over_two_instruments_has_the_calibration_of_neither() -> None:
     def session(serial: str) -> Any:
         start = SimpleNamespace(meters=[meter(serial_number=serial)])
