@@ -41,7 +41,7 @@ def powers(
     """
     levels = LEVELS[figure]
     weight = np.sum([factor * {"busy": e.level, "idle": e.idle}[level] for level, factor in levels.items()], axis=0)
-    noise = _noise_parts(model, weight) + _resolution_parts(model, weight, levels)
+    noise = _noise_parts(model, weight) + _resolution_parts(model, weight, e, levels)
     drift = Component(IDLE, -levels.get("idle", 0.0) * e.idle_u_w)
     at_work, n, bias_w = "busy" in levels, model.readings.count(model.idle), model.readings.idle_bias_w
     if at_work:
@@ -51,7 +51,7 @@ def powers(
         shifted = replace(e, value_w=e.value_w + margin.shift_w)
         value_w = levels.get("busy", 0.0) * shifted.value_w + sum(levels.values()) * e.idle_w
         parts = [*noise, *(_clock_parts(model, shifted, busy, margin) if at_work else ()), drift, *margin.components]
-        parts += _calibration_parts(model, shifted, value_w, levels)
+        parts += _calibration_parts(model, shifted, levels)
         parts += [*(_sag_parts(model, weight) if at_work else ()), _rounding(shifted)]
         parts = [p for p in parts if p.u != 0.0]
         key = FigureKey(figure, rail=model.rail.name, method=name)
@@ -83,30 +83,30 @@ def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
     return parts
 
 
-def _resolution_parts(model: RailModel, weight: Floats, levels: Collection[str]) -> list[Component]:
+def _resolution_parts(model: RailModel, weight: Floats, e: Estimate, levels: Collection[str]) -> list[Component]:
     """Return the uncertainty from the step of the converter, for a figure that is a sum of ``levels``.
 
     At each level, the error has a rectangular distribution, reduced if noise dithers the step. The step of a counter is
     in joules. The next reading includes the energy that one reading of the counter rounds away. The step therefore
     counts only where the weight changes from one reading to the next.
     """
-    rail, r = model.rail, model.readings
+    rail = model.rail
     if model.at_looks is not None:
         return [Component("resolution", math.sqrt(model.variances(weight)["step"]))]
     at = model.once(_steps)
+    (_, own, _), *volts = _instruments(model, e)
     parts = []
     for level in levels:
         of_level, resolution = at[level]
-        if not resolution:
-            continue
-        step_w = resolution * r.watts_per_raw
-        if (s := r.supply) is not None:
-            step_w = math.hypot(step_w, (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok]))))
         # a converter may truncate, which noise does not dither; this error cancels only between equal steps
-        alike = len(levels) > 1 and at["busy"][1] == at["idle"][1]
+        alike = len(levels) > 1 and resolution and at["busy"][1] == at["idle"][1]
         left = undithered(of_level, resolution) if alike else 1.0
-        u = step_w / math.sqrt(12.0) * left
-        parts.append(Component("resolution", u, shared=f"resolution, {level} level:{rail.name}"))
+        steps = [(rail.name, resolution * left * own[level])]
+        steps += [(v.name, (v.resolution or 0.0) * per_raw[level]) for v, per_raw, _ in volts]
+        parts += [
+            Component("resolution", w / math.sqrt(12.0), shared=f"resolution, {level} level:{name}")
+            for name, w in steps
+        ]
     return parts
 
 
@@ -125,46 +125,51 @@ def _steps(model: RailModel) -> dict[str, tuple[Floats, float]]:
     return at
 
 
-def _calibration_parts(model: RailModel, e: Estimate, watts: float, levels: Mapping[str, float]) -> list[Component]:
+def _calibration_parts(model: RailModel, e: Estimate, levels: Mapping[str, float]) -> list[Component]:
     """Return the uncertainty from the calibration limits of the rail, and of the voltage that multiplies its current.
 
-    ``watts`` is the figure: the sum of the levels ``busy`` and ``idle`` times their factors in ``levels``. A limit
-    applies to each reading. The two levels may be in different ranges of the instrument, or its response may be a
-    curve. If linearity is not stated, the errors of the levels are therefore independent. If it is stated, the levels
-    share one gain error and one offset error, and each level has its own error of linearity.
+    The figure is the sum of the levels ``busy`` and ``idle`` times their factors in ``levels``. A limit applies to each
+    reading. The two levels may be in different ranges of the instrument, or its response may be a curve. If linearity
+    is not stated, the errors of the levels are therefore independent. If it is stated, the levels share one gain error
+    and one offset error, and each level has its own error of linearity.
     """
-    level_w = {"busy": e.idle_w + e.value_w, "idle": e.idle_w}
     parts = []
-    for rail, per_raw in _instruments(model, e):
+    for rail, per_raw, whole_w in _instruments(model, e):
         if rail.accuracy is None:
             continue
         limits, name = rail.accuracy, rail.gain_id or rail.name
-        offset_w = limits.offset * sum(factor * per_raw[level] for level, factor in levels.items())
-        found = [("gain", limits.of_reading * watts), ("offset", offset_w)]
+        gain_w, offset_w = (sum(factor * of[level] for level, factor in levels.items()) for of in (whole_w, per_raw))
+        found = [("gain", limits.of_reading * gain_w), ("offset", limits.offset * offset_w)]
         each = {level: (limits.linearity or 0.0) * per_raw[level] for level in levels}
         if limits.linearity is None:
             found = []
-            each = {k: limits.of_reading * abs(level_w[k]) + limits.offset * abs(per_raw[k]) for k in levels}
+            each = {k: limits.of_reading * abs(whole_w[k]) + limits.offset * abs(per_raw[k]) for k in levels}
         found += [(f"{level} level", factor * each[level]) for level, factor in levels.items()]
         parts += [Component(f"{what} calibration", w / math.sqrt(3.0), shared=f"{what}:{name}") for what, w in found]
     if change := model.once(gain_change):
         # gaps have the same gain as the spans beside them, but idle windows may have another one
         beside = float(np.sum(e.idle[model.gap])) if len(levels) > 1 else 1.0
-        w = levels.get("busy", 0.0) * level_w["busy"] + levels.get("idle", 0.0) * level_w["idle"] * beside
+        w = levels.get("busy", 0.0) * (e.idle_w + e.value_w) + levels.get("idle", 0.0) * e.idle_w * beside
         parts.append(Component(CHANGES, change * w / math.sqrt(3.0), shared=f"change:{model.rail.name}"))
     return parts
 
 
-def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, float]]]:
-    """Return each instrument of the rail, with the watts of one raw unit at each level."""
+def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, float], dict[str, float]]]:
+    """Return each instrument of the rail, with the watts of one raw unit and of the whole reading at each level.
+
+    Power is ``i * v - i**2 * r``: an error of the current counts twice in the loss of a shunt, one of the volts not.
+    """
     rail, s = model.rail, model.readings.supply
+    amperes = np.where(model.readings.ok, model.readings.raw, 0.0) if s is None else s.amperes
+    weights, ohm = {"busy": e.level, "idle": e.idle}, rail.conversion.burden_ohm
+    level_w = {"busy": e.idle_w + e.value_w, "idle": e.idle_w}
+    loss_w = {level: ohm * float(weight @ amperes**2) for level, weight in weights.items()}
+    less_w, more_w = ({level: w + sign * loss_w[level] for level, w in level_w.items()} for sign in (-1.0, 1.0))
     if s is None:
-        return [(rail, dict.fromkeys(("busy", "idle"), model.readings.watts_per_raw))]
-    weights = {"busy": e.level, "idle": e.idle}
-    return [
-        (of, {level: float(weight @ factor) for level, weight in weights.items()})
-        for of, factor in ((rail, s.slope()), (s.rail, s.amperes))
-    ]
+        volts = model.readings.watts_per_raw
+        return [(rail, {k: volts - 2.0 * ohm * float(w @ amperes) for k, w in weights.items()}, less_w)]
+    own, other = ({k: float(w @ factor) for k, w in weights.items()} for factor in (s.slope(), amperes))
+    return [(rail, own, less_w), (s.rail, other, more_w)]
 
 
 def _sag_parts(model: RailModel, weight: Floats) -> list[Component]:

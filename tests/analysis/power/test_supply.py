@@ -135,19 +135,36 @@ def test_the_shunt_between_volts_and_device_is_taken_off(tmp_path: Path) -> None
     assert result.quantities[POWER].value == pytest.approx(busy_w - idle_w, rel=3e-4)
 
 
-def test_the_limits_of_both_enter_each_with_an_origin_of_its_own(tmp_path: Path) -> None:
-    quantities = result_of(tmp_path / "run").quantities
-    idle_w, busy_w = truth_w()
-    for name, power, amperes, slope in (
-        ("idle_power_w", idle_w, IDLE_A, OPEN_V - OHM * IDLE_A),
-        ("active_power_w", busy_w, BUSY_A, OPEN_V - OHM * BUSY_A),
-        ("dynamic_power_w", busy_w - idle_w, BUSY_A - IDLE_A, -OHM * (BUSY_A - IDLE_A)),
-    ):
+@pytest.mark.parametrize("burden_ohm", [0.0, 0.5])
+def test_the_limits_of_both_enter_by_the_derivative_of_power_each_with_an_origin_of_its_own(
+    tmp_path: Path, burden_ohm: float
+) -> None:
+    own = {"unit": "A", "supply_rail": "vdd", "burden_ohm": burden_ohm}
+    quantities = result_of(tmp_path / "run", conversion=own, volts={"resolution": 0.01}).quantities
+    amperes, volts = np.array([IDLE_A, BUSY_A]), OPEN_V - OHM * np.array([IDLE_A, BUSY_A])
+    slope = volts - 2.0 * burden_ohm * amperes
+    for name, of in (("idle_power_w", [1, 0]), ("active_power_w", [0, 1]), ("dynamic_power_w", [-1, 1])):
         shared = {c.shared: c.u for c in quantities[name].components if c.shared}
-        assert shared["gain:i"] == pytest.approx(1e-3 * power / 3**0.5, rel=1e-2)
-        assert shared["gain:v"] == pytest.approx(2e-3 * power / 3**0.5, rel=1e-2)
-        assert shared["offset:i"] == pytest.approx(1e-4 * slope / 3**0.5, rel=1e-2)
-        assert shared["offset:v"] == pytest.approx(1e-3 * amperes / 3**0.5, rel=1e-2)
+        assert shared["gain:i"] == pytest.approx(1e-3 * (slope * amperes) @ of / 3**0.5, rel=1e-2)
+        assert shared["gain:v"] == pytest.approx(2e-3 * (volts * amperes) @ of / 3**0.5, rel=1e-2)
+        assert shared["offset:i"] == pytest.approx(1e-4 * slope @ of / 3**0.5, rel=1e-2)
+        assert shared["offset:v"] == pytest.approx(1e-3 * amperes @ of / 3**0.5, rel=1e-2)
+        for level, ampere, part in zip(("idle", "busy"), amperes, of, strict=True):
+            step_w = shared.get(f"resolution, {level} level:vdd", 0.0)
+            assert step_w == pytest.approx(abs(part) * 0.01 * ampere / 12**0.5, rel=1e-2)
+
+
+def test_a_stated_voltage_gives_the_limits_that_a_measured_one_gives(tmp_path: Path) -> None:
+    own = {"unit": "A", "burden_ohm": 0.5}
+    measured, stated = (
+        result_of(tmp_path / by, ohm=0.0, conversion=own | {by: of}).quantities
+        for by, of in (("supply_rail", "vdd"), ("supply_v", OPEN_V))
+    )
+    for name in ("idle_power_w", "active_power_w", "dynamic_power_w"):
+        first, second = ({c.shared: c.u for c in q[name].components if c.shared} for q in (measured, stated))
+        assert [second[of] for of in ("gain:i", "offset:i")] == pytest.approx(
+            [first[of] for of in ("gain:i", "offset:i")], rel=1e-2
+        )
 
 
 def test_a_constant_voltage_gives_what_a_stated_one_gives(tmp_path: Path) -> None:
