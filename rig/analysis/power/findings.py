@@ -57,6 +57,9 @@ def instrument_notes(readings: Readings) -> Iterator[Finding]:
     for rail in (readings.rail, *([supply.rail] if supply is not None else [])):
         if rail.accuracy is None:
             yield note(f"Rail {rail.name}: instrument uncertainty not stated (no calibration was declared)")
+    if (volts := readings.rail.conversion.supply_v) is not None and supply is None:
+        why = "whose error is in no interval unless the limit of error in per cent of reading includes it"
+        yield note(f"Rail {readings.rail.name}: power is its current times a constant {volts:g} V, {why}")
     if supply is not None:
         sag, apart_s = supply.sag, float(np.median(readings.end_s - readings.start_s))
         if sag is None and supply.window_s > 2.0 * apart_s:

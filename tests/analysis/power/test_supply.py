@@ -179,6 +179,11 @@ def test_volts_without_a_calibration_are_said_to_have_none(tmp_path: Path) -> No
     assert "Rail vdd: instrument uncertainty not stated (no calibration was declared)" in notes
 
 
+def test_a_constant_voltage_is_said_to_have_its_error_in_no_interval(tmp_path: Path) -> None:
+    result = result_of(tmp_path / "run", conversion={"unit": "A", "supply_v": OPEN_V})
+    assert said(result, "Rail core: power is its current times a constant 5 V, whose error is in no interval")
+
+
 @pytest.mark.parametrize(("rail", "says"), [("vcc", "is not in the recording"), ("core", "no volts")])
 def test_a_supply_that_is_none_is_refused(tmp_path: Path, rail: str, says: str) -> None:
     caught = raised(DataError, result_of, tmp_path / "run", says=says, conversion={"unit": "A", "supply_rail": rail})
