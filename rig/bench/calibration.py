@@ -142,7 +142,8 @@ def stated(
     """Return a rail with the accuracy of a calibration file, or the unchanged rail if ``path`` is None.
 
     The limits are in the rail's own unit. Readings of ``OVER_RANGE`` times the full scale or more are overload; a
-    counter has no full scale. The aperture is the rail's, else its whole period, else ``aperture_s``.
+    counter has no full scale. Rails without a ``gain_id`` share that of the instrument. The aperture is the rail's,
+    else its whole period, else ``aperture_s``.
     """
     if path is None:
         for name, value in (("calibration_range", range_max), ("temperature_c", temperature_c)):
@@ -157,7 +158,8 @@ def stated(
     limits = accuracy(found, unit, range_max=range_max, temperature_c=temperature_c, aperture_s=aperture_s, on=on)
     if rail.kind != "cumulative":
         most = min(most or math.inf, OVER_RANGE * _chosen(found, unit, range_max).full_scale)
-    return replace(rail, accuracy=limits, range_max=most)
+    gain_id = rail.gain_id or f"{found.instrument} {found.serial} {unit}"  # rails of one instrument may err alike
+    return replace(rail, accuracy=limits, range_max=most, gain_id=gain_id)
 
 
 def certificate(path: str | None) -> Certificate | None:

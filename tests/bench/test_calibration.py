@@ -51,6 +51,14 @@ def test_a_meter_that_changes_its_range_has_no_linearity(one_range: bool, wanted
     assert found.linearity == (None if wanted is None else pytest.approx(wanted))
 
 
+def test_rails_of_one_instrument_share_its_gain_unless_they_have_one_of_their_own(tmp_path: Path) -> None:
+    path = str(written(tmp_path, SMALL))
+    first, second, own = (stated(rail, path) for rail in (Rail("a"), Rail("b"), Rail("c", gain_id="channel 3")))
+
+    assert first.gain_id == second.gain_id is not None
+    assert own.gain_id == "channel 3"
+
+
 @pytest.mark.parametrize(("degrees", "outside"), [(18.0, 0.0), (28.0, 0.0), (30.5, 2.5), (13.0, 5.0)])
 def test_limits_of_reading_and_range_grow_with_the_degrees_outside_the_span(degrees: float, outside: float) -> None:
     limits = accuracy(load(EXAMPLE), "A", range_max=0.01, temperature_c=degrees, aperture_s=1.0)
