@@ -322,7 +322,7 @@ class Accuracy:
     of_reading: Size
     """Limit relative to the reading."""
     offset: Size
-    """Limit in the raw unit."""
+    """Limit in the raw unit; of a counter, in W."""
     source: str = ""
     """The origin of the limits."""
     linearity: Size | None = None

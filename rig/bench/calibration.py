@@ -31,9 +31,10 @@ class Aperture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one range: |error| <= ``of_reading_percent`` of the reading + ``of_range_percent`` of full scale.
 
-    ``unit`` (W, A, J or V) is that of ``full_scale``. The temperature coefficients are in per cent per degree, for
-    each degree outside ``temperature_c`` +- ``temperature_span_c`` of the calibration. ``linearity_of_range_percent``
-    limits the part of the error that is neither gain nor offset; None means not stated.
+    ``unit`` (W, A, J or V) is that of the readings and of ``full_scale``, which is in W for J. The temperature
+    coefficients are in per cent per degree, for each degree outside ``temperature_c`` +- ``temperature_span_c`` of the
+    calibration. ``linearity_of_range_percent`` limits the part of the error that is neither gain nor offset; None means
+    not stated.
     """
 
     unit: Literal["W", "A", "J", "V"]
