@@ -3,7 +3,8 @@
 The dynamic energy of an execution is taken to be the energy per execution plus the energy of its effective operations.
 The line is fitted by least squares of relative residuals. Weights by the uncertainties would favour a network whose
 uncertainty was found too small by chance. The two numbers of the line are linear in the energies, so errors of
-calibration, which all networks share, propagate with their signs (GUM 5.2.2, H.3).
+calibration, which all networks share, propagate with their signs (GUM 5.2.2, H.3). Limits of error without linearity
+do not tell what networks share, so the larger uncertainty is stated.
 """
 
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ LEAST_SPREAD = 0.05
 """The operations of an execution must differ by at least this part of the largest number."""
 CALIBRATION = ("gain:", "offset:")
 """Prefixes of origins of instrument errors, which all runs share. Every other origin belongs to one run."""
+LEVELS = ("busy level:", "idle level:")
+"""Prefixes of origins that all runs share, or that each run has of its own: the limits of error do not tell."""
 _MANY = 1e6
 _METHOD = "line through the dynamic energy of an execution of {} networks against its effective operations"
 
@@ -66,7 +69,10 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
         return EnergyLine(refusal=f"{what}; measured with energy: {different}")
     if np.ptp(x) < LEAST_SPREAD * np.max(x):
         return EnergyLine(refusal=f"the operations of an execution hardly differ: {np.min(x):g} to {np.max(x):g}")
-    energies = [_owned(point.dynamic, k) for k, point in enumerate(points)]
+    energies, alike = (
+        [_owned(point.dynamic, k, common) for k, point in enumerate(points)]
+        for common in (CALIBRATION, CALIBRATION + LEVELS)
+    )
     if not all(q.u > 0.0 for q in energies):
         return EnergyLine(refusal="some energies have no interval")
     own_w = 1.0 / np.array([q.value**2 + _own_variance(q) for q in energies])
@@ -81,7 +87,7 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
         what += f"of the residuals is {misfit:.3g}, where {allowed:.3g} is allowed"
         return EnergyLine(refusal=what, misfit=misfit, allowed=allowed)
     per_operation, per_execution = (
-        linear(zip(row, energies, strict=True), "J", _METHOD.format(len(points)), len(points)) for row in solution
+        max((_sum(row, each) for each in (energies, alike)), key=lambda q: q.u) for row in solution
     )
     low, high = per_operation.interval()
     if low <= 0.0:
@@ -90,11 +96,16 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
     return EnergyLine(per_operation, per_execution, "", misfit, allowed)
 
 
-def _owned(q: Quantity, run: int) -> Quantity:
-    """Return the quantity with its run added to each origin of error, except calibrations, which all runs share."""
+def _sum(row: Floats, energies: Sequence[Quantity]) -> Quantity:
+    n = len(energies)
+    return linear(zip(row, energies, strict=True), "J", _METHOD.format(n), n)
+
+
+def _owned(q: Quantity, run: int, shared: tuple[str, ...]) -> Quantity:
+    """Return the quantity with its run added to each origin of error, except those that all runs share."""
 
     def part(c: Component) -> Component:
-        common = c.shared is None or c.shared.startswith(CALIBRATION)
+        common = c.shared is None or c.shared.startswith(shared)
         return c if common else replace(c, shared=f"{run}:{c.shared}")
 
     return replace(q, components=tuple(map(part, q.components)))

@@ -277,6 +277,16 @@ def test_intervals_hold_as_often_as_they_say() -> None:
         assert sum(inside) >= 0.93 * len(inside)
 
 
+def test_a_limit_of_the_meter_does_not_average_over_networks() -> None:
+    """Linearity is not stated, and the meter reads too high by its whole limit everywhere."""
+    points, limit = [], 0.01
+    for x in np.geomspace(1e3, 1e5, 12):
+        own = Component("busy level calibration", limit * straight(x) / 3**0.5, shared="busy level:core")
+        points.append(Point(x, Quantity((1.0 + limit) * straight(x), "J", (own,)), 0.0))
+    found = line_of(points).per_operation
+    assert found is not None and found.interval()[0] <= SLOPE_J
+
+
 def test_a_network_whose_uncertainty_was_found_too_small_by_chance_does_not_lead_the_line() -> None:
     """As with a few trials each: four degrees of freedom."""
     held, rng = 0, np.random.default_rng(3)
