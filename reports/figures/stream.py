@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reports.figures.sheet import COLOURS, EDGE, GRID, INK, LIMIT, MUTED, TRACE, WIDTH, Panel, Sheet, Span, place
-from reports.figures.trace import draw_power, shown_between, total_of
+from reports.figures.trace import draw_power, rails_of, shown_between, total_of
 from reports.format import cut, text_of
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.analysis.result.series import RailSeries, Series, Stream
@@ -45,7 +45,7 @@ def stream_figure(series: Series, quantities: Mapping[FigureKey, Quantity]) -> S
     some = f", {len(shown.rows)} of {len(stream.classes)} classes" * (len(shown.rows) < len(stream.classes))
     sheet = Sheet(f"probability of each class{some}", 2.0 * WIDTH)
     left = EDGE + _CHAR * max(6, *(len(_short(c)) for c in shown.rows))
-    rails = [r for r in series.rails if len(r.watts)]
+    rails = rails_of(series)
     _name_scenes(sheet, shown, left)
     top = sheet.y
     _lanes(sheet, shown, left)

@@ -8,6 +8,7 @@ import numpy as np
 from reports.figures.sheet import COLOURS, MUTED, SCALE, TRACE, WIDTH, Panel, Place, Sheet
 from reports.format import prefix
 from reports.viewing.pyramid import gathered
+from rig.analysis.power.clipped_and_missing import GAP_PERIODS, STEADY
 from rig.analysis.result.series import RailSeries, Series
 from rig.terminal import clean
 from rig.types import Floats
@@ -21,7 +22,7 @@ _HEIGHT = 110.0
 
 def power_figure(series: Series) -> Sheet | None:
     """Return panels for the total of all rails and for the first spans; None without data."""
-    rails = [r for r in series.rails if len(r.watts)]
+    rails = rails_of(series)
     if not rails:
         return None
     total, windows = total_of(rails), windows_of(series)
@@ -37,6 +38,21 @@ def power_figure(series: Series) -> Sheet | None:
     names = [(colour, clean(name).lstrip("_")) for name, colour in colours_of(windows).items()]
     sheet.key([(TRACE, "power: mean, least, greatest"), *names])
     return sheet
+
+
+def rails_of(series: Series) -> list[RailSeries]:
+    """Return the rails that have readings. Where readings are missing, one that is not a number takes their place."""
+    return [_with_pauses(r) for r in series.rails if len(r.watts)]
+
+
+def _with_pauses(rail: RailSeries) -> RailSeries:
+    steps = np.diff(rail.start_s)
+    after = np.flatnonzero(steps > GAP_PERIODS * np.median(steps)) if len(steps) else []
+    if not len(after) or np.quantile(steps, 0.9) > STEADY * np.median(steps):
+        return rail
+    start = np.insert(rail.start_s, after + 1, rail.end_s[after])
+    end = np.insert(rail.end_s, after + 1, rail.start_s[after + 1])
+    return RailSeries(rail.rail, start, end, np.insert(rail.watts, after + 1, np.nan))
 
 
 def total_of(rails: Sequence[RailSeries]) -> RailSeries:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.trace import colours_of, envelope, total_of, windows_of
+from reports.figures.trace import colours_of, envelope, rails_of, total_of, windows_of
 from reports.viewing.browse import LongTrace, Look, between, long_trace, placed
 from reports.viewing.jumps import jumps_of
 from rig.analysis.result.series import RailSeries, Series
@@ -36,7 +36,7 @@ def embedded(series: Series, simulated: bool, run: Run | None = None) -> dict[st
 
     If the series of a long trace holds means of several readings, the columns come from the trace of ``run``.
     """
-    rails = [r for r in series.rails if len(r.watts)]
+    rails = rails_of(series)
     if not rails:
         return None
     total = total_of(rails)
