@@ -39,7 +39,7 @@ def service_figure(result: Result) -> Sheet | None:
     y = _height((low * factor, high * factor), wide, bounded=limit is not None)
     room = 0.02 * (requested[-1] - requested[0]) or 0.5
     x = float(requested[0] - room), float(requested[-1] + room)
-    over_time = sheet.panel(x, y, _HEIGHT, "asked, s since the start of the run", log_y=wide)
+    over_time = sheet.panel(x, y, _HEIGHT, "asked since the start of the run", log_y=wide, unit="s")
     key = _over_time(sheet, over_time, requested, took * factor, bound_s * factor)
     _bound(sheet, over_time, x, y, bound_s * factor)
     x = 1.0, 2.4 * len(took)

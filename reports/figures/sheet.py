@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from reports.format import prefix
 from rig.terminal import clean
 from rig.types import Floats
 
@@ -21,8 +22,8 @@ ROW, BAR, KEY, SCALE = 34.0, 13.0, 15.0, 36.0
 """The heights of a row, of its bar, of a line of the key, and of an axis below a panel, in units."""
 LEFT = EDGE + 36.0
 """The left end of a panel, in units."""
-LETTER, LETTERS = 11.0, 56
-"""The height of text, in units, and how many letters of a key fit in a phone's width."""
+LETTER, LETTERS, DIGIT = 11.0, 56, 6.4
+"""The height of text, in units, how many letters of a key fit in a phone's width, and the width of a digit."""
 UNSEEN = 0.1
 """An area lower than this, in units, is not filled."""
 Span = tuple[float, float]
@@ -162,13 +163,16 @@ class Sheet:
         top: float | None = None,
         log: bool = False,
         marks: Mapping[float, str] | None = None,
+        unit: str = "",
     ) -> None:
         """Add an axis below what was drawn, from ``left`` to the right edge; lines go up to ``top``.
 
-        ``marks`` are the texts of its values, which are round numbers by default.
+        ``marks`` are the texts of its values, which are round numbers by default, in ``unit`` with an SI prefix.
         """
-        most = 5 * int(self.width // WIDTH)
-        marks = marks or {at: f"{at:,.6g}" for at in (decades(low, high) if log else ticks(low, high, most))}
+        factor, unit = prefix(max(abs(low), abs(high)), unit)
+        label = f"{label}, {unit}" if unit else label
+        round_ones = decades(low, high) if log else ticks(low * factor, high * factor, 5 * int(self.width // WIDTH))
+        marks = marks or {at / factor: said for at, said in texts_of(round_ones).items()}
         for at, said in marks.items():
             x = place((low, high), (left, self.width - EDGE), log)(at)
             if top is not None:
@@ -190,15 +194,21 @@ class Sheet:
         left: float = LEFT,
         marks: Mapping[float, str] | None = None,
         marks_y: Mapping[float, str] | None = None,
+        unit: str = "",
     ) -> Panel:
-        """Add axes of two ranges with ticks; return the functions that place a value across and upwards."""
+        """Add axes of two ranges with ticks; return the functions that place a value across and upwards.
+
+        ``unit`` is that of ``x``, which then gets an SI prefix.
+        """
         top = self.y + 6.0
         self.y = bottom = top + height
+        marks_y = marks_y or texts_of(decades(*y) if log_y else ticks(*y, 4))
+        left = max(left, EDGE + 4.0 + DIGIT * max(map(len, marks_y.values()), default=0))
         across, up = place(x, (left, self.width - EDGE), log), place(y, (bottom, top), log_y)
-        for at, said in (marks_y or {at: f"{at:.5g}" for at in (decades(*y) if log_y else ticks(*y, 4))}).items():
+        for at, said in marks_y.items():
             self.line((left, self.width - EDGE), (up(at), up(at)), GRID, 0.6)
             self.text(left - 4.0, up(at) + 4.0, said, "end", MUTED)
-        self.scale(*x, label, left, top, log, marks)
+        self.scale(*x, label, left, top, log, marks, unit)
         return across, up
 
     def key(self, labels: Sequence[tuple[Any, ...]]) -> None:
@@ -252,6 +262,14 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * m for m in (1.0, 2.0, 5.0, 10.0) if power * m >= raw * (1.0 - 1e-9))
     return [k * step for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def texts_of(values: Sequence[float]) -> dict[float, str]:
+    """Return the text of each of some rising numbers, with digits enough to tell neighbours apart."""
+    apart = min(map(float, np.diff(values)), default=0.0)
+    most = max(map(abs, values), default=0.0)
+    digits = 2 + math.floor(math.log10(most / apart)) if apart else 0
+    return {at: f"{at:,.{min(max(digits, 6), 15)}g}" for at in values}
 
 
 def decades(low: float, high: float) -> list[float]:

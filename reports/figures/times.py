@@ -68,9 +68,8 @@ def clocks_figure(reads: Mapping[str, Floats], clocks: Mapping[str, ClockSummary
         placed = f"{clean(fit.method)}, sigma {si(fit.sigma_s, 's', 2)}; in {unit}"
         sheet.note(f"{clean(name)}: {fit.brackets} readings{some}; {placed}")
         ends = float(at_s.min()), max(float(at_s.max()), float(at_s.min()) + 1e-6)
-        across, up = sheet.panel(
-            ends, (-most * factor, most * factor), _CLOCK_HEIGHT, "time since the start of the run, s"
-        )
+        y = -most * factor, most * factor
+        across, up = sheet.panel(ends, y, _CLOCK_HEIGHT, "time since the start of the run", unit="s")
         for at, off, half in zip(at_s.tolist(), (off_s * factor).tolist(), (half_s * factor).tolist(), strict=True):
             sheet.line((across(at),) * 2, (up(off - half), up(off + half)), MUTED, 0.6)
             sheet.dot(across(at), up(off), TRACE, 1.6)

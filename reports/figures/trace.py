@@ -32,7 +32,7 @@ def power_figure(series: Series) -> Sheet | None:
         if limits is not None and limits[1] > limits[0]:
             shown = shown_between(total, limits, _BUCKETS)
             sheet.note(f"{total.rail}{which}, {shown.unit}", bold=True)
-            panel = sheet.panel(limits, shown.ends(), _HEIGHT, "time since the start of the run, s")
+            panel = sheet.panel(limits, shown.ends(), _HEIGHT, "time since the start of the run", unit="s")
             _shade(sheet, windows, limits, panel[0])
             draw_power(sheet, panel, shown, limits)
     names = [(colour, clean(name).lstrip("_")) for name, colour in colours_of(windows).items()]

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from msgspec import structs
 
 from reports.figures.draw import draw
-from reports.figures.sheet import Sheet, ticks
+from reports.figures.sheet import DIGIT, Sheet, ticks
 from reports.figures.stream import MAX_CLASSES, shown_of, stream_csv
 from reports.render import write
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
@@ -259,3 +259,19 @@ def test_a_line_breaks_where_a_point_is_not_a_number() -> None:
 ])  # fmt: skip
 def test_ticks_are_round_numbers(low: float, high: float, said: list[float]) -> None:
     assert ticks(low, high) == pytest.approx(said)
+
+
+def test_neighbouring_ticks_are_told_apart_and_their_texts_fit() -> None:
+    sheet = Sheet("a slight change")
+    across, _ = sheet.panel((0.0, 1.0), (1000.0, 1000.001), 100.0, "time")
+    assert {"1,000.0005", "1,000.001"} <= set(texts(sheet.svg({False})).split())
+    assert across(0.0) > 10 * DIGIT
+
+
+def test_times_of_microseconds_have_a_prefix() -> None:
+    sheet = Sheet("a short trace")
+    across, _ = sheet.panel((0.001, 0.00101), (0.0, 1.0), 100.0, "time since the start", unit="s")
+    said = texts(sheet.svg({False}))
+    assert "1.002 1.004" in said
+    assert said.endswith("time since the start, ms")
+    assert across(0.001) < across(0.00101)
