@@ -33,7 +33,7 @@ def latency_figure(times_s: Floats, quantities: Figures) -> Sheet | None:
     factor, unit = prefix(float(np.median(np.abs(times))), "s")
     x = times * factor
     wide = bool(x[0] > 0 and x[-1] / np.median(x) > _WIDE)
-    bins = int(np.clip(np.sqrt(len(x)), 8, 60))
+    bins = int(np.clip(np.sqrt(len(x)), 8, 60)) | 1  # equal times lie in the middle of a bin, not between two
     room = max(0.02 * (x[-1] - x[0]), 1e-3 * abs(x[-1]), 1e-9)
     low, high = map(float, (x[0] * 0.9, x[-1] * 1.1) if wide else (x[0] - room, x[-1] + room))
     edges = np.geomspace(low, high, bins + 1) if wide else np.linspace(low, high, bins + 1)
@@ -48,7 +48,7 @@ def latency_figure(times_s: Floats, quantities: Figures) -> Sheet | None:
         if q is not None and low <= q.value * factor <= high:
             at = across(q.value * factor)
             sheet.line((at, at), (up(0.0) - _HEIGHT, up(0.0)), colour, 1.4, dash)
-            sheet.key([(colour, f"{label}: {text_of(key, q)}")])
+            sheet.key([(colour, f"{label}: {text_of(key, q)}", dash)])
     return sheet
 
 

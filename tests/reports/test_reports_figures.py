@@ -15,6 +15,7 @@ from msgspec import structs
 from reports.figures.draw import draw
 from reports.figures.sheet import DIGIT, Sheet, ticks
 from reports.figures.stream import MAX_CLASSES, shown_of, stream_csv
+from reports.figures.times import latency_figure
 from reports.render import write
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.result.result import Result
@@ -275,3 +276,17 @@ def test_times_of_microseconds_have_a_prefix() -> None:
     assert "1.002 1.004" in said
     assert said.endswith("time since the start, ms")
     assert across(0.001) < across(0.00101)
+
+
+def test_equal_times_are_one_bar() -> None:
+    times = 0.1 + np.array([-1e-15, 0.0, 1e-15])
+    svg = latency_figure(times, Figures())
+    assert svg is not None
+    assert svg.svg({False}).count(b"<rect") == 1
+
+
+def test_each_line_among_the_times_has_its_dashes_in_the_key() -> None:
+    median = Figures({FigureKey("execution_time_p{percentile}_s", percentile=50): q(0.1, "s")})
+    svg = latency_figure(np.array([0.09, 0.1, 0.11]), median)
+    assert svg is not None
+    assert svg.svg({False}).count(b"stroke-dasharray: 5 2") == 2
