@@ -141,7 +141,7 @@ def _styled(rows: Sequence[Row], lines: Sequence[Line], others: Sequence[str]) -
         told = [_label(rows, members, others[:1], hue) for hue, members in zip(hues, of, strict=True)]
         marks = [(MUTED, _label((), (), others[1:], values), shape) for shape, values in enumerate(shapes)]
         return styles, [*zip(_HUES, told, strict=False), *marks]
-    styles = [_style(k, k // len(_HUES)) for k in range(len(lines))]
+    styles = [_style(k, k) for k in range(len(lines))]
     named = zip(lines[:_LINES], styles, strict=False)
     return styles, [(hue, _label(rows, of, others, values), shape) for (values, of), (hue, shape) in named if others]
 
