@@ -230,7 +230,8 @@ class Gaps:
             what = f"{self.overloads} of {self.readings} readings are overloads"
             yield f"Rail {name}: {what}; infinite ones were replaced by the largest value before them, a lower bound"
         if self.gaps:
-            what = f"{self.gaps} gaps longer than {GAP_PERIODS:g} periods of {self.period / hz:.3g} s"
+            gaps = "gap" if self.gaps == 1 else "gaps"
+            what = f"{self.gaps} {gaps} longer than {GAP_PERIODS:g} periods of {self.period / hz:.3g} s"
             longest = f"the longest, {self.longest / hz:.3g} s, begins at {moment(host_ns(self.longest_at))}"
             yield f"Rail {name}: {what}, {self.missing / hz:.3g} s in all; {longest}"
 

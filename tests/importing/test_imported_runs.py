@@ -318,6 +318,12 @@ def test_a_hole_in_the_trace_is_counted_and_placed(tmp_path: Path) -> None:
     assert "the longest, 0.1 s, begins at 1.9 s" in note
 
 
+def test_one_hole_is_one_gap(tmp_path: Path) -> None:
+    keep = (T_S < 0.7) | (T_S >= 0.75)
+    (note,) = said(plain(tmp_path, T_S[keep], WATTS[keep]), tmp_path / "run")
+    assert "1 gap longer than" in note
+
+
 def lines(head: str, t: np.ndarray, values: np.ndarray, word: str) -> str:
     """Return a file with a word in the place of three of its values."""
     cells = [repr(value) for value in values.tolist()]
