@@ -58,7 +58,7 @@ def one_speed(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
         if beyond:
             worst = max(beyond, key=beyond.__getitem__)
             share, off = beyond[worst]
-            found = f"{off:+.3%} in {worst}, sample by sample: {share:.3%} beyond chance and clocks"
+            found = f"{off:+z.3%} in {worst}, sample by sample: {share:.3%} beyond chance and clocks"
             rule = f"execution time of the {purpose} runs, against the performance runs"
             yield Finding(rule, found, f"at most {limit:.0%}", share <= limit, by="session")
 

@@ -316,6 +316,13 @@ def test_each_sample_takes_the_same_time_in_every_run_however_much_samples_diffe
     assert found == ([said] if apart else [])
 
 
+def test_a_difference_that_rounds_to_none_has_no_minus(summary: Summarise) -> None:
+    validity = summary(*trials(0.1), ("power", "power", asked(0.1 - 1e-9)), rules=WITHIN).validity
+    assert validity is not None
+    (found,) = [check.found for check in validity.checks if check.rule == SPEED.format("power")]
+    assert found.startswith("+0.000% in power")
+
+
 def test_one_slow_power_run_is_not_hidden_among_quick_ones(summary: Summarise) -> None:
     powered = [(f"power-{k}", "power", asked(0.4 if k == 2 else 0.1)) for k in (1, 2, 3)]
     (found,) = of_speed(summary(*trials(0.1), *powered, rules=WITHIN))
