@@ -128,7 +128,7 @@ def component_tables(quantities: Mapping[FigureKey, Quantity], keys: Sequence[Fi
         rows = []
         for line in lines[:_COMPONENTS]:
             share = "—" if math.isnan(line.share) else f"{100 * line.share:.1f} %"
-            dof = "∞" if math.isinf(line.dof) else f"{line.dof:.3g}"
+            dof = "∞" if math.isinf(line.dof) else si(line.dof, "", 3)
             rows.append((clean(line.source), si(line.u, q.unit, 2), share, dof, clean(line.shared or "—")))
         if lines[_COMPONENTS:]:
             rows.append((f"{len(lines) - _COMPONENTS} smaller ones, in results.json", "", "", "", ""))
