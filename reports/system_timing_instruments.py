@@ -194,9 +194,9 @@ def occasion(start: Start) -> Pairs:
 
 
 def simulated_parts(start: Start) -> list[str]:
-    """Return the names of all parts that declared themselves as simulators."""
+    """Return the names of parts that declared themselves as simulators, each name once."""
     parts: list[DeviceRecord | MeterRecord] = [start.device, *start.meters]
-    return [say(part.name) for part in parts if part.mode == "simulator"]
+    return list(dict.fromkeys(say(part.name) for part in parts if part.mode == "simulator"))
 
 
 def _words(key: str) -> str:

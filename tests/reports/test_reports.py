@@ -12,10 +12,12 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from reports.figures.draw import draw
 from reports.render import render, write
 from reports.rule_by_rule import verdict_of
+from reports.system_timing_instruments import simulated_parts
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import Result
@@ -315,3 +317,10 @@ def test_verbose_prints_every_note() -> None:
 
     assert sum(line.startswith("note: something to know") for line in lines) == 20
     assert lines == [line.rstrip() for line in lines]
+
+
+def test_a_simulator_that_is_device_and_meter_is_named_once() -> None:
+    told = made_up().start
+    meter = structs.replace(told.meters[0], name=told.device.name, mode="simulator")
+    both = structs.replace(told, device=structs.replace(told.device, mode="simulator"), meters=(meter,))
+    assert simulated_parts(both) == [told.device.name]
