@@ -53,8 +53,12 @@ def latency_figure(times_s: Floats, quantities: Figures) -> Sheet | None:
 
 
 def clocks_figure(reads: Mapping[str, Floats], clocks: Mapping[str, ClockSummary]) -> Sheet | None:
-    """Return a panel for each clock that was read: the differences of its readings from its fit; None without any."""
-    shown = [(name, rows) for name, rows in reads.items() if name in clocks and len(rows)][:_MOST_CLOCKS]
+    """Return a panel for each clock that was read: the differences of its readings from its fit.
+
+    A clock that was read at one moment has no panel, since the fit goes through it. Return None without a panel.
+    """
+    shown = [(name, rows) for name, rows in reads.items() if name in clocks and len(rows) and np.ptp(rows[:, 0]) > 0.0]
+    shown = shown[:_MOST_CLOCKS]
     if not shown:
         return None
     sheet = Sheet("readings of each clock against its fit")
@@ -67,7 +71,7 @@ def clocks_figure(reads: Mapping[str, Floats], clocks: Mapping[str, ClockSummary
         some = "" if len(quickest) == len(rows) else f", the {len(quickest)} quickest"
         placed = f"{clean(fit.method)}, sigma {si(fit.sigma_s, 's', 2)}; in {unit}"
         sheet.note(f"{clean(name)}: {fit.brackets} readings{some}; {placed}")
-        ends = float(at_s.min()), max(float(at_s.max()), float(at_s.min()) + 1e-6)
+        ends = float(rows[:, 0].min()), float(rows[:, 0].max())
         y = -most * factor, most * factor
         across, up = sheet.panel(ends, y, _CLOCK_HEIGHT, "time since the start of the run", unit="s")
         for at, off, half in zip(at_s.tolist(), (off_s * factor).tolist(), (half_s * factor).tolist(), strict=True):

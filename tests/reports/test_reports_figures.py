@@ -15,10 +15,10 @@ from msgspec import structs
 from reports.figures.draw import draw
 from reports.figures.sheet import DIGIT, Sheet, ticks
 from reports.figures.stream import MAX_CLASSES, shown_of, stream_csv
-from reports.figures.times import latency_figure
+from reports.figures.times import clocks_figure, latency_figure
 from reports.render import write
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
-from rig.analysis.result.result import Result
+from rig.analysis.result.result import ClockSummary, Result
 from rig.analysis.result.series import Solve, Stream
 from rig.analysis.service.change_detection import right_share, time_right
 from rig.recording.records import ScenarioRecord
@@ -290,3 +290,11 @@ def test_each_line_among_the_times_has_its_dashes_in_the_key() -> None:
     svg = latency_figure(np.array([0.09, 0.1, 0.11]), median)
     assert svg is not None
     assert svg.svg({False}).count(b"stroke-dasharray: 5 2") == 2
+
+
+def test_a_clock_that_was_read_at_one_moment_has_no_picture() -> None:
+    once = np.array([[0.0, 0.0, 4e-4], [0.0, 0.0, 4e-4]])
+    assert (
+        clocks_figure({"recording": once}, {"recording": ClockSummary("recording", "brackets", 4e-4, 0.0, 0.0, 2, {})})
+        is None
+    )
