@@ -124,11 +124,13 @@ def page(entries: Sequence[Entry], left: Sequence[str] = ()) -> str:
 
 def _table(of: str, entries: Sequence[Entry]) -> dict[str, Any]:
     keys = [key for key in COLUMNS if any(str(key) in entry.figures for entry in entries)]
-    head = (*HEAD, *(("Source", "Doubts") if of == "published" else ()), *(title(key) for key in keys))
+    said = (*HEAD, *(("Source", "Doubts") if of == "published" else ()))
+    kept = [k for k in range(len(said)) if any(entry.words[k] for entry in entries)]
+    head = (*(said[k] for k in kept), *(title(key) for key in keys))
     rows = [
         {
             "link": entry.link,
-            "words": [clean(word)[:LETTERS] for word in entry.words],
+            "words": [clean(entry.words[k])[:LETTERS] for k in kept],
             "figures": [_cell(key, entry.figures.get(str(key))) for key in keys],
         }
         for entry in entries
