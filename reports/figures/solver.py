@@ -20,7 +20,7 @@ _MOMENTS = 300
 _ROOM = 1.5
 _HEIGHT, _LOWER = 130.0, 90.0
 _DASHES = (("", COLOURS["inference"]), ("5 2", COLOURS["postprocess"]), ("1 1.5", COLOURS["mark"]))
-_GAPS = (-1.0, -0.1, 0.0, *THRESHOLDS, 0.5, 1.0, 10.0, 100.0)
+_GAPS = (-1.0, *(-gap for gap in THRESHOLDS), 0.0, *THRESHOLDS, 0.5, 1.0, 10.0, 100.0)
 Path = tuple[Floats, Floats]
 Key = list[tuple[str, str, str] | tuple[str, str, int, bool]]
 
