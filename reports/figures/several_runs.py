@@ -57,8 +57,8 @@ def trials_figure(trials: Mapping[FigureKey, tuple[Quantity, ...]], tolerance: f
     sheet = Sheet("trials, with 95 % intervals")
     top, middle, unit = sheet.y, 0.5 * WIDTH, (0.5 * WIDTH - EDGE) / end
     for key, points in rows.items():
-        worst = np.abs(points[:, 0]).max()
-        sheet.text(EDGE, sheet.y + 11.0, f"{title(key)}: {len(points)} trials, farthest {worst:.2g} %")
+        worst = np.format_float_positional(np.abs(points[:, 0]).max(), 2, fractional=False, trim="-")
+        sheet.text(EDGE, sheet.y + 11.0, f"{title(key)}: {len(points)} trials, farthest {worst} %")
         sheet.y += 16.0
         for off, half in points.tolist():
             x, sheet.y = middle + off * unit, sheet.y + 7.0
