@@ -18,6 +18,7 @@ Windows = dict[str, Floats]
 _BUCKETS = 800  # columns of a panel's envelope; they keep the file below 300 kB
 _COLUMNS = 480
 _HEIGHT = 110.0
+_LEAST = 1.0  # the width of a span that is too short to see, in units
 
 
 def power_figure(series: Series) -> Sheet | None:
@@ -164,7 +165,7 @@ def _shade(sheet: Sheet, windows: Windows, limits: tuple[float, float], across: 
     for name, w in seen.items():
         ends = across(np.clip(w, *limits)).tolist()
         for low, high in ends:
-            sheet.box((low, high), (bottom - _HEIGHT, bottom), colours_of(windows)[name], 0.32)
+            sheet.box((low, max(high, low + _LEAST)), (bottom - _HEIGHT, bottom), colours_of(windows)[name], 0.32)
         if ends and ends[0][1] - ends[0][0] > 60.0:  # colours alone may look alike
             sheet.text(0.5 * sum(ends[0]), bottom - 3.0, clean(name).lstrip("_"), "middle", MUTED)
 

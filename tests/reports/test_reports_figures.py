@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -13,9 +14,11 @@ from hypothesis import given, strategies as st
 from msgspec import structs
 
 from reports.figures.draw import draw
-from reports.figures.sheet import DIGIT, Sheet, ticks
+from reports.figures.several_runs import trials_figure
+from reports.figures.sheet import COLOURS, DIGIT, Sheet, ticks
 from reports.figures.stream import MAX_CLASSES, shown_of, stream_csv
 from reports.figures.times import clocks_figure, latency_figure
+from reports.figures.trace import power_figure
 from reports.render import write
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.result.result import ClockSummary, Result
@@ -206,6 +209,11 @@ def test_solves_of_any_kind_draw(solves: list[Solve]) -> None:
     assert len(svg) < 300_000
 
 
+def test_gaps_beyond_the_target_have_numbers_on_the_axis() -> None:
+    svg = draw(solved(solve([0.1, 0.2], [-39.0, -42.0], -42.0, official=-40.0)))["solver"]
+    assert {"-5 %", "-1 %", "1 %"} <= {e.text for e in ET.fromstring(svg).iter()}
+
+
 def test_nothing_to_draw_is_no_picture() -> None:
     assert "service" not in draw(served([], []))
     assert "layers" not in draw(counted(0))
@@ -298,3 +306,20 @@ def test_a_clock_that_was_read_at_one_moment_has_no_picture() -> None:
         clocks_figure({"recording": once}, {"recording": ClockSummary("recording", "brackets", 4e-4, 0.0, 0.0, 2, {})})
         is None
     )
+
+
+def test_a_span_too_short_to_see_is_a_line() -> None:
+    series = replace(made_up().series, phase_windows_s={"inference": np.array([[20.0, 20.00001]])})
+    svg = power_figure(series)
+    assert svg is not None
+    widths = re.findall(
+        rf'width="([\d.]+)" height="110.00" style="fill: {COLOURS["inference"]}', svg.svg({False}).decode()
+    )
+    assert float(widths[0]) == 1.0
+
+
+def test_trials_that_agree_closely_are_told_without_a_power_of_ten() -> None:
+    trials = {FigureKey("execution_time_s"): (q(1.0, "s"), q(1.0 + 2e-8, "s"))}
+    svg = trials_figure(trials, None)
+    assert svg is not None
+    assert "2 trials, farthest 0.000001 %" in texts(svg.svg({False}))
