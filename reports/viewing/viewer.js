@@ -110,7 +110,7 @@
     [least, most] = [least - room, most + room];
     const x = t => LEFT + (t - low) / (high - low) * within.w, y = v => TOP + (most - v) / (most - least) * within.h;
     const [factor, prefix] = prefixOf(Math.max(Math.abs(least), Math.abs(most)));
-    const up = ticks(least / factor, most / factor, 6), along = ticks(low, high, Math.max(2, within.w / 130));
+    const up = ticks(least / factor, most / factor, 6), along = ticks(low, high, Math.max(4, within.w / 130));
     pen.font = "12px system-ui, sans-serif";
     pen.fillStyle = colour("--muted"); pen.strokeStyle = colour("--line");
     pen.textAlign = "right"; pen.textBaseline = "middle";
