@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from reports.watch.run_status import Room, counted, room_text, watts_text
+from reports.watch.run_status import Room, counted, room_text, some_samples, watts_text
 from rig.terminal import tell
 
 Show = Callable[[int, dict[str, float]], None]
@@ -64,10 +64,10 @@ def _lines(total: int, name: str, now: Callable[[], float]) -> Iterator[Show]:
             said_s = at_s
         tenth = max(tenth, reached)
 
-    tell(f"{name}: begins, {total} samples" if total else f"{name}: begins")
+    tell(f"{name}: begins, {some_samples(total)}" if total else f"{name}: begins")
     try:
         yield told
     except BaseException:
         tell(f"{name}: broken off, {counted(count, total)}")
         raise
-    tell(f"{name}: ended, {count} samples in {now() - began_s:.1f} s")
+    tell(f"{name}: ended, {some_samples(count)} in {now() - began_s:.1f} s")

@@ -208,7 +208,12 @@ def _last_lines(path: Path) -> Iterator[ChunkArrived | Stop]:
 
 def counted(done: int, total: int) -> str:
     """Return how many samples are done, and how many are left of a total that is known and not yet reached."""
-    return f"{done} samples" if done > total or not total else f"{done}/{total} samples, {total - done} left"
+    return some_samples(done) if done > total or not total else f"{done}/{some_samples(total)}, {total - done} left"
+
+
+def some_samples(count: int) -> str:
+    """Return a number of samples as text."""
+    return "1 sample" if count == 1 else f"{count} samples"
 
 
 def watts_text(readings: dict[str, float]) -> str:
