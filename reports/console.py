@@ -36,7 +36,8 @@ def lines(result: Result, verbose: bool = False) -> RenderableType:
     for r in result.refusals:
         why = f" - {clean(r.reason)}\n  remedy: {clean(r.remedy)}"
         parts.append(Text.assemble((f"refused: {clean(r.scope)}", "bold yellow"), (why, "yellow")))
-    notes = [n for n in result.notes if verbose or not n.startswith(ROUTINE)]
+    failed = [_told(rule) for rule in (verdict.failed[:NOTES] if verdict is not None else ())]
+    notes = [n for n in result.notes if verbose or not (n.startswith(ROUTINE) or any(x.endswith(n) for x in failed))]
     notes.sort(key=lambda note: not note.startswith(ON_FIGURE))
     shown = notes if verbose else notes[:NOTES]
     parts += [Text(f"note: {clean(note)}", style="dim") for note in shown]
@@ -108,7 +109,7 @@ def _verdict(verdict: Verdict, verbose: bool) -> list[Text]:
     failed, total = verdict.failures, verdict.total
     shown = verdict.failed if verbose else verdict.failed[:NOTES]
     left = len(verdict.failed) - len(shown)
-    more = [Text(f"  {left} more are in the report (or --verbose)")] if left else []
+    more = [Text(f"  {left} more {'is' if left == 1 else 'are'} in the report (or --verbose)")] if left else []
     count = f"{failed} of {total} rules failed" if failed else f"{total} rules passed"
     caveat = f", {verdict.caveat}" if verdict.caveat else ""
     said = (f"{verdict.sign} {verdict.verdict}", _STYLES[verdict.state])
@@ -120,6 +121,10 @@ def _verdict(verdict: Verdict, verbose: bool) -> list[Text]:
 
 
 def _failed(rule: Rule) -> Iterator[Text]:
-    yield Text.assemble(("  ✗ ", "bold red"), f"{rule.rule}: {rule.found}, allowed: {rule.allowed}")
+    yield Text.assemble(("  ✗ ", "bold red"), _told(rule))
     if rule.remedy:
         yield Text(f"    remedy: {rule.remedy}", style="yellow")
+
+
+def _told(rule: Rule) -> str:
+    return f"{rule.rule}: {rule.found}, allowed: {rule.allowed}"

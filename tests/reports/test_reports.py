@@ -275,6 +275,16 @@ def test_a_terminal_has_one_line_and_then_the_failed_rules() -> None:
     assert "duration" not in "".join(lines[:6])
 
 
+def test_a_failed_rule_that_is_also_a_note_is_read_once_on_a_terminal() -> None:
+    said = printed(judged(Finding("Dynamic power above idle", "0 W", "above zero", False, told=True)))
+    assert said.count("Dynamic power above idle") == 1
+
+
+def test_of_four_failed_rules_one_more_is_in_the_report() -> None:
+    said = printed(judged(*(Finding(f"rule {k}", "0", "1", False) for k in range(4))))
+    assert "  1 more is in the report (or --verbose)" in said.split("\n")
+
+
 def test_a_passed_set_to_submit_by_is_valid_without_a_caveat() -> None:
     result = judged(KEPT, submittable=True, simulated=False)
     assert printed(result).startswith("run-core\n✓ VALID by quick: 2 rules passed\n")
