@@ -26,7 +26,7 @@ ROUTINE = ("A session of", "Warm-up: ")
 
 def lines(result: Result, verbose: bool = False) -> RenderableType:
     """Return the result in a form that rich can print: verdict, figures, then refusals and notes."""
-    verdict = verdict_of(result.validity, result.start.rules, result.verdict)
+    verdict = verdict_of(result)
     mark: list[str | tuple[str, str]] = [("SIMULATED", "bold white on magenta"), "  "] if result.simulated else []
     parts: list[RenderableType] = [Text.assemble(*mark, clean(result.run_id))]
     parts += _verdict(verdict, verbose) if verdict is not None else ()

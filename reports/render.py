@@ -116,7 +116,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
         "digest": clean(result.session_digest or result.run_digest),
         "directory": clean(directory.resolve().name) if run is not None else clean(result.run_id),
         "kind": _kind(result, session is not None),
-        "verdict": verdict_of(result.validity, start.rules, result.verdict),
+        "verdict": verdict_of(result),
         "members": members(session, out) if session is not None else [],
         "simulated": result.simulated,
         "simulators": sections.simulated_parts(start),

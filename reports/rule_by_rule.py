@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rig.analysis.result.finding import Finding
-from rig.analysis.result.verdict import ALONE, NEVER, Validity
+from rig.analysis.result.result import Result
+from rig.analysis.result.verdict import ALONE, NEVER
 from rig.terminal import clean
-from rig.types import Rules
 
 PASS, FAIL = "✓ pass", "✗ fail"
 _OF_RUN = re.compile(r"(?P<run>[\w.-]+): (?P<rule>.+)", re.S)
@@ -49,12 +49,9 @@ class Verdict(NamedTuple):
     sourced: bool
 
 
-def verdict_of(validity: Validity | None, rules: Rules | None = None, words: str = "") -> Verdict | None:
-    """Return the verdict with failed and passed rules; None without a verdict.
-
-    ``rules`` are the rules of the run, if they are known. ``words`` is ``Result.verdict``; the default is VALID or
-    INVALID.
-    """
+def verdict_of(result: Result) -> Verdict | None:
+    """Return the verdict with failed and passed rules; None without a verdict."""
+    validity, rules = result.validity, result.start.rules
     if validity is None:
         return None
     alike: dict[Rule, list[str]] = {}
@@ -62,10 +59,9 @@ def verdict_of(validity: Validity | None, rules: Rules | None = None, words: str
         alike.setdefault(rule, []).append(run)
     runs = {run for found in alike.values() for run in found if run}
     told = [rule._replace(rule=_named(found, len(runs)) + rule.rule) for rule, found in alike.items()]
-    said = words or validity.verdict
-    state = "invalid" if not validity.valid else "valid" if said == validity.verdict else "partial"
+    state = "invalid" if not validity.valid else "partial" if result.power_refused else "valid"
     return Verdict(
-        verdict=said,
+        verdict=result.verdict,
         sign={"valid": "✓", "partial": "!", "invalid": "✗"}[state],
         state=state,
         rules=clean(validity.rules),

@@ -245,7 +245,7 @@ def test_a_file_has_every_rule_and_the_failed_ones_first(failing: dict[str, str]
 
 def test_rules_of_a_session_stand_with_their_run_and_of_one_run_as_they_are() -> None:
     one = Finding("time of sample a: b repeated", "1", "0.9", True)
-    verdict = verdict_of(judged(LATE, KEPT, IDLE, WHOLE, one).validity)
+    verdict = verdict_of(judged(LATE, KEPT, IDLE, WHOLE, one))
     assert verdict is not None and [rule.rule for rule in verdict.failed] == [LATE.rule, IDLE.rule]
     assert [rule.rule for rule in verdict.passed] == ["the run", KEPT.rule, WHOLE.rule, one.rule]
 
@@ -255,7 +255,7 @@ def test_what_is_the_same_in_several_runs_is_said_once_and_counted_for_each() ->
     everywhere = [Finding(f"{run}: device and meters", "simulator", "hardware", False) for run in runs]
     in_some = [Finding(f"{run}: idle", "1 s", "at least 2 s", False) for run in runs[1:]]
     in_two = [Finding(f"{run}: gap", found, "0", False) for run, found in zip(runs, "1221", strict=True)]
-    verdict = verdict_of(judged(*everywhere, *in_some, *in_two).validity)
+    verdict = verdict_of(judged(*everywhere, *in_some, *in_two))
     assert verdict is not None and verdict.failures == 11
     assert [(rule.rule, rule.found) for rule in verdict.failed] == [
         ("all 4 runs: device and meters", "simulator"),

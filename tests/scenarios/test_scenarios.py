@@ -208,7 +208,7 @@ def test_a_device_at_the_limit_of_real_time_keeps_up(tmp_path: Path, scenes: Asc
     q = result.quantities
     assert (q["dropped_share"].value, q["backlog_max"].value, q["in_time_share"].value) == (0.0, 1.0, 1.0)
     assert q["latency_p99_s"].value == pytest.approx(0.5)
-    assert result.validity is not None and result.validity.verdict == "VALID"
+    assert result.verdict == "VALID"
 
 
 @pytest.mark.parametrize(("queue", "dropped"), [(1, 0.5), (2, 0.375), (4, 0.375)])

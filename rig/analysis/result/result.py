@@ -13,7 +13,7 @@ import numpy as np
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.quantity import Figures
 from rig.analysis.result.series import Series
-from rig.analysis.result.verdict import Ruling, Validity, verdict_words
+from rig.analysis.result.verdict import Ruling, Validity
 from rig.recording.events import Start
 from rig.terminal import clean
 
@@ -95,7 +95,11 @@ class Result:
     @property
     def verdict(self) -> str:
         """Return VALID or INVALID, or for which figures the result is valid; "" without rules."""
-        return "" if self.validity is None else verdict_words(self.validity.valid, power_refused=self.power_refused)
+        if self.validity is None:
+            return ""
+        if not self.validity.valid:
+            return "INVALID"
+        return "VALID for times; power refused" if self.power_refused else "VALID"
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each figure, by its name in ``results.json``.

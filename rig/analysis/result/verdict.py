@@ -9,13 +9,6 @@ ALONE = "one run, submittable only as part of a session"
 """What is said beside the verdict on a result that cannot be submitted."""
 
 
-def verdict_words(valid: bool, *, power_refused: bool = False) -> str:
-    """Return VALID or INVALID, or for which figures a result is valid."""
-    if not valid:
-        return "INVALID"
-    return "VALID for times; power refused" if power_refused else "VALID"
-
-
 class Ruling(NamedTuple):
     """The rules by which a result is judged, and whether it can be submitted if it is valid.
 
@@ -39,8 +32,3 @@ class Validity(NamedTuple):
     def valid(self) -> bool:
         """Return whether every check passes."""
         return all(check.ok for check in self.checks)
-
-    @property
-    def verdict(self) -> str:
-        """Return VALID or INVALID."""
-        return verdict_words(self.valid)

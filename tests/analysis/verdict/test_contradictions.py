@@ -199,4 +199,4 @@ def test_readings_at_another_rate_than_declared_make_a_live_run_invalid(
 ], ids=["plain", "slow link", "jitter", "lost readings with stamps", "slow meter"])  # fmt: skip
 def test_an_honest_meter_contradicts_nothing(tmp_path: Path, honest: dict[str, float]) -> None:
     validity = measured(tmp_path, 0.3, **honest).validity
-    assert validity is not None and validity.verdict == "VALID"
+    assert validity is not None and validity.valid

@@ -75,7 +75,7 @@ def test_a_run_that_keeps_every_rule_is_valid(tmp_path: Path) -> None:
     verdict = judged(tmp_path, good())
     assert broken(verdict) == []
     # an unknown set never allows submission
-    assert (verdict.verdict, verdict.submittable, verdict.rules) == ("VALID", False, "test")
+    assert (verdict.valid, verdict.submittable, verdict.rules) == (True, False, "test")
     assert len(verdict.checks) >= 12
 
 
@@ -117,7 +117,7 @@ BROKEN: dict[str, tuple[list[Asked], dict[str, Any], list[tuple[str, str, str]]]
 def test_a_rule_that_alone_is_broken_is_named_with_what_was_found_and_is_allowed(tmp_path: Path, what: str) -> None:
     asked, about, rules = BROKEN[what]
     verdict = judged(tmp_path, asked, **about)
-    assert verdict.verdict == "INVALID"
+    assert not verdict.valid
     assert broken(verdict) == rules
 
 
@@ -304,7 +304,7 @@ def _without_power(valid: bool) -> Result:
 
 def test_without_power_the_verdict_is_valid_for_times_alone() -> None:
     result = _without_power(valid=True)
-    said = rule_by_rule.verdict_of(result.validity, result.start.rules, result.verdict)
+    said = rule_by_rule.verdict_of(result)
     assert said is not None and result.verdict == said.verdict == "VALID for times; power refused"
     assert said.sign != "✓"
     assert result.to_json()["validity"]["verdict"] == "VALID for times; power refused"
@@ -335,7 +335,7 @@ def test_each_finding_is_seen_by_its_effect() -> None:
     assert result.notes == ("a sentence",)
     assert result.refusals == (POWER,)
     assert result.validity is not None and result.validity.checks == (KEPT, BROKEN_RULE)
-    assert result.validity.verdict == "INVALID"
+    assert not result.validity.valid
 
 
 def test_a_check_that_casts_doubt_stands_among_the_notes_where_it_fails_under_any_written_rules() -> None:
