@@ -9,7 +9,7 @@ from typing import Any
 
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.proportion import independent, paired_difference, proportion
-from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity, linear
+from rig.analysis.result.quantity import CALIBRATION, Component, FigureKey, Figures, Quantity, linear, owned
 from rig.analysis.result.result import Result
 from rig.analysis.scores.accuracy import right_of
 from rig.analysis.scores.answers import data_of
@@ -39,8 +39,6 @@ OF_EXECUTIONS = re.compile(
 """Figures in proportion to the mean time of the executions that ran, or to its inverse."""
 METERS, RAILS = "mode of the meters", "rails in the totals"
 """Beginnings of entries of ``Comparison.unlike`` that concern power: modes of the meters, and rails in the totals."""
-_CALIBRATION = ("gain:", "offset:")
-"""Beginnings of origins of uncertainty that belong to an instrument; most others belong to one run, such as clocks."""
 _OF_A_RUN = ("busy level:", "idle level:", "resolution, ", "change:", "1/f:", "speed")
 """Beginnings of origins that are limits of one run or level, or slower than a run: more samples do not reduce them."""
 ACCURACY = FigureKey("accuracy")
@@ -294,7 +292,12 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
         low = value - math.hypot(b.value - b_low, a_high - a.value)
         high = value + math.hypot(b_high - b.value, a.value - a_low)
         return Quantity(value, a.unit, n=max(a.n, b.n), limits=(low, high))
-    found = linear([(-factor, _owned(a, "first", shared)), (1.0, _owned(b, "second", shared))], a.unit, "difference")
+
+    def common(origin: str) -> bool:
+        """Return whether the two share an origin, so that its errors cancel: a calibration, or random arrivals."""
+        return origin.startswith(DRAWN) or _instrument(origin) in shared
+
+    found = linear([(-factor, owned(a, "first", common)), (1.0, owned(b, "second", common))], a.unit, "difference")
     mix = (*_mix(key, first.result.quantities), *_mix(key, second.result.quantities))
     found = replace(found, components=(*found.components, *mix))
     one, other = first.executions, second.executions
@@ -358,25 +361,12 @@ def _growth(key: FigureKey, of: Figures) -> float:
 def of_instrument(origin: str | None) -> bool:
     """Return whether an origin of ``apart`` is a calibration or a limit of a run, which do not shrink with samples."""
     own = (origin or "").removeprefix("first:").removeprefix("second:")
-    return own.startswith(_CALIBRATION + _OF_A_RUN)
-
-
-def _owned(q: Quantity, owner: str, shared: frozenset[str]) -> Quantity:
-    """Return the quantity with ``owner`` in the name of every origin of uncertainty that the two subjects do not share.
-
-    So only the errors of a shared calibration and of the same random arrivals cancel.
-    """
-
-    def part(c: Component) -> Component:
-        keep = c.shared is None or c.shared.startswith(DRAWN) or _instrument(c.shared) in shared
-        return c if keep else replace(c, shared=f"{owner}:{c.shared}")
-
-    return replace(q, components=tuple(map(part, q.components)))
+    return own.startswith(CALIBRATION + _OF_A_RUN)
 
 
 def _instrument(origin: str) -> str:
     """Return the rail or gain of the instrument to which an origin belongs; empty for an origin of the run."""
-    return origin.partition(":")[2] if origin.startswith(_CALIBRATION) else ""
+    return origin.partition(":")[2] if origin.startswith(CALIBRATION) else ""
 
 
 def _kept(key: FigureKey, first: float, second: float) -> bool | None:

@@ -8,12 +8,12 @@ do not tell what networks share, so the larger uncertainty is stated.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from rig.analysis.result.distributions import beta_quantile
-from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity, linear
+from rig.analysis.result.quantity import CALIBRATION, FigureKey, Figures, Quantity, linear, owned
 from rig.types import Floats
 
 FEWEST = 5
@@ -22,8 +22,6 @@ SURE = 0.99
 """Energies that are on a line are accepted with this probability."""
 LEAST_SPREAD = 0.05
 """The operations of an execution must differ by at least this part of the largest number."""
-CALIBRATION = ("gain:", "offset:")
-"""Prefixes of origins of instrument errors, which all runs share. Every other origin belongs to one run."""
 LEVELS = ("busy level:", "idle level:")
 """Prefixes of origins that all runs share, or that each run has of its own: the limits of error do not tell."""
 _MANY = 1e6
@@ -69,10 +67,7 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
         return EnergyLine(refusal=f"{what}; measured with energy: {different}")
     if np.ptp(x) < LEAST_SPREAD * np.max(x):
         return EnergyLine(refusal=f"the operations of an execution hardly differ: {np.min(x):g} to {np.max(x):g}")
-    energies, alike = (
-        [_owned(point.dynamic, k, common) for k, point in enumerate(points)]
-        for common in (CALIBRATION, CALIBRATION + LEVELS)
-    )
+    energies, alike = _owned(points, CALIBRATION), _owned(points, CALIBRATION + LEVELS)
     if not all(q.u > 0.0 for q in energies):
         return EnergyLine(refusal="some energies have no interval")
     own_w = 1.0 / np.array([q.value**2 + _own_variance(q) for q in energies])
@@ -96,19 +91,14 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
     return EnergyLine(per_operation, per_execution, "", misfit, allowed)
 
 
+def _owned(points: Sequence[Point], of: tuple[str, ...]) -> list[Quantity]:
+    """Return the energies, of whose origins all runs share those that begin with ``of``; every other belongs to a run."""
+    return [owned(p.dynamic, str(k), lambda origin: origin.startswith(of)) for k, p in enumerate(points)]
+
+
 def _sum(row: Floats, energies: Sequence[Quantity]) -> Quantity:
     n = len(energies)
     return linear(zip(row, energies, strict=True), "J", _METHOD.format(n), n)
-
-
-def _owned(q: Quantity, run: int, shared: tuple[str, ...]) -> Quantity:
-    """Return the quantity with its run added to each origin of error, except those that all runs share."""
-
-    def part(c: Component) -> Component:
-        common = c.shared is None or c.shared.startswith(shared)
-        return c if common else replace(c, shared=f"{run}:{c.shared}")
-
-    return replace(q, components=tuple(map(part, q.components)))
 
 
 def _common(q: Quantity) -> dict[str, float]:

@@ -9,7 +9,7 @@ Welch-Satterthwaite).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,8 @@ CONFIDENCE = 0.95
 
 TRIMMED = "trimmed"
 """The method of a cross-check: powers and energies from windows whose ends are cut off."""
+CALIBRATION = ("gain:", "offset:")
+"""Prefixes of origins of errors that belong to an instrument; most others belong to one run, such as clocks."""
 LITERAL = "literal"
 """The method of NeuroBench's text: mean power over exactly the spans, and energy from this power."""
 PEER = "peer"
@@ -193,6 +195,14 @@ def widened(value: float, limits: tuple[float, float], u: float) -> tuple[float,
     more = coverage_factor(math.inf) * u / value
     below, above = (math.hypot(math.log(end / value), more) for end in limits)
     return value * math.exp(-below), value * math.exp(min(above, _MOST_LOG))
+
+
+def owned(q: Quantity, owner: str, common: Callable[[str], bool]) -> Quantity:
+    """Return the quantity with ``owner`` before each origin of error, except those that ``common`` says are shared."""
+    parts = (
+        c if c.shared is None or common(c.shared) else replace(c, shared=f"{owner}:{c.shared}") for c in q.components
+    )
+    return replace(q, components=tuple(parts))
 
 
 def coverage_factor(dof: float, confidence: float = CONFIDENCE) -> float:
