@@ -92,7 +92,7 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
 
 
 def _owned(points: Sequence[Point], of: tuple[str, ...]) -> list[Quantity]:
-    """Return the energies, of whose origins all runs share those that begin with ``of``; every other belongs to a run."""
+    """Return the energies; all runs share their origins that begin with ``of``, and every other belongs to one run."""
     return [owned(p.dynamic, str(k), lambda origin: origin.startswith(of)) for k, p in enumerate(points)]
 
 
