@@ -1,7 +1,8 @@
 """Watch every call of a driver: a call that does not return ends the run, and if necessary the process.
 
 The engine stores the name of each call before it, and None after it. Plain attributes hold the name, because they must
-be fast between two queries. A thread reads the attributes, and also notices when the process itself was stopped.
+be fast between two queries. A thread reads the attributes, and also notices when the process was stopped or the host
+slept.
 
 A call that hangs and holds Python's lock also stops this thread, and is not noticed.
 """
@@ -43,6 +44,12 @@ GAP_S, RESTED = 1.0, 0.5
 """
 
 
+def since_boot_ns() -> int:
+    """Return the time since boot (ns); unlike the host clock, it goes on while the host sleeps."""
+    clock = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+    return time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)
+
+
 class Watch:
     """A watch over the calls of drivers.
 
@@ -60,7 +67,8 @@ class Watch:
         self.remedy = "Check its power and link, and its driver"
         """The remedy in the error for a call that does not return."""
         self.gaps_ns: list[tuple[int, int]] = []
-        """When the process was stopped: its last sign of life before, and its first one after (host ns)."""
+        """When the process was stopped or the host slept: the last sign of life before (host ns), and this time plus the
+        length of the stop."""
         self._count = 0
         self._gaps = False
         self.hung = False
@@ -109,15 +117,15 @@ class Watch:
 
     def _look(self, halt: threading.Event, main: int | None, give_up: Callable[[RigError], object]) -> None:
         seen, since_s, interrupted, told = self._now_in(), time.monotonic(), False, False
-        awake_ns, worked_s = time.monotonic_ns(), time.process_time()
+        awake_ns, on_ns, worked_s = since_boot_ns(), time.monotonic_ns(), time.process_time()
         look_s = min(LOOK_S, self.allowed_s("") / 4)
         while not halt.wait(look_s):
-            before_ns, before_s = awake_ns, worked_s
-            awake_ns, worked_s = time.monotonic_ns(), time.process_time()
+            before_ns, last_ns, before_s = awake_ns, on_ns, worked_s
+            awake_ns, on_ns, worked_s = since_boot_ns(), time.monotonic_ns(), time.process_time()
             late_s = (awake_ns - before_ns) * 1e-9
             if self._gaps and late_s > GAP_S + look_s and worked_s - before_s < RESTED * late_s:
-                self.gaps_ns.append((before_ns, awake_ns))
-                since_s += late_s
+                self.gaps_ns.append((last_ns, last_ns + awake_ns - before_ns))
+                since_s += (on_ns - last_ns) * 1e-9
             now = self._now_in()
             if now != seen or now[0] is None:
                 seen, since_s, interrupted, told = now, time.monotonic(), False, False

@@ -141,12 +141,12 @@ class IdleWindow(Line, frozen=True, tag="idle"):
 
 
 class HostGap(Line, frozen=True, tag="gap"):
-    """An interval in which the recording process did not run: it was stopped, or had no processor."""
+    """An interval in which the recording process did not run: it was stopped, had no processor, or the host slept."""
 
     on_ns: Integer
     """Last time before the gap at which the process ran (host ns)."""
     off_ns: Integer
-    """First time after the gap at which the process ran (host ns)."""
+    """``on_ns`` plus the length of the gap. The host clock may stand still while the host sleeps."""
 
 
 class SampleNetwork(Line, frozen=True, tag="network"):

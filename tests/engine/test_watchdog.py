@@ -25,6 +25,7 @@ from tests.support.ended_runs import before
 from tests.support.processes import python
 from tests.support.raised import raised, raising
 from tests.support.serving import Blank, Queue
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
 
@@ -171,6 +172,16 @@ def test_a_call_that_lasts_is_named_once(capsys: pytest.CaptureFixture[str], mon
     monkeypatch.setattr(watchdog, "TELL_S", 0.05)
     patiently(lambda: time.sleep(1.0), SetupError, "it failed", "stage() of the device", 60.0)
     assert capsys.readouterr().err == "rig: waiting for stage() of the device, up to 60 s\n"
+
+
+def test_a_host_that_slept_did_not_run_though_its_clock_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept_s = iter([0.0, 0.0])
+    monkeypatch.setattr(watchdog, "since_boot_ns", lambda: time.monotonic_ns() + round(next(slept_s, 30.0) * 1e9))
+    watch = Watch(patience_s=0.04)
+    with watch.watching(lambda error: None, gaps=True):
+        until(lambda: bool(watch.gaps_ns))
+    [(on_ns, off_ns)] = watch.gaps_ns
+    assert 30e9 <= off_ns - on_ns < 60e9
 
 
 def test_calls_that_return_in_time_are_left_alone(tmp_path: Path) -> None:
