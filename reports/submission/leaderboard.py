@@ -93,9 +93,10 @@ def run(args: argparse.Namespace) -> int:
     """Write the page. Raises a ``RigError`` for a folder without submissions or an audit that cannot be read."""
     found = [audit for path in args.audit for audit in _audits(path)]
     audits = {audit.root: audit for audit in sorted(found, key=lambda audit: not audit.ok)}  # a failed audit prevails
-    entries, left = [], []
-    inside = sorted(path for path in args.folder.glob("*") if path.is_dir() and not path.is_symlink())
-    for folder in [args.folder] if is_submission(args.folder) else inside:
+    entries = list[Entry]()
+    inside = [] if is_submission(args.folder) else sorted(path for path in args.folder.glob("*") if path.is_dir())
+    left = [f"{path.name}: it is a link" for path in inside if path.is_symlink()]
+    for folder in [path for path in inside if not path.is_symlink()] or [args.folder]:
         try:
             opened = open_submission(folder) if is_submission(folder) else None
             if opened is not None and opened.root in audits and not audits[opened.root].ok:

@@ -150,8 +150,10 @@ def test_a_folder_without_submissions_and_a_bad_audit_are_refused(tmp_path: Path
     assert not (tmp_path / "page.html").exists()
 
 
-def test_a_link_in_place_of_a_submission_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_submission_is_not_followed_and_is_named(tmp_path: Path) -> None:
     made(tmp_path / "elsewhere", "a")
     made(tmp_path / "board", "b")
     (tmp_path / "board" / "a").symlink_to(tmp_path / "elsewhere" / "a")
-    assert len(rows(board(tmp_path / "board"), "Measured on")) == 1
+    page = board(tmp_path / "board")
+    assert len(rows(page, "Measured on")) == 1
+    assert "a: it is a link" in page
