@@ -77,7 +77,7 @@ def _pairs(pin: Trace, timebase: Timebase, windows_s: Floats, issue: Indices) ->
     if not len(issue):
         return np.zeros((0, 2), np.int64)
     at_s = timebase.seconds(tick)
-    wide_s = SURE * timebase.most_sigma(windows_s)
+    wide_s = SURE * timebase.most_sigma(windows_s) + pin.rail.pin_lag_s
     owner = np.searchsorted(0.5 * (windows_s[1:, 0] + windows_s[:-1, 1]), at_s)  # the nearest issue
     near = np.flatnonzero((at_s >= windows_s[owner, 0] - wide_s) & (at_s <= windows_s[owner, 1] + wide_s))
     if len(near) == 2 * len(issue):

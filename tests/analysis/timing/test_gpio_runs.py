@@ -164,6 +164,11 @@ def test_what_the_pin_may_lag_enters_the_time_and_cancels_in_no_repetition(tmp_p
     assert parts["stamp jitter"] >= 1e-4 * np.sqrt(2.0 / 3.0) * 0.99
 
 
+def test_edges_that_come_after_the_answer_by_no_more_than_their_lag_are_those_of_their_issue(tmp_path: Path) -> None:
+    found = measured(tmp_path / "run", ON_PIN | {"pin_delay_s": 2e-3}, {"pin": "stamp", "pin_lag_s": 2e-3})
+    assert found.result.quantities[TIME].value == pytest.approx(found.real()["execution_time_s"], rel=2e-4)
+
+
 def with_edges(run: Run, change: Callable[[str, Any], Any]) -> Run:
     """Return the run with other columns of its pin's trace."""
     trace = run.traces["pin"]
