@@ -25,7 +25,10 @@ def clean(text: object) -> str:
 
 
 def width() -> int:
-    """Return ``COLUMNS``, or else the number of columns of the terminal, or else 100."""
+    """Return ``COLUMNS``, or else the number of columns of the terminal that ``own`` writes to, or else 100."""
+    with suppress(OSError, ValueError):
+        if "COLUMNS" not in os.environ:
+            return os.get_terminal_size(own().fileno()).columns or 100
     return shutil.get_terminal_size((100, 24)).columns
 
 
