@@ -105,7 +105,8 @@ def _claimed(key: str, claims: Iterable[str]) -> bool:
 def one_device(e: Evidence) -> Verdict:
     faults = unlike(e, "{} devices, as they were declared in the runs", lambda run: run.start["device"])
     faults += unlike(e, "runs of {} configurations", lambda run: str(run.start.get("configuration", "")))
-    return faults, clean({run.start["device"].get("name") for _, run in e.subject.runs}), "one device in one state"
+    names = sorted({str(run.start["device"].get("name")) for _, run in e.subject.runs})
+    return faults, clean(", ".join(names)), "one device in one state"
 
 
 def description(e: Evidence) -> Verdict:

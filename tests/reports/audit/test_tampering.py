@@ -66,6 +66,10 @@ def test_the_worst_finding_comes_first_and_says_what_to_do(folder: Path) -> None
     assert found.anchor == "altered after it was hashed, not anchored"
 
 
+def test_the_devices_are_named_as_text(folder: Path) -> None:
+    assert told(audit(folder, quick=True), 5).found == "mock"
+
+
 def test_a_file_that_is_no_part_of_the_submission_is_to_be_removed(folder: Path) -> None:
     (folder / ".DS_Store").write_bytes(b"Bud1")
     said = worst(audit(folder, quick=True))[1]
