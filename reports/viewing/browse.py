@@ -3,13 +3,14 @@
 Wide parts come from the pyramid, narrow ones from the readings themselves. No figure is computed from either.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from reports.viewing.pyramid import FINEST, gathered
 from reports.viewing.trace_index import BLOCK, Index, Told, index_of, power_of, shown
+from rig.analysis.power.clipped_and_missing import GAP_PERIODS, STEADY
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.columns.stored import Batches
 from rig.recording.reader import Run
@@ -61,8 +62,12 @@ class LongTrace:
         """Return the readings between two moments, singly if they are few, else in columns.
 
         There are at most twice ``columns`` columns; ``columns`` is at least 1. Readings that are partly inside are
-        included.
+        included. Between irregular readings, each pause adds a column without a number.
         """
+        found = self._look(low_s, high_s, columns)
+        return found if self.trace.uniform else _with_pauses(found)
+
+    def _look(self, low_s: float, high_s: float, columns: int) -> Look:
         first, last = self._between(low_s, high_s)
         fitting = [level for level in self.index.levels if level.step * columns <= last - first]
         if not fitting and last - first <= MOST_READ:
@@ -85,6 +90,7 @@ class LongTrace:
         """
         joules, lost_s = np.zeros(len(windows_s)), np.zeros(len(windows_s))
         clipped, (begin, end), top = np.zeros(len(windows_s), np.int64), self.extent_s, self.trace.rail.range_max
+        since_s = begin
         for first in range(0, self.readings, BLOCK):
             part = slice(first, min(first + BLOCK, self.readings))
             value, (on_s, off_s) = self.trace.value[part], self._stamps(part)
@@ -95,6 +101,10 @@ class LongTrace:
             knots = np.column_stack([on_s, off_s]).ravel()
             joules += between(windows_s, knots, np.where(good, watts, 0.0) * (off_s - on_s))
             lost_s += between(windows_s, knots, ~good * (off_s - on_s))
+            until_s = np.maximum(on_s, ends_s := np.append(since_s, off_s[:-1]))
+            pause_s = (until_s - ends_s) * (until_s - ends_s > (GAP_PERIODS - 1.0) * np.median(off_s - on_s))
+            lost_s += between(windows_s, np.column_stack([ends_s, until_s]).ravel(), pause_s)
+            since_s = off_s[-1]
         known = (lost_s == 0) & (windows_s[:, 0] >= begin) & (windows_s[:, 1] <= end)
         known &= self.unit == "W" and (self.trace.uniform or self.trace.rail.kind != "point")
         return np.where(known, joules, np.nan), clipped
@@ -183,3 +193,19 @@ def _look(edges: Floats, parts: tuple[Any, ...], readings: int, columns: int) ->
     least, total, most, held = gathered(at[:-1], least, np.where(count > 0, mean, 0.0) * count, most, count)
     means = np.divide(total, held, out=np.full(len(held), np.nan), where=held > 0)
     return Look(edges[at], least, means, most, readings, missing, False)
+
+
+def _with_pauses(look: Look) -> Look:
+    """Return columns of irregular readings, each of which ends where those after it are missing.
+
+    Of joined columns, one may hold half as many readings again as another. One that is more than twice as long holds a
+    pause.
+    """
+    lengths_s = np.diff(look.edges_s)
+    usual_s = float(np.median(lengths_s)) if len(lengths_s) else 0.0
+    long = np.flatnonzero(lengths_s > 2.0 * usual_s)
+    if not len(long) or np.quantile(lengths_s, 0.9) > STEADY * usual_s:
+        return look
+    edges_s = np.insert(look.edges_s, long + 1, look.edges_s[long] + usual_s)
+    least, mean, most = (np.insert(x, long + 1, np.nan) for x in (look.least, look.mean, look.most))
+    return replace(look, edges_s=edges_s, least=least, mean=mean, most=most)

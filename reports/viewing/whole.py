@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from reports.figures.trace import colours_of
+from reports.format import si
 from reports.viewing.browse import LongTrace, long_trace
 from reports.viewing.jumps import jumps_of
 from reports.viewing.trace_index import Told
@@ -86,7 +87,7 @@ def whole_trace(path: Path, told: Told | None = None) -> Whole:
             traces = tuple(long_trace(run, t, b, timebase_of(run, t.clock, t.rail.name), told) for t, b in files)
             windows, doubt_s, notes = _windows(run)
             doubt_s = float(np.hypot(doubt_s, max(trace.clock.sigma_s for trace in traces)))
-            placed = f"Spans are placed by clock readings alone, to about {doubt_s:.2g} s"
+            placed = f"Spans are placed by clock readings alone, to about {si(doubt_s, 's', 2)}"
             return Whole(run, traces, windows, (*notes, *([placed] if windows else []), PLAIN))
     remedy = "Name a run that a meter watched; a session records its power run last"
     raise StoreError(f"{path} has no trace of power", field="run", value=str(path), remedy=remedy)

@@ -182,6 +182,23 @@ def test_the_energy_of_a_window_counts_readings_at_its_ends_in_part(
     np.testing.assert_allclose(found, sums, rtol=1e-9, atol=1e-15)
 
 
+@pytest.mark.parametrize("columns", [40, 400])
+def test_a_pause_of_irregular_readings_is_a_column_without_a_number(tmp_path: Path, columns: int) -> None:
+    ticks = 1_000_000 * np.arange(8000) + ORIGIN_NS
+    ticks[3200:] += 2_000_000_000
+    columns_of = {"value": np.full(8000, 2e-3, np.float32), "start_tick": ticks, "end_tick": ticks + 1_000_000}
+    path = tmp_path / "run"
+    table = trace({"name": "core", "rate_hz": HZ}, columns_of, "host")
+    seen = opened(write(path, [start_line()], {"traces/core.arrows": table}, 3000))
+
+    look = seen.look(3.0, 5.4, columns)
+    energy, _ = seen.over(np.array([[1.0, 2.0], [3.5, 4.0], [3.0, 3.4]]))
+
+    (gap,) = np.flatnonzero(np.isnan(look.mean))
+    assert look.edges_s[gap : gap + 2] == pytest.approx([3.2, 5.2], abs=0.1)
+    np.testing.assert_allclose(energy, [2e-3, np.nan, np.nan], rtol=1e-6)
+
+
 # ---- the pyramid of a trace
 
 LENGTHS = st.sampled_from([0, 1, FINEST - 1, FINEST, FINEST + 1, 3 * FINEST + 7, FACTOR * FINEST + 1])
