@@ -57,8 +57,8 @@ class Means:
 def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
     """Record every open cell and compute every missing row; return all cells.
 
-    Raises ``Interrupted`` after Ctrl-C or a signal of ``ENDING``, ``SetupError`` if another process works on the sweep or
-    the workers cannot work, ``StoreError`` if nothing can be written. Finished cells are kept.
+    Raises ``Interrupted`` after Ctrl-C or a signal of ``ENDING``, ``SetupError`` if another process works on the sweep
+    or the workers cannot work, ``StoreError`` if nothing can be written. Finished cells are kept.
     """
     cells = cells_of(entry.grid for entry in grids)
     with locked(folder / ".lock", f"the sweep {folder}", wait=False), _braking(means.jobs == 0) as brake:
