@@ -159,10 +159,12 @@ def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, fl
 
     Power is ``i * v - i**2 * r``: an error of the current counts twice in the loss of a shunt, one of the volts not.
     """
-    rail, s = model.rail, model.readings.supply
-    amperes = np.where(model.readings.ok, model.readings.raw, 0.0) if s is None else s.amperes
-    weights, ohm = {"busy": e.level, "idle": e.idle}, rail.conversion.burden_ohm
+    rail, s, ohm = model.rail, model.readings.supply, model.rail.conversion.burden_ohm
     level_w = {"busy": e.idle_w + e.value_w, "idle": e.idle_w}
+    if s is None and ohm == 0.0:  # no other look at all readings is needed
+        return [(rail, dict.fromkeys(level_w, model.readings.watts_per_raw), level_w)]
+    weights = {"busy": e.level, "idle": e.idle}
+    amperes = np.where(model.readings.ok, model.readings.raw, 0.0) if s is None else s.amperes
     loss_w = {level: ohm * float(weight @ amperes**2) for level, weight in weights.items()}
     less_w, more_w = ({level: w + sign * loss_w[level] for level, w in level_w.items()} for sign in (-1.0, 1.0))
     if s is None:
