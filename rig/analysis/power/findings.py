@@ -15,6 +15,7 @@ from rig.analysis.power.spans_and_gaps import MOST_CHANGE, gain_change
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 from rig.analysis.timing.counted_spans import Activity
+from rig.analysis.timing.profile import LEVELS
 from rig.analysis.timing.readings import Readings
 from rig.recording.reader import Run
 
@@ -49,7 +50,7 @@ MAX_MISSING = 0.25
 
 
 def instrument_notes(readings: Readings) -> Iterator[Finding]:
-    """Yield notes on undeclared accuracy, and on the voltage that turns a rail's current into power.
+    """Yield notes on undeclared accuracy and resolution, and on the voltage that turns a rail's current into power.
 
     Yield a failed check if too few readings show how this voltage follows the current.
     """
@@ -57,6 +58,10 @@ def instrument_notes(readings: Readings) -> Iterator[Finding]:
     for rail in (readings.rail, *([supply.rail] if supply is not None else [])):
         if rail.accuracy is None:
             yield note(f"Rail {rail.name}: instrument uncertainty not stated (no calibration was declared)")
+    values = len(np.unique(readings.raw[readings.ok]))
+    if values < LEVELS and not readings.rail.resolution:
+        why = "declare its resolution, since so few values show no step, and rounding is in no interval"
+        yield note(f"Rail {readings.rail.name}: all readings have one of {values} values: {why}")
     if (volts := readings.rail.conversion.supply_v) is not None and supply is None:
         why = "whose error is in no interval unless the limit of error in per cent of reading includes it"
         yield note(f"Rail {readings.rail.name}: power is its current times a constant {volts:g} V, {why}")

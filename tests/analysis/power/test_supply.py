@@ -53,7 +53,7 @@ def recorded(
     def readings(rate_hz: float, moved_s: float, of: Any, look: float = 1.0) -> dict[str, Any]:
         start = np.round((0.001 + moved_s + np.arange(int((end_s - 0.02) * rate_hz)) / rate_hz) * 1e9).astype(np.int64)
         end = start + round(look * 1e9 / rate_hz)
-        amperes = (current(spans, end * 1e-9) - current(spans, start * 1e-9)) * rate_hz / look
+        amperes = np.round((current(spans, end * 1e-9) - current(spans, start * 1e-9)) * rate_hz / look, 9)
         return {"value": of(amperes) * (1.0 + noise * rng.normal(size=len(start))), "start_tick": start + T0_NS,
                 "end_tick": end + T0_NS}  # fmt: skip
 
@@ -300,6 +300,12 @@ def test_a_step_is_found_where_no_two_levels_are_one_step_apart(step: float, few
     values = np.random.default_rng(seed).choice(levels, 2000) * step
 
     assert step_of(values) <= step * few * 1.001
+
+
+def test_readings_of_too_few_values_to_show_their_step_are_named(tmp_path: Path) -> None:
+    few, many = (result_of(tmp_path / f"{noise}", noise=noise) for noise in (0.0, 1e-3))
+    assert said(few, "Rail core: all readings have one of 2 values: declare its resolution")
+    assert not said(many, "all readings have one of")
 
 
 def test_a_step_that_is_declared_too_fine_is_found(tmp_path: Path) -> None:
