@@ -212,7 +212,7 @@ class Sheet:
         return across, up
 
     def key(self, labels: Sequence[tuple[Any, ...]]) -> None:
-        """Add the meaning of each colour, one per line, or two in a picture of twice the width.
+        """Add the meaning of each colour, one below the other, or two side by side in a picture of twice the width.
 
         A label is a colour and a text. For a line its dash follows, for a mark its shape and perhaps ``hollow``.
         """
@@ -226,15 +226,16 @@ class Sheet:
                 self.line((x, x + 12.0), (y, y), colour, 1.6, look[0])
             else:
                 self.mark(x + 6.0, y, colour, *look)
-            shown = textwrap.shorten(clean(label), LETTERS * wide // beside, placeholder=" …")
-            self.text(x + 18.0, self.y + 11.0, shown)
-            self.y += KEY * (k % beside == beside - 1 or k == len(labels) - 1)
+            lines = _wrapped(label, LETTERS * wide // beside)
+            for row, line in enumerate(lines):
+                self.text(x + 18.0, self.y + 11.0 + row * KEY, line)
+            self.y += KEY * (len(lines) - 1 + (k % beside == beside - 1 or k == len(labels) - 1))
 
     def note(self, said: str, bold: bool = False) -> None:
-        """Add a line of text."""
-        most = 60 * int(self.width // WIDTH)
-        self.text(EDGE, self.y + 11.0, textwrap.shorten(clean(said), most, placeholder=" …"), bold=bold)
-        self.y += KEY
+        """Add a line of text, or two if it is long."""
+        for line in _wrapped(said, 60 * int(self.width // WIDTH)):
+            self.text(EDGE, self.y + 11.0, line, bold=bold)
+            self.y += KEY
 
     def svg(self, simulated: Collection[bool]) -> bytes:
         """Return the picture, marked if all of it ({True}) or a part of it is simulated."""
@@ -252,6 +253,11 @@ class Sheet:
         size = f'width="{self.width:g}" height="{height:g}" viewBox="0 0 {self.width:g} {height:g}"'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} style="{font}">'
         return (head + "".join(self.parts) + "</svg>\n").encode()
+
+
+def _wrapped(said: str, most: int) -> list[str]:
+    """Return a text as at most two lines of ``most`` letters."""
+    return textwrap.wrap(clean(said), most, max_lines=2, placeholder=" …") or [""]
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:

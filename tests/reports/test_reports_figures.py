@@ -323,3 +323,10 @@ def test_trials_that_agree_closely_are_told_without_a_power_of_ten() -> None:
     svg = trials_figure(trials, None)
     assert svg is not None
     assert "2 trials, farthest 0.000001 %" in texts(svg.svg({False}))
+
+
+def test_a_long_text_has_a_second_line() -> None:
+    sheet, long = Sheet("sources"), "clock rate, meter to device + clock rate, device to host, and the rest"
+    sheet.key([(COLOURS["idle"], long)])
+    sheet.note(long)
+    assert texts(sheet.svg({False})).count("device to host, and the rest") == 2
