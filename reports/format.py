@@ -24,8 +24,8 @@ _PREFIXES = {
 }
 _ROUNDING = 1e-10
 """A share of less than this many percent is a rounding error."""
-_DUST = 1e-13
-"""A half-width below this fraction of its number is a rounding error."""
+_DUST, _NOTHING = 1e-13, 1e-24
+"""A half-width below this fraction of its number, or below the smallest prefix, is a rounding error."""
 _PREFIXABLE = {"W", "J", "s", "Hz", "A", "V", "Ohm"}
 SUFFIXES = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A", "ohm": "Ohm"}
 """The units that names end in: ``timeout_s``."""
@@ -97,7 +97,7 @@ def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
     if not math.isfinite(value):
         return NO_NUMBER, "", ""
     half = _half_width(q)
-    half = 0.0 if half <= _DUST * abs(value) else half
+    half = 0.0 if half <= max(_DUST * abs(value), _NOTHING) else half
     factor, unit = prefix(max(abs(value), half if q.unit != "1" and math.isfinite(half) else 0.0), q.unit, scale)
     value, half = value * factor, half * factor
     value = 0.0 if unit == "%" and abs(value) < _ROUNDING else value

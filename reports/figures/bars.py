@@ -77,7 +77,7 @@ def energy_figure(quantities: Figures) -> Sheet | None:
     if len(bars) * max(map(len, parts.values()), default=0) < 2 or not 0.0 < longest < float("inf"):
         return None
     factor, unit = prefix(longest, "J")
-    sheet = Sheet("energy per inference, by phase" + (" and rail" if rails else ""))
+    sheet = Sheet("energy per inference, by phase" + (" and rail" if len(rails) > 1 else ""))
     for bar, own in parts.items():
         told = f"{clean(bar.phase) or 'all phases'}: {text_of(bar, quantities[bar])}"
         sheet.bar(told, [(value * factor, hue(k), "") for k, value in enumerate(own)], longest * factor)

@@ -116,7 +116,7 @@ class Shown:
         """Return the range of values, with some room, and more below for the names of spans."""
         values = np.concatenate([x[np.isfinite(x)] for x in (self.line, *(self.bars or ()))])
         low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
-        room = 0.08 * (high - low) or max(abs(low), 1.0)
+        room = 0.08 * (high - low) or 0.5 * max(abs(low), 1.0)
         return (low - 2.0 * room, high + room) if high >= low else (0.0, 1.0)
 
 

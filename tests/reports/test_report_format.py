@@ -24,6 +24,7 @@ from rig.analysis.result.quantity import LITERAL, PEER, TRIMMED, Component, Figu
     (Quantity(0.875, "1"), "87.5 % (no uncertainty stated)"),
     (Quantity(0.0, "W"), "0 W (no uncertainty stated)"),
     (Quantity(0.0, "W", bias=2e-6), "0.0 ± 2.0 µW"),
+    (Quantity(0.0, "W", bias=4e-31), "0 W"),
     (Quantity(-1e-9, "W", bias=2e-6), "0.0 ± 2.0 µW"),
     (Quantity(0.9996, "s", bias=0.0996), "1000 ± 100 ms"),
     (Quantity(0.01, "W", bias=5.0), "0.0 ± 5.0 W"),
