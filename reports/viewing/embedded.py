@@ -46,7 +46,8 @@ def embedded(series: Series, simulated: bool, run: Run | None = None) -> dict[st
     jumps = jumps_of(phases, {name: _energies(total, w) for name, w in phases.items()})
     near = list(dict.fromkeys((2 * j.low - j.high, 2 * j.high - j.low) for j in jumps))
     each = min(NEAR, NEAR_ALL // max(3 * len(near) * len(shown), 1))
-    few = sum(map(len, windows.values())) <= SPANS
+    many = sum(map(len, windows.values()))
+    few = many <= SPANS
     traces, most = _long(rails, run), WHOLE // len(shown)
     return {
         "mark": "SIMULATED" if simulated else "",
@@ -57,6 +58,7 @@ def embedded(series: Series, simulated: bool, run: Run | None = None) -> dict[st
         ],
         "phases": [{"name": clean(name), "colour": colour} for name, colour in colours_of(windows).items()],
         "spans": [_packed(w if few else _touching(w, near), "<f8") for w in windows.values()],
+        "hidden": "" if few else f"of {many} spans, those near the listed ones are shaded",
         "jumps": [asdict(jump) for jump in jumps],
     }
 

@@ -77,7 +77,7 @@
       spans.forEach((s, phase) => {
         for (let k = 0; k < s.length; k += 2) if (s[k + 1] >= low && s[k] <= high) seen.push([phase, s[k], s[k + 1]]);
       });
-      return { ...chosen(layers[rail], low, high, columns), spans: seen, hidden: 0 };
+      return { ...chosen(layers[rail], low, high, columns), spans: seen, hidden: model.hidden };
     };
   }
 
@@ -202,7 +202,7 @@
         const kind = view.single ? "single readings" : `columns of ${si(view.edges[1] - view.edges[0], "s")}`;
         const [mean, least, most] = [s.mean, s.least, s.most].map(x => si(x, rail.unit));
         said.textContent = `${si(to - from, "s", 6)} in view: mean ${mean}, least ${least}, greatest ${most}${energy}; `
-          + kind + (view.hidden ? `; ${view.hidden} spans, zoom in to see them` : "");
+          + kind + (view.hidden ? `; ${view.hidden}` : "");
       } catch (error) {
         said.textContent = `No picture: ${error.message}`;
       }

@@ -24,6 +24,7 @@ COLUMNS = (10, 4000)
 """The fewest and the most columns of a picture; a request for another number gets the nearer of these."""
 SPANS = 600
 """The most spans in one picture."""
+HIDDEN = f"more than {SPANS} spans, zoom in to see them"
 OTHERS = ("idle", "warmup", "mark")
 """Names of windows that are not spans of a phase."""
 PLAIN = "Values of a stretch in view are plain means of readings without uncertainty, and no results"
@@ -68,7 +69,7 @@ class Whole:
         return {
             "edges": look.edges_s.tolist(),
             **{name: _numbers(getattr(look, name)) for name in ("least", "mean", "most")}, "single": look.single,
-            "spans": seen if len(seen) <= SPANS else [], "hidden": 0 if len(seen) <= SPANS else "more than 600",
+            "spans": seen if len(seen) <= SPANS else [], "hidden": HIDDEN if len(seen) > SPANS else "",
         }  # fmt: skip
 
 

@@ -140,6 +140,7 @@ def test_the_page_stays_small_whatever_the_trace_and_its_spans_are() -> None:
 
     assert len(model["rails"]) == 5
     assert len(as_json(model)) < 4_000_000
+    assert model["hidden"] == "of 320003 spans, those near the listed ones are shaded"
 
 
 def test_missing_readings_are_columns_without_a_number() -> None:
