@@ -203,7 +203,8 @@ class Sheet:
         top = self.y + 6.0
         self.y = bottom = top + height
         marks_y = marks_y or texts_of(decades(*y) if log_y else ticks(*y, 4))
-        left = max(left, EDGE + 4.0 + DIGIT * max(map(len, marks_y.values()), default=0))
+        if left == LEFT:  # a caller that aligns panels gives another
+            left = max(left, EDGE + 4.0 + DIGIT * max(map(len, marks_y.values()), default=0))
         across, up = place(x, (left, self.width - EDGE), log), place(y, (bottom, top), log_y)
         for at, said in marks_y.items():
             self.line((left, self.width - EDGE), (up(at), up(at)), GRID, 0.6)
