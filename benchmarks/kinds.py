@@ -72,6 +72,12 @@ DRAWS = (
         "meters.gauges_low_passes_and_shared_means",
         "faults.chosen_spans_and_summed_times",
     ),
+    (
+        "devices.bursty_requests_and_shared_timers",
+        "labs.joined_runs_and_single_windows",
+        "meters.controllers_counters_and_short_windows",
+        "faults.inferred_stamps_and_script_edges",
+    ),
 )
 """The modules of each draw of kinds; each name lacks its ending ``_kinds``."""
 KINDS: dict[str, Kind] = {}
