@@ -2,7 +2,7 @@
 
 import re
 
-_BUSY = "The host was busy: end other programs, see `rig doctor`, and measure again"
+_BUSY = "The host was busy or asleep: end other programs, see `rig doctor`, and measure again"
 _DRIVER = "Check rate_hz, tick_hz and latency_s of the meter with `rig doctor`, and measure again"
 _DELAY = "End other programs if the host was busy, else check unit and latency_s (`rig doctor`)"
 _CLOCK = "Check the declared tick_hz and tolerance of the clock with `rig doctor`"
