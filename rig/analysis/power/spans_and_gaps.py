@@ -288,7 +288,7 @@ def doubts_of_idle(model: RailModel, windows_s: Floats, *, late: bool) -> Iterat
     elif late:
         yield max(gaps_above_w(model), 0.0), ""
     elif slow_w := model.once(settles_w):
-        slowly = "power comes down slowly after the last span from where gaps are, so the work may have raised idle"
+        slowly = "after the last span, power stays near the level of gaps or falls slowly, so work may have raised idle"
         yield slow_w, slowly
 
 
@@ -299,11 +299,11 @@ def gaps_above_w(model: RailModel) -> float:
 
 
 def settles_w(model: RailModel) -> float:
-    """Return the distance of gaps from idle in watts if power settles slowly after the last span; else 0.
+    """Return the distance of gaps from idle in watts unless power settles soon after the last span; else 0.
 
     If power settles slowly, the work may have raised idle itself, as heat does. The level after the last span is
     averaged over windows of 1, 2, 4, ... lengths of a gap. If the device switches power off instead, at most one
-    window has a level between gaps and idle.
+    window has a level between gaps and idle, and the last one is at idle.
     """
     if len(model.spans_s) < 2:
         return 0.0
@@ -311,15 +311,15 @@ def settles_w(model: RailModel) -> float:
     since = (model.middle_s - model.spans_s[-1, 1]) / unit_s
     use = model.readings.ok & ~model.busy & (since > 0.0)
     if not np.any(use):
-        return 0.0
+        return abs(gaps_above_w(model))
     place = np.log2(1.0 + since[use]).astype(np.int64)
     total = np.bincount(place, model.weight[use])
     level_w = np.bincount(place, model.weight[use] * model.above_w[use]) / np.maximum(total, 1e-300)
     noise_w = max(model.noise.white_w, ROUNDED * float(np.max(np.abs(model.readings.watts[use]))))
     u_w = noise_w / np.sqrt(np.maximum(np.bincount(place, model.readings.many[use]), 1))
     part = np.abs(level_w) / max(abs(float(level_w[0])), 1e-300)
-    slow = (np.abs(level_w) > SURE * u_w) & (part > 0.1) & (part < 0.9)
-    if abs(level_w[0]) <= SURE * u_w[0] or np.count_nonzero(slow) < 2:
+    apart = (np.abs(level_w) > SURE * u_w) & (part > 0.1)
+    if abs(level_w[0]) <= SURE * u_w[0] or (np.count_nonzero(apart & (part < 0.9)) < 2 and not apart[-1]):
         return 0.0
     return min(abs(float(level_w[0])), abs(gaps_above_w(model)) or math.inf)
 

@@ -205,7 +205,10 @@ def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
     gap = inside(merged(gaps_s[gaps_s[:, 1] > gaps_s[:, 0]]), r.start_s, r.end_s)
     gap[~r.ok | np.isin(gap, gap[window >= 0])] = -1  # power may change within a gap that contains an idle window
     near = [_near(r, gap, np.flatnonzero(window == k)) for k in np.unique(window[window >= 0])]
-    how = _how(windows, work, near) if sum(map(len, windows)) >= LEAST and len(work) else ""
+    step_w = (r.rail.resolution or 0.0) * r.watts_per_raw
+    if (s := r.supply) is not None:
+        step_w += (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok])))
+    how = _how(windows, work, near, step_w) if sum(map(len, windows)) >= LEAST and len(work) else ""
     how = how or _grows(r.watts[window >= 0], (r.end_s - r.start_s)[window >= 0])
     return [Finding(f"readings of rail {r.rail.name} at idle", how, "noise about one level")] if how else []
 
@@ -234,12 +237,15 @@ def _near(r: Readings, gap: Indices, at: Indices) -> float:
     return min((float(np.median(r.watts[gap == k])) for k in beside), key=lambda w: abs(w - own_w), default=0.0)
 
 
-def _how(windows: list[Floats], work: Floats, near: list[float]) -> str:
-    """Describe how readings of idle windows are restless compared with those at work; "" if they are not."""
+def _how(windows: list[Floats], work: Floats, near: list[float], step_w: float) -> str:
+    """Describe how readings of idle windows are restless compared with those at work; "" if they are not.
+
+    ``step_w`` is the meter's step, or 0.
+    """
     quiet, middle = np.concatenate(windows), [float(np.median(w)) for w in windows]
     level, rest = float(np.median(work)), float(np.quantile(quiet, FEWER))
     off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])
-    exact = 1e-9 * max(abs(level), float(np.max(np.abs(quiet))))  # smaller differences are rounding
+    exact = max(1e-9 * max(abs(level), float(np.max(np.abs(quiet)))), step_w)  # smaller differences are rounding
     typical = Profile(quiet, np.ones(len(quiet), bool)).typical
     far = FAR * max(float(np.median(np.abs(off))), typical, exact)
     if all(len(w) > 1 and w[-1] > w[0] and np.all(np.diff(w) >= 0.0) for w in (*windows, work)):
@@ -247,8 +253,9 @@ def _how(windows: list[Floats], work: Floats, near: list[float]) -> str:
     adds, apart = abs(level - float(np.median(quiet))), float(np.ptp(np.subtract(middle, near)))
     if np.ptp(middle) > max(adds, far) and apart > max(MOVES * adds, far):
         return "that change from one idle window to another by more than work adds"
-    over = float(np.mean(np.maximum(quiet - max(rest, float(np.quantile(work, 1.0 - FEWER))), 0.0)))
-    if over > 0.5 * abs(level - rest):
+    most_w = max(rest, float(np.quantile(work, 1.0 - FEWER)))
+    over, at_work = (float(np.mean(np.maximum(w - most_w, 0.0))) for w in (quiet, work))  # rare pulses are in both
+    if over - at_work > 0.5 * abs(level - rest):
         return "so far above those of work that their excess is half of what work adds"
     noise = [float(np.median(np.abs(np.diff(w)))) for w in windows if len(w) > MANY]
     if min(noise, default=0.0) > exact and max(noise) > NOISIER * min(noise):

@@ -53,6 +53,7 @@ HELD = [
     ("compile_then_warm_up_then_count", 12000000), ("compile_then_warm_up_then_count", 12000002),
     # work after which idle settles for longer than gaps last, before the last window
     ("compile_then_warm_up_then_count", 12000004), ("criterion_samples_grow_linearly", 13000000),
+    ("long_spans_after_one_short_window", 22006), ("long_spans_after_one_short_window", 22008),
     ("streams_without_rest_while_it_warms", 9000005), ("monitor_open_during_the_work", 11000007),
     ("offline_batch_is_most_of_the_run", 12000000), ("nice_job_fills_gaps_and_the_last_window", 12000004),
     ("offline_batch_is_most_of_the_run", 12000001), ("two_sessions_glued", 7000),
@@ -268,6 +269,12 @@ def gaps_above_idle(lab: Lab) -> None:
     lab.steps_w = [(3.9, 0.2), (16.1, -0.2)]
 
 
+def ends_with_its_work(lab: Lab) -> None:
+    """The work raises idle, and the trace ends before the last span does."""
+    gaps_above_idle(lab)
+    lab.idle_s, lab.deliver = lab.idle_s[:1], lambda n: np.arange(int(15.85 * lab.rate_hz))
+
+
 def after_work(fall: str, lab: Lab) -> None:
     """The gaps are above idle; after the last span, at 15.9 s, power falls, and no idle window begins before 18 s."""
     even(lab)
@@ -328,7 +335,7 @@ def goes_on_after_spans(lab: Lab) -> None:
 AT_IDLE = "readings of rail core at idle"
 FITTED = "fitted to what spans and gaps fill"
 SWING = "power changes within spans as it does between the gaps"
-SETTLES = "power comes down slowly after the last span"
+SETTLES = "power stays near the level of gaps or falls slowly"
 AT_REST = "draws no more than at rest"
 OUTSIDE, ONCE = "where no span is", "busy once where no span is, for 0.8"
 STEPPED = "clock device"
@@ -398,6 +405,9 @@ WORLDS = [
     World("gaps_barely_above_idle", (0, 1), narrow=0.01),
     World("clocks_stay_up", (0, 1), narrow=5e-3, says="depends on what idle is"),
     World("even_spans_over_a_slow_link", (0, 1), narrow=0.01),
+    # steps of a meter at idle are no change, and pulses at work and at idle do not part them
+    World("usb_meter_of_coarse_amperes_and_volts", (22005, 23003)),
+    World("regulator_skips_pulses_at_work_too_and_work_is_faint", (23002, 23010)),
     # a filter, a reading or a gap as long as spans: power is fitted to the shares of spans and gaps in each reading
     World("spans_short_against_a_reading", (1,), says=FITTED),
     World("pole_as_long_as_a_span", (31000001,), narrow=1.0, says=FITTED),
@@ -484,6 +494,7 @@ WORLDS = [
     World("plain", (3,), moves_with_its_gaps, off=1.0),
     World("plain", (3,), gaps_above_idle, figures=(), never_says=SWING),
     World("plain", (6,), partial(after_work, "slow"), off=1.0, says=SETTLES),
+    World("plain", (3,), ends_with_its_work, says=SETTLES),
     World("plain", (7,), partial(after_work, "at once"), figures=(), never_says=SETTLES),  # the device sleeps later
     # work without a span is named; it neither moves the spans nor adds to their power
     *(World("plain", (7,), partial(retried, which), narrow=0.02, says=ONCE) for which in (0, 3, 5)),
