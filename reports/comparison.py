@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from reports import format as report_format
 from reports.format import cut, short_text, signed, text_of, title
 from reports.result_tables import COMPLEXITY, headline_keys
 from rig.analysis.result.catalogue import entry_of
@@ -179,5 +180,4 @@ def _on_differences(c: Comparison) -> Iterator[str]:
 
 def _shortened(value: Any) -> str:
     """Return a declared value; a dash for one that is not declared."""
-    said = "—" if value is None else f"{value:.6g}" if isinstance(value, float) else clean(value)
-    return cut(said, MOST_TEXT)
+    return cut("—" if value is None else report_format.say(value), MOST_TEXT)

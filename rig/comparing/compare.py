@@ -378,7 +378,8 @@ def _kept(key: FigureKey, first: float, second: float) -> bool | None:
 
 
 def _unlike(a: Result, b: Result) -> Iterator[str]:
-    one, other = a.start.scenario.options, b.start.scenario.options
+    alike = a.start.scenario.name == b.start.scenario.name
+    one, other = (r.start.scenario.options if alike else {} for r in (a, b))
     pairs = {
         "device": (a.start.device.name, b.start.device.name),
         "mode": (a.start.device.mode, b.start.device.mode),
