@@ -48,7 +48,7 @@ def rails_of(series: Series) -> list[RailSeries]:
 
 def _with_pauses(rail: RailSeries) -> RailSeries:
     steps = np.diff(rail.start_s)
-    after = np.flatnonzero(steps > GAP_PERIODS * np.median(steps)) if len(steps) else []
+    after = np.flatnonzero(steps > GAP_PERIODS * np.median(steps)) if len(steps) else np.zeros(0, np.int64)
     if not len(after) or np.quantile(steps, 0.9) > STEADY * np.median(steps):
         return rail
     start = np.insert(rail.start_s, after + 1, rail.end_s[after])
