@@ -26,6 +26,7 @@ def run(args: argparse.Namespace) -> int:
     from reports.submission.audit_again import with_pages
     from reports.submission.audit_page import document, html, text
     from rig.recording.disk.files import Folder
+    from rig.terminal import width, wrapped
 
     if args.out is not None:
         _check_out(args.out, args.paths)
@@ -48,7 +49,10 @@ def run(args: argparse.Namespace) -> int:
             sys.stderr.write(f"rig: {clean(path.name)}: {clean(error)}\n")
         else:
             if not args.json:
-                sys.stdout.write("\n" * (len(done) > 1) + "\n".join([*text(done[-1]), ""]))
+                lines = text(done[-1])
+                if sys.stdout.isatty():
+                    lines = [part for line in lines for part in wrapped(line, width(), " " * 12)]
+                sys.stdout.write("\n" * (len(done) > 1) + "\n".join([*lines, ""]))
     if args.json:
         sys.stdout.write(document(done))
     if args.out is not None:
