@@ -106,20 +106,6 @@ class Train:
         return len(self.at_s)
 
 
-@dataclass(frozen=True)
-class Match:
-    """How late edges are on the meter's clock, compared with the device's stamps.
-
-    ``missing`` is the number of edges that were expected while the meter recorded but not seen. ``extra`` is the number
-    of edges that were seen but not expected.
-    """
-
-    line: Line
-    matched: int
-    missing: int
-    extra: int
-
-
 def expected(windows_s: Floats, pin: Pin) -> Train:
     """Return the edges that spans, shape (k, 2) on the device's clock, must have caused on the pin."""
     spans = merged(windows_s) if pin == "level" else windows_s
@@ -153,7 +139,7 @@ def quiet_s(train: Train) -> float:
 
 def match(
     wanted: Train, found: Train, reach_s: float, rate_sigma: float, step_s: float, shared_s: float = 0.0
-) -> Match | str:
+) -> Line | str:
     """Return how late the observed edges are, within about +-``reach_s``, or why the edges do not decide.
 
     The input is sampled at intervals of ``step_s``, and all edges may be off by ``shared_s`` together.
@@ -173,10 +159,7 @@ def match(
             return f"only {len(due)} edges fit the spans"
         at = through(late_s + wanted.at_s[due], late_s, 0.0, rate_sigma)
     n, left_s, ends = len(due), late_s - at.at(late_s + wanted.at_s[due]), wanted.ends[due]
-    watched, inside = (
-        int(np.count_nonzero((x >= y[0] - wide_s) & (x <= y[-1] + wide_s)))
-        for x, y in ((wanted.at_s, seen_s), (seen_s, wanted.at_s))
-    )
+    watched = int(np.count_nonzero((wanted.at_s >= seen_s[0] - wide_s) & (wanted.at_s <= seen_s[-1] + wide_s)))
     if n < 0.5 * watched:
         return f"only {n} of {watched} edges fit the spans"
     near_s = min(4.0 * CERTAIN * max(float(np.median(np.abs(left_s))), step_s), wide_s)
@@ -187,7 +170,7 @@ def match(
     alike_s = look_s * math.sqrt(max(in_step(wanted.at_s[due] + late_s - left_s, step_s) - 1.0 / n, 0.0))
     sigma_s = math.hypot(max(at.sigma_s, abs(split_s)), alike_s, shared_s)
     slope_sigma = max(at.slope_sigma, look_s / max(math.sqrt(n) * float(np.std(wanted.at_s[due])), 1e-300))
-    return Match(replace(at, sigma_s=sigma_s, slope_sigma=min(slope_sigma, rate_sigma)), n, watched - n, inside - n)
+    return replace(at, sigma_s=sigma_s, slope_sigma=min(slope_sigma, rate_sigma))
 
 
 def _rival(wanted: Train, found: Train, at: Line, reach_s: float, near_s: float) -> str:
@@ -248,10 +231,6 @@ def by_pins(meter: MeterClock) -> tuple[Line | None, list[str]]:
         fit = match(wanted, seen, reach_s, own.rate_sigma, look_s, shared_s)
         if isinstance(fit, str):
             notes.append(f"Input {rail.name}: its edges are not used for alignment: {fit}")
-            continue
-        found.append(fit.line)
-        if fit.missing or fit.extra:
-            notes.append(
-                f"Input {rail.name}: {fit.matched} edges fit the spans, {fit.missing} are missing, {fit.extra} extra"
-            )
+        else:
+            found.append(fit)
     return min(found, key=lambda x: x.sigma_s, default=None), notes
