@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 from rig.bench.calibration import certificate, stated
@@ -46,4 +47,6 @@ class Recorded:
         held, device = certificate(self.calibration), run.device
         own = replace(device, description=self.device_description or device.description)
         meters = (replace(m, description=self.meter_description or m.description, calibration=held) for m in run.meters)
-        return replace(run, device=own, meters=tuple(meters))
+        files = [Path(self.calibration)] if self.calibration else []
+        originals = {**run.originals, **{f"calibration/{path.name}": path for path in files}}
+        return replace(run, device=own, meters=tuple(meters), originals=originals)

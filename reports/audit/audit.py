@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reports.audit import work_checks
-from reports.audit.evidence import Anchor, Check, Compared, Doubtful, Evidence, NotApplicable, compared
+from reports.audit.evidence import Again, Anchor, Check, Compared, Doubtful, Evidence, NotApplicable, compared
 from reports.audit.figures import Figures
 from reports.audit.folder import checks as folder_checks
 from reports.audit.folder.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE, verify
@@ -56,18 +56,21 @@ class Audit:
         return [c for c in self.checks if c.outcome == "failed"]
 
 
-def audit(path: Path, *, signers: str | None = None, roots: Sequence[str] = (), quick: bool = False) -> Audit:
+def audit(
+    path: Path, *, signers: str | None = None, roots: Sequence[str] = (), quick: bool = False, again: Again | None = None
+) -> Audit:
     """Audit a run, a session or a submission; ``reports.submission.archive`` unpacks the archive of a submission.
 
-    ``signers`` is the text of a file of allowed signers, ``roots`` are published root hashes. Raises ``StoreError`` if
-    the path holds nothing that can be audited.
+    ``signers`` is the text of a file of allowed signers, ``roots`` are published root hashes. ``again`` imports a run
+    again by the rig's own code, which the auditor does not know. Raises ``StoreError`` if the path holds nothing that
+    can be audited.
     """
     if not path.exists():
         refuse(path.name or path, "does not exist", path.name, WHAT_TO_NAME)
     if not path.is_dir():
         refuse(path.name or path, "is neither a folder nor an archive (.zip, .tar.gz)")
     try:
-        return _audit(path, signers, roots, quick)
+        return _audit(path, signers, roots, quick, again)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, OSError) as error:
         if sys.flags.dev_mode:
             raise
@@ -77,7 +80,7 @@ def audit(path: Path, *, signers: str | None = None, roots: Sequence[str] = (), 
         refuse(path.name, f"{what}: {error}", path.name, remedy)
 
 
-def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -> Audit:
+def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool, again: Again | None) -> Audit:
     subject = open_subject(path)
     for part in subject.parts:
         if not quick:
@@ -91,7 +94,7 @@ def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -
         claimed += len(own)
         left |= set() if quick else set(own) - set(plain)
     anchor = anchor_of(subject, signers, roots)
-    checks = run_checks(Evidence(subject, rules, tuple(figures), anchor, quick, claims))
+    checks = run_checks(Evidence(subject, rules, tuple(figures), anchor, quick, claims, again))
     runs = [run for _, run in subject.runs]
     sets = [(run.start.get("rules") or {}, values_of(run)[0] or {}) for run in runs if not run.start.get("imported")]
     unfit = sorted({clean(told.get("name") or "no rules") for told, known in sets if not known.get("submittable")})

@@ -12,6 +12,8 @@ from reports.audit.power.estimate import SHARP
 from reports.audit.rules import values_of
 from reports.audit.subject import Claim, Part, Subject
 
+Again = Callable[[Run], Iterable[str]]
+"""Imports a run again, and returns how it differs from its originals."""
 Outcome = Literal["passed", "warned", "failed", "not applicable"]
 
 
@@ -97,6 +99,7 @@ class Evidence:
     quick: bool
     claims: dict[str, dict[str, Claim]] = field(default_factory=dict)
     """The claims, by run, session or trial."""
+    again: Again | None = None
 
 
 class NotApplicable(Exception):

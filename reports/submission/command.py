@@ -25,6 +25,7 @@ def run(args: argparse.Namespace) -> int:
     from reports.submission.archive import unpacked
     from reports.submission.audit_again import with_pages
     from reports.submission.audit_page import document, html, text
+    from reports.submission.import_again import imported_again
     from rig.recording.disk.files import Folder
     from rig.terminal import width, wrapped
 
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     for path in args.paths:
         try:
             with unpacked(path) as folder:
-                one = audit(folder, signers=signers, roots=roots, quick=args.quick)
+                one = audit(folder, signers=signers, roots=roots, quick=args.quick, again=imported_again)
                 done.append(with_pages(one, folder))
         except StoreError as error:
             if len(args.paths) == 1:

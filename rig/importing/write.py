@@ -74,7 +74,8 @@ def run_import(
         if not isinstance(run, ImportedRun):
             raise not_an_import(format_, run, "an ImportedRun or a list of them")
     chosen = values_of(factory, given)
-    kept = chosen if keep_identity else {k: without_place(v) for k, v in chosen.items()}
+    # the name of a column, as "P /W", is no place
+    kept = {k: v if keep_identity or not Path(str(v)).is_absolute() else without_place(v) for k, v in chosen.items()}
     about = {"format": format_ if keep_identity else without_place(format_), "source": source.name, "options": kept}
     argv = sys.argv if keep_identity else without_places(sys.argv)
     environment = environment_with(digests_of([format_]), keep_identity)

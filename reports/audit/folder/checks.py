@@ -166,6 +166,20 @@ def classes(e: Evidence) -> Verdict:
     return faults, "each by its own class", "measured only where device and meters are hardware"
 
 
+def originals(e: Evidence) -> Verdict:
+    runs = [(name, run) for name, run in e.subject.runs if run.start.get("imported")]
+    if e.quick or e.again is None or not runs:
+        raise NotApplicable("left out by --quick" if runs else "no run was imported")
+    faults, doubts = list[str](), list[str]()
+    for name, run in runs:
+        try:
+            faults += [f"{name}: {text}" for text in e.again(run)]
+        except (RigError, OSError) as error:
+            doubts.append(f"{name} is not compared with its originals: {error}")
+    doubted(faults, doubts)
+    return faults, f"{len(runs)} imported again, and equal", "stamps, readings, windows and descriptions as imported"
+
+
 def leaderboard_rows(e: Evidence) -> Verdict:
     wanted = [one for one, _ in rows_of(e, "has rows")]
     text = read_bytes(e.subject.path / "results.csv").decode("utf-8", "replace")
