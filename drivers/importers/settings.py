@@ -47,6 +47,5 @@ class Recorded:
         held, device = certificate(self.calibration), run.device
         own = replace(device, description=self.device_description or device.description)
         meters = (replace(m, description=self.meter_description or m.description, calibration=held) for m in run.meters)
-        files = [Path(self.calibration)] if self.calibration else []
-        originals = {**run.originals, **{f"calibration/{path.name}": path for path in files}}
-        return replace(run, device=own, meters=tuple(meters), originals=originals)
+        file = {f"calibration/{Path(self.calibration).name}": Path(self.calibration)} if self.calibration else {}
+        return replace(run, device=own, meters=tuple(meters), originals={**run.originals, **file})

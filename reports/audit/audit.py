@@ -57,13 +57,12 @@ class Audit:
 
 
 def audit(
-    path: Path, *, signers: str | None = None, roots: Sequence[str] = (), quick: bool = False, again: Again | None = None
+    path: Path, *, signers: str | None = None, roots: Sequence[str] = (), quick: bool = False, again: Again = None
 ) -> Audit:
     """Audit a run, a session or a submission; ``reports.submission.archive`` unpacks the archive of a submission.
 
-    ``signers`` is the text of a file of allowed signers, ``roots`` are published root hashes. ``again`` imports a run
-    again by the rig's own code, which the auditor does not know. Raises ``StoreError`` if the path holds nothing that
-    can be audited.
+    ``signers`` is the text of a file of allowed signers, ``roots`` are published root hashes. Raises ``StoreError`` if
+    the path holds nothing that can be audited.
     """
     if not path.exists():
         refuse(path.name or path, "does not exist", path.name, WHAT_TO_NAME)
@@ -80,7 +79,7 @@ def audit(
         refuse(path.name, f"{what}: {error}", path.name, remedy)
 
 
-def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool, again: Again | None) -> Audit:
+def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool, again: Again) -> Audit:
     subject = open_subject(path)
     for part in subject.parts:
         if not quick:

@@ -12,8 +12,8 @@ from reports.audit.power.estimate import SHARP
 from reports.audit.rules import values_of
 from reports.audit.subject import Claim, Part, Subject
 
-Again = Callable[[Run], Iterable[str]]
-"""Imports a run again, and returns how it differs from its originals."""
+Again = Callable[[Run], Iterable[str]] | None
+"""Imports a run again by the rig's own code, which the auditor does not know; returns how the run differs."""
 Outcome = Literal["passed", "warned", "failed", "not applicable"]
 
 
@@ -99,7 +99,7 @@ class Evidence:
     quick: bool
     claims: dict[str, dict[str, Claim]] = field(default_factory=dict)
     """The claims, by run, session or trial."""
-    again: Again | None = None
+    again: Again = None
 
 
 class NotApplicable(Exception):

@@ -14,10 +14,7 @@ from reports.page_templates import templates
 FORMAT = 1
 WORST = (2, 3, 22, 32, 30, 24, 13, 15, 25, 31)
 """Checks whose failure is named first: alterations, then claims that differ from the recording. All others follow."""
-REMEDIES = {
-    2: "Ask for the original", 3: "Compare the hash or key with what its author published",
-    22: "Import its artifacts/original by yourself", 31: "Fill them in",
-}  # fmt: skip
+REMEDIES = {2: "Ask for the original", 3: "Compare with what was published", 22: "Import it again", 31: "Fill them in"}
 OF_FAULTS = {UNLISTED: "Remove it", BROKEN_OFF: UNENDED_REMEDY}
 """Remedies for faults of the worst check that all end with these words."""
 SOUND = "no check failed"

@@ -23,9 +23,8 @@ def run(args: argparse.Namespace) -> int:
     from reports.audit.audit import Audit, audit
     from reports.audit.folder.reading import clean, read_bytes
     from reports.submission.archive import unpacked
-    from reports.submission.audit_again import with_pages
+    from reports.submission.audit_again import imported_again, with_pages
     from reports.submission.audit_page import document, html, text
-    from reports.submission.import_again import imported_again
     from rig.recording.disk.files import Folder
     from rig.terminal import width, wrapped
 

@@ -88,7 +88,7 @@ def run_import(
         names = distinct(name.strip(".-") or "run" for name in plain)
         with _replacing(out) as folder:
             for run, name in zip(runs, names, strict=True):
-                write_one(run, folder / name, say=_prefixed(say, name))
+                write_one(run, folder / name, say=lambda note, name=name: say(f"{name}: {note}"))
             bind(folder, [(name, "all") for name in names])
         places = [out / name for name in names]
     for lack in dict.fromkeys(text for run in runs for text in undescribed(run)):
@@ -149,10 +149,6 @@ def _replacing(out: Path) -> Iterator[Path]:
         raise StoreError(what, field="out", value=str(out), remedy=remedy) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _prefixed(say: Say, name: str) -> Say:
-    return lambda note: say(f"{name}: {note}")
 
 
 def _start(

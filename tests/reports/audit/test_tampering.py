@@ -53,7 +53,7 @@ SHORT_IDLE, MODIFIED = 18, 27
 def test_the_original_fails_nothing_but_what_its_recording_fails(original: Path) -> None:
     found = audit(original)
     assert failed(found) <= {SHORT_IDLE, MODIFIED, 6}, found.failed
-    assert len(found.checks) == 30
+    assert len(found.checks) == 31
     assert len(found.compared) > 20
     assert found.anchor == "self-consistent, not anchored"
 
@@ -234,7 +234,7 @@ def test_a_run_that_was_changed(folder: Path, change: Callable[[list[dict[str, A
 def test_classes_of_another_kind_leave_the_rest_to_be_audited(tmp_path: Path, classes: object) -> None:
     run = unpacked("by-hand-example", tmp_path)
     altered(run, lambda lines: lines[0]["workload"].update(details={"classes": classes}))
-    assert len(audit(run, quick=True).checks) == 30
+    assert len(audit(run, quick=True).checks) == 31
 
 
 def test_idle_that_was_measured_asleep(tmp_path: Path) -> None:

@@ -1,0 +1,127 @@
+"""The audit imports the originals of an imported run again: honest imports equal them, and edited copies do not."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.faults.forge import read, store
+from benchmarks.faults.physics import column
+from benchmarks.fuzz_importers import lay_out
+from benchmarks.import_cases import cases
+from reports.audit.audit import audit
+from reports.audit.evidence import Check
+from reports.submission.audit_again import imported_again
+from rig.commands.shell.main import main
+from rig.importing.write import KEPT, run_import
+from tests.support.scpi_bench import calibration
+from tests.support.submission_folder import altered
+
+CASES = cases()
+TRACE, REPLIES = "traces/p.arrows", "replies.arrows"
+Edit = Callable[[Path], object]
+
+
+def imported(
+    name: str, folder: Path, *, identity: bool = False, old: bytes = b"", new: bytes = b"", **more: str
+) -> Path:
+    """Import a case, with more options, and with ``new`` for ``old`` in its source; only the run is left."""
+    options, source = lay_out(CASES[name], folder / "in", None) | more, folder / "in" / CASES[name].source
+    if old:
+        source.write_bytes(source.read_bytes().replace(old, new))
+    words = [f"{key}={value}" for key, value in options.items()]
+    run_import(CASES[name].format, source, folder / "run", words, keep_identity=identity)
+    shutil.rmtree(folder / "in")
+    return folder / "run"
+
+
+def compared(run: Path, **given: Any) -> Check:
+    return next(c for c in audit(run, **{"again": imported_again} | given).checks if c.number == 22)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_import_of_every_format_equals_its_originals(name: str, tmp_path: Path) -> None:
+    assert compared(imported(name, tmp_path)).outcome == "passed"
+
+
+@pytest.mark.parametrize("identity", [False, True])
+def test_an_import_equals_its_originals_without_its_calibration_file(identity: bool, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    told = {"calibration": calibration(tmp_path / "in", unit="W"), "device_description": "of /home/ada, 3 V /1 A"}
+    assert compared(imported("plain-csv", tmp_path, identity=identity, **told)).outcome == "passed"
+
+
+def test_the_name_of_a_column_with_a_slash_is_recorded_whole(tmp_path: Path) -> None:
+    names = {"time": "t /s:s", "power": "P /W:W"}
+    assert compared(imported("plain-csv", tmp_path, old=b"t,p,v", new=b"t /s,P /W,v", **names)).outcome == "passed"
+
+
+def test_every_run_of_a_session_of_imports_is_compared(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        lay_out(CASES["energyrunner"], tmp_path / "in" / name, None)
+        for file in (tmp_path / "in" / name / "r").glob("trace1*"):  # two traces of one folder share its texts
+            shutil.copy(file, file.with_name(f"2-{file.name}"))
+    run_import("energyrunner", tmp_path / "in", tmp_path / "run")
+    assert compared(tmp_path / "run").found == "4 imported again, and equal"
+
+
+def times(file: str, name: str, factor: float) -> Edit:
+    def edit(run: Path) -> None:
+        table = read(run / file)
+        values = factor * table[name].to_numpy()
+        column(run / file, table, name, values.astype(table.schema.field(name).type.to_pandas_dtype()))
+
+    return edit
+
+
+def lines(change: Callable[[list[dict[str, Any]]], object]) -> Edit:
+    return lambda run: altered(run, change)
+
+
+EDITS: dict[str, tuple[Edit, str]] = {
+    "readings": (times(TRACE, "value", 0.9), "200 of 200 readings of p differ"),
+    "a trace cut": (lambda run: store(run / TRACE, read(run / TRACE)[:190]), "190', made again ' 200"),
+    "windows": (times(REPLIES, "off_tick", 0.999), "100399500,', made again '"),
+    "inferences": (times(REPLIES, "executions", 2), "6,', made again ' \"executions\": 3,"),
+    "an option": (lines(lambda told: told[0]["imported"]["options"].update(power="v:W")), '"name": "v"'),
+    "a description": (lines(lambda told: told[0]["device"].update(description="x")), '"description": ""'),
+    "idle": (lines(lambda told: told.insert(-1, {"type": "idle", "on_ns": 0, "off_ns": 9})), "what it states, line"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("edit", "says"), EDITS.values(), ids=EDITS)
+def test_a_copy_that_was_edited_and_hashed_again_fails(
+    edit: Edit, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(run := imported("plain-csv", tmp_path))
+    altered(run, lambda told: None)
+    assert main(["audit", str(run), "--json"]) == 32
+    (found,) = json.loads(capsys.readouterr().out)["audits"]
+    assert found["worst"].startswith("FAILED: imports equal their originals") and says in found["worst"]
+
+
+NOT_COMPARED: dict[str, tuple[Edit, str]] = {
+    "an importer of its own": (lines(lambda told: told[0]["imported"].update(format="own.py:f")), "unknown importer"),
+    "without originals": (lambda run: shutil.rmtree(run / KEPT), "No such file"),
+    "another original": (lambda run: (run / KEPT / "a.csv").write_text("t,p\n0,?\n"), "a.csv: "),
+}
+
+
+@pytest.mark.parametrize(("edit", "says"), NOT_COMPARED.values(), ids=NOT_COMPARED)
+def test_what_cannot_be_imported_again_is_said_not_to_be_compared(
+    edit: Edit, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit(run := imported("plain-csv", tmp_path))
+    altered(run, lambda told: told[-1].update(files={}))
+    (tmp_path / "own.py").write_text("raise SystemExit('code that the recording names was run')")
+    monkeypatch.chdir(tmp_path)
+    check = compared(run)
+    assert check.outcome == "warned"
+    assert check.found.startswith("run is not compared with its originals: ") and says in check.found
+
+
+def test_a_quick_audit_imports_nothing(tmp_path: Path) -> None:
+    assert compared(imported("plain-csv", tmp_path), quick=True).why == "left out by --quick"
