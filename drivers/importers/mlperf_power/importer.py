@@ -262,13 +262,13 @@ def open_import(settings: MlperfPower, source: Path) -> list[ImportedRun]:
     for folder in [f for f in folders if not _is_ranging(f)] or folders:
         main = read_part(folder, *dates)
         beside = _beside(folder, folders)
-        notes = {}
+        notes: tuple[str, ...] = ()
         if beside is not None and detail_of(beside) is None:
-            beside, notes = None, {"ranging": f"left out: {RANGING} has no {DETAIL}"}
+            beside, notes = None, (f"The run {RANGING} is left out: it has no {DETAIL}",)
         ranging = None if beside is None else read_part(beside, *dates)
         run = s.own.described(_run(main, _in_order(main, ranging), s))
         name = folder.relative_to(source).as_posix() if folder != source else folder.name or "run"
-        runs.append(replace(run, name=name, details={**run.details, **notes}))
+        runs.append(replace(run, name=name, notes=notes))
     return runs
 
 
