@@ -11,7 +11,7 @@ import numpy as np
 
 from reports.audit.audit import Audit, shown
 from reports.audit.evidence import Check, Outcome
-from reports.audit.folder.reading import Run, blocks, clean, read_run, traces, walk
+from reports.audit.folder.reading import Run, blocks, clean, read_run, refuse, traces, walk
 from reports.submission.leaderboard import EQUAL
 from rig.factories import build
 from rig.importing.write import KEPT, write
@@ -76,6 +76,8 @@ def imported_again(run: Run) -> Iterator[str]:
     about: Any = run.whole.start.imported
     factory, folder = load("importers", about.format.replace(".py:", ".py ")), run.path / KEPT
     kept = walk(folder)
+    if run.stop is None or not {f"{KEPT}/{name}" for name in kept} <= run.stop.files.keys():
+        refuse(KEPT, "holds files that no hash covers")
     tell(f"importing {run.path.name} again, to compare it with its originals", dim=True)
     files = {name.partition("/")[0]: name for name in kept if name.startswith(("windows/", "calibration/"))}
     options = {key: str(folder / files[key] if key in files else value) for key, value in about.options.items()}

@@ -88,7 +88,7 @@ def run_import(
         names = distinct(name.strip(".-") or "run" for name in plain)
         with _replacing(out) as folder:
             for run, name in zip(runs, names, strict=True):
-                write_one(run, folder / name, say=lambda note, name=name: say(f"{name}: {note}"))
+                write_one(run, folder / name, say=partial(lambda name, note: say(f"{name}: {note}"), name))
             bind(folder, [(name, "all") for name in names])
         places = [out / name for name in names]
     for lack in dict.fromkeys(text for run in runs for text in undescribed(run)):

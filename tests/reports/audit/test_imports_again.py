@@ -50,13 +50,14 @@ def test_an_import_of_every_format_equals_its_originals(name: str, tmp_path: Pat
 @pytest.mark.parametrize("identity", [False, True])
 def test_an_import_equals_its_originals_without_its_calibration_file(identity: bool, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    told = {"calibration": calibration(tmp_path / "in", unit="W"), "device_description": "of /home/ada, 3 V /1 A"}
-    assert compared(imported("plain-csv", tmp_path, identity=identity, **told)).outcome == "passed"
+    file, told = calibration(tmp_path / "in", unit="W"), "of /home/ada, 3 V /1 A"
+    run = imported("plain-csv", tmp_path, identity=identity, calibration=file, device_description=told)
+    assert compared(run).outcome == "passed"
 
 
 def test_the_name_of_a_column_with_a_slash_is_recorded_whole(tmp_path: Path) -> None:
-    names = {"time": "t /s:s", "power": "P /W:W"}
-    assert compared(imported("plain-csv", tmp_path, old=b"t,p,v", new=b"t /s,P /W,v", **names)).outcome == "passed"
+    run = imported("plain-csv", tmp_path, old=b"t,p,v", new=b"t /s,P /W,v", time="t /s:s", power="P /W:W")
+    assert compared(run).outcome == "passed"
 
 
 def test_every_run_of_a_session_of_imports_is_compared(tmp_path: Path) -> None:
@@ -121,6 +122,11 @@ def test_what_cannot_be_imported_again_is_said_not_to_be_compared(
     check = compared(run)
     assert check.outcome == "warned"
     assert check.found.startswith("run is not compared with its originals: ") and says in check.found
+
+
+def test_nothing_is_imported_from_a_folder_with_a_file_that_no_hash_covers(tmp_path: Path) -> None:
+    ((run := imported("otii", tmp_path)) / KEPT / "x.csv").write_text("t,p\n")
+    assert "holds files that no hash covers" in compared(run).found
 
 
 def test_a_quick_audit_imports_nothing(tmp_path: Path) -> None:
