@@ -16,7 +16,7 @@ HEADINGS = (("Algorithm track: what the network asks for", ALGORITHM), ("System 
 FRONT = (
     "What accuracy costs in energy and time. A point is on the front if every other point is worse in accuracy, energy "
     "or time, or equal in all of them. Measured points are not compared with simulated ones. Points without energy are "
-    "left out"
+    "left out of the front"
 )
 LINE = (
     "The dynamic energy of an execution by its operations, and each line that holds. This energy is of the last phase, "
