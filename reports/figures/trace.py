@@ -28,7 +28,7 @@ def power_figure(series: Series) -> Sheet | None:
         return None
     total, windows = total_of(rails), windows_of(series)
     span = float(total.start_s[0]), float(total.end_s[-1])
-    sheet = Sheet("power over time", 2.0 * WIDTH)
+    sheet, averaged = Sheet("power over time", 2.0 * WIDTH), False
     for limits, which in ((span, ""), (_near(series, *span), ", the first spans")):
         if limits is not None and limits[1] > limits[0]:
             shown = shown_between(total, limits, _BUCKETS)
@@ -36,8 +36,9 @@ def power_figure(series: Series) -> Sheet | None:
             panel = sheet.panel(limits, shown.ends(), _HEIGHT, "time since the start of the run", unit="s")
             _shade(sheet, windows, limits, panel[0])
             draw_power(sheet, panel, shown, limits)
+            averaged = averaged or shown.bars is not None
     names = [(colour, clean(name).lstrip("_")) for name, colour in colours_of(windows).items()]
-    sheet.key([(TRACE, "power: mean, least, greatest"), *names])
+    sheet.key([(TRACE, "power: mean, least, greatest" if averaged else "power"), *names])
     return sheet
 
 

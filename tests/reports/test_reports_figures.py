@@ -26,7 +26,7 @@ from rig.analysis.result.series import Solve, Stream
 from rig.analysis.service.change_detection import right_share, time_right
 from rig.recording.records import ScenarioRecord
 from rig.terminal import clean
-from tests.support.made_up import HOSTILE, made_up, made_up_stream, q, without_pictures
+from tests.support.made_up import HOSTILE, made_up, made_up_series, made_up_stream, q, without_pictures
 
 pytestmark = pytest.mark.pictures
 
@@ -330,3 +330,10 @@ def test_a_long_text_has_a_second_line() -> None:
     sheet.key([(COLOURS["idle"], long)])
     sheet.note(long)
     assert texts(sheet.svg({False})).count("device to host, and the rest") == 2
+
+
+@pytest.mark.parametrize(("readings", "said"), [(500, "power"), (50_000, "power: mean, least, greatest")])
+def test_the_key_of_power_tells_whether_readings_were_joined(readings: int, said: str) -> None:
+    svg = power_figure(made_up_series("core", readings, 20))
+    assert svg is not None
+    assert said in {e.text for e in ET.fromstring(svg.svg({False})).iter()}
