@@ -25,7 +25,7 @@ COLUMNS = (10, 4000)
 SPANS = 600
 """The most spans in one picture."""
 HIDDEN = f"more than {SPANS} spans, zoom in to see them"
-OTHERS = ("idle", "warmup", "mark")
+OTHERS = ("idle", "warm-up", "mark")
 """Names of windows that are not spans of a phase."""
 PLAIN = "Values of a stretch in view are plain means of readings without uncertainty, and no results"
 
