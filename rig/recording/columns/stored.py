@@ -26,7 +26,7 @@ from rig.recording.events import malformed
 from rig.recording.validation import fitted_table
 from rig.types import Floats, Indices
 
-_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating)
 Key = slice | int | NDArray[Any]
 MOST_COLUMNS = 1000
 """The most columns of a file; columns that the format does not name are ignored."""
@@ -86,11 +86,8 @@ class Batches:
     def part(self, number: int, name: str, first: int, last: int) -> NDArray[Any]:
         """Return the rows ``first`` to ``last`` of a column of one batch, with null as NaN."""
         column, kind = Column(*self.columns[name][number].tolist()), self.dtype(name)
-        if kind == np.bool_:
-            values = self._bits(column.numbers, first, last)
-        else:
-            at, size = column.numbers + first * kind.itemsize, (last - first) * kind.itemsize
-            values = np.frombuffer(self.file.read(at, size), kind)
+        at, size = column.numbers + first * kind.itemsize, (last - first) * kind.itemsize
+        values = np.frombuffer(self.file.read(at, size), kind)
         if not column.absent:
             return values
         return np.where(self._bits(column.valid, first, last), values, np.nan)
