@@ -16,7 +16,7 @@ from rig.bench.bench_file import examine
 from rig.bench.read import PATIENCE_S, BenchFile, Problem
 from rig.doctor.findings import Finding, broken, checked, of_error, ok
 from rig.doctor.groups import BenchGroup, groups_of
-from rig.doctor.host import extra_findings, host_findings, permission_findings
+from rig.doctor.host import host_findings, permission_findings
 from rig.doctor.items import Item, Steps, examine_device, examine_meter, failed
 from rig.engine.clock import HostClock
 from rig.errors import RigError, SetupError
@@ -136,9 +136,8 @@ def _alone(device: Item) -> AbstractContextManager[None]:
 
 
 def _examined(item: Item, steps: Steps, s: Settings) -> Iterator[Finding]:
-    """Yield the packages and permissions that a driver needs; unless one is missing, also examine the item."""
-    needed = list(extra_findings(item.name, item.group, item.driver))
-    needed += permission_findings(item.name, item.driver, item.paths)
+    """Yield the permissions that a driver needs; unless one is missing, also examine the item."""
+    needed = list(permission_findings(item.name, item.driver, item.paths))
     yield from needed
     if all(finding.level != "broken" for finding in needed):
         yield from s.within_deadline(item.name, steps, item.patience_s)

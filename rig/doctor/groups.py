@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rig.bench.check import Entry, driver_name, factory_of, texts_of
-from rig.bench.read import PATIENCE_S, BenchFile, MeterEntry, Problem, where_of
+from rig.bench.read import PATIENCE_S, BenchFile, MeterEntry, Problem
 from rig.doctor.items import Item
 from rig.errors import MissingExtraError, RigError, UnknownNameError, refused
 from rig.factories import Factory, needs, options_of, split_options
@@ -61,8 +61,8 @@ def _item(bench: BenchFile, entry: Entry) -> Item:
     except RigError as error:  # a missing package becomes a finding when the item is examined
         factory, texts = _raising(error), {}
     return Item(
-        entry.name, factory, texts, entry.rails, where_of(entry)[0],
-        driver_name(bench, entry), entry.patience_s, tuple(entry.options.values()),
+        entry.name, factory, texts, entry.rails, driver_name(bench, entry), entry.patience_s,
+        tuple(entry.options.values()),
         feeds=isinstance(entry, MeterEntry) and feeds(factory, entry.feeds),
         boot_s=None if isinstance(entry, MeterEntry) else entry.boot_s,
     )  # fmt: skip
@@ -88,7 +88,7 @@ def _of_driver(name: str, options: list[str], bench: BenchFile | None, known: Se
         factories = dict.fromkeys(kinds, _raising(error))
     texts = split_options(options, factories)
     items = {
-        kind: Item(name, factory, texts[kind], (), kind, name, PATIENCE_S, tuple(texts[kind].values()))
+        kind: Item(name, factory, texts[kind], (), name, PATIENCE_S, tuple(texts[kind].values()))
         for kind, factory in factories.items()
     }
     return BenchGroup(items.get("devices"), tuple(items[kind] for kind in items if kind == "meters"))

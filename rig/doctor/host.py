@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from rig.bench.plugin_list import describe, text_in
+from rig.bench.plugin_list import text_in
 from rig.doctor.findings import Finding, Number, broken, checked, ok, si
 from rig.engine.clock import SPIN_NS, HostClock
-from rig.errors import MissingExtraError, StoreError
+from rig.errors import StoreError
 
 TESTED = ((3, 11), (3, 12), (3, 13))
 """Python versions with which the project is tested."""
@@ -119,18 +119,6 @@ def _disk(runs: Path) -> Finding:
 
 
 # ---- what drivers need of the host -----------------------------------------------------------------------------------
-
-
-def extra_findings(item: str, group: str, driver: str) -> Iterator[Finding]:
-    """Yield whether the packages of a registered driver are installed."""
-    for row in describe():
-        if row["group"] != group or row["name"] != driver or not row["extra"]:
-            continue
-        if row["missing"]:
-            text = f"{driver} needs the extra {row['extra']}: {', '.join(row['missing'])} missing"
-            yield broken(item, "packages", text, f"pip install 'neurorig[{row['extra']}]'", MissingExtraError)
-        else:
-            yield ok(item, "packages", f"extra {row['extra']} is installed")
 
 
 def permission_findings(item: str, driver: str, options: Sequence[object], root: Path = Path("/")) -> Iterator[Finding]:

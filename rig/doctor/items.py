@@ -33,7 +33,6 @@ class Item:
     factory: Factory
     options: Mapping[str, str]
     rails: tuple[str, ...]
-    group: str
     driver: str
     patience_s: float
     paths: tuple[object, ...] = ()

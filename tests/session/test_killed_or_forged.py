@@ -78,7 +78,7 @@ def session(killed: Path, tmp_path: Path) -> Path:
 
 def test_it_is_reported_as_far_as_it_came_and_invalid(session: Path) -> None:
     result = result_of(session)
-    assert result.verdict == "INVALID"
+    assert result.validity is not None and result.verdict == "INVALID"
     assert ("1", "3") in [(c.found, c.allowed) for c in result.validity.checks if c.rule == "runs of the session"]
     assert "Recordings that are no part of the session: 1 (performance, it was broken off)" in result.notes
 
