@@ -7,8 +7,7 @@ spans from the first to the last. Results that depend on every reading are sums 
 These sums are over pieces that the estimators never split. The estimators need to know whether a reading is before or
 after a few moments: the ends of spans and of idle windows, and these ends moved by the uncertainty of the clock and by
 the settling of the filter. A reading that holds such a moment is a piece by itself, so a sum over pieces is the same
-sum over single readings. The whole trace is also divided evenly. Readings at the end of the range stay apart, with
-their neighbours, because their errors depend on the neighbours.
+sum over single readings. The whole trace is also divided evenly.
 """
 
 import itertools
@@ -25,7 +24,7 @@ from rig.analysis.timing.readings import Pool, Readings, Supply, Volts, in_order
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.columns.stored import GridTicks, Stored
 from rig.recording.traces.conversion import PLAUSIBLE, to_watts
-from rig.recording.traces.traces import AT_ONCE, COLUMNS, Trace
+from rig.recording.traces.traces import COLUMNS, Trace
 from rig.types import Bools, Floats, Indices
 
 Seconds = Callable[[NDArray[np.int64]], Floats]
@@ -241,8 +240,7 @@ def pooled(
 
     ``like`` are single readings of it, on the same time, whose conversion holds for all. ``ends`` are the upper ends of
     ranges of its readings. ``beside`` are the volts that the trace names. Raises ``DataError`` for readings that are
-    not in order of time. About ``AT_ONCE // 4`` runs of readings at the end of the range get pieces of their own. A
-    later piece that holds such a reading counts as an overload as a whole.
+    not in order of time. A piece that holds a reading at the end of the range counts as an overload as a whole.
     """
     starts, sums = zip(*_blocks(trace, like, ends, seconds, cuts, beside, block), strict=True)
     start, total = np.concatenate(starts), {name: np.concatenate([of[name] for of in sums]) for name in sums[0]}
@@ -278,7 +276,7 @@ def _blocks(
     block: int,
 ) -> Iterator[tuple[Indices, dict[str, Floats]]]:
     """Yield the begins of the pieces of a block, and sums over them by name; a block ends where a piece ends."""
-    n, apart, last_s = len(trace.value), 0, -np.inf
+    n, last_s = len(trace.value), -np.inf
     bounds = np.unique(np.searchsorted(cuts, np.append(np.arange(0, n, block), n)))
     for first, end in itertools.pairwise(bounds.tolist()):
         start, a, b = cuts[first:end], int(cuts[first]), int(cuts[end])
@@ -300,9 +298,6 @@ def _blocks(
             supply, known, over = beside.of(trace, like, a, b)
             ok, clipped = known if ok is None else ok & known, clipped | over
             of = _products(trace, supply, raw, ok)
-        if clipped.any() and apart < AT_ONCE // 4:
-            alone = _alone(clipped) + a
-            start, apart = np.union1d(start, alone[(alone > a) & (alone < b)]), apart + len(alone) // 4
         sums = _sums(of, start - a, len(raw), ok, weight)
         yield start, sums | {"clipped": np.logical_or.reduceat(clipped, start - a)}
 
@@ -337,9 +332,3 @@ def _clipped(
     if any(not (end < least or end > most) for end in ends):
         over = over | np.isin(raw, ends)
     return over
-
-
-def _alone(clipped: Bools) -> Indices:
-    """Return the begins of pieces that hold a run of clipped readings, or the reading before or after such a run."""
-    change = np.flatnonzero(np.diff(np.concatenate([[False], clipped, [False]]).astype(np.int8))).reshape(-1, 2)
-    return np.unique((change[:, [0, 0, 1, 1]] + np.array([-1, 0, 0, 1])).ravel())
