@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from rig.analysis.result.distributions import normal_quantile
-from rig.analysis.timing.timebase import CERTAIN, STRETCHES
+from rig.analysis.timing.timebase import STRETCHES
 from rig.types import Bools, Floats, Indices
 
 LEAST = 64
@@ -25,13 +25,9 @@ NOISY = 0.3
 SEVERAL = 8
 """A level of a converter has at least this many readings; a filter selects from at most as many last readings."""
 FAR = 15.0
-"""A damaged reading differs from its neighbours by at least this many times the typical difference."""
-ALIKE = 0.25
-"""Neighbours of a damaged reading differ by less than this part of its distance from them.
-
-At least this part of the damaged readings is above their neighbours, and at least this part below. Their rate at
-idle is at least this part of their mean rate.
-"""
+"""A reading is far from others if it differs by at least this many times the typical difference."""
+LEAST_ABOVE = 0.25
+"""At least this part of the readings at idle is above the low end of a range that cuts them off."""
 FEW = 0.02
 """Errors in fewer readings than this share do not matter, nor does an error of this part of a reading or of a step."""
 LEVELS, FRACTIONS = 4, 6
@@ -104,26 +100,6 @@ class Profile:
         return np.asarray(np.cumsum(change[:-1]) > 0), int(by_chance.sum())
 
     @cached_property
-    def damaged(self) -> tuple[bool, bool]:
-        """Return whether lone readings are errors on the wire, and whether exact zeros are such errors.
-
-        Lone readings are errors if they occur at idle and at work, all along the trace, both below and above their
-        neighbours. Peaks of a device occur only at work and only above. Interference does not last. Zeros are errors if
-        most of them are lone.
-        """
-        lone, zero = stand_alone(self.value, self.typical), self.value == 0.0
-        below, quiet, zeros, alone = (
-            int(np.count_nonzero(which))
-            for which in (lone[1:] & (np.diff(self.value) < 0.0), lone & self.idle, zero, zero & lone)
-        )
-        each = np.histogram(np.flatnonzero(lone), STRETCHES, (0, len(lone)))[0]
-        count, most = int(each.sum()), FEW * len(lone)
-        even = ALIKE * count <= below <= (1.0 - ALIKE) * count
-        alike = bool(quiet * len(lone) > ALIKE * count * np.count_nonzero(self.idle))
-        along = float(np.var(each)) <= (1.0 + CERTAIN * math.sqrt(2.0 / STRETCHES)) * count / STRETCHES
-        return 0 < count <= most and even and alike and along, 0 < zeros <= most and alone >= (1.0 - ALIKE) * zeros
-
-    @cached_property
     def cut_off(self) -> tuple[float, float, float, int] | None:
         """Return the low end of a range that cuts readings off, or None without such readings.
 
@@ -135,7 +111,7 @@ class Profile:
         low = float(known.min()) if len(known) else 0.0
         above, quiet = known[known > low], self.value[self.idle & np.isfinite(self.value)]
         share = float(np.mean(quiet == low)) if len(quiet) else 0.0
-        if len(above) < 3 * MANY or not 0.0 < share <= 1.0 - ALIKE or low not in _shared(known):
+        if len(above) < 3 * MANY or not 0.0 < share <= 1.0 - LEAST_ABOVE or low not in _shared(known):
             return None
         # if noise is cut off, readings just above the end are as dense as farther up; a level without noise leaves a
         # gap
@@ -155,14 +131,6 @@ def lag_of(word: Indices) -> Indices:
     lag = np.zeros(len(word), dtype=np.int64)
     lag[order[same + 1]] = order[same + 1] - order[same]
     return lag
-
-
-def stand_alone(value: Floats, typical: float) -> Bools:
-    """Return which readings are far from neighbours that agree with each other, shape (n,)."""
-    beside = np.concatenate([[np.nan], value, [np.nan]])
-    before, after = beside[:-2], beside[2:]
-    off = np.minimum(np.abs(value - before), np.abs(value - after))
-    return np.asarray((typical > 0.0) & (off > FAR * typical) & (np.abs(before - after) < ALIKE * off))
 
 
 # ---- ends of a range --------------------------------------------------------------------------

@@ -289,7 +289,7 @@ def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools,
 
     The results have the shape of ``start_s``. Raises ``DataError`` if there is no reading of the volts.
     """
-    good = np.flatnonzero(v.ok)
+    good = np.flatnonzero(v.ok & (v.value != 0.0))  # a volt meter that reads exactly zero did not read
     if not len(good):
         remedy = "Check the meter on the supply, or state the voltage (supply_v)"
         raise DataError(f"rail {v.rail.name} holds no volts", field="supply_rail", value=v.rail.name, remedy=remedy)

@@ -13,7 +13,7 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import inside, merged
-from rig.analysis.timing.profile import CHANCE, FEW, LEAST, LOOKED_AT, MANY, SEVERAL, Profile, stand_alone
+from rig.analysis.timing.profile import CHANCE, FEW, LEAST, LOOKED_AT, MANY, SEVERAL, Profile
 from rig.analysis.timing.timebase import CERTAIN, RECTANGLE, Timebase, earliest, latest_s
 from rig.recording.traces.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats
@@ -90,19 +90,6 @@ class Rule:
 
 
 # ---- values -------------------------------------------------------------------------------------
-
-
-def _damaged(look: Look) -> Found | None:
-    (lone, zeros), typical = look.profile.damaged, look.profile.typical
-    if not lone and not zeros:
-        return None
-
-    def wrong(value: Floats) -> Bools:
-        alone, zero = stand_alone(value, typical), (value == 0.0) & zeros
-        # unless all readings were looked at, zeros may be those of a device that sleeps
-        return np.asarray((alone & (zero | lone)) | (zero & look.whole))
-
-    return _without(look, wrong)
 
 
 def _polled(look: Look) -> Found | None:
@@ -299,11 +286,6 @@ def _drifting(look: Look) -> Found | None:
 
 
 RULES = (
-    Rule(
-        _damaged,
-        "{count} single readings{of}, also at idle, differ much from both neighbours, which agree with each other. "
-        "This looks like errors on the wire. These readings count as missing",
-    ),
     Rule(
         _polled,
         "the host asked {polls:.3g} times for each conversion of the meter. Each is used once, at a steady pace",
