@@ -19,7 +19,7 @@ LEAST = 64
 MANY = 16
 """Chance is ruled out if at least this many readings share a value, or follow each other as they did before."""
 CHANCE = 0.01
-"""If more than this share of readings recurs by chance, longer rows are compared, of up to twice ``MANY`` readings."""
+"""If more than this share of readings recurs by chance, repeats are no proof."""
 NOISY = 0.3
 """If noise exceeds a step, at most this share of successive readings is equal. Otherwise at most this share differs."""
 SEVERAL = 8
@@ -60,44 +60,30 @@ class Profile:
     @cached_property
     def lag(self) -> Indices:
         """Return how many readings ago each value occurred last, 0 if never."""
-        return lag_of(self.code) if self._some_equal(self.code) else np.zeros(len(self.code), np.int64)
+        lag = np.zeros(len(self.code), dtype=np.int64)
+        if int(self.code.max(initial=-1)) < len(lag) - 1:
+            order = np.argsort(self.code, kind="stable")
+            same = np.flatnonzero(self.code[order[1:]] == self.code[order[:-1]])
+            lag[order[same + 1]] = order[same + 1] - order[same]
+        return lag
 
     @cached_property
     def copies(self) -> Bools:
-        """Return which readings repeat the one before or an earlier block; none if chance may explain the repeats."""
-        word, wide = self.code, 1
-        while len(self.value) >= LEAST and wide <= 2 * MANY and self._some_equal(word):
-            again, chance = self._again(word, wide)
-            if chance <= CHANCE * len(self.value):
-                return again
-            word = np.unique(word[:-wide] * (int(word.max()) + 1) + word[wide:], return_inverse=True)[1]
-            wide *= 2
-        return np.zeros(len(self.value), bool)
-
-    @staticmethod
-    def _some_equal(word: Indices) -> bool:
-        """Return whether some of the numbers from 0 to the highest occur more than once."""
-        return int(word.max(initial=-1)) < len(word) - 1
-
-    def _again(self, word: Indices, wide: int) -> tuple[Bools, int]:
-        """Return which readings repeat earlier rows of ``wide`` readings, and how many rows recur by chance.
+        """Return which readings repeat the one before or an earlier block; none if chance may explain the repeats.
 
         A repeated single value is not at an end of the range, and occurs nowhere else. A repeated block does not
         overlap the block that it repeats, unlike a periodic signal.
         """
-        lag = lag_of(word) if wide > 1 else self.lag
+        code, lag, n = self.code, self.lag, len(self.value)
+        if n < LEAST or not lag.any():
+            return np.zeros(n, bool)
         first = np.flatnonzero(np.diff(lag, prepend=-1))
-        at, many = lag[first], np.diff(np.append(first, len(lag)))
+        at, many = lag[first], np.diff(np.append(first, n))
         held, inner = self.value[first], (np.fmin.reduce(self.value), np.fmax.reduce(self.value))
-        alone = (many == np.bincount(word)[word[first]] - 1) & (held > inner[0]) & (held < inner[1])
-        runs = (at == 1) & alone & ((wide == 1) | (many >= wide))
-        blocks = (at > 1) & (many + wide > max(MANY, 2 * wide)) & (many + wide - 1 <= at)
-        again = runs | blocks
-        change = np.zeros(len(self.value) + 1, dtype=np.int64)
-        np.add.at(change, first[again], 1)
-        np.add.at(change, first[again] + many[again] + wide - 1, -1)
+        alone = (many == np.bincount(code)[code[first]] - 1) & (held > inner[0]) & (held < inner[1])
+        again = ((at == 1) & alone) | ((at > 1) & (many >= MANY) & (many <= at))
         by_chance = np.where(at == 1, 1, many)[(at > 0) & ~again]
-        return np.asarray(np.cumsum(change[:-1]) > 0), int(by_chance.sum())
+        return np.asarray(np.repeat(again, many) & (by_chance.sum() <= CHANCE * n))
 
     @cached_property
     def cut_off(self) -> tuple[float, float, float, int] | None:
@@ -122,15 +108,6 @@ class Profile:
         density = math.exp(-0.5 * level**2) / math.sqrt(2.0 * math.pi)
         noise = (float(np.mean(quiet)) - low) / (level * (1.0 - share) + density)
         return low, noise * (density / share - level), share, len(known) - len(above)
-
-
-def lag_of(word: Indices) -> Indices:
-    """Return how many places back the same number occurred last, 0 if it never did, shape (n,)."""
-    order = np.argsort(word, kind="stable")
-    same = np.flatnonzero(word[order[1:]] == word[order[:-1]])
-    lag = np.zeros(len(word), dtype=np.int64)
-    lag[order[same + 1]] = order[same + 1] - order[same]
-    return lag
 
 
 # ---- ends of a range --------------------------------------------------------------------------
