@@ -150,7 +150,7 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[Finding
     of = len(r.ok) if r.pool is None else round(float(r.pool.of.sum()))
     bad = of - r.count(r.ok)
     if bad:
-        yield note(f"Rail {rail}: {bad} of {of} readings are left out: they are not numbers, or errors on the wire")
+        yield note(f"Rail {rail}: {bad} of {of} readings are not numbers and are left out")
     pace = r.pace() if r.period_s > 0 else np.zeros(0)
     gaps = np.flatnonzero(pace > GAP_PERIODS)
     if len(gaps) and float(np.quantile(pace, 0.9)) < STEADY:

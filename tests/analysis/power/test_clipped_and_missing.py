@@ -105,7 +105,7 @@ def test_readings_that_are_no_number_and_spans_outside_the_trace_are_counted() -
     windows = np.array([[0.1, 0.2], [0.9, 1.1], [1.5, 1.6], [-0.1, 0.1]])
     lacking = readings(ok=np.arange(1000) >= 4)
     no_number, outside = (note.text for note in missing_notes("core", lacking, windows))
-    assert no_number == "Rail core: 4 of 1000 readings are left out: they are not numbers, or errors on the wire"
+    assert no_number == "Rail core: 4 of 1000 readings are not numbers and are left out"
     assert outside.startswith("Rail core: 3 of 4 spans lie wholly or partly outside the trace")
     assert covered_share(readings(), windows) == 0.25
 
