@@ -84,7 +84,7 @@ def aside(printed: int, *, back: bool = True) -> Iterator[None]:
         _own = _text(os.dup(1), given.encoding, closefd=True) if real else given
     _own = _own or given
     os.dup2(printed, 1)
-    sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.stdout = _text(1, given.encoding, of_drivers=True)
     try:
         yield
     finally:
@@ -139,17 +139,21 @@ def usable_streams() -> bool:
 class _Left(io.FileIO):
     """A stream whose reader may end early, as ``head`` does; the command still returns its own exit code."""
 
+    dropped_at: type[OSError] = BrokenPipeError
+
     def write(self, data: Any, /) -> int:
         """Write, or drop the text if nobody reads."""
         try:
             return super().write(data)
-        except BrokenPipeError:
+        except self.dropped_at:
             return memoryview(data).nbytes
 
 
-def _text(number: int, encoding: str, *, closefd: bool = False) -> TextIO:
+def _text(number: int, encoding: str, *, closefd: bool = False, of_drivers: bool = False) -> TextIO:
     raw = _Left(number, "w", closefd=closefd)
-    by_line = raw.isatty() or number == 2
+    if of_drivers:  # no room for what a driver prints must not end a run
+        raw.dropped_at = OSError
+    by_line = of_drivers or raw.isatty() or number == 2
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=by_line)
 
 

@@ -25,7 +25,7 @@ from rig.commands.shell.main import main, parser
 from rig.engine.record import record
 from rig.errors import Ended, Interrupted, MeterError
 from rig.recording.reader import open_run
-from rig.terminal import MOST, clean, say, usable_streams, width
+from rig.terminal import MOST, aside, clean, say, usable_streams, width
 from tests.support.processes import MAIN, options, python
 from tests.support.raised import raised, raising
 from tests.support.submission_folder import unpacked
@@ -333,6 +333,11 @@ def full() -> Iterator[TextIO]:
 def test_a_measurement_goes_on_where_standard_error_is_full(full: TextIO, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(sys, "stderr", full)
     assert measure(tmp_path / "out", "--mode", "together") == 0
+
+
+def test_what_a_driver_prints_is_dropped_where_there_is_no_room_for_it(full: TextIO) -> None:
+    with aside(full.fileno()):
+        print("40 degrees")
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
