@@ -112,15 +112,18 @@ def _exclusive(task: Task) -> bool:
 def _local(jobs: int, quiet_cores: bool) -> Iterator[Executor]:
     """Yield a pool of processes that import nothing from the working directory; at the end, interrupt busy ones."""
     environment = THREADS if quiet_cores else {}
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), begin, (environment,))
+    try:
+        pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), begin, (environment,))
+    except OSError as error:  # no shared memory, as in some containers
+        what = f"workers cannot begin ({error.strerror}); they need shared memory, /dev/shm"
+        raise _no_workers(what, jobs) from error
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
         try:
             pool.submit(os.getpid).result()
         except BrokenProcessPool as error:
-            remedy = "See their output above, or use --jobs 0 for no processes"
-            raise SetupError("workers die before they begin", field="jobs", value=jobs, remedy=remedy) from error
+            raise _no_workers("workers die before they begin, see their output above", jobs) from error
         yield pool
     finally:
         os.environ.pop("PYTHONSAFEPATH")
@@ -129,6 +132,10 @@ def _local(jobs: int, quiet_cores: bool) -> Iterator[Executor]:
         for process in multiprocessing.active_children():
             process.terminate()
         pool.shutdown(cancel_futures=True)
+
+
+def _no_workers(what: str, jobs: int) -> SetupError:
+    return SetupError(what, field="jobs", value=jobs, remedy="Correct this, or use --jobs 0 for no processes")
 
 
 def _broken_off() -> Callable[[dict[Future[Outcome], Task], int], None]:
