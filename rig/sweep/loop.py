@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -65,7 +66,7 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
         _sort_out(folder, cells, means.retry_failed)
         states = {cell.key: state_of(folder, cell) for cell in cells}
         left = [cell for cell in in_order(cells) if states[cell.key] == "open"]
-        if left and (changed := _changed(folder, [cell for cell in cells if states[cell.key] == "done"])):
+        if left and (changed := changed_files(folder, cells, left)):
             what = f"{', '.join(changed)} changed since cells were recorded: the table then mixes two versions"
             say(f"{what}. Begin a new sweep if the change concerns the measured work", error=True)
         progress = Progress(len(cells), [cell.key for cell in left], list(states.values()).count("failed"))
@@ -86,17 +87,18 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
     return cells
 
 
-def _changed(folder: Path, done: Sequence[Cell]) -> list[str]:
-    """Return the user's own files that are no longer those with which the finished cells were recorded."""
-    found = set[str]()
-    for cell in done:
-        place = place_of(folder, cell)
-        now = {without_place(file): digest for file, digest in digests_of(cell.request(place).code).items()}
-        with suppress(RigError):  # a damaged cell is noticed where its row is computed
-            for start in (read_log(path).start for path, _ in (runs_in(place) if now else ())):
-                then = start.environment.local_code if start.environment else {}
-                found |= {name for name in now.keys() & then.keys() if now[name] != then[name]}
-    return sorted(found)
+def changed_files(folder: Path, cells: Sequence[Cell], left: Sequence[Cell] = ()) -> list[str]:
+    """Return the user's own files of which the recordings, or the cells ``left`` to record, have several versions."""
+    found = defaultdict[str, set[str]](set)
+    for cell in left:
+        for file, digest in digests_of(cell.request(place_of(folder, cell)).code).items():
+            found[without_place(file)].add(digest)
+    for place in (place_of(folder, cell) for cell in cells if cell.request(folder).code):
+        with suppress(RigError):  # an open cell has no recording; a damaged one is noticed where its row is computed
+            for start in (read_log(path).start for path, _ in runs_in(place)):
+                for file, digest in (start.environment.local_code if start.environment else {}).items():
+                    found[file].add(digest)
+    return sorted(file for file, digests in found.items() if len(digests) > 1)
 
 
 def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, say: Say, mend: bool = True) -> None:

@@ -337,7 +337,7 @@ def test_a_measurement_goes_on_where_standard_error_is_full(full: TextIO, tmp_pa
 
 def test_what_a_driver_prints_is_dropped_where_there_is_no_room_for_it(full: TextIO) -> None:
     with aside(full.fileno()):
-        print("40 degrees")
+        assert sys.stdout.write("40 degrees\n")
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])

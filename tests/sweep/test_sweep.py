@@ -197,7 +197,10 @@ def test_code_that_changed_between_the_cells_is_told(here: Path, capsys: Capture
     for seconds, own in (("0.01", mine), ("0.01,0.02", f"{mine}# new\n" if changed else mine)):
         (here / "mine.py").write_text(own)
         assert bench.sweep(*words, "--vary", f"inference_s={seconds}", "--extend") == 0
-    assert ("mine.py changed since cells were recorded" in capsys.readouterr().err) == changed
+    assert ("the table then mixes" in capsys.readouterr().err) == changed
+    (here / "mine.py").unlink()
+    bench.sweep("s", "--table")
+    assert ("the table mixes versions of mine.py" in capsys.readouterr().err) == changed
 
 
 def test_a_cell_that_fails_is_noted_and_the_others_are_done(tmp_path: Path, capsys: Capture) -> None:
