@@ -36,7 +36,7 @@ def progress(total: int, path: Path | None = None, now: Callable[[], float] = ti
     fields = (TextColumn(f"{{task.fields[{name}]}}") for name in ("count", "rails", "room"))
     columns = (BarColumn(bar_width=12), next(fields), TimeRemainingColumn(), *fields)
     room = None if path is None else Room(path, now)
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
         run = name if len(name) <= NAME_MOST else "run"
         task = bar.add_task("samples", total=total or None, count=f"{run} {counted(0, total)}", rails="", room="")
 
