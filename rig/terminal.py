@@ -3,12 +3,14 @@
 Names in recordings, messages of drivers and names of plug-ins are written by others. Live displays use ``clean``.
 """
 
+import errno
 import io
 import os
 import shutil
+import stat
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
@@ -139,20 +141,24 @@ def usable_streams() -> bool:
 class _Left(io.FileIO):
     """A stream whose reader may end early, as ``head`` does; the command still returns its own exit code."""
 
-    dropped_at: type[OSError] = BrokenPipeError
+    dropped_at: Container[int] = (errno.EPIPE,)
 
     def write(self, data: Any, /) -> int:
         """Write, or drop the text if nobody reads."""
         try:
             return super().write(data)
-        except self.dropped_at:
+        except OSError as error:
+            if error.errno not in self.dropped_at:
+                raise
             return memoryview(data).nbytes
 
 
 def _text(number: int, encoding: str, *, closefd: bool = False, of_drivers: bool = False) -> TextIO:
     raw = _Left(number, "w", closefd=closefd)
     if of_drivers:  # no room for what a driver prints must not end a run
-        raw.dropped_at = OSError
+        raw.dropped_at = errno.errorcode
+    elif stat.S_ISCHR(os.fstat(number).st_mode):  # a terminal that was closed
+        raw.dropped_at = (errno.EPIPE, errno.EIO)
     by_line = of_drivers or raw.isatty() or number == 2
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=by_line)
 

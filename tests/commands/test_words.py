@@ -358,13 +358,14 @@ def test_no_command_says_that_it_printed_what_a_full_stream_did_not_take(full: T
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes are POSIX")
+@pytest.mark.parametrize("by", ["pipe", "openpty"])
 @pytest.mark.parametrize(("asked", "code"), [("report", 31), ("audit", 32), ("list", 0)])
-def test_a_reader_that_leaves_early_changes_no_exit_code(asked: str, code: int, tmp_path: Path) -> None:
+def test_a_reader_that_leaves_early_changes_no_exit_code(asked: str, code: int, by: str, tmp_path: Path) -> None:
     """Otherwise a script that stops at errors goes on after ``rig audit DIR | head``."""
     words = [asked]
     if asked != "list":
         words.append(str(unpacked("crash-device-raises", tmp_path)))
-    ear, mouth = os.pipe()
+    ear, mouth = getattr(os, by)()
     os.close(ear)
     done = python(MAIN, *words, stdout=mouth)
     os.close(mouth)
