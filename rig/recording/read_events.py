@@ -136,7 +136,8 @@ def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
                 break  # the end of the log, or a line that a crash cut off
             raise altered(path, f"{EVENTS} line {number + 1} is not JSON: {error}") from error
         if head.seq != number or head.prev != prev:
-            raise altered(path, f"{EVENTS} line {number + 1} does not follow from the line before")
+            what = f"{EVENTS} line {number + 1} does not follow from the line before{converted(data)}"
+            raise altered(path, what)
         prev = hashlib.sha256(line).hexdigest()
         heads.append(head)
     if not heads:
@@ -180,6 +181,11 @@ def verified(folder: Folder, stop: Stop | None, present: Sequence[str] = ()) -> 
         if name not in listed:
             raise altered(folder.path, f"the stop line does not list {name}")
     return {name: file for name, file in found.items() if file is not None}
+
+
+def converted(data: bytes) -> str:
+    """Return the end of a message about changed bytes: that line ends were converted, or nothing."""
+    return "" if b"\r\n" not in data else ": its line ends were converted, which `* -text` in .gitattributes prevents"
 
 
 def altered(path: Path, what: str) -> IntegrityError:

@@ -21,7 +21,7 @@ from rig.recording.disk.decoding import strict
 from rig.recording.disk.files import Folder, storing
 from rig.recording.events import SessionLink
 from rig.recording.layout import EVENTS, GENESIS, is_recorded, run_folder, sha256_of
-from rig.recording.read_events import first_line
+from rig.recording.read_events import converted, first_line
 
 SCHEMA = "neurorig-session/1"
 FILE = "session.json"
@@ -133,7 +133,7 @@ def open_session(path: Path) -> Session:
         raise StoreError(what, field="schema", value=schema, remedy=remedy)
     digest = hashlib.sha256(content).hexdigest()
     if seal not in (None, f"{digest}  {FILE}\n".encode()):
-        _altered(path, f"{path / FILE} differs from its seal")
+        _altered(path, f"{path / FILE} differs from its seal{converted(content)}")
     names = [run.path for run in document.runs]
     if double := {name for name in names if names.count(name) > 1}:
         _altered(path, f"{path / FILE} binds {min(double)} twice")

@@ -261,6 +261,15 @@ def test_long_lines_and_files_are_refused_before_they_are_decoded(run: Path, mon
     raised(StoreError, open_run, run, says="longer than 50 bytes")
 
 
+@pytest.mark.parametrize("read_it", [open_run, report])
+def test_line_ends_that_git_converted_are_named(run: Path, tmp_path: Path, read_it: Callable[[Path], object]) -> None:
+    bind(tmp_path, [(run.name, "all")])
+    place = run if read_it is open_run else tmp_path
+    for file in (*place.glob("*.jsonl*"), *place.glob("session.json*")):
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    raised(IntegrityError, read_it, place, says="line ends were converted")
+
+
 def test_a_file_of_events_that_is_a_hole_is_not_read(run: Path) -> None:
     os.truncate(run / "events.jsonl", 1 << 40)
     for place in (run, Folder.at(run)):
