@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Audit every path; return 0 if each was read and no check failed. Raises what ``audit`` raises for one path."""
     from reports.audit.audit import Audit, audit
-    from reports.audit.folder.reading import clean, read_bytes
+    from reports.audit.folder.reading import clean
     from reports.submission.archive import unpacked
     from reports.submission.audit_again import imported_again, with_pages
     from reports.submission.audit_page import document, html, text
@@ -30,10 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.out is not None:
         _check_out(args.out, args.paths)
-    if args.signers is not None and not args.signers.is_file():
-        remedy = "Name a file of allowed signers, in the format of ssh-keygen"
-        raise refused("signers", str(args.signers), remedy, f"--signers names {args.signers}, which is not a file")
-    signers = None if args.signers is None else read_bytes(args.signers, 1 << 20).decode("utf-8", "replace")
+    signers = None if args.signers is None else _signers(args.signers)
     roots = [root.strip().lower() for root in args.root]
     done: list[Audit] = []
     unread: RigError | None = None
@@ -65,6 +62,15 @@ def run(args: argparse.Namespace) -> int:
     if bad:
         return AuditFailedError.exit_code
     return unread.exit_code if unread is not None else 0
+
+
+def _signers(path: Path) -> str:
+    from reports.audit.folder.reading import read_bytes
+
+    if not path.is_file():
+        remedy = "Name a file of allowed signers, in the format of ssh-keygen"
+        raise refused("signers", str(path), remedy, f"--signers names {path}, which is not a file")
+    return read_bytes(path, 1 << 20).decode("utf-8", "replace")
 
 
 def _check_out(out: Path, paths: list[Path]) -> None:
