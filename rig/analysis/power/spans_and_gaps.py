@@ -303,15 +303,16 @@ def settles_w(model: RailModel) -> float:
 
     If power settles slowly, the work may have raised idle itself, as heat does. The level after the last span is
     averaged over windows of 1, 2, 4, ... lengths of a gap. If the device switches power off instead, at most one
-    window has a level between gaps and idle, and the last one is at idle.
+    window has a level between gaps and idle, and the last one is at idle. An idle window after work shows it, too.
     """
     if len(model.spans_s) < 2:
         return 0.0
     unit_s = max(float(np.median(model.spans_s[1:, 0] - model.spans_s[:-1, 1])), FEW * model.readings.period_s)
     since = (model.middle_s - model.spans_s[-1, 1]) / unit_s
     use = model.readings.ok & ~model.busy & (since > 0.0)
+    rests = np.any(model.idle & (model.middle_s > model.spans_s[0, 1]))
     if not np.any(use):
-        return abs(gaps_above_w(model))
+        return 0.0 if rests else abs(gaps_above_w(model))
     place = np.log2(1.0 + since[use]).astype(np.int64)
     total = np.bincount(place, model.weight[use])
     level_w = np.bincount(place, model.weight[use] * model.above_w[use]) / np.maximum(total, 1e-300)
@@ -319,7 +320,8 @@ def settles_w(model: RailModel) -> float:
     u_w = noise_w / np.sqrt(np.maximum(np.bincount(place, model.readings.many[use]), 1))
     part = np.abs(level_w) / max(abs(float(level_w[0])), 1e-300)
     apart = (np.abs(level_w) > SURE * u_w) & (part > 0.1)
-    if abs(level_w[0]) <= SURE * u_w[0] or (np.count_nonzero(apart & (part < 0.9)) < 2 and not apart[-1]):
+    settled = rests or not apart[-1]
+    if abs(level_w[0]) <= SURE * u_w[0] or (np.count_nonzero(apart & (part < 0.9)) < 2 and settled):
         return 0.0
     return min(abs(float(level_w[0])), abs(gaps_above_w(model)) or math.inf)
 
