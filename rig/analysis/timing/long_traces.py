@@ -166,29 +166,6 @@ def cuts_of(trace: Trace, seconds: Seconds, moments: Floats, evenly: int) -> Ind
     return np.unique(np.concatenate([[0, n], first, last, np.arange(0, n, -(-n // evenly))]))
 
 
-def in_means(trace: Trace, at_once: int, copies: int = 1) -> Trace:
-    """Return a trace on a uniform grid as at most ``at_once`` means of successive readings.
-
-    A mean is NaN if any of its readings is not a number, and an overload if any is. Readings at the end that do not
-    fill a mean are left out. If each reading was delivered ``copies`` times, the means get the times of a trace with
-    one copy of each.
-    """
-    n = len(trace.value)
-    many = -(-n // (at_once * copies)) * copies
-    whole = n // many * many
-    step = max(BLOCK // many, 1) * many
-    values, overloads = list[Floats](), list[Bools]()
-    for a in range(0, whole, step):
-        part = trace.part(a, min(a + step, whole))
-        values.append(np.where(numbers(part.value), part.value, np.nan).reshape(-1, many).mean(axis=1))
-        overloads.append(np.asarray(part.overload.reshape(-1, many).any(axis=1)))
-    first = np.arange(0, whole, many) // copies
-    start, end = np.asarray(trace.start_tick[first]), np.asarray(trace.end_tick[first + many // copies - 1])
-    rail = replace(trace.rail, rate_hz=trace.rail.rate_hz * copies / many)
-    return replace(trace, rail=rail, start_tick=start, end_tick=end, value=np.concatenate(values),
-                   overload=np.concatenate(overloads))  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Beside:
     """A trace of volts and its clock, and the clock of the amperes."""

@@ -1,31 +1,27 @@
 """Find what readings contain outside spans: work that no span covers, such as a repeated try, and unsteady idle."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, means_by, merged, touches
+from rig.analysis.timing.alignment.breaks import OFTEN, Levels, levels_of
 from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity, Phase
-from rig.analysis.timing.profile import FAR, FEW, LEAST, MANY, SEVERAL, Profile
+from rig.analysis.timing.profile import FAR, LEAST, MANY, SEVERAL, Profile
 from rig.analysis.timing.readings import EVEN, Readings, idle_window_of
 from rig.analysis.timing.timebase import SURE
 from rig.types import Bools, Floats, Indices
 
-OFTEN = 3
-"""At least this many spans are needed for levels. Work that occurs this often in one idle window is part of idle."""
 LEAST_READINGS = 4
 """Work outside spans must last half as long as a span, rise half as much, and last this many readings.
 
 It must also last longer than the uncertainty of the place of spans.
 """
-CONTRAST, LEAST_AMONG = 4.5, 32
-"""Two levels differ by over ``CONTRAST`` standard deviations, in at least ``LEAST_AMONG`` readings."""
 ALIKE = 0.1
-"""If power rises in spans by less than this part of the rise among readings, the rise is not in the spans. A slope that
-differs from 1 by less than this is a proportion."""
+"""A slope that differs from 1 by less than this is a proportion."""
 
 
 def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Activity, list[AlignedRail]]:
@@ -35,8 +31,11 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
     idle window, or in every idle window, recurs all the time and is part of idle.
     """
     spans_s = activity.active_s()
-    rails = [replace(r, contradictions=(*r.contradictions, *_elsewhere(r, spans_s))) for r in rails]
-    seen = [(rail, levels) for rail in rails if (levels := _levels(rail, spans_s, _among(rail, spans_s))) is not None]
+    seen = [
+        (rail, levels)
+        for rail in rails
+        if (levels := levels_of(rail.readings, spans_s, _among(rail, spans_s))) is not None
+    ]
     if not seen:
         return activity, rails
     rail, best = max(seen, key=lambda pair: pair[1].contrast)
@@ -84,29 +83,6 @@ def _longer(activity: Activity, found_s: Floats, near_s: float) -> dict[str, Pha
     return out
 
 
-def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Finding]:
-    """Return a failed check if readings are high for half as long as spans last or more, but hardly rise in spans."""
-    r = rail.readings
-    levels = _levels(rail, spans_s, r.ok)
-    if levels is None:
-        return []
-    high = r.watts > 0.5 * (levels.low_w + levels.high_w)
-    within, beside = inside(spans_s, r.start_s, r.end_s) >= 0, r.ok & ~touches(spans_s, r.start_s, r.end_s)
-    gaps = beside & _among(rail, spans_s)
-    if min(np.count_nonzero(within & r.ok), np.count_nonzero(gaps)) < LEAST_AMONG:
-        return []
-    # if a device sleeps in gaps, idle windows are above gaps
-    rises_w = [float(np.mean(r.watts[within & r.ok]) - np.mean(r.watts[others])) for others in (gaps, beside)]
-    more_w = max(rises_w, key=abs)
-    turns = np.flatnonzero(np.diff(high & r.ok, prepend=False, append=False))
-    long_s, spans_last_s = r.end_s[turns[1::2] - 1] - r.start_s[turns[::2]], np.diff(spans_s)
-    lasts = float(long_s[long_s > 0.5 * np.median(spans_last_s)].sum()) / float(spans_last_s.sum())
-    if lasts < 0.5 or abs(more_w) > ALIKE * (levels.high_w - levels.low_w):
-        return []
-    found = f"{more_w:.3g} of {levels.high_w - levels.low_w:.3g} W"
-    return [Finding(f"rise of rail {r.rail.name} in spans, of the rise in its readings", found, "most of it")]
-
-
 def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float:
     """Return how many watts more the spans beside the stretches ``found_s`` have than other spans."""
     r = rail.readings
@@ -120,45 +96,13 @@ def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float
     return float(np.median(some[0]) - np.median(some[1])) if min(map(len, some)) >= OFTEN else 0.0
 
 
-@dataclass(frozen=True)
-class _Levels:
-    """The two levels of readings in watts, and their difference in standard deviations of readings about a level.
-
-    Of the two standard deviations, the smaller counts.
-    """
-
-    low_w: float
-    high_w: float
-    contrast: float
-
-
 def _among(rail: AlignedRail, spans_s: Floats) -> Bools:
     """Return which readings are between the begin of the first span and the end of the last span."""
     r = rail.readings
     return r.ok & (r.start_s >= spans_s[0, 0]) & (r.end_s <= spans_s[-1, 1]) if len(spans_s) else r.ok
 
 
-def _levels(rail: AlignedRail, spans_s: Floats, among: Bools) -> _Levels | None:
-    """Return the two levels of the readings ``among`` (Lloyd, 1982), or None if they do not have two."""
-    r = rail.readings
-    watts = r.watts[among]
-    if len(spans_s) < OFTEN or r.counter or r.period_s <= 0.0 or len(watts) < LEAST_AMONG:
-        return None
-    low, high = np.quantile(watts, [FEW, 1.0 - FEW])
-    n, total = len(watts), float(watts.sum())
-    for _ in range(10):
-        before, upper = (low, high), watts > 0.5 * (low + high)
-        if not 0 < (count := np.count_nonzero(upper)) < n:
-            return None
-        above = float(watts[upper].sum())
-        low, high = (total - above) / (n - count), above / count
-        if (low, high) == before:
-            break
-    contrast = (high - low) / max(float(min(watts[upper].std(), watts[~upper].std())), 1e-300)
-    return _Levels(low, high, contrast) if contrast > CONTRAST else None
-
-
-def _stretches(rail: AlignedRail, levels: _Levels, spans_s: Floats, idle_s: Floats) -> Floats:
+def _stretches(rail: AlignedRail, levels: Levels, spans_s: Floats, idle_s: Floats) -> Floats:
     """Return the stretches of successive readings outside spans that are nearer to work than to idle, shape (k, 2)."""
     r = rail.readings
     at_idle = r.watts[r.ok & touches(merged(idle_s), r.start_s, r.end_s)]

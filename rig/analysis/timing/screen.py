@@ -14,7 +14,7 @@ import numpy as np
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import inside, merged
 from rig.analysis.timing.profile import CHANCE, FEW, LEAST, LOOKED_AT, MANY, SEVERAL, Profile
-from rig.analysis.timing.timebase import CERTAIN, RECTANGLE, Timebase, earliest, latest_s
+from rig.analysis.timing.timebase import CERTAIN, RECTANGLE, Timebase, earliest
 from rig.recording.traces.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats
 
@@ -51,14 +51,6 @@ class Look:
     whole: bool
     clock: Timebase
     arrived_s: Floats
-    end_s: float
-
-    @property
-    def surplus(self) -> bool:
-        """Return whether the trace reaches beyond the end of the recording, so it holds more than was measured."""
-        start, end = self.trace.start_tick[:1], self.trace.end_tick[-1:]
-        first_s, last_s = self.clock.seconds(np.concatenate([start, end])).tolist()
-        return bool(last_s > latest_s(first_s, self.end_s))
 
 
 @dataclass(frozen=True)
@@ -78,15 +70,11 @@ class Found:
 
 @dataclass(frozen=True)
 class Rule:
-    """A test, the note on what it finds, and the check that fails: its name, what was found, what is allowed.
-
-    A failed check ``of_times`` refuses no power if the spans in the trace have corrected its times (``aligned_rails``).
-    """
+    """A test, the note on what it finds, and the check that fails: its name, what was found, what is allowed."""
 
     test: Callable[[Look], Found | None]
     note: str = ""
     check: tuple[str, str, str] = ("", "", "")
-    of_times: bool = False
 
 
 # ---- values -------------------------------------------------------------------------------------
@@ -95,7 +83,7 @@ class Rule:
 def _polled(look: Look) -> Found | None:
     """Keep one reading for each conversion, at the pace of conversions, if the host polls faster than that."""
     trace = look.trace
-    if not (look.whole and trace.uniform and trace.rail.rate_hz > 0.0 and look.profile.copies.any()) or look.surplus:
+    if not (look.whole and trace.uniform and trace.rail.rate_hz > 0.0 and look.profile.copies.any()):
         return None
     first = np.flatnonzero(np.diff(look.profile.value) != 0.0) + 1  # the very first value may have been new long before
     number = np.arange(len(first), dtype=np.float64)
@@ -116,7 +104,7 @@ def _polled(look: Look) -> Found | None:
 
 def _repeated(look: Look) -> Found | None:
     p, trace = look.profile, look.trace
-    if not p.copies.any() or look.surplus or (look.whole and len(trace.value) < len(p.value)):
+    if not p.copies.any() or (look.whole and len(trace.value) < len(p.value)):
         return None
     low, high = np.fmin.reduce(p.value), np.fmax.reduce(p.value)
     shared = p.value[(p.lag > 0) & ~p.copies]
@@ -335,7 +323,6 @@ RULES = (
             "{change:+.3g} s in {run:.3g} s",
             "at most {allowed:.3g} s",
         ),
-        of_times=True,
     ),
 )
 """The rules for every trace, in order: each rule sees the trace that earlier rules left."""
@@ -346,23 +333,20 @@ RULES = (
 
 @dataclass(frozen=True)
 class Screened:
-    """A trace after all rules, with their notes and effects; see ``Found``. ``late`` are the failed checks of times."""
+    """A trace after all rules, with their notes and effects; see ``Found``."""
 
     trace: Trace
     notes: tuple[str, ...] = ()
     checks: tuple[Finding, ...] = ()
-    late: tuple[Finding, ...] = ()
     late_ticks: float = 0.0
     bias: float = 0.0
 
 
-def screened(
-    trace: Trace, clock: Timebase, idle_s: Floats, end_s: float, arrived: Floats, rules: Sequence[Rule] = RULES
-) -> Screened:
+def screened(trace: Trace, clock: Timebase, idle_s: Floats, arrived: Floats, rules: Sequence[Rule] = RULES) -> Screened:
     """Return a trace after all rules: wrong readings count as missing, and wrong stamps are replaced.
 
     ``idle_s`` are the idle windows, shape (k, 2). ``arrived`` has for each delivery the tick at which its last reading
-    ended and the run second by which the host had it, shape (m, 2). The recording ended at ``end_s``.
+    ended and the run second by which the host had it, shape (m, 2).
     """
     some, name, out = _some(trace), trace.rail.name, Screened(trace)
     valued = trace.rail.kind in ("mean", "point") and len(some.value) >= LEAST
@@ -370,7 +354,7 @@ def screened(
     value = np.where(np.isfinite(some.value), some.value, np.nan)[: len(middle_s)]
     profile = Profile(value, inside(merged(idle_s), middle_s, middle_s) >= 0)
     arrived_s = np.column_stack([clock.seconds(arrived[:, 0]), arrived[:, 1]])
-    look = Look(trace, profile, len(some.value) == len(trace.value), clock, arrived_s, end_s)
+    look = Look(trace, profile, len(some.value) == len(trace.value), clock, arrived_s)
     of = "" if look.whole else f" of {len(value)} that were looked at"
     for rule in rules:
         found = rule.test(replace(look, trace=out.trace))
@@ -382,8 +366,7 @@ def screened(
         out = Screened(
             found.trace or out.trace,
             (*out.notes, *([f"Rail {name}: {rule.note.format(**words)}"] if rule.note else [])),
-            out.checks if rule.of_times else (*out.checks, *failed),
-            (*out.late, *failed) if rule.of_times else out.late,
+            (*out.checks, *failed),
             out.late_ticks + found.late_ticks,
             out.bias + found.bias,
         )

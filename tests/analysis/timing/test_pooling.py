@@ -205,10 +205,10 @@ def test_stretches_and_sums_agree_with_the_whole(kind: str, seed: int, tmp_path:
     assert all(held(looked_into.quantities[name], true) for name, true in lab.truth().items())
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("lost_block", 0), ("wrong_rate", 2), ("every_reading_twice", 1)])
-def test_what_contradicts_the_grid_is_found_in_means_of_the_whole(kind: str, seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "seed"), [("wrong_rate", 2), ("every_reading_twice", 1)])
+def test_what_contradicts_the_grid_is_refused_in_a_long_trace_too(kind: str, seed: int, tmp_path: Path) -> None:
     _, run = recorded(seed, kind, tmp_path)
-    agree(evaluate(run), evaluate(run, at_once=count_of(run) // 4))
+    assert not any(name in evaluate(run, count_of(run) // part).quantities for part in (1, 4) for name in POWERS[:2])
 
 
 @pytest.mark.parametrize("kind", ["plain", "bits_flip_on_the_wire"])

@@ -15,7 +15,7 @@ import numpy as np
 from rig.analysis.timing.activity_signal import correlated, edges_of, mean_signal
 from rig.analysis.timing.alignment.shown import AT_ONCE, Edges, Shown, edges_of_spans, modelled, readings_near
 from rig.analysis.timing.timebase import CERTAIN
-from rig.types import Floats, Indices
+from rig.types import Floats
 
 STANDS_OUT = 0.5
 """Single spans stand out if the median share of variance unexplained by levels is below this."""
@@ -57,18 +57,16 @@ class Line:
 # ---- a line ---------------------------------------------------------------------------------
 
 
-def line(s: Shown, reach_s: float, rate_reach: float, start_s: float | None = None) -> Line | None:
+def line(s: Shown, reach_s: float, rate_reach: float) -> Line | None:
     """Return the line within about +-``reach_s`` and +-``rate_reach`` along which the spans are, or None.
-
-    With ``start_s``, spans are taken as not late at this moment, and only the rate is searched.
 
     A periodic train fits almost as well when it is a period off. So the ``RIVALS`` likeliest places are looked at, and
     the best must be better than any other by more than chance.
     """
     c, rough = s.cells, s.some(s.cells.evenly(COARSE_SPANS))
     ref_s = float(np.mean(c.on_s + c.off_s)) / 2.0
-    half_s = max(float(np.max(np.abs(c.on_s - (ref_s if start_s is None else start_s)))), 1e-12)
-    steps = min(math.ceil(4.0 * rate_reach * half_s / c.width_s), 2 * GROUPS if start_s is None else AT_ONCE // GROUPS)
+    half_s = max(float(np.max(np.abs(c.on_s - ref_s))), 1e-12)
+    steps = min(math.ceil(4.0 * rate_reach * half_s / c.width_s), 2 * GROUPS)
     steps = steps if rate_reach * half_s > c.width_s / 4.0 else 0
     slopes = np.linspace(-rate_reach, rate_reach, 2 * steps + 1) if steps else np.zeros(1)
     # farther away, no span would lie within the readings
@@ -81,8 +79,6 @@ def line(s: Shown, reach_s: float, rate_reach: float, start_s: float | None = No
         steps_late = np.unique(np.round(np.append(far_places(s, -reach_s, reach_s), 0.0) / step_s))
     lates = step_s * steps_late
     late, slope = (x.ravel() for x in np.meshgrid(lates, slopes))
-    if start_s is not None:
-        late, slope = slopes * (ref_s - start_s), slopes
     places = _refined(s, late, slope, rough.doubt(late + slope * (rough.cells.on_s[:, None] - ref_s)), ref_s, step_s)
     best, rivals = places[0], [p[2] for p in places if abs(p[0] - places[0][0]) > 0.5 * c.width_s]
     found = Line(best[0], best[1], ref_s)
@@ -282,79 +278,3 @@ def through(at_s: Floats, late_s: Floats, doubt_s: float, rate_sigma: float) -> 
     beyond = max(float(np.mean([p.mean() ** 2 - scale**2 / len(p) for p in parts])), 0.0)
     sigma_s = math.sqrt(scale**2 / n + beyond + doubt_s**2)
     return Line(mean_s, slope, ref_s, sigma_s, slope_sigma)
-
-
-# ---- a path instead of a line ---------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Wander:
-    """A smooth path: how late spans are, shape (k,), at moments ``at_s``, and how far single edges are from it."""
-
-    at_s: Floats
-    late_s: Floats
-    scatter_s: float
-
-    def moved(self, t_s: Floats) -> Floats:
-        """Return the moments of a trace corrected by how late spans are there, in the same shape."""
-        return np.asarray(t_s - np.interp(t_s, self.at_s + self.late_s, self.late_s))
-
-
-def wander(at_s: Floats, late_s: Floats, period_s: float) -> Wander | None:
-    """Return the smooth path through edges, or None if a straight line explains them about as well.
-
-    The path is a random walk; restricted likelihood determines its size relative to the edges' scatter. The result is
-    also None for fewer than ``2 * STRETCHES`` edges.
-    """
-    if len(at_s) < 2 * STRETCHES:
-        return None
-    parts = np.array_split(np.arange(len(at_s)), min(2 * COARSE_SPANS, len(at_s)))
-    t, z = (np.array([x[p].mean() for p in parts]) for x in (at_s, late_s))
-    u = (t - t.mean()) / np.ptp(t)
-    rest = np.linalg.qr(np.column_stack([np.ones(len(t)), u]), mode="complete")[0][:, 2:]
-    walk, basis = np.linalg.eigh(rest.T @ (-0.5 * np.abs(u[:, None] - u)) @ rest)
-    y, best, none = basis.T @ (rest.T @ z), (-np.inf, 0.0), 0.0
-    for ratio in (0.0, *np.logspace(-1.0, 4.0, 2 * GROUPS)):
-        of = 1.0 + ratio * np.maximum(walk, 0.0)
-        gain = -len(y) * math.log(max(float(np.mean(y**2 / of)), 1e-300)) - float(np.sum(np.log(of)))
-        none = gain if ratio == 0.0 else none
-        best = max(best, (gain, ratio))
-    smooth = z - rest @ (basis @ (y / (1.0 + best[1] * np.maximum(walk, 0.0))))
-    straight = smooth - np.polyval(np.polyfit(u, smooth, 1), u)
-    if best[0] - none < CERTAIN**2 or float(np.std(straight)) < LEAST_SHIFT * period_s:
-        return None
-    scatter_s = float(np.std(late_s - np.interp(at_s, t, smooth)))
-    return Wander(t, smooth, scatter_s)
-
-
-CHANGE = 0.05
-"""Cost of a step of the lateness along a path; a span that is not seen costs 1."""
-FARTHEST = 0.005
-"""Spans may wander by at most this part of the length of the trace."""
-
-
-def wandering(s: Shown) -> Floats:
-    """Return about how late each span is, shape (k,), along the path on which most spans are found."""
-    reach_s = FARTHEST * float(np.ptp(s.at_s))
-    step_s = max(0.5 * s.period_s, s.cells.width_s / (3.0 * PER_SPAN), reach_s / (4.0 * COARSE_SPANS))
-    place = np.arange(2 * math.ceil(reach_s / step_s) + 1)
-    lates = step_s * (place - len(place) // 2)
-    path = cheapest(np.minimum(s.left(lates), 1.0), CHANGE * np.abs(place - place[:, None]))
-    return np.asarray(lates[path])
-
-
-def cheapest(cost: Floats, change: Floats) -> Indices:
-    """Return the place of each span along the cheapest path (Viterbi, 1967), shape (k,).
-
-    ``cost`` is that of each span at each place, shape (k, m), and ``change`` that of a change from one place (row) to
-    another (column), shape (m, m).
-    """
-    total, origin = cost[0], list[Indices]()
-    for own in cost[1:]:
-        through = total[:, None] + change
-        origin.append(through.argmin(axis=0))
-        total = through.min(axis=0) + own
-    path = [int(total.argmin())]
-    for before in origin[::-1]:
-        path.append(int(before[path[-1]]))
-    return np.array(path[::-1])

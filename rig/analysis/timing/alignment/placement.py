@@ -14,7 +14,7 @@ import numpy as np
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
 from rig.analysis.timing.alignment import lag_path
-from rig.analysis.timing.alignment.breaks import STRAYS, after_end, strays
+from rig.analysis.timing.alignment.breaks import STRAYS, absent, after_end
 from rig.analysis.timing.alignment.meter_clock import MeterClock, by_pins
 from rig.analysis.timing.alignment.shown import Edges, Shown, shown
 from rig.analysis.timing.profile import FEW
@@ -23,14 +23,8 @@ from rig.analysis.timing.timebase import CERTAIN, SURE, Timebase
 from rig.recording.traces.traces import Trace
 from rig.types import Floats
 
-STEEPEST, MOST_STEP = 0.015, 4.0
-"""Two neighbouring edges may move against each other by the part ``STEEPEST`` of the time between them, or by
-``MOST_STEP`` readings.
-
-More than both is a break, not a wander.
-"""
 LEAST_SPANS = 8
-"""At least this many spans are needed to show a path that differs from the clocks."""
+"""At least this many spans are needed to show that they are elsewhere than the clocks say."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +43,12 @@ class AlignedRail:
     host_sigma_s: float
     findings: tuple[Finding, ...] = ()
     contradictions: tuple[Finding, ...] = ()
-    path: lag_path.Wander | None = None
-    """How the readings were moved along the run to where the spans are, if they were."""
     turn: float = 0.0
     """How much faster or slower the spans run in the trace than the clocks say (a relative rate, never negative)."""
     single: Readings | None = None
     """For a long trace, whose ``readings`` are means: some single readings, on the same time scale. Else None."""
     seen: Shown | None = None
     """The sums of ``readings`` over the spans, kept only during alignment."""
-
-    @property
-    def mended(self) -> bool:
-        """Return whether the recording itself resolves a contradiction."""
-        return any(f.effect == "check" for f in self.findings)
 
     def found(self, *more: Finding) -> AlignedRail:
         """Return the same with further findings."""
@@ -83,8 +70,8 @@ def placed(meter: MeterClock, traces: list[Trace]) -> list[AlignedRail]:
     found = []
     for r, s in zip(rails, seen, strict=True):
         rail = AlignedRail(r, final, sigma_s, host_sigma_s, tuple(map(note, notes)), seen=s)
-        rail = _along_its_path(rail, spans_s, meter.device.clock.tolerance)
-        found.append(replace(rail, contradictions=after_end(rail.readings, meter.end_s)))
+        rail = _as_seen(rail, spans_s, meter.device.clock.tolerance)
+        found.append(replace(rail, contradictions=(*rail.contradictions, *after_end(rail.readings, meter.end_s))))
     return found
 
 
@@ -141,15 +128,15 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
     return replace(best, considered=considered), notes
 
 
-# ---- readings moved along a path --------------------------------------------------------------
+# ---- spans beside the clocks ------------------------------------------------------------------
 
 
-def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> AlignedRail:
-    """Return the rail with its readings moved to where the spans are, if the clocks place them elsewhere."""
+def _as_seen(rail: AlignedRail, windows_s: Floats, tolerance: float) -> AlignedRail:
+    """Return the rail with what the edges of its spans show: a filter, other lengths, and clocks that are apart."""
     r, s = rail.readings, rail.seen
     if r.counter or s is None or len(windows_s) < LEAST_SPANS:
         return rail
-    seen = _seen(s)
+    seen = _edges(s)
     if seen is None:
         return rail
     tau_s = None if r.tau_s or seen.whole is None else undeclared_tau_s(s, seen.whole)
@@ -161,10 +148,10 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
         )
         r = replace(r, tau_s=tau_s)
         smooth = replace(rail.found(told), readings=r, sigma_s=max(rail.sigma_s, r.period_s), seen=shown(r, windows_s))
-        return _along_its_path(smooth, windows_s, tolerance)
+        return _as_seen(smooth, windows_s, tolerance)
     if seen.edges is not None:
         rail = rail.found(*_other_lengths(r.rail.name, s, seen.edges))
-    return _followed(rail, s, seen, tolerance)
+    return _apart(rail, seen, tolerance)
 
 
 def _other_lengths(name: str, s: Shown, edges: Edges) -> Iterator[Finding]:
@@ -182,74 +169,53 @@ def _other_lengths(name: str, s: Shown, edges: Edges) -> Iterator[Finding]:
         )
 
 
-def _seen(s: Shown) -> lag_path.Seen | None:
-    """Return the edges of nearly all spans where the clocks place them, or along the path that fits most, or None."""
-    late_s = np.zeros(len(s.cells))
-    if (seen := _shows(s, late_s)) is not None:
-        return seen
-    seen = _shows(s, lag_path.wandering(s))
-    return seen if seen is not None and seen.edges is not None else None
-
-
-def _shows(s: Shown, late_s: Floats) -> lag_path.Seen | None:
-    if np.mean(strays(s, late_s)) > STRAYS or float(np.median(s.left(late_s[:, None]))) > lag_path.STANDS_OUT:
+def _edges(s: Shown) -> lag_path.Seen | None:
+    """Return the edges of nearly all spans, where the clocks place them or equally late, or None."""
+    late_s = 0.0
+    if float(np.median(s.left(np.zeros(1)))) > lag_path.STANDS_OUT:
+        places_s = s.places_s
+        left = np.median(s.left(places_s), axis=0)
+        late_s = float(places_s[np.argmin(left)])
+        if left.min() > lag_path.STANDS_OUT:
+            return None
+    if np.mean(absent(s, late_s)) > STRAYS:
         return None
-    seen = lag_path.along(s, late_s, np.inf)
+    seen = lag_path.along(s, np.full(len(s.cells), late_s), np.inf)
     return None if seen is None or (seen.edges is not None and seen.edges.share < 1.0 - STRAYS) else seen
 
 
-def _followed(rail: AlignedRail, s: Shown, seen: lag_path.Seen, tolerance: float) -> AlignedRail:
-    """Return the rail with readings moved as the edges show, unless the edges show a break, or only noise.
+def _apart(rail: AlignedRail, seen: lag_path.Seen, tolerance: float) -> AlignedRail:
+    """Return the rail with more uncertainty if its spans are certainly earlier or later than the clocks say.
 
-    If all edges are equally late, the readings are not moved, and the lateness is added to the uncertainty. With an
-    inferred filter, which delays all edges, the readings are moved.
+    An inferred filter delays all edges, so the readings are moved. Power is refused if the spans run faster or slower
+    than the tolerances of both clocks allow.
     """
-    r, at = rail.readings, seen.line
-    step_s, apart_s = np.abs(np.diff(seen.late_s)), np.diff(seen.at_s)
-    if np.any(step_s > np.maximum(STEEPEST * apart_s, MOST_STEP * r.period_s)):
+    r, at, ends_s = rail.readings, seen.line, seen.at_s[[0, -1]]
+    least_s = lag_path.LEAST_SHIFT * r.period_s
+    turns = abs(at.slope) * float(np.ptp(ends_s)) > CERTAIN * max(least_s, at.sigma_s)
+    turns &= abs(at.slope) > CERTAIN * at.slope_sigma
+    low_s, high_s = sorted((at.at(ends_s) if turns else np.full(2, at.late_s)).tolist())
+    if not turns and abs(at.late_s) < max(CERTAIN * at.sigma_s, least_s):
         return rail
-    least_s, ends_s = lag_path.LEAST_SHIFT * r.period_s, seen.at_s[[0, -1]]
-    path = lag_path.wander(seen.at_s, seen.late_s, r.period_s)
-    turns = abs(at.slope) > CERTAIN * at.slope_sigma and abs(at.slope) * float(np.ptp(ends_s)) > CERTAIN * max(
-        least_s, at.sigma_s
-    )
-    if path is None and turns:
-        path = lag_path.Wander(ends_s, at.at(ends_s), at.sigma_s)
-    name = r.rail.name
-    if path is None and abs(at.late_s) < max(CERTAIN * at.sigma_s, least_s):
-        return rail
-    if path is None and not r.inferred:
-        # either the clocks are off, or the device works less at begins and more after ends
-        where = f"{abs(at.late_s):.3g} s {'later' if at.late_s > 0.0 else 'earlier'}"
-        told = note(
-            f"Rail {name}: all spans lie {where} in the trace than the clocks say. This is added to their uncertainty"
-        )
-        return replace(rail.found(told), sigma_s=math.hypot(rail.sigma_s, at.sigma_s, at.late_s))
-    path = path or lag_path.Wander(ends_s, np.full(2, at.late_s), at.sigma_s)
-    start_s, end_s = path.moved(r.start_s), path.moved(r.end_s)
-    if np.any(np.diff(start_s) <= 0.0) or np.any(end_s < start_s):
-        return rail
-    low_s, high_s = float(path.late_s.min()), float(path.late_s.max())
+    if r.inferred:
+        timebase = replace(rail.timebase, ref_s=rail.timebase.ref_s - at.late_s)
+        r = replace(r, start_s=r.start_s - at.late_s, end_s=r.end_s - at.late_s)
+        host_sigma_s = math.hypot(rail.host_sigma_s, at.late_s)
+        moved = replace(rail, readings=r, timebase=timebase, sigma_s=at.sigma_s, host_sigma_s=host_sigma_s)
+        return replace(moved, seen=None if rail.seen is None else shown(r, rail.seen.windows_s))
+    # either the clocks are off, or the device works less at begins and more after ends
     shift = f"{low_s:.3g} to {high_s:.3g} s"
-    parts = np.linspace(ends_s[0], ends_s[1], lag_path.STRETCHES + 1)
-    steepest = float(np.max(np.abs(np.diff(np.interp(parts, path.at_s, path.late_s)) / np.diff(parts))))
-    if steepest > rail.timebase.clock.tolerance + tolerance:
-        rule = f"spans of rail {name} against the clocks, along the run"
-        rail = rail.found(Finding(rule, shift, "a change within the tolerances of both clocks", False))
-    moved = note(
-        f"Rail {name}: along the run the spans lie {shift} later in the trace than the clocks say. The readings are "
-        "moved to where the edges of the spans are"
+    told = note(
+        f"Rail {r.rail.name}: the spans lie {shift} later in the trace than the clocks say. This is added to their "
+        "uncertainty"
     )
-    readings = replace(r, start_s=start_s, end_s=end_s)
-    return replace(
-        rail.found(moved),
-        readings=readings,
-        sigma_s=math.hypot(path.scatter_s, 0.0 if seen.edges is None else 0.5 * seen.edges.longer_s),
-        host_sigma_s=math.hypot(rail.host_sigma_s, max(abs(low_s), abs(high_s))),
-        path=path,
-        turn=abs(at.slope),
-        seen=shown(readings, s.windows_s),
-    )
+    rail = replace(rail.found(told), sigma_s=math.hypot(rail.sigma_s, at.sigma_s, max(-low_s, high_s)))
+    if not turns:
+        return rail
+    rule = f"spans of rail {r.rail.name} against the clocks, along the run"
+    check = Finding(rule, shift, "a change within the tolerances of both clocks", False)
+    beyond = abs(at.slope) > rail.timebase.clock.tolerance + tolerance
+    return replace(rail, turn=abs(at.slope), contradictions=(check,) if beyond else ())
 
 
 # ---- a filter that nobody declared -----------------------------------------------------------

@@ -26,6 +26,8 @@ GUARD = 1.5
 """This many readings on each side of an edge are left out of the levels."""
 BLURRED = 4.0
 """The time of an edge is uncertain by this many times its ``blur_s``, which measures how unlike a step it is."""
+PLACES = 65
+"""Number of places within a pitch at which spans are looked for."""
 AT_ONCE = 262_144
 """At most this many places are looked at together."""
 
@@ -81,6 +83,11 @@ class Shown:
     def tau_s(self) -> float:
         """Return the time constant of the filter."""
         return self.readings.tau_s
+
+    @property
+    def places_s(self) -> Floats:
+        """Return ``PLACES`` latenesses within half a pitch of spans, shape (m,)."""
+        return np.linspace(-0.5, 0.5, PLACES) * float(np.median(np.diff(self.cells.on_s)))
 
     def moved(self, begin_late_s: Floats, end_late_s: Floats) -> Floats:
         """Return all spans, disjoint, with begins and ends moved as late as those of the cells, shapes (k,)."""

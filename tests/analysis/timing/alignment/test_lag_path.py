@@ -15,7 +15,7 @@ from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from rig.analysis.timing import activity_signal as signals
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
-from rig.analysis.timing.alignment.lag_path import NEAR, Line, along, line, wander, wandering
+from rig.analysis.timing.alignment.lag_path import NEAR, Line, along, line
 from rig.analysis.timing.alignment.placement import undeclared_tau_s
 from rig.analysis.timing.alignment.shown import Shown, edges_of_spans, modelled, shown
 from rig.analysis.timing.counted_spans import activity_of
@@ -235,11 +235,10 @@ def test_levels_that_have_nothing_to_do_with_the_spans_place_nothing(busy_w: flo
     assert placed <= 1
 
 
-# ---- a path beside the line -------------------------------------------------------------------
+# ---- a filter -----------------------------------------------------------------------------------
 
 SPANS_S = 1.0 + np.arange(80.0)[:, None] + np.array([0.0, 0.4])
 """Each span lasts twenty readings of 0.02 s."""
-EVEN = np.full(4150, 0.02)
 
 
 def drawn(drawn_s: Floats, length_s: Floats, seed: int = 1, aperture: float = 1.0) -> Readings:
@@ -252,32 +251,6 @@ def drawn(drawn_s: Floats, length_s: Floats, seed: int = 1, aperture: float = 1.
     noise = np.random.default_rng(seed).normal(0.0, 0.003, len(end_s))
     watts = 1.0 + mean_signal(edges_of(drawn_s), start_s, end_s) + noise
     return replace(readings(start_s, end_s, watts), period_s=float(np.median(length_s)))
-
-
-def wandered(r: Readings, spans_s: Floats) -> Floats | None:
-    """Return how late spans are along their own path, if they have one."""
-    s = shown(r, spans_s)
-    found = None if s is None else along(s, wandering(s), np.inf)
-    path = None if found is None else wander(found.at_s, found.late_s, r.period_s)
-    return None if path is None else np.interp(spans_s.mean(axis=1), path.at_s, path.late_s)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_late_ends_and_edges_within_long_readings_are_no_path(seed: int) -> None:
-    """Begins are fixed, so no clock wanders; where an edge is within a long reading is uncertain."""
-    rng, drawn_s = np.random.default_rng(seed), SPANS_S.copy()
-    drawn_s[:, 1] -= rng.exponential(0.04, len(drawn_s))
-    length_s = 0.02 * (rng.uniform(0.6, 1.2, 3800) + (rng.random(3800) < 0.05) * rng.uniform(1.0, 8.0, 3800))
-    assert wandered(drawn(drawn_s, np.full(10500, 0.008)), SPANS_S) is None
-    assert wandered(drawn(SPANS_S, length_s), SPANS_S) is None
-
-
-@pytest.mark.parametrize("by_s", [0.05, 0.2])
-def test_spans_that_wander_together_are_followed(by_s: float) -> None:
-    late_s = by_s * np.sin(SPANS_S[:, 0] / 20.0)
-    found = wandered(drawn(SPANS_S + late_s[:, None], EVEN), SPANS_S)
-    assert found is not None
-    assert np.allclose(found, late_s, atol=0.02)
 
 
 def filtered(r: Readings, drawn_s: Floats, tau_s: float) -> float | None:
