@@ -10,10 +10,10 @@ from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, means_by, me
 from rig.analysis.timing.alignment.breaks import OFTEN, Levels, levels_of
 from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity, Phase
-from rig.analysis.timing.profile import FAR, LEAST, MANY, SEVERAL, Profile
-from rig.analysis.timing.readings import EVEN, Readings, idle_window_of
+from rig.analysis.timing.profile import FAR, LEAST, SEVERAL, Profile
+from rig.analysis.timing.readings import EVEN, idle_window_of
 from rig.analysis.timing.timebase import SURE
-from rig.types import Bools, Floats, Indices
+from rig.types import Bools, Floats
 
 LEAST_READINGS = 4
 """Work outside spans must last half as long as a span, rise half as much, and last this many readings.
@@ -124,10 +124,6 @@ def _stretches(rail: AlignedRail, levels: Levels, spans_s: Floats, idle_s: Float
 
 FEWER = 0.1
 """This part of the readings at idle, or at work, may differ from most of them."""
-MOVES = 0.05
-"""If idle changes by more than work adds, the gaps must change equally, to within this part of what work adds."""
-NOISIER = 5.0
-"""The noise of one idle window may be at most this many times that of another."""
 
 
 def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
@@ -144,15 +140,10 @@ def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
     window = idle_window_of(r, activity.idle_s, spans_s, rail.sigma_s, rail.host_sigma_s)
     windows = [r.watts[window == k] for k in np.unique(window[window >= 0])]
     work = r.watts[r.ok & (inside(inner_s, r.start_s, r.end_s) >= 0)]
-    guard_s = 2.0 * rail.sigma_s + np.array([SETTLE_TAU * r.tau_s, 0.0])
-    gaps_s = np.column_stack([spans_s[:-1, 1] + guard_s[0], spans_s[1:, 0] - guard_s[1]])
-    gap = inside(merged(gaps_s[gaps_s[:, 1] > gaps_s[:, 0]]), r.start_s, r.end_s)
-    gap[~r.ok | np.isin(gap, gap[window >= 0])] = -1  # power may change within a gap that contains an idle window
-    near = [_near(r, gap, np.flatnonzero(window == k)) for k in np.unique(window[window >= 0])]
     step_w = (r.rail.resolution or 0.0) * r.watts_per_raw
     if (s := r.supply) is not None:
         step_w += (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok])))
-    how = _how(windows, work, near, step_w) if sum(map(len, windows)) >= LEAST and len(work) else ""
+    how = _how(windows, work, step_w) if sum(map(len, windows)) >= LEAST and len(work) else ""
     how = how or _grows(r.watts[window >= 0], (r.end_s - r.start_s)[window >= 0])
     return [Finding(f"readings of rail {r.rail.name} at idle", how, "noise about one level")] if how else []
 
@@ -171,17 +162,7 @@ def _grows(watts: Floats, length_s: Floats) -> str:
     return "in proportion to the time since the reading before, as joules divided by one interval"
 
 
-def _near(r: Readings, gap: Indices, at: Indices) -> float:
-    """Return the median of a gap beside an idle window (readings ``at``): the median closer to the window's own.
-
-    It is 0 if no gap is beside the window.
-    """
-    own_w, gaps = float(np.median(r.watts[at])), np.flatnonzero(gap >= 0)
-    beside = [gap[g[k]] for g, k in ((gaps[gaps < at[0]], -1), (gaps[gaps > at[-1]], 0)) if len(g)]
-    return min((float(np.median(r.watts[gap == k])) for k in beside), key=lambda w: abs(w - own_w), default=0.0)
-
-
-def _how(windows: list[Floats], work: Floats, near: list[float], step_w: float) -> str:
+def _how(windows: list[Floats], work: Floats, step_w: float) -> str:
     """Describe how readings of idle windows are restless compared with those at work; "" if they are not.
 
     ``step_w`` is the meter's step, or 0.
@@ -194,16 +175,10 @@ def _how(windows: list[Floats], work: Floats, near: list[float], step_w: float) 
     far = FAR * max(float(np.median(np.abs(off))), typical, exact)
     if all(len(w) > 1 and w[-1] > w[0] and np.all(np.diff(w) >= 0.0) for w in (*windows, work)):
         return "that never fall, like those at work"
-    adds, apart = abs(level - float(np.median(quiet))), float(np.ptp(np.subtract(middle, near)))
-    if np.ptp(middle) > max(adds, far) and apart > max(MOVES * adds, far):
-        return "that change from one idle window to another by more than work adds"
     most_w = max(rest, float(np.quantile(work, 1.0 - FEWER)))
     over, at_work = (float(np.mean(np.maximum(w - most_w, 0.0))) for w in (quiet, work))  # rare pulses are in both
     if over - at_work > 0.5 * abs(level - rest):
         return "so far above those of work that their excess is half of what work adds"
-    noise = [float(np.median(np.abs(np.diff(w)))) for w in windows if len(w) > MANY]
-    if min(noise, default=0.0) > exact and max(noise) > NOISIER * min(noise):
-        return f"{max(noise) / min(noise):.3g} times as noisy in one idle window as in another"
     above, below = int(np.count_nonzero(off > far)), off < -far
     lone, most = int(np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:])), int(2.0 * FEWER * len(off))
     if lone >= SEVERAL and lone > 4 * above and np.count_nonzero(below) < min(2 * lone, most):
