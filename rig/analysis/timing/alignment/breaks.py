@@ -67,7 +67,7 @@ def astray(s: Shown) -> int:
         return 0
     works = high == (np.mean(high[within]) >= np.mean(high[beside]))
     lacks, found = (np.count_nonzero(x[:-1] & x[1:]) for x in (within & ~works, beside & works))
-    elsewhere = most or (lacks > least and found > least * len(s.windows_s) / len(c))
+    elsewhere = (most and found >= LAST) or (lacks > least and found > least * len(s.windows_s) / len(c))
     # other pulses are no work of which spans have none
     return count if elsewhere and (not present.any() or np.mean(works[present]) > 0.5) else 0
 
