@@ -52,22 +52,25 @@ def absent(s: Shown, late_s: float = 0.0) -> Bools:
 def astray(s: Shown) -> int:
     """Return how many spans have no rise where the stamps place them, 0 if nothing shows that they are elsewhere.
 
-    They are elsewhere if most or the last have none and some are clear at another time, or if work is missing in spans
-    and found outside of them. Only two successive readings count as found or missing; a single one may be noise.
+    They are elsewhere if work is missing in spans and found outside of them, in two successive readings, since one may
+    be noise. They are also elsewhere if most or the last show no rise, and some are clear at another time.
     """
     r, c, none = s.readings, s.cells, absent(s)
     count = int(np.count_nonzero(none))
     if count < LAST or s.tau_s > SHORT * c.width_s or (levels := levels_of(r, s.windows_s, r.ok)) is None:
         return 0
-    most = (2 * count > len(c) or none[-count:].all()) and np.quantile(s.left(s.places_s).min(axis=1), SHORT) < SHORT
+    last = count < len(c) and none[-count:].all()
     of, high = inside(np.column_stack([c.on_s, c.off_s]), r.start_s, r.end_s), r.watts > levels.middle_w
     within, beside = r.ok & (of >= 0), r.ok & ~touches(s.windows_s, r.start_s, r.end_s)
     present, least = within & ~none[of], STRAYS * np.count_nonzero(within)
     if not within.any() or not beside.any():
         return 0
     works = high == (np.mean(high[within]) >= np.mean(high[beside]))
-    lacks, found = (np.count_nonzero(x[:-1] & x[1:]) for x in (within & ~works, beside & works))
-    elsewhere = (most and found >= LAST) or (lacks > least and found > least * len(s.windows_s) / len(c))
+    lacks, found = within & ~works, beside & works
+    few, many = (np.count_nonzero(x[:-1] & x[1:]) for x in (lacks, found))
+    elsewhere = few > least and many > least * len(s.windows_s) / len(c)
+    if last or (2 * count > len(c) and np.count_nonzero(found) >= LAST):
+        elsewhere |= bool(np.quantile(s.left(s.places_s).min(axis=1), SHORT) < SHORT)
     # other pulses are no work of which spans have none
     return count if elsewhere and (not present.any() or np.mean(works[present]) > 0.5) else 0
 
