@@ -20,6 +20,8 @@ SHORT = 0.25
 """If a filter's time constant is above this part of a span, single spans are no proof."""
 STRAYS = 0.05
 """This share of the spans may show no rise, and this share of the work may lie elsewhere."""
+PART = 0.2
+"""Gaps may be short, so this part of the work that is missing is enough to be found outside of spans."""
 OFTEN = 3
 """At least this many spans are needed for levels. Work that occurs this often in one idle window is part of idle."""
 CONTRAST, LEAST_AMONG = 4.5, 32
@@ -45,8 +47,13 @@ def absent(s: Shown, late_s: float = 0.0) -> Bools:
     at = np.array([late_s])
     left = s.left(at)[:, 0]
     # if a core sleeps while others work, spans draw less than the time beside them
-    left = 2.0 - left if 2.0 - np.median(left) < RISELESS else left
+    left = 2.0 - left if falls(left) else left
     return np.asarray(s.covered(at)[:, 0] & (left > RISELESS))
+
+
+def falls(left: Floats) -> bool:
+    """Return whether spans draw clearly less than the time beside them, by the shares of variance that levels leave."""
+    return float(np.median(left)) > 2.0 - SHORT
 
 
 def astray(s: Shown) -> int:
@@ -65,10 +72,10 @@ def astray(s: Shown) -> int:
     present, least = within & ~none[of], STRAYS * np.count_nonzero(within)
     if not within.any() or not beside.any():
         return 0
-    works = high == (np.mean(high[within]) >= np.mean(high[beside]))
+    works = high != falls(s.left(np.zeros(1)))
     lacks, found = within & ~works, beside & works
     few, many = (np.count_nonzero(x[:-1] & x[1:]) for x in (lacks, found))
-    elsewhere = few > least and many > least * len(s.windows_s) / len(c)
+    elsewhere = few > least and many > PART * least * len(s.windows_s) / len(c)
     if last or (2 * count > len(c) and np.count_nonzero(found) >= LAST):
         elsewhere |= bool(np.quantile(s.left(s.places_s).min(axis=1), SHORT) < SHORT)
     # other pulses are no work of which spans have none
