@@ -20,7 +20,7 @@ SHORT = 0.25
 """If a filter's time constant is above this part of a span, single spans are no proof."""
 STRAYS = 0.05
 """This share of the spans may show no rise, and this share of the work may lie elsewhere."""
-PART = 0.2
+PART = 0.1
 """Gaps may be short, so this part of the work that is missing is enough to be found outside of spans."""
 OFTEN = 3
 """At least this many spans are needed for levels. Work that occurs this often in one idle window is part of idle."""
@@ -75,7 +75,7 @@ def astray(s: Shown) -> int:
     works = high != falls(s.left(np.zeros(1)))
     lacks, found = within & ~works, beside & works
     few, many = (np.count_nonzero(x[:-1] & x[1:]) for x in (lacks, found))
-    elsewhere = few > least and many > PART * least * len(s.windows_s) / len(c)
+    elsewhere = few > least and many > PART * few * len(s.windows_s) / len(c)
     if last or (2 * count > len(c) and np.count_nonzero(found) >= LAST):
         elsewhere |= bool(np.quantile(s.left(s.places_s).min(axis=1), SHORT) < SHORT)
     # other pulses are no work of which spans have none
