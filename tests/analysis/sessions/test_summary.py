@@ -410,11 +410,6 @@ def test_one_sample_again_and_again_is_answered_no_sooner_than_among_others(
     assert failed(found) == ([(rule, ratio)] if ratio else [])
 
 
-def test_a_cache_that_the_accuracy_run_had_filled_is_found_too(summary: Summarise) -> None:
-    found = summary(("accuracy", "accuracy", asked(0.1)), ("performance", "performance", asked(0.02)))
-    assert len(of_speed(found, "accuracy")) == 1
-
-
 def test_a_device_that_is_slow_at_its_very_first_answer_has_no_cache(summary: Summarise) -> None:
     first = ("accuracy", "accuracy", asked([0.9, 0.1, 0.1, 0.1]))
     assert failed(summary(first, ("performance", "performance", asked(0.1)), again(0.1))) == []

@@ -321,21 +321,11 @@ def test_without_a_meter_nothing_of_power_is_refused() -> None:
 
 # ---- notes, refusals and checks are views of one list ------------------------------------------
 
-KEPT = Finding("duration", "12 s", "at least 10 s", True)
 BROKEN_RULE = Finding("queries", "3", "at least 10")
 DOUBT = Finding("gaps in the host's heartbeat", "1, the longest 2 s", "none", told=True)
 PASSED_DOUBT = replace(DOUBT, ok=True)
 POWER = refusal(FigureKey("active_power_w"), "no trace", "Measure again")
 RULING = Ruling("quick", "", False)
-
-
-def test_each_finding_is_seen_by_its_effect() -> None:
-    result = replace(made_up(), findings=(KEPT, note("a sentence"), POWER, BROKEN_RULE), ruling=RULING)
-
-    assert result.notes == ("a sentence",)
-    assert result.refusals == (POWER,)
-    assert result.validity is not None and result.validity.checks == (KEPT, BROKEN_RULE)
-    assert not result.validity.valid
 
 
 def test_a_check_that_casts_doubt_stands_among_the_notes_where_it_fails_under_any_written_rules() -> None:
