@@ -74,10 +74,6 @@ def test_a_gain_that_both_share_cancels() -> None:
     assert half(shared) < 0.1 * half(own)
 
 
-def test_nothing_cancels_where_no_instrument_is_named() -> None:
-    assert not difference(power(3e-3), power(3.01e-3)).cancelled
-
-
 @pytest.mark.parametrize(
     ("key", "first", "second"),
     [
