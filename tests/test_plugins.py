@@ -59,15 +59,6 @@ def test_what_nobody_has_is_a_setup_error_that_names_it() -> None:
     assert not needs(factory, "clock")
 
 
-def test_options_are_keyword_only_parameters_with_their_types_and_defaults() -> None:
-    found = options_of(factory)
-    kinds = {name: (o.kind, o.default, o.optional) for name, o in found.items()}
-    assert kinds == {
-        "count": (int, 3, False), "rate_hz": (float, 10.0, False), "loud": (bool, False, False),
-        "label": (str, "a", False), "limit_s": (float, None, True),
-    }  # fmt: skip
-
-
 def test_an_option_of_several_types_without_none_is_no_optional_one() -> None:
     def either(*, at: int | str = "begin") -> None: ...
 

@@ -255,19 +255,6 @@ def test_what_a_module_does_beyond_the_counts_is_refused(
     raised(DataError, counted, made(torch.nn), torch.ones(shape), says=text)
 
 
-def test_batches_of_different_sizes_are_refused(torch: Any) -> None:
-    class TimeFirst(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.rnn, self.out = torch.nn.GRU(4, 3), torch.nn.Linear(3, 2)
-
-        def forward(self, values: Any) -> Any:
-            return self.out(self.rnn(values)[0])
-
-    with pytest.raises(DataError, match=r"batches of different sizes: .*rnn.ih_l0 of 2.*, out of 5"):
-        counted(TimeFirst(), torch.randn(5, 2, 4))
-
-
 def test_neurons_of_ones_own_are_counted_where_they_are_named(torch: Any) -> None:
     class Spikes(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:

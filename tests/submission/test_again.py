@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from rig.commands.shell.main import main
 from rig.errors import RigError
 from rig.recording.submission import Submission
-from rig.submission.again import differences, made_again, margin
+from rig.submission.again import differences, made_again
 from rig.submission.made import Made, made_of
 from tests.support.submission_folder import listed, row_edited
 from tests.support.submissions import session, submitted
@@ -265,11 +265,6 @@ def test_the_rounding_of_a_number_is_no_difference(value: float, share: float) -
 def test_what_a_reader_would_read_otherwise_is_a_difference(there: str, here: str, n: int) -> None:
     """The last of many digits may be rounded otherwise."""
     assert len(differences(there.encode(), here.encode())) == n
-
-
-@pytest.mark.parametrize(("there", "same"), [("1.25001", True), ("1.2502", False), ("1.2", False)])
-def test_a_claim_may_move_by_a_hundredth_of_its_half_width(there: str, same: bool) -> None:
-    assert bool(differences(there.encode(), b"1.25", {1.25: margin(1.25, 1.24, 1.26)})) is not same
 
 
 def test_of_texts_of_different_lengths_the_first_line_that_tells_something_is_named() -> None:

@@ -94,11 +94,6 @@ def fetched(answer: str, questionable: str = "+0") -> Any:
     return spoken(dialogue, lambda dmm: (dmm.configure(FAST), dmm.readings())[1])
 
 
-def test_readings_are_big_endian_doubles_in_a_block() -> None:
-    assert fetched("#216" + "\0" * 16)[0].tolist() == [0.0, 0.0]
-    assert fetched("#10")[0].tolist() == []
-
-
 @pytest.mark.parametrize(("bit", "says"), [(1 << 14, "overflowed"), (1 << 2, "timing violation")])
 def test_lost_and_mistimed_readings_are_errors_and_no_readings(bit: int, says: str) -> None:
     raised(MeterError, fetched, "#10", f"+{bit | 2}", says=says)
