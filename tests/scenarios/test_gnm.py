@@ -168,11 +168,6 @@ def test_what_is_no_payload_is_refused(payload: list[Any]) -> None:
 # ---- solutions as text ----------------------------------------------------------------------
 
 
-@given(st.lists(st.integers(0, 1), min_size=1, max_size=40))
-def test_a_solution_comes_back_from_its_digits(x: list[int]) -> None:
-    assert from_hex(to_hex(x), len(x)).tolist() == x
-
-
 def test_node_0_is_the_highest_bit_of_the_first_byte() -> None:
     assert to_hex([1, 0, 0, 0, 0, 0, 0, 0, 0, 1]) == "8040"
 

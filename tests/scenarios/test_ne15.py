@@ -185,10 +185,6 @@ def test_a_file_cut_or_holding_what_no_retina_sends_is_refused(tmp_path: Path, f
     assert raised(DataError, aer.read_aedat, tmp_path / "x", "jaer").field == field
 
 
-def test_what_the_format_cannot_hold_is_not_written(tmp_path: Path) -> None:
-    raised(DataError, aer.write_aedat, tmp_path / "x", np.array([[1, 1568]]), 28, says="each address must be 0 to 1567")
-
-
 def test_an_exported_stream_is_read_again_as_it_was(tmp_path: Path) -> None:
     events = poisson(DRAWN, 2000.0, 1.0, np.random.default_rng(0))
     export(events, PIXELS, tmp_path / "x.aedat")
@@ -204,7 +200,7 @@ def test_an_exported_stream_is_read_again_as_it_was(tmp_path: Path) -> None:
 
 def test_a_stream_is_not_exported_to_a_format_that_cannot_hold_it(tmp_path: Path) -> None:
     raised(UsageError, export, np.array([[1, 1]]), PIXELS, tmp_path / "x.txt", says=r"\.aedat or \.npy")
-    raised(DataError, export, np.array([[1, 3 * PIXELS]]), 4 * PIXELS, tmp_path / "x.aedat", says="each address")
+    raised(DataError, export, np.array([[1, 2 * PIXELS]]), 4 * PIXELS, tmp_path / "x.aedat", says="each address")
 
 
 # ---- the workload -------------------------------------------------------------------------
@@ -284,10 +280,6 @@ def test_drawn_digits_are_in_the_layout_of_mnist_and_differ_from_each_other(draw
 def test_drawn_digits_need_a_place_for_their_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert raised(UsageError, write_folder, tmp_path / "file", 10, 0, 0).field == "out"
-
-
-def test_drawn_digits_are_told_from_mnist(drawn: Path) -> None:
-    assert raised(DataError, open_workload, data=str(drawn)).field == "md5"
 
 
 def test_a_pixel_sends_an_event_for_each_step_of_the_logarithm_of_its_light() -> None:
