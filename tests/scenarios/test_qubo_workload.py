@@ -38,8 +38,9 @@ def test_without_options_there_are_the_five_tuning_problems_of_100_nodes() -> No
 
 
 def test_a_payload_is_the_graph_of_its_seed() -> None:
-    graph = from_payload(open_workload(nodes=50, density=0.1).samples[3].payload)
-    assert graph.nodes == 50
+    payload = open_workload(nodes=50, density=0.1).samples[3].payload
+    graph = from_payload(payload)
+    assert (graph.nodes, payload.dtype) == (50, np.int32)
     assert np.array_equal(graph.edges, gnm_edges(50, 0.1, 3).edges)
 
 
