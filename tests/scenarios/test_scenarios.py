@@ -249,8 +249,7 @@ def test_frames_are_due_one_stride_after_another(scenes: AscWorkload) -> None:
 
 
 def test_a_workload_that_is_no_stream_is_refused() -> None:
-    with pytest.raises(UsageError, match="blank is not a stream"):
-        real_time(Blank(3), FREE)
+    raised(UsageError, real_time, Blank(3), FREE, says="blank is not a stream")
 
 
 def test_a_compliance_run_of_real_time_asks_the_samples_it_is_given() -> None:
