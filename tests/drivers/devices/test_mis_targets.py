@@ -1,7 +1,5 @@
 """The table of best known targets: certificates are valid, false ones are refused, better rows replace others."""
 
-import hashlib
-import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,11 +33,6 @@ def row(**changes: object) -> Target:
 def test_a_false_certificate_is_refused(changes: dict[str, object], says: str) -> None:
     assert fault_of(row(), PATH) is None
     assert says in (fault_of(row(**changes), PATH) or "")
-
-
-def test_the_digest_is_of_little_endian_pairs() -> None:
-    told = hashlib.sha256(struct.pack("<5i", 4, 0, 3, 1, 2)).hexdigest()
-    assert digest(Graph(4, np.array([[0, 3], [1, 2]], np.int32))) == told
 
 
 def test_a_lower_cost_wins_then_a_proof_then_what_was_there() -> None:
