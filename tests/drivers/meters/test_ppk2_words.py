@@ -23,16 +23,6 @@ def taken(aligner: Aligner, pieces: Sequence[bytes]) -> tuple[list[int], list[in
     return (word[known] & 0x3FFF).tolist(), np.flatnonzero(known).tolist()
 
 
-@given(st.lists(st.integers(1, 37), min_size=1, max_size=60))
-def test_fragments_of_any_length_are_the_same_words(cuts: list[int]) -> None:
-    stream = words(0, 300)
-    at = np.minimum(np.cumsum([0, *cuts]), len(stream))
-    pieces = [stream[a:b] for a, b in zip(at, [*at[1:], len(stream)], strict=True)]
-    values, place = taken(Aligner(), pieces)
-    assert values == [k * 7 % 16384 for k in range(300 - HELD)]
-    assert place == list(range(300 - HELD))
-
-
 @given(st.integers(9, 150), st.integers(1, 55 * 4), st.integers(1, 50))
 def test_bytes_lost_anywhere_cost_the_words_they_were_in_and_move_no_other(byte: int, count: int, piece: int) -> None:
     stream = words(0, 300)
