@@ -242,14 +242,6 @@ def test_another_version_explains_a_figure_that_moved_within_its_interval(
     assert says in again["found"]
 
 
-@pytest.mark.usefixtures("once")
-def test_an_honest_submission_of_another_version_leaves_nothing_unexplained(folder: Path) -> None:
-    OTHER(folder)
-    listed(folder)
-    found = made_again(folder)
-    assert found.others and not found.unexplained
-
-
 # ---- how texts are compared ---------------------------------------------------------------
 
 
