@@ -18,7 +18,7 @@ from rig.analysis.power.spans_and_gaps import doubts_of_idle, ends, moved, rests
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import LITERAL, TRIMMED, Component, FigureKey, Figures, Quantity, linear
 from rig.analysis.timing.activity_signal import merged
-from rig.analysis.timing.alignment.breaks import REMEDY
+from rig.analysis.timing.alignment.astray import REMEDY
 from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.readings import Readings

@@ -7,7 +7,7 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing import long_traces
-from rig.analysis.timing.alignment.breaks import astray
+from rig.analysis.timing.alignment.astray import astray
 from rig.analysis.timing.alignment.meter_clock import MeterClock
 from rig.analysis.timing.alignment.placement import LEAST_SPANS, AlignedRail, placed
 from rig.analysis.timing.alignment.shown import shown

@@ -1,7 +1,7 @@
 """Estimate by one likelihood the path of spans, which is how late they are along a trace.
 
-A straight path is caused by the shift and the rate of a clock. A smooth path about it is called a wander. The
-likelihood of a place is that of levels fitted to each span (``shown``), and the brackets of the clock are its prior.
+The path is a straight line, by the shift and the rate of a clock. The likelihood of a place is that of levels fitted to
+each span (``shown``), and the brackets of the clock are its prior.
 """
 
 from __future__ import annotations
