@@ -10,7 +10,6 @@ import os
 import shlex
 import signal
 import sys
-import termios
 import wave
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +24,7 @@ from rig.commands.shell.main import main, parser
 from rig.engine.record import record
 from rig.errors import Ended, Interrupted, MeterError
 from rig.recording.reader import open_run
-from rig.terminal import MOST, aside, clean, say, usable_streams, width
+from rig.terminal import MOST, aside, clean, say, usable_streams
 from tests.support.processes import MAIN, options, python
 from tests.support.raised import raised, raising
 from tests.support.submission_folder import unpacked
@@ -69,15 +68,6 @@ def test_a_list_is_whole_within_the_width(capsys: Capture, columns: int, monkeyp
     monkeypatch.setattr("rig.commands.list.describe", lambda: [rows[0] | {"installed": False, "extra": "serial"}])
     assert main(["list"]) == 0
     assert "- arduino pip install 'neurorig[serial]'" in " ".join(capsys.readouterr().out.split())
-
-
-def test_the_width_is_that_of_the_rigs_own_terminal_while_drivers_print_elsewhere(monkeypatch: Patch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
-    screen, end = os.openpty()
-    termios.tcsetwinsize(end, (24, 72))
-    with os.fdopen(screen), os.fdopen(end, "w") as own:
-        monkeypatch.setattr("rig.terminal._own", own)
-        assert width() == 72
 
 
 def test_measure_alone_lists_what_goes_on_newest_first_and_the_devices(here: Path, capsys: Capture) -> None:

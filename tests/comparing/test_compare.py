@@ -301,22 +301,6 @@ def test_a_simulated_power_is_not_compared_with_a_measured_one() -> None:
     assert judged(found, limit_of("accuracy < -0.9")).outcome == "not worse"
 
 
-def test_of_other_scenarios_only_the_scenario_is_named() -> None:
-    one, other = railed(3e-3), railed(3e-3)
-    for side, name, options in ((one, "offline", {"batch": 2}), (other, "server", {"arrival_hz": 4.0})):
-        cast(Any, side.result.start).scenario = SimpleNamespace(name=name, options=options)
-    assert compared(one, other).unlike == ("scenario: offline and server",)
-
-
-def test_what_differs_is_told_in_words_and_not_in_python(capsys: Capture) -> None:
-    one, other = railed(3e-3), railed(3e-3)
-    cast(Any, one.result.start).as_recorded = {"device": {"phases": ["load", "solve"], "batched": True}}
-    print_comparisons([compared(one, other)], [()])
-    said = capsys.readouterr().out
-    assert "differs: device.phases: load, solve and —" in said
-    assert "differs: device.batched: yes and —" in said
-
-
 def test_an_instrument_without_calibration_is_named_beside_the_differences(capsys: Capture) -> None:
     sides = railed(3e-3), railed(3e-3)
     for side in sides:

@@ -63,14 +63,6 @@ def test_what_was_measured_never_stands_with_what_was_not(tmp_path: Path) -> Non
     assert "arXiv" in rows(page, "Published by others")[0]
 
 
-def test_a_column_without_a_word_is_left_out(tmp_path: Path) -> None:
-    made(tmp_path, "a")
-    measured, published = board(tmp_path).split("<caption>Published by others")
-    assert ">Tier<" not in measured + published
-    assert ">Date<" in measured
-    assert ">Date<" not in published
-
-
 def test_a_figure_is_shown_with_its_interval_and_sorts_by_its_value(tmp_path: Path) -> None:
     made(tmp_path, "a")
     assert '<td class="num" data-value="0.001">1.00 ± 0.10 mW</td>' in rows(board(tmp_path), "Measured on")[0]

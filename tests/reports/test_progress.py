@@ -50,10 +50,6 @@ def test_without_a_terminal_a_run_that_goes_on_after_its_set_says_so_once_a_minu
     assert lines == ["run: 59 samples, after 60 s", "run: 119 samples, after 120 s"]
 
 
-def test_one_sample_is_a_sample(capsys: Capture) -> None:
-    assert told(capsys, 1, None, 2) == ["run: begins, 1 sample", "run: ended, 1 sample in 0.0 s"]
-
-
 def test_a_run_without_a_known_total_names_none(capsys: Capture) -> None:
     assert told(capsys, 0, None, 42) == ["run: begins", "run: ended, 41 samples in 0.0 s"]
 

@@ -9,7 +9,6 @@ import pytest
 from reports import format as report_format
 from reports.figures.trace import envelope
 from reports.format import Group, brief, budget, flatten, groups, heading, kind_of, parts_of, quantity_text, si, title
-from reports.result_tables import component_tables
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import LITERAL, PEER, TRIMMED, Component, FigureKey, Quantity
@@ -201,9 +200,3 @@ def test_a_share_has_both_ends_of_its_interval_unless_both_sides_are_alike(right
 
 def test_a_change_with_a_wider_side_has_both_ends() -> None:
     assert report_format.signed(Quantity(0.05, "1", limits=(-0.02, 0.08)), "percent") == "+5.0 (-2.0 to 8.0) %"
-
-
-def test_degrees_of_freedom_are_plain_numbers() -> None:
-    key, parts = FigureKey("idle_power_w"), (Component("white noise", 2e-6, 5110.3), Component("gain", 1e-6))
-    (table,) = component_tables({key: Quantity(1e-3, "W", parts)}, [key])
-    assert [row[3] for row in table["rows"]] == ["5110", "∞"]

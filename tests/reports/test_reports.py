@@ -12,12 +12,10 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from msgspec import structs
 
 from reports.figures.draw import draw
 from reports.render import render, write
 from reports.rule_by_rule import verdict_of
-from reports.system_timing_instruments import simulated_parts
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import Result
@@ -275,16 +273,6 @@ def test_a_terminal_has_one_line_and_then_the_failed_rules() -> None:
     assert "duration" not in "".join(lines[:6])
 
 
-def test_a_failed_rule_that_is_also_a_note_is_read_once_on_a_terminal() -> None:
-    said = printed(judged(Finding("Dynamic power above idle", "0 W", "above zero", False, told=True)))
-    assert said.count("Dynamic power above idle") == 1
-
-
-def test_of_four_failed_rules_one_more_is_in_the_report() -> None:
-    said = printed(judged(*(Finding(f"rule {k}", "0", "1", False) for k in range(4))))
-    assert "  1 more is in the report (or --verbose)" in said.split("\n")
-
-
 def test_a_passed_set_to_submit_by_is_valid_without_a_caveat() -> None:
     result = judged(KEPT, submittable=True, simulated=False)
     assert printed(result).startswith("run-core\n✓ VALID by quick: 2 rules passed\n")
@@ -327,10 +315,3 @@ def test_verbose_prints_every_note() -> None:
 
     assert sum(line.startswith("note: something to know") for line in lines) == 20
     assert lines == [line.rstrip() for line in lines]
-
-
-def test_a_simulator_that_is_device_and_meter_is_named_once() -> None:
-    told = made_up().start
-    meter = structs.replace(told.meters[0], name=told.device.name, mode="simulator")
-    both = structs.replace(told, device=structs.replace(told.device, mode="simulator"), meters=(meter,))
-    assert simulated_parts(both) == [told.device.name]

@@ -14,19 +14,17 @@ from hypothesis import given, strategies as st
 from msgspec import structs
 
 from reports.figures.draw import draw
-from reports.figures.several_runs import trials_figure
 from reports.figures.sheet import COLOURS, DIGIT, Sheet, ticks
 from reports.figures.stream import MAX_CLASSES, shown_of, stream_csv
-from reports.figures.times import clocks_figure, latency_figure
 from reports.figures.trace import power_figure
 from reports.render import write
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
-from rig.analysis.result.result import ClockSummary, Result
+from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve, Stream
 from rig.analysis.service.change_detection import right_share, time_right
 from rig.recording.records import ScenarioRecord
 from rig.terminal import clean
-from tests.support.made_up import HOSTILE, made_up, made_up_series, made_up_stream, q, without_pictures
+from tests.support.made_up import HOSTILE, made_up, made_up_stream, q, without_pictures
 
 pytestmark = pytest.mark.pictures
 
@@ -209,11 +207,6 @@ def test_solves_of_any_kind_draw(solves: list[Solve]) -> None:
     assert len(svg) < 300_000
 
 
-def test_gaps_beyond_the_target_have_numbers_on_the_axis() -> None:
-    svg = draw(solved(solve([0.1, 0.2], [-39.0, -42.0], -42.0, official=-40.0)))["solver"]
-    assert {"-5 %", "-1 %", "1 %"} <= {e.text for e in ET.fromstring(svg).iter()}
-
-
 def test_nothing_to_draw_is_no_picture() -> None:
     assert "service" not in draw(served([], []))
     assert "layers" not in draw(counted(0))
@@ -277,37 +270,6 @@ def test_neighbouring_ticks_are_told_apart_and_their_texts_fit() -> None:
     assert across(0.0) > 10 * DIGIT
 
 
-def test_times_of_microseconds_have_a_prefix() -> None:
-    sheet = Sheet("a short trace")
-    across, _ = sheet.panel((0.001, 0.00101), (0.0, 1.0), 100.0, "time since the start", unit="s")
-    said = texts(sheet.svg({False}))
-    assert "1.002 1.004" in said
-    assert said.endswith("time since the start, ms")
-    assert across(0.001) < across(0.00101)
-
-
-def test_equal_times_are_one_bar() -> None:
-    times = 0.1 + np.array([-1e-15, 0.0, 1e-15])
-    svg = latency_figure(times, Figures())
-    assert svg is not None
-    assert svg.svg({False}).count(b"<rect") == 1
-
-
-def test_each_line_among_the_times_has_its_dashes_in_the_key() -> None:
-    median = Figures({FigureKey("execution_time_p{percentile}_s", percentile=50): q(0.1, "s")})
-    svg = latency_figure(np.array([0.09, 0.1, 0.11]), median)
-    assert svg is not None
-    assert svg.svg({False}).count(b"stroke-dasharray: 5 2") == 2
-
-
-def test_a_clock_that_was_read_at_one_moment_has_no_picture() -> None:
-    once = np.array([[0.0, 0.0, 4e-4], [0.0, 0.0, 4e-4]])
-    assert (
-        clocks_figure({"recording": once}, {"recording": ClockSummary("recording", "brackets", 4e-4, 0.0, 0.0, 2, {})})
-        is None
-    )
-
-
 def test_a_span_too_short_to_see_is_a_line() -> None:
     series = replace(made_up().series, phase_windows_s={"inference": np.array([[20.0, 20.00001]])})
     svg = power_figure(series)
@@ -316,24 +278,3 @@ def test_a_span_too_short_to_see_is_a_line() -> None:
         rf'width="([\d.]+)" height="110.00" style="fill: {COLOURS["inference"]}', svg.svg({False}).decode()
     )
     assert float(widths[0]) == 1.0
-
-
-def test_trials_that_agree_closely_are_told_without_a_power_of_ten() -> None:
-    trials = {FigureKey("execution_time_s"): (q(1.0, "s"), q(1.0 + 2e-8, "s"))}
-    svg = trials_figure(trials, None)
-    assert svg is not None
-    assert "2 trials, farthest 0.000001 %" in texts(svg.svg({False}))
-
-
-def test_a_long_text_has_a_second_line() -> None:
-    sheet, long = Sheet("sources"), "clock rate, meter to device + clock rate, device to host, and the rest"
-    sheet.key([(COLOURS["idle"], long)])
-    sheet.note(long)
-    assert texts(sheet.svg({False})).count("device to host, and the rest") == 2
-
-
-@pytest.mark.parametrize(("readings", "said"), [(500, "power"), (50_000, "power: mean, least, greatest")])
-def test_the_key_of_power_tells_whether_readings_were_joined(readings: int, said: str) -> None:
-    svg = power_figure(made_up_series("core", readings, 20))
-    assert svg is not None
-    assert said in {e.text for e in ET.fromstring(svg.svg({False})).iter()}

@@ -60,15 +60,6 @@ def test_the_name_of_a_column_with_a_slash_is_recorded_whole(tmp_path: Path) -> 
     assert compared(run).outcome == "passed"
 
 
-def test_every_run_of_a_session_of_imports_is_compared(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        lay_out(CASES["energyrunner"], tmp_path / "in" / name, None)
-        for file in (tmp_path / "in" / name / "r").glob("trace1*"):  # two traces of one folder share its texts
-            shutil.copy(file, file.with_name(f"2-{file.name}"))
-    run_import("energyrunner", tmp_path / "in", tmp_path / "run")
-    assert compared(tmp_path / "run").found == "4 imported again, and equal"
-
-
 def times(file: str, name: str, factor: float) -> Edit:
     def edit(run: Path) -> None:
         table = read(run / file)

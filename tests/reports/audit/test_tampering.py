@@ -3,7 +3,6 @@
 import contextlib
 import random
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from fixtures.worlds.meters.filters_and_ranges_kinds import KINDS as RANGE_KINDS
 from reports.audit.audit import Audit, audit
 from reports.audit.evidence import Check
 from reports.submission.audit_page import worst
-from rig.commands.shell.main import main
 from rig.errors import StoreError
 from tests.support.asleep import recording
 from tests.support.submission_folder import altered, edited, listed, row_edited, unpacked
@@ -66,21 +64,6 @@ def test_the_worst_finding_comes_first_and_says_what_to_do(folder: Path) -> None
     assert "report.md differs from its hash" in sentence
     assert sentence.endswith("Ask for the original")
     assert found.anchor == "altered after it was hashed, not anchored"
-
-
-def test_on_a_terminal_no_line_of_an_audit_is_wider(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    main(["audit", str(folder), "--quick"])
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert "  2 ok      SHA-256 of every file, and the chain of lines and runs" in lines
-
-
-def test_the_devices_are_named_as_text(folder: Path) -> None:
-    assert told(audit(folder, quick=True), 5).found == "mock"
 
 
 def test_a_file_that_is_no_part_of_the_submission_is_to_be_removed(folder: Path) -> None:

@@ -15,10 +15,9 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from reports.figures.sheet import COLOURS
 from reports.page_templates import page_of, policy
 from reports.viewing.command import server_of
-from reports.viewing.whole import OTHERS, Whole, whole_trace
+from reports.viewing.whole import Whole, whole_trace
 from rig.commands.shell.main import main
 from rig.errors import SetupError, StoreError
 from tests.support.made_up import HOSTILE
@@ -229,7 +228,3 @@ def test_the_command_prints_the_address_and_ends_with_ctrl_c(recording: Path) ->
     assert (status, process.returncode, errors) == (200, 0, "")
     assert b"trace-model" in page
     assert document["rails"] == ["core"]
-
-
-def test_windows_beside_spans_have_the_colours_of_a_report() -> None:
-    assert set(OTHERS) <= set(COLOURS)
