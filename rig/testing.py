@@ -83,7 +83,7 @@ def rig_measure(tmp_path: Path, pytestconfig: pytest.Config) -> Measures:
 
 @pytest.fixture
 def assert_conforms() -> Conforms:
-    """A function that checks an opened device, meter or workload by every rule of the rig, and closes a driver.
+    """A function that checks an opened device, meter or workload by every rule of the rig. A device or meter is closed.
 
     ``assert_conforms(device, samples=(...))`` issues the given samples to a device, by default three samples of noise.
     Further arguments are those of ``rig.check_device`` and ``rig.check_meter``, such as ``clock=rig_bench.clock``. If

@@ -31,7 +31,7 @@ LONG_NS = 1_000_000
 NEARLY_FULL = 0.75
 STAGE, SUBMIT, POLL = "stage() of the device", "submit() of the device", "poll() of the device"
 OUTPUT, ACTIVITY = (f"reading the {part} of a reply of the device" for part in ("output", "activity"))
-"""The names, for the watch, of reads that run code of the driver if it computes these values only on reading."""
+"""Names of reads, for the watch: a read runs code of the driver if the driver computes the value only when read."""
 
 
 class Dispatcher:

@@ -3,8 +3,8 @@
 The dynamic energy of an execution is taken to be the energy per execution plus the energy of its effective operations.
 The line is fitted by least squares of relative residuals. Weights by the uncertainties would favour a network whose
 uncertainty was found too small by chance. The two numbers of the line are linear in the energies, so errors of
-calibration, which all networks share, propagate with their signs (GUM 5.2.2, H.3). Limits of error without linearity
-do not tell what networks share, so the larger uncertainty is stated.
+calibration, which all networks share, propagate with their signs (GUM 5.2.2, H.3). Limits of error do not tell
+whether networks share the error of a level, so the larger uncertainty of the two cases is stated.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ SURE = 0.99
 LEAST_SPREAD = 0.05
 """The operations of an execution must differ by at least this part of the largest number."""
 LEVELS = ("busy level:", "idle level:")
-"""Prefixes of origins that all runs share, or that each run has of its own: the limits of error do not tell."""
+"""Prefixes of origins of which it is unknown whether all runs share them or each run has its own."""
 _MANY = 1e6
 _METHOD = "line through the dynamic energy of an execution of {} networks against its effective operations"
 

@@ -85,7 +85,7 @@ def _changed(parts: Sequence[Part]) -> list[str]:
 
 
 def _other_pace(by: Mapping[str, list[Part]]) -> list[str]:
-    """Return a note if the power runs, whose average power is stated, answered samples at another rate than stated."""
+    """Return a note if the power runs, which give average power, have another throughput than the performance runs."""
     key = FigureKey("throughput_samples_hz")
     each = (over_trials([part.result.quantities for part in by[purpose]]) for purpose in ("power", "performance"))
     own, stated = (figures.get(key) for figures in each)
@@ -285,12 +285,12 @@ def _extreme(key: FigureKey, values: Sequence[Quantity]) -> Quantity | None:
 def _mean(values: Sequence[Quantity]) -> Quantity:
     """Return the mean of trials, with an interval no narrower than Student's t of their scatter beyond rounding.
 
-    Errors of single trials are part of this scatter; only what it shows beyond them is added. It counts as a normal
-    error whose interval is that of Student's t, because with two or three trials the effective degrees of freedom of a
-    sum promise too much. Errors that trials share, such as that of a calibration, cause no scatter. Trials repeat the
-    same samples, so the uncertainty of a finite sample does not shrink with their number. A share of counts gets the
-    mean of the trials' limits, and a percentile gets the scatter too. If a percentile has too few times to bound it in
-    one trial, its mean has no uncertainty.
+    Errors of single trials are part of this scatter; only what it shows beyond them is added. The scatter counts as a
+    normal error, widened to the interval of Student's t, because with two or three trials the effective degrees of
+    freedom of a sum promise too much. Errors that trials share, such as that of a calibration, cause no scatter. Trials
+    repeat the same samples, so the uncertainty of a finite sample does not shrink with their number. A share of counts
+    gets the mean of the trials' limits, and a percentile gets the scatter too. If a percentile has too few times to
+    bound it in one trial, its mean has no uncertainty.
     """
     n, each = len(values), [q.value for q in values]
     unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)

@@ -23,7 +23,7 @@ CHANCE = 0.01
 NOISY = 0.3
 """If noise exceeds a step, at most this share of successive readings is equal. Otherwise at most this share differs."""
 SEVERAL = 8
-"""A level of a converter has at least this many readings; a filter selects from at most as many last readings."""
+"""A level of a converter has at least this many readings; a running median is over at most this many."""
 FAR = 15.0
 """A reading is far from others if it differs by at least this many times the typical difference."""
 LEAST_ABOVE = 0.25
@@ -89,9 +89,9 @@ class Profile:
     def cut_off(self) -> tuple[float, float, float, int] | None:
         """Return the low end of a range that cuts readings off, or None without such readings.
 
-        Returned with it are the mean by which these readings are truly lower, their share at idle, and their number. If
-        noise is Gaussian, their share at idle and the mean of all readings at idle give the level and the noise (a
-        censored sample; Cohen, Technometrics 1, 1959, 217).
+        Also return by how much these readings are truly lower on average, their share of the readings at idle, and
+        their number. If noise is Gaussian, this share and the mean of all readings at idle give the level and the noise
+        (a censored sample; Cohen, Technometrics 1, 1959, 217).
         """
         known = self.value[np.isfinite(self.value)]
         low = float(known.min()) if len(known) else 0.0
@@ -148,7 +148,7 @@ def _shared(known: Floats) -> list[float]:
 
 
 def step_of(value: Floats) -> float:
-    """Return the step of which all readings are multiples, in their own unit; 0 without one.
+    """Return the step of which all differences of readings are multiples, in their own unit; 0 without one.
 
     Readings of fewer than ``LEVELS`` values, or of too many values, do not show a step.
 
@@ -160,7 +160,7 @@ def step_of(value: Floats) -> float:
 
 
 def step_in(value: Floats, beside: Floats) -> tuple[float, Floats]:
-    """Return the step of the range of the readings of one level, shape (n,), and the readings that show it.
+    """Return the step to which readings of one level, shape (n,), are rounded, and the readings that show it.
 
     A meter that changes its range may round in one range only, and values recur there. The readings ``beside`` may
     show neighbours of these values. The step is 0 if no value recurs.
@@ -191,8 +191,8 @@ def undithered(value: Floats, step: float) -> float:
     Rounding is a function of the level: repetition does not average it. Noise acts as dither and reduces it. The error
     is on average at most step/pi times the characteristic function of the dither at 2 pi/step (Widrow and Kollar,
     Quantization Noise, 2008, ch. 4). For white noise this is exp(-2 pi^2 (sigma/step)^2). A level beside a threshold
-    flips between two values however small the noise is. So no dither is assumed where readings rarely change, and
-    elsewhere only the least that puts the observed share of readings outside the two commonest values.
+    flips between two values however small the noise is. So no dither is assumed where readings rarely change.
+    Elsewhere, the least dither is assumed that puts the observed share of readings outside the two commonest values.
     """
     stretches = [part[: LOOKED_AT // STRETCHES] for part in np.array_split(value, STRETCHES) if len(part) > 1]
     steps = [np.round((part - np.quantile(part, 0.5, method="nearest")) / step) for part in stretches]

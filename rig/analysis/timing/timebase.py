@@ -19,8 +19,8 @@ ERAS = 24
 """Quick round trips are chosen in each of this many parts of the run, so that the slope is fitted over the whole
 run."""
 RATE_PER_BEND = 4.0
-"""If the host's clock deviates from a line, the mean rate is off by at most this times the range of the deviations over
-the duration.
+"""If the host's clock deviates from a line, the mean rate is off by at most this times the range of the deviations,
+divided by the duration.
 
 A step causes at most half of this error; a change of rate in the middle half of the run, at most all of it.
 """
@@ -200,7 +200,7 @@ def _slope(x: Floats, y: Floats, half: Floats, clock: ClockInfo, bend_s: float) 
 
 
 def _rate_of_arrivals(arrivals: Floats, base_tick: int, clock: ClockInfo) -> tuple[float, float]:
-    """Return rate and sigma from the earliest of arrivals minus nominal times; no reading arrives before it ends."""
+    """Return rate and sigma from the earliest arrivals relative to nominal times; no reading arrives before it ends."""
     nominal = (arrivals[:, 0] - base_tick) / clock.tick_hz
     lag = arrivals[:, 1] - nominal
     fallback = clock.tolerance / math.sqrt(3.0)
