@@ -29,7 +29,7 @@ PEER = "peer"
 
 
 _MOST_LOG = 7.0
-"""An interval reaches no further above its value than this on the scale of natural logarithms: a factor of about 1100."""
+"""No interval reaches further above its value than this on a logarithmic scale, which is a factor of about 1100."""
 
 
 @dataclass(frozen=True, slots=True)
