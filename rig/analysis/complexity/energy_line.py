@@ -23,7 +23,7 @@ SURE = 0.99
 LEAST_SPREAD = 0.05
 """The operations of an execution must differ by at least this part of the largest number."""
 LEVELS = ("busy level:", "idle level:")
-"""Prefixes of origins of which it is unknown whether all runs share them or each run has its own."""
+"""Prefixes of origins of errors. It is unknown whether all runs share these errors or each run has its own."""
 _MANY = 1e6
 _METHOD = "line through the dynamic energy of an execution of {} networks against its effective operations"
 
@@ -92,7 +92,7 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
 
 
 def _owned(points: Sequence[Point], of: tuple[str, ...]) -> list[Quantity]:
-    """Return the energies; all runs share their origins that begin with ``of``, and every other belongs to one run."""
+    """Return the energies; all runs share their origins that begin with ``of``, and other origins belong to one run."""
     return [owned(p.dynamic, str(k), lambda origin: origin.startswith(of)) for k, p in enumerate(points)]
 
 

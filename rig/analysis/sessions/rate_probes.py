@@ -18,7 +18,7 @@ SEED = "arrival_seed"
 """The option that names a draw of arrivals."""
 PEAK = FigureKey("peak_rate_hz")
 DRAWN = "arrivals:"
-"""Prefix of the origin of an error that searches with the same draw of arrivals share; the seed follows it."""
+"""Searches with the same draw of arrivals share an error. Its origin is this prefix and the seed."""
 HALVINGS, FACTOR = 10, 4.0
 """For another draw of arrivals, ``HALVINGS`` bisections find the highest rate.
 

@@ -239,7 +239,7 @@ def _energies(by: Mapping[str, list[Part]], figures: Figures, same_runs: bool) -
 def _of_other_mix(energies: Figures, times: Figures, phases: Sequence[str]) -> dict[FigureKey, Quantity]:
     """Return total energies with one more component: how far each is from the sum of its phases' energies.
 
-    In the sum, a phase is weighted by its share of the executions. Power and time are from different runs, in which a
+    In the sum, a phase is weighted by its share of the inferences. Power and time are from different runs, in which a
     phase may have taken different parts of the time. The difference is a limit (GUM 4.3.7).
     """
     out = {}

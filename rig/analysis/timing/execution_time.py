@@ -63,7 +63,7 @@ def time_figures(
         own, told = BusyTime(phase.busy_s, {name: stamps[name]}, phase.n), "sum of spans over inferences"
         figures |= {FigureKey("execution_time_s", name): mean_time(own, device, late_s[name], told)}
         figures |= spread(phase.each_s, device, name, float(np.median(phase.inferences)), phase.looped)
-    # an inference of all phases may lack some of them
+    # an inference may lack a phase, as in a cascade
     n = None if activity.per_phase else max(activity.inferences, 1)
     means = [(1.0 if n is None else p.n / n, figures[FigureKey("execution_time_s", k)]) for k, p in spans.items()]
     told = "sum over phases, each by its share of the inferences; overlapping phases of one sample count once"
@@ -104,7 +104,7 @@ def _issues(spans: Mapping[str, Phase]) -> tuple[Floats, Floats]:
     windows_s = np.concatenate([p.windows_s for p in phases])
     order = np.lexsort((windows_s[:, 0], at))
     at, (on, off), ends = at[order], windows_s[order].T, np.sort(windows_s[:, 1])
-    # the latest end so far within an issue, as a rank, so that nothing of an earlier issue is later
+    # the latest end so far within an issue, as a rank: each issue's ranks are raised above those of earlier issues
     rank = np.maximum.accumulate(np.searchsorted(ends, off) + at * len(ends)) - at * len(ends)
     reach = np.where(np.diff(at) == 0, ends[rank[:-1]], -np.inf)
     times_s = np.maximum(off - np.maximum(on, np.append(-np.inf, reach)), 0.0)

@@ -64,7 +64,7 @@ def _with_spans(run: Run, pin: Trace, timebase: Timebase) -> Run:
 
 
 def _edges(pin: Trace, timebase: Timebase) -> tuple[Indices, Indices]:
-    """Return ticks of edges of spans, half a sample before they were seen, and the level after each (-1: either)."""
+    """Return ticks of edges, half a sampling interval before they were seen, and the level after each (-1: either)."""
     use = pin.value == 0 if pin.rail.pin == "stamp" else np.ones(len(pin.value), bool)
     half = round(0.5 * timebase.clock.tick_hz / pin.rail.rate_hz) if pin.rail.rate_hz > 0 else 0
     level = pin.value[use] if pin.rail.pin == "level" else np.full(np.count_nonzero(use), -1)
@@ -72,7 +72,10 @@ def _edges(pin: Trace, timebase: Timebase) -> tuple[Indices, Indices]:
 
 
 def _pairs(pin: Trace, timebase: Timebase, windows_s: Floats, issue: Indices) -> Indices:
-    """Return begin and end of each issue in ticks, shape (k, 2); raise ``DataError`` for an issue that lacks either."""
+    """Return begin and end of each issue in ticks, shape (k, 2).
+
+    Raises ``DataError`` for an issue without exactly one begin and one end.
+    """
     tick, level = _edges(pin, timebase)
     if not len(issue):
         return np.zeros((0, 2), np.int64)

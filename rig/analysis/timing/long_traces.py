@@ -32,7 +32,7 @@ Seconds = Callable[[NDArray[np.int64]], Floats]
 IDLE_WINDOWS, SPREAD = 4, 16
 """At most ``IDLE_WINDOWS`` idle windows and ``SPREAD`` spans, evenly spread, are looked at."""
 GOLDEN = 0.618034
-"""From one span to the next, the inner place moves on by this part of the span, so that no place comes twice."""
+"""From span to span, the place looked at inside a span moves on by this part of it, so that no place comes twice."""
 
 
 def stretches(trace: Trace, meter: Timebase, activity: Activity, at_once: int) -> tuple[Floats, Activity]:
@@ -94,7 +94,8 @@ def before(ticks: NDArray[np.int64], seconds: Seconds, moments_s: Floats, *, als
 def first_not(holds: Callable[[Indices], Bools], n: int, size: int) -> Indices:
     """Return the first number below ``n`` for which a condition no longer holds, or n, shape (size,).
 
-    ``holds`` tells for numbers, shape (size,), whether the condition is true: up to some number, and never after.
+    ``holds`` tells for numbers, shape (size,), whether the condition is true. It is true up to some number, and never
+    after.
     """
     low, high = np.zeros(size, dtype=np.int64), np.full(size, n, dtype=np.int64)
     while np.any(low < high):

@@ -21,7 +21,7 @@ LEAST_READINGS = 4
 It must also last longer than the uncertainty of the place of spans.
 """
 ALIKE = 0.1
-"""A slope that differs from 1 by less than this is a proportion."""
+"""Readings grow in proportion if the slope differs from 1 by at most this, or by chance."""
 
 
 def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Activity, list[AlignedRail]]:

@@ -116,7 +116,8 @@ class Profile:
 def ends_of(value: Floats) -> tuple[float, ...]:
     """Return the upper ends of ranges of readings, shape (n,): their highest value, or the end of a smaller range.
 
-    With steps, readings at the highest value follow each other, while successive other readings differ.
+    If readings have steps, the highest value is an end if its readings follow each other, while others that follow each
+    other differ.
     """
     known = value[np.isfinite(value)]
     if len(known) < MANY:

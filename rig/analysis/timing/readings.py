@@ -73,8 +73,8 @@ class Supply:
 class Pool:
     """The single readings behind readings of a long trace, each the mean of successive single readings; shapes (n,).
 
-    ``of`` is the number of single readings, ``many`` the number of valid ones among them, and ``weight`` the length of
-    these valid ones over the length ``aperture_s`` of one reading.
+    ``of`` is the number of single readings, and ``many`` the number of valid ones among them. ``weight`` is the length
+    of these valid ones divided by ``aperture_s``, the length of one reading.
     """
 
     of: Floats
@@ -153,7 +153,7 @@ class Readings:
 
     @cached_property
     def steady(self) -> bool:
-        """Return whether all readings are numbers, equally long and one period apart, each to the part ``EVEN``."""
+        """Return whether readings are single, all numbers, and equally long and one period apart within ``EVEN``."""
         parts = (np.diff(self.start_s), self.period_s), (self.end_s - self.start_s, self.aperture_s)
         even = all(np.all(np.abs(x - of) <= EVEN * of) for x, of in parts)
         return even and self.pool is None and bool(self.ok.all())

@@ -28,8 +28,8 @@ If there are ``SLOWER`` or more polls for each conversion, the first poll of eac
 STEADY = 0.25
 """New values may scatter about a steady pace by 1 + ``STEADY`` polls.
 
-Polling causes a sawtooth of 1 poll; about a line fitted by least squares, it may reach 1.23 polls. Readings arrive
-one by one if nine in ten deliveries are late by at most the part ``STEADY`` of the time between deliveries.
+Polling alone causes a sawtooth 1 poll high. From a line fitted by least squares, its range may be 1.23 polls. Readings
+arrive one by one if nine in ten deliveries are late by at most the part ``STEADY`` of the time between deliveries.
 """
 UNSURE = 0.25
 """Readings whose noise is cut off are lowered. How far depends on the shape of the noise, which is assumed Gaussian.
@@ -42,7 +42,7 @@ So this part of the correction is stated as bias.
 class Look:
     """The input of a rule: the trace as earlier rules left it, and the profile of the recorded trace.
 
-    ``whole`` is True if the profile is of all its readings. ``arrived_s`` has the end of the last reading of each
+    ``whole`` is True if the profile is of all readings. ``arrived_s`` has the end of the last reading of each
     delivery, and when the host received it, shape (k, 2).
     """
 
@@ -140,8 +140,8 @@ def _chosen(look: Look) -> Found | None:
 def _swapped(look: Look) -> Found | None:
     """Find readings, or halves of buffers, that are exchanged in pairs: values go on more smoothly in the other order.
 
-    Pulses that recur with the pairs look exchanged wherever pairs begin. Exchanged halves look so only if pairs begin
-    at the right half.
+    The first pair is taken to begin at the first half, then at the second. Exchanged halves show in only one of the two
+    cases. Pulses that recur once in each pair show in both.
     """
     value = look.profile.value
     value = value / np.fmax.reduce(np.abs(value), initial=1e-300)  # squares of any values stay finite
@@ -153,7 +153,7 @@ def _swapped(look: Look) -> Found | None:
 
 
 def _smoother(value: Floats, half: int) -> float:
-    """Return by how many standard errors the values at the borders of halves are nearer if each two are exchanged."""
+    """Return by how many standard errors values at the borders of halves are closer if the halves are exchanged."""
     pairs = value[: len(value) // (2 * half) * 2 * half].reshape(-1, 2, half)
     (begin, end), (then, last) = (pairs[:, k][:, (0, -1)].T for k in (0, 1))
     as_read = (end - then)[:-1] ** 2 * (half > 1) + (last[:-1] - begin[1:]) ** 2
@@ -165,7 +165,7 @@ def _smoother(value: Floats, half: int) -> float:
 
 
 def _stuck(look: Look) -> Found | None:
-    """Find a bit of the converter that never changes: values fill bands of a width, and the bands between are empty."""
+    """Find a bit of the converter that never changes: values fill bands of one width, and bands between are empty."""
     value = look.profile.value[np.isfinite(look.profile.value)]
     value = value[:: max(1, len(value) // LOOKED_AT)]
     levels = np.unique(value)
@@ -262,7 +262,7 @@ def _drifting(look: Look) -> Found | None:
     line, _ = earliest(at_s, at_s - ended_s)
     behind_s, run_s = at_s - ended_s - np.polyval(line, at_s), float(np.ptp(at_s))
     batch_s, change_s = run_s / len(at_s), float(line[0]) * run_s
-    # the last reading of a batch may have any age up to a batch, unless each reading arrives as soon as it was taken
+    # the last reading of a batch may be as old as a batch is long, unless each reading arrives as soon as it was taken
     period_s = float(np.ptp(ended_s)) / max(len(look.trace.value), 1)
     ages_s = batch_s if np.quantile(behind_s, 0.9) > STEADY * batch_s else 0.0
     # on a busy host, stretches without an early arrival lift the fitted line, so most arrivals lie below it

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rig.types import Bracket, ClockInfo, Floats
 
 SURE, CERTAIN = 3.0, 5.0
-"""A deviation is no chance above ``SURE`` sigmas for one value, or above ``CERTAIN`` sigmas for the worst of many."""
+"""Chance is ruled out for one value beyond ``SURE`` sigmas, and for the worst of many beyond ``CERTAIN`` sigmas."""
 RECTANGLE = math.sqrt(12.0)
 """A rectangular distribution is this many standard deviations wide."""
 ERAS = 24
@@ -22,7 +22,7 @@ RATE_PER_BEND = 4.0
 """If the host's clock deviates from a line, the mean rate is off by at most this times the range of the deviations,
 divided by the duration.
 
-A step causes at most half of this error; a change of rate in the middle half of the run, at most all of it.
+A step causes at most half of this error. A change of rate in the middle half of the run causes at most all of it.
 """
 STRETCHES = 12
 """A trace is cut into this many stretches. The earliest arrival in each bounds when readings were taken."""
@@ -157,7 +157,7 @@ def _round_trips(brackets: Sequence[Bracket], t0_ns: int) -> tuple[Floats, Float
 def _quickest(middle: Floats, half: Floats) -> NDArray[np.int64]:
     """Return indices of the quickest tenth of round trips in each part of the run.
 
-    Those of more than three times the shortest are left out, unless two or fewer are chosen.
+    If more than two are chosen, those longer than three times the shortest are left out.
     """
     span = middle.max() - middle.min()
     era = np.zeros(len(middle), int) if span <= 0 else ((middle - middle.min()) / span * (ERAS - 1e-9)).astype(int)

@@ -21,7 +21,7 @@ SHORT = 0.25
 STRAYS = 0.05
 """This share of the spans may show no rise, and this share of the work may lie elsewhere."""
 PART = 0.1
-"""Gaps may be short, so this part of the work that is missing is enough to be found outside of spans."""
+"""Gaps may be short, so it is enough to find this part of the missing work outside of spans."""
 OFTEN = 3
 """At least this many spans are needed for levels. Work that occurs this often in one idle window is part of idle."""
 CONTRAST, LEAST_AMONG = 4.5, 32
@@ -78,7 +78,7 @@ def astray(s: Shown) -> int:
     elsewhere = few > least and many > PART * few * len(s.windows_s) / len(c)
     if last or (2 * count > len(c) and np.count_nonzero(found) >= LAST):
         elsewhere |= bool(np.quantile(s.left(s.places_s).min(axis=1), SHORT) < SHORT)
-    # other pulses are no work of which spans have none
+    # pulses outside of spans are the missing work only if the other spans show such work too
     return count if elsewhere and (not present.any() or np.mean(works[present]) > 0.5) else 0
 
 

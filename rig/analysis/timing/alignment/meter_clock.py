@@ -132,7 +132,7 @@ def observed(at_s: Floats, level: Floats, pin: Pin, step_s: float, quiet_s: floa
 
 
 def quiet_s(train: Train) -> float:
-    """Return the distance in seconds below which two edges are bounces of one: a quarter of the 5 % quantile."""
+    """Return the distance in seconds below which two edges are bounces: a quarter of the 5 % quantile of distances."""
     gaps = np.diff(train.at_s)
     return float(np.quantile(gaps[gaps > 0], 0.05)) / 4.0 if np.any(gaps > 0) else 0.0
 

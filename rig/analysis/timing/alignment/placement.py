@@ -98,7 +98,7 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
             seen = lag_path.along(part, at.at(part.cells.on_s), best.rate_sigma) if len(part.cells) > 2 else None
             if seen is not None and abs(seen.line.late_s) <= reach_s:
                 at = seen.line
-                # groups are fitted by one level for all phases, which may cause the whole shift: it is uncertainty
+                # groups are fitted by one level for all phases. The shift may come from this: it is uncertainty
                 if seen.edges is None and len(activity.phases) > 1:
                     at = replace(at, sigma_s=math.hypot(at.sigma_s, at.late_s))
                 found[method] = min(found.get(method, at), at, key=lambda x: x.sigma_s)
@@ -170,7 +170,7 @@ def _other_lengths(name: str, s: Shown, edges: Edges) -> Iterator[Finding]:
 
 
 def _edges(s: Shown) -> lag_path.Seen | None:
-    """Return the edges of nearly all spans, where the clocks place them or equally late, or None."""
+    """Return the edges of nearly all spans, where the clocks place them or all late by one time; else None."""
     late_s = 0.0
     if float(np.median(s.left(np.zeros(1)))) > lag_path.STANDS_OUT:
         places_s = s.places_s

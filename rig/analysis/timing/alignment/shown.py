@@ -27,7 +27,7 @@ GUARD = 1.5
 BLURRED = 4.0
 """The time of an edge is uncertain by this many times its ``blur_s``, which measures how unlike a step it is."""
 PLACES = 65
-"""Number of places within a pitch at which spans are looked for."""
+"""Number of places at which spans are looked for, within a pitch (the time from one span to the next)."""
 AT_ONCE = 262_144
 """At most this many places are looked at together."""
 
