@@ -289,8 +289,8 @@ def _mean(values: Sequence[Quantity]) -> Quantity:
     normal error, widened to the interval of Student's t, because with two or three trials the effective degrees of
     freedom of a sum promise too much. Errors that trials share, such as that of a calibration, cause no scatter. Trials
     repeat the same samples, so the uncertainty of a finite sample does not shrink with their number. A share of counts
-    gets the mean of the trials' limits, and a percentile gets the scatter too. If a percentile has too few times to
-    bound it in one trial, its mean has no uncertainty.
+    gets the mean of the trials' limits. A percentile gets this mean, widened by the scatter. If one trial has too few
+    times to bound a percentile, the mean has no uncertainty.
     """
     n, each = len(values), [q.value for q in values]
     unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)

@@ -79,7 +79,7 @@ class Activity:
     inferences: int = 0
     """The inferences of all issues; an issue may lack phases, as in a cascade.
 
-    If phases were issued one at a time, the inferences of the phase that has most of them.
+    If phases were issued one at a time, these are the inferences of the phase that has most of them.
     """
 
     @property
@@ -155,8 +155,8 @@ def activity_of(run: Run, device: Timebase) -> Activity:
 def one_at_a_time(run: Run) -> bool:
     """Return whether several phases were issued one at a time.
 
-    They were not if an issue has two of them, or if each sample chose one, as with a small and a large network for easy
-    and hard samples. If one of the phases is ``learning``, they always were.
+    They were not if an issue has two phases, or if each sample chose one phase, as with a small and a large network for
+    easy and hard samples. If one of the phases is ``learning``, they always were.
     """
     rows = run.replies.filter(pc.and_(run.replies["phase"].is_valid(), pc.invert(run.replies["warmup"])))
     phase, issue, sample = (array_of(rows[name]) for name in ("phase", "issue", "sample_id"))

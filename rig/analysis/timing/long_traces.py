@@ -161,7 +161,7 @@ def cuts_of(trace: Trace, seconds: Seconds, moments: Floats, evenly: int) -> Ind
     """
     n = len(trace.value)
     moments = np.unique(moments)
-    # a reading that holds a moment begins a piece and ends it
+    # a reading that holds a moment is a piece of its own
     first = before(trace.end_tick, seconds, moments, also_at=True)
     last = before(trace.start_tick, seconds, moments)
     return np.unique(np.concatenate([[0, n], first, last, np.arange(0, n, -(-n // evenly))]))

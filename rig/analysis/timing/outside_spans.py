@@ -28,7 +28,8 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
     """Return the activity with the work that no span covers, and the rails with a note if there is any.
 
     This work is looked for in the rail with the highest contrast of spans to noise. Work that occurs three times in one
-    idle window, or in every idle window, recurs all the time and is part of idle.
+    idle window, or in every idle window, recurs all the time and is part of idle. If work goes on after most spans, the
+    activity stays as it is.
     """
     spans_s = activity.active_s()
     seen = [

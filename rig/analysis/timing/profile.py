@@ -116,8 +116,7 @@ class Profile:
 def ends_of(value: Floats) -> tuple[float, ...]:
     """Return the upper ends of ranges of readings, shape (n,): their highest value, or the end of a smaller range.
 
-    If readings have steps, the highest value is an end if its readings follow each other, while others that follow each
-    other differ.
+    If readings have steps, their highest value is an end if it often repeats at once and other values seldom do.
     """
     known = value[np.isfinite(value)]
     if len(known) < MANY:

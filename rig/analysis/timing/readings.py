@@ -175,7 +175,7 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     """Return a trace in watts on the run's axis; a cumulative counter becomes the means between its readings.
 
     ``volts`` are those of the rail that its conversion names as ``supply_rail``. Raises ``DataError`` for a counter
-    that goes back, for readings that are not in order of time, and for a supply without volts.
+    that wrapped or was reset, for readings that are not in order of time, and for a supply without volts.
     """
     trace = _renewed(trace)
     rail, c = trace.rail, trace.rail.conversion
@@ -264,7 +264,10 @@ def in_order(rail: str, start_s: Floats, before_s: float = -np.inf) -> None:
 
 
 def idle_window_of(r: Readings, idle_s: Floats, busy_s: Floats, sigma_s: float, host_sigma_s: float) -> Indices:
-    """Return the idle window that wholly holds each reading, or -1 if none does or activity may reach the reading."""
+    """Return the index of the idle window that wholly holds each reading.
+
+    It is -1 if none does, if activity may reach the reading, or if the reading is not a number.
+    """
     quiet = idle_s + np.array([2.0 * host_sigma_s + SETTLE_TAU * r.tau_s, -2.0 * host_sigma_s])
     quiet = merged(quiet[quiet[:, 1] > quiet[:, 0]])
     where = inside(quiet, r.start_s, r.end_s)

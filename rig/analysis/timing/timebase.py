@@ -95,7 +95,7 @@ def fit_brackets(
     The clock may have been read at any moment of its round trip. So half of the shortest round trip, as a rectangular
     distribution, is part of sigma: an asymmetric link shifts every middle by the same time, and no repetition shows
     this. ``arrivals``, shape (k, 2), hold the tick of the latest reading and the run second by which the host had it.
-    They bound the rate of an instrument whose clock cannot be read. ``bend_s`` is the correction of the host's clock
+    They bound the rate of a clock that was read only once. ``bend_s`` is the correction of the host's clock
     during the run.
 
     Raises ``ValueError`` if there is no bracket.

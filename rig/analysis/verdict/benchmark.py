@@ -55,8 +55,8 @@ def _limited(declared: Parameter | None, allowed: Values) -> Parameter:
 def set_findings(run: Run) -> Iterator[Finding]:
     """Yield a failed check if the samples of a run differ from those of a known benchmark.
 
-    Only a benchmark that states the length of data of one inference is checked. One check is about this length. If the
-    rules ask for the whole set, another check compares the number of inferences with the declared number of samples.
+    A benchmark is checked only if it states how long the data of one inference last. One check is about this length. If
+    the rules ask for the whole set, another check compares the number of inferences with the declared number of samples.
     Under rules for submission, an unknown benchmark gets a note.
     """
     benchmark, rules = run.start.workload.benchmark, run.start.rules

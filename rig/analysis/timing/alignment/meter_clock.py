@@ -214,7 +214,7 @@ def _pairs(wanted: Train, found: Train, at: Line, wide_s: float) -> tuple[Indice
 
 
 def by_pins(meter: MeterClock) -> tuple[Line | None, list[str]]:
-    """Return how late the spans are by the edges of a GPIO input, or None, and notes on how well they fit."""
+    """Return how late the spans are by the edges of a GPIO input, or None, and notes on inputs that are not used."""
     activity, first, every = meter.activity, meter.bracketed, meter.run.traces.values()
     spans = np.concatenate([activity.busy_windows_s(), activity.warmup_s, activity.marks_s])
     own = meter.against_device
