@@ -16,7 +16,7 @@ from rig.analysis.timing.profile import step_in, step_of, undithered
 from rig.types import Floats, Rail
 
 IDLE = "idle drift off a straight line"
-"""Source of the component for the uncertainty of idle power under spans, apart from noise."""
+"""This component is the uncertainty of idle power under spans, besides noise."""
 SLOWER = "1/f noise slower than the run"
 """This component hardly changes between trials of a session."""
 CHANGES = "gain that changes"
@@ -36,7 +36,7 @@ def powers(
 ) -> Figures:
     """Return a figure of power of one rail with its uncertainty budget, by each of ``methods``.
 
-    A method has a name, words and a margin. Its shift is added to the level ``busy``, its components to the
+    A method has a name, words and a margin. The margin's shift is added to the level ``busy``, its components to the
     budget, and its bias to the bias. Idle power has no margin, and its ``n`` counts the readings in idle windows.
     """
     levels = LEVELS[figure]
@@ -98,7 +98,7 @@ def _resolution_parts(model: RailModel, weight: Floats, e: Estimate, levels: Col
     parts = []
     for level in levels:
         of_level, resolution = at[level]
-        # a converter may truncate, which noise does not dither; this error cancels only between equal steps
+        # a converter may truncate: noise does not reduce this error, and it cancels only between equal steps
         alike = len(levels) > 1 and resolution and at["busy"][1] == at["idle"][1]
         left = undithered(of_level, resolution) if alike else 1.0
         steps = [(rail.name, resolution * left * own[level])]
@@ -157,11 +157,12 @@ def _calibration_parts(model: RailModel, e: Estimate, levels: Mapping[str, float
 def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, float], dict[str, float]]]:
     """Return each instrument of the rail, with the watts of one raw unit and of the whole reading at each level.
 
-    Power is ``i * v - i**2 * r``: an error of the current counts twice in the loss of a shunt, one of the volts not.
+    Power is ``i * v - i**2 * r``. In the loss of a shunt, an error of the current counts twice, and an error of the
+    volts does not count.
     """
     rail, s, ohm = model.rail, model.readings.supply, model.rail.conversion.burden_ohm
     level_w = {"busy": e.idle_w + e.value_w, "idle": e.idle_w}
-    if s is None and ohm == 0.0:  # no other look at all readings is needed
+    if s is None and ohm == 0.0:  # single readings are not needed
         return [(rail, dict.fromkeys(level_w, model.readings.watts_per_raw), level_w)]
     weights = {"busy": e.level, "idle": e.idle}
     amperes = np.where(model.readings.ok, model.readings.raw, 0.0) if s is None else s.amperes

@@ -24,7 +24,7 @@ from rig.types import Bools, Floats
 NOISE_RUN = 3
 """Noise alone may lift at most this many successive readings to the end of the range."""
 NOISE_WIDTHS = 6.0
-"""Noise explains a run of clipped readings if the reading beside it is at most this many widths of noise below."""
+"""Noise explains a run of clipped readings if a reading beside it is lower by at most this many widths of noise."""
 UNSEEN = 2.0
 """The bias for power that no reading covers is this multiple of a difference between readings."""
 CHANCE = 4.0
@@ -168,9 +168,9 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[Finding
 
 
 def in_turn(model: RailModel) -> Margin:
-    """Return a bias if the even and the odd readings differ more at work than at idle: half of this excess.
+    """Return a bias if even and odd readings differ by another amount at work than at idle: half of this change.
 
-    The two means agree, unless a meter alternates between maximum and minimum, or between two converters.
+    Means of even and odd readings agree, unless a meter alternates between maximum and minimum, or two converters.
     """
     one = model.single
     r = one.readings
@@ -216,9 +216,9 @@ def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_
     """Return the largest error of the mean in watts if readings sample a loop unevenly.
 
     ``times`` is the number of passes through the loop in each span, shape (k,). In a part of the loop without readings,
-    power may be from zero to twice the mean. In the other parts, power is assumed to rise and fall once per pass. Its
-    mean is then wrong by the height of this rise times the largest sum of errors of weights at adjacent places. The
-    height is dynamic power, or a lower power if readings at different places differ less.
+    power may be from zero to twice the mean. In the other parts, power is assumed to rise and fall once per pass. The
+    weight of each place has an error, and the mean is wrong by the height of this rise times the largest sum of these
+    errors over adjacent places. The height is dynamic power, or less if readings at different places differ less.
     """
     one, windows_s = model.single, phase.windows_s
     r = one.readings

@@ -1,4 +1,4 @@
-"""Compute energy per inference from power and time, or from phases measured one at a time, and a service's power.
+"""Compute energy per inference, from power and time or from phases measured one at a time, and average power.
 
 A span is a time in which the device works, by its stamps.
 """
@@ -68,8 +68,8 @@ def _of_scope(powers: Figures, time_s: Quantity, phase: str, rail: str) -> Figur
 def with_learning(figures: Figures) -> Figures:
     """Return the figures, and add time and energy to learn a class: one execution of the phase ``learning``.
 
-    If ``learning`` has a quantity other than idle power, its value for all phases together is removed, because no
-    sample runs all phases.
+    A quantity of ``learning`` other than idle power is removed for all phases together, because no sample runs all
+    phases.
     """
     own = {key.quantity for key in figures if key.phase == LEARNING}
     known = {FigureKey(name): figures.get(FigureKey(of, LEARNING)) for of, name in LEARNT.items()}
@@ -108,7 +108,7 @@ def average_figures(
     """Return the average power of each rail and of all rails over ``window_s`` in run seconds, and energy per sample.
 
     There is no figure if the trace of a rail does not cover the window, if warm-up or other activity reaches into it
-    from outside, or if it is shorter than two periods.
+    from outside, or if the window is shorter than two periods of the readings.
     """
     on_s, off_s = window_s
     if not (off_s > on_s and samples and models):

@@ -11,8 +11,8 @@ A span is a time in which the device works, by its stamps.
   delay of spans against the meter, and the filter's time constant. The filter is one pole or a moving mean of the same
   delay, whichever fits better.
 
-If nothing happens at the ends, the first two agree. Dynamic power is one of them minus idle under the spans: the power
-that the device would draw at rest at the time of the spans.
+If nothing happens at the ends, the first two agree. Dynamic power is the power of spans minus idle under the spans:
+the power that the device would draw at rest at the time of the spans.
 """
 
 from __future__ import annotations
@@ -163,13 +163,14 @@ def core(model: RailModel, windows_s: Floats, idle: Idle) -> Estimate | TooShort
 
 @dataclass(frozen=True)
 class Touched:
-    """Readings in regions, which are windows widened by the margins of clock and filter, and the level beside each end.
+    """Readings in regions, and the level beside each end of a region.
 
-    ``z`` is the weight of each reading and ``fill`` the part of it that windows fill, shapes (n,). ``at`` are the
-    numbers of readings partly outside windows. ``side`` is the nearest end of each: 2 k for the begin of region k,
-    2 k + 1 for its end. ``beside_w`` is the level beside each end. ``level`` are the weights of readings for the mean
-    power over the windows in use, shape (n,), and ``share`` is the share of all windows that are in use. ``busy`` is
-    the total weight of the parts of readings that windows fill.
+    A region is one or more windows, widened by the margins of clock and filter. ``z`` is the weight of each reading and
+    ``fill`` the part of it that windows fill, shapes (n,). ``at`` are the numbers of readings partly outside windows.
+    ``side`` is the nearest end of each: 2 k for the begin of region k, 2 k + 1 for its end. ``beside_w`` is the level
+    beside each end. ``level`` are the weights of readings for the mean power over the windows in use, shape (n,), and
+    ``share`` is the share of all windows that are in use. ``busy`` is the total weight of the parts of readings that
+    windows fill.
     """
 
     z: Floats
@@ -199,7 +200,7 @@ def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) ->
     z = np.where(signal.touches(regions, r.start_s, r.end_s), model.weight, 0.0)
     member = signal.touches(regions, windows_s[:, 0], windows_s[:, 1])
     fill = signal.mean_signal(signal.edges_of(signal.merged(windows_s[member])), r.start_s, r.end_s, r.tau_s)
-    # readings of a region have equal weights; a region has the weight of the time that they cover (points cover none)
+    # readings of a region have equal weights; a region has the weight of the time that they cover, if they cover any
     lasts = model.weight if r.pool is not None or r.aperture_s <= 0.0 else r.end_s - r.start_s
     of = np.clip(np.searchsorted(regions[:, 0], r.end_s) - 1, 0, None)
     shown, held = (np.bincount(of, fill * x * (z > 0.0), len(regions)) for x in (lasts, z))
@@ -325,7 +326,7 @@ def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> 
 
 
 def _shapes(model: RailModel, spans: Floats, other_s: Floats, use: Indices) -> list[Parts]:
-    """Return the functions for the parts of readings, with a filter of one pole and with a moving mean."""
+    """Return the functions for the parts of readings: with one pole, and with a moving mean if there is a filter."""
     r, start, end = model.readings, model.readings.start_s[use], model.readings.end_s[use]
     others = signal.merged(other_s)
     signals = [spans, np.array([[spans[0, 0], spans[-1, 1]]])]

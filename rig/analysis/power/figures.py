@@ -178,8 +178,8 @@ def totals(
 ) -> tuple[Figures, list[Finding]]:
     """Return sums over rails, and a refusal of each sum for which some rails have the figure and others lack it.
 
-    If a rail lacks a figure by another method, the sum by it is left out without a refusal. ``whole`` are figures of
-    the summed readings. If they are less certain, rails have errors in common.
+    If a rail lacks a figure by a method other than the rig's own, this sum is left out without a refusal. ``whole`` are
+    figures of the summed readings. If they are less certain than the sums, rails have errors in common.
     """
     out: dict[FigureKey, Quantity] = {}
     refusals: list[Finding] = []
@@ -199,7 +199,7 @@ def totals(
 def _at_least(total: Quantity, whole: Quantity | None) -> Quantity:
     """Return a sum over rails that is no more certain than the same figure of the summed readings ``whole``.
 
-    It compares only errors that rails do not share through an instrument or a clock.
+    Only errors that rails do not share through an instrument or a clock are compared.
     """
     if whole is None:
         return total

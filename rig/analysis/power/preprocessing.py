@@ -54,7 +54,7 @@ def preprocessing_checks(run: Run, phases: Sequence[str], figures: Figures) -> t
 
 
 def _heard_s(run: Run) -> float:
-    """Return the seconds of input per inference: the stride of a stream, or else from the duration of samples, or 0."""
+    """Return the seconds of input per inference, from a stream's stride or the durations of samples; 0 if unknown."""
     if stride_s := run.start.scenario.stride_s:
         return stride_s
     lasting = run.samples["duration_s"].to_pylist()

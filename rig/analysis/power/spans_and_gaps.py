@@ -22,7 +22,7 @@ from rig.types import Bools, Floats
 GOES_ON = 0.9
 """Work goes on after spans if gaps begin with more than this part of the power at the end of spans."""
 LACKS = 0.1
-"""If ends of spans lack energy, and more than this part of it outside the spans, the meter lost that part.
+"""If ends of spans lack energy, and more than this part of the lack lies outside the spans, the meter lost that part.
 
 The device cannot have drawn less than the level beside.
 """
@@ -43,7 +43,7 @@ FEWEST, MOST = 8, 64
 SURE = 5.0
 """Power above gaps grows with the level of gaps if the slope is at least this many standard uncertainties."""
 ALIKE = 0.25
-"""Both levels are in proportion if the slope differs from their ratio by at most this part, or by noise."""
+"""Power above gaps is in proportion to the level of gaps if slope and ratio agree to this part, or within noise."""
 SWINGS = 3.5
 """Power swings through spans and gaps alike if the correlation of their changes is this many standard errors."""
 FEW = 4.0
@@ -162,7 +162,11 @@ def unrested_w(model: RailModel, windows_s: Floats) -> float:
 
 
 def rests_for(model: RailModel, spans_s: Floats) -> float:
-    """Return how long the device is at rest at the end of a span (s), shape (k, 2); 0 if noise might explain it."""
+    """Return for how many seconds the device is at rest at the end of a span.
+
+    The result is 0 if noise might explain the rest, or if it is at most the part ``LACKS`` of the span. ``spans_s`` has
+    the shape (k, 2).
+    """
     rise = _curve(model, spans_s[:, 0], spans_s[:, 1], model.busy & model.readings.ok)
     top_w = float(rise.level_w.max()) if rise is not None else 0.0
     if rise is None or top_w <= 0.0:
@@ -299,11 +303,12 @@ def gaps_above_w(model: RailModel) -> float:
 
 
 def settles_w(model: RailModel) -> float:
-    """Return the distance of gaps from idle in watts unless power settles soon after the last span; else 0.
+    """Return the distance of gaps from idle in watts, or 0 if power settles soon after the last span.
 
     If power settles slowly, the work may have raised idle itself, as heat does. The level after the last span is
     averaged over windows of 1, 2, 4, ... lengths of a gap. If the device switches power off instead, at most one
-    window has a level between gaps and idle, and the last one is at idle. An idle window after work shows it, too.
+    window has a level between gaps and idle, and the last one is at idle. An idle window after work also shows that
+    power settles.
     """
     if len(model.spans_s) < 2:
         return 0.0

@@ -11,7 +11,10 @@ from rig.types import Bools, Floats, Indices
 
 IDLE, GAP, SPAN = range(3)
 MOST = (18, 10, 10)
-"""Largest numbers of blocks of idle windows, of gaps and of spans; if there are more of these, neighbours share one."""
+"""Largest numbers of blocks of idle windows, of gaps and of spans.
+
+If there are more windows, gaps or spans, neighbours share a block.
+"""
 LEAST = 4
 """An idle window, gap or span is divided only into parts of at least this many readings."""
 

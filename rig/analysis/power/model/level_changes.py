@@ -80,8 +80,8 @@ def work_of(state: Indices, start: Floats, end: Floats, many: Floats) -> Floats:
 def simple_changes(state: Indices, start: Floats, end: Floats, watts: Floats, work: Floats) -> tuple[Floats, Floats]:
     """Return the simple shapes that change the mean of idle windows or gaps, (c, 3), and their means in blocks, (b, c).
 
-    They are steps, decays from the begin, and heat. A step may also be absent during spans, which no begin and end
-    describe, so its row of shapes is a placeholder: a step after the end of the trace.
+    They are steps, decays from the begin, and heat. A step may also be absent during spans. No begin and end describe
+    this step, so its row of shapes is a placeholder: a step after the end of the trace.
     """
     borders = np.unique(np.concatenate([start, 0.5 * (start + end)]))[1:]
     simple = np.array([

@@ -295,10 +295,10 @@ def _passed(turns: float, many: Floats) -> Floats:
 def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, float]:
     """Return the variances of a weighted sum from flicker noise, from slower flicker noise, and from a smooth wander.
 
-    All are the autocorrelation of the weights times a covariance. That of flicker noise is minus the logarithm of the
-    time between two readings, for periods up to four times the duration of the weights. Slower flicker noise shifts all
-    readings alike: it adds to an absolute level, but not to a difference of levels, whose weights add up to zero.
-    Changes slower than ``HORIZON_S`` are left out. The wander has the Matern covariance of order 3/2.
+    All are the autocorrelation of the weights times a covariance. The covariance of flicker noise is minus the
+    logarithm of the time between two readings, for periods up to four times the duration of the weights. Slower flicker
+    noise shifts all readings alike: it adds to an absolute level, but not to a difference of levels, whose weights add
+    up to zero. Changes slower than ``HORIZON_S`` are left out. The wander has the Matern covariance of order 3/2.
     """
     last = (t_s[-1] - t_s[0]) / noise.period_s
     stride = max(1, int(np.ceil((last + 1.0) / SEGMENT)))

@@ -29,7 +29,7 @@ ROUNDED = 1e-9
 LEAST_PAIRS, SURE = 20, 4.0
 """Gaps and spans swing alike if their covariance is ``SURE`` standard errors, over at least ``LEAST_PAIRS`` pairs."""
 ABOVE = 2.5
-"""First halves of gaps are above second halves if they are on average by this many standard errors."""
+"""First halves of gaps are above second halves if the mean difference is above this many standard errors."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,9 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
 
 
 def sum_of(rails: Sequence[AlignedRail]) -> AlignedRail | None:
-    """Return several rails as one rail of their sum, without a name; None unless their readings have the same times.
+    """Return several rails as one rail of their sum, without a name.
+
+    The result is None for fewer than two rails, for counters, and if readings of the rails have different times.
 
     The limits of the instruments are left out: they are not those of a sum.
     """
@@ -191,7 +193,7 @@ def _same_times(a: Readings, b: Readings) -> bool:
 def _rests(r: Readings, gap: Indices, noise: Noise) -> Indices:
     """Return the gap of each reading, -1 in first halves of gaps if these are above second halves, shape (n,).
 
-    Work then goes on after spans. So idle under a span counts as moved only if the end of the gap shows it.
+    Work then goes on after spans, and only the second halves of gaps show whether idle has changed.
     """
     at = np.flatnonzero((gap >= 0) & r.ok)
     first, many = np.searchsorted(gap[at], gap[at]), np.bincount(gap[at])[gap[at]]
@@ -220,8 +222,8 @@ def _white(blocks: Blocks, r: Readings, noise: Noise, looks: Floats | None) -> F
 def _swings(blocks: Blocks, r: Readings, at: tuple[Indices, Indices, Indices]) -> Floats:
     """Return the covariance that slow swings of idle power add to blocks of the same idle window, shape (b, b).
 
-    These swings last longer than an idle window. They are found from gaps and the spans beside them, which they change
-    alike.
+    These swings last longer than an idle window. They are found from gaps and the spans beside them, because the swings
+    change both alike.
     """
     where, gap, held = at
     number = np.where(r.ok & (gap >= 0), 2 * gap, np.where(r.ok & (held >= 0), 2 * held + 1, -1))

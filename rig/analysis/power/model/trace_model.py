@@ -5,7 +5,8 @@
 ``y`` are the means of blocks of readings. The idle level I and the level of spans above it, S, are free. The level of
 gaps above idle, G, is normal with an unknown size. ``c`` is the shape of a change: a step at a border of blocks, a
 decay, or leakage that follows the heat of the work. Its size J is normal too; most traces have no change. ``u`` is
-flicker noise and a smooth wander. ``e`` is white noise and further scatter of blocks of one state: idle, gap or span.
+flicker noise, a smooth wander, and a disturbance of idle. ``e`` is white noise and further scatter of blocks of one
+state: idle, gap or span.
 A configuration is one set of sizes and variances with at most one change. Predictions are means over configurations,
 weighted by restricted likelihood (Patterson and Thompson, Biometrika 58, 1971, 545).
 """
@@ -52,7 +53,7 @@ SHORTEST = 1e-5
 LEAST_W2 = 1e-60
 """Lower limit of the variance of white noise in W**2, for a trace without any noise."""
 TINY = 1e-12
-"""Relative error of levels squared that rounding may cause."""
+"""Rounding may cause a variance of this part of the squared level."""
 
 
 def _between(twice: Callable[[Floats], Floats], a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
