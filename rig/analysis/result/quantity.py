@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 TRIMMED = "trimmed"
 """The method of a cross-check: powers and energies from windows whose ends are cut off."""
 CALIBRATION = ("gain:", "offset:")
-"""Prefixes of origins of errors that belong to an instrument; most others belong to one run, such as clocks."""
+"""Prefixes of origins of error that belong to an instrument. Most other origins, such as a clock, belong to one run."""
 LITERAL = "literal"
 """The method of NeuroBench's text: mean power over exactly the spans, and energy from this power."""
 PEER = "peer"

@@ -45,7 +45,7 @@ def discarded(n: int, percentile: float) -> int:
 
 
 def estimate(ordered: Floats, percentile: float) -> float:
-    """Return the slowest latency that remains after discarding, or NaN if n is too small.
+    """Return the slowest latency that remains after discarding, or NaN if there are too few latencies.
 
     The latencies are sorted, shape (n,).
     """

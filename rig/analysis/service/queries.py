@@ -68,7 +68,10 @@ class Queries:
 
     @property
     def answered(self) -> Bools:
-        """Return which samples were completed, without null answers, unless every answer is null."""
+        """Return which samples were completed, except those whose answer is null.
+
+        If every answer is null, all completed samples count.
+        """
         said = np.array([*(answer_in(output) is not None for output in self.outputs), True])[self.output]
         return np.asarray(self.completed & (said | ~np.any(said & self.completed)))
 

@@ -239,7 +239,7 @@ def share_of(which: Bools, method: str, most: float = math.inf) -> Quantity:
 
 
 def service_times_s(due_s: Floats, done_s: Floats) -> Floats:
-    """Return how long each sample was served; service begins when it is due and the sample before it is answered."""
+    """Return how long each sample was served after it was due and the sample before it was answered."""
     return np.asarray(done_s - np.maximum(due_s, np.concatenate([[-math.inf], done_s[:-1]])))
 
 
