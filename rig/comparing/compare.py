@@ -40,7 +40,7 @@ OF_EXECUTIONS = re.compile(
 METERS, RAILS = "mode of the meters", "rails in the totals"
 """Beginnings of entries of ``Comparison.unlike`` that concern power: modes of the meters, and rails in the totals."""
 _OF_A_RUN = ("busy level:", "idle level:", "resolution, ", "change:", "1/f:", "speed")
-"""Beginnings of origins that are limits of one run or level, or slower than a run: more samples do not reduce them."""
+"""Errors of these origins are limits of one run or level, or slower than a run. More samples do not reduce them."""
 ACCURACY = FigureKey("accuracy")
 
 Right = Mapping[tuple[str, str, str], bool]
@@ -263,7 +263,7 @@ def _paired(d: Difference, first: Subject, second: Subject) -> Difference:
 def _difference(
     key: FigureKey, first: Subject, second: Subject, shared: frozenset[str], judged: bool, of_draw: bool
 ) -> Difference:
-    """Return the difference of a figure; without an interval if ``of_draw``: the random arrivals of the two differ."""
+    """Return the difference of a figure; if ``of_draw``, random arrivals of the two differ, and it has no interval."""
     a, b = first.result.quantities[key], second.result.quantities[key]
     value = b.value - a.value
     kept = _kept(key, a.value, b.value) if judged else None
@@ -281,8 +281,8 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
     """Return a figure of the second minus ``factor`` times that of the first.
 
     Errors of ``shared`` instruments stay correlated. For times, energies and average powers, the scatter between the
-    executions of the same samples in the two is added to the uncertainty, and for powers that of the mix of phases. If
-    nothing shows the scatter of executions, the result has no uncertainty.
+    executions of the same samples in the two is added to the uncertainty. For powers over all phases, the scatter of
+    the mix of phases is added. If nothing shows the scatter of executions, the result has no uncertainty.
     """
     a, b = first.result.quantities[key], second.result.quantities[key]
     if a.limits is not None or b.limits is not None:
@@ -334,7 +334,7 @@ def _ratio(one: Executions, other: Executions, factor: float) -> Quantity | None
     found = []
     for k, run in ((factor, one), (1.0, other)):
         count = worth(run)
-        u = k * float(run[1].std(ddof=1) / one[1].mean()) / math.sqrt(count)  # both in times of the first
+        u = k * float(run[1].std(ddof=1) / one[1].mean()) / math.sqrt(count)  # relative to the mean time of the first
         found.append(Component("scatter of executions", u, max(count - 1.0, 1.0)))
     return Quantity(1.0, "1", tuple(found))
 
@@ -412,7 +412,7 @@ def _subject(
 
 
 def instruments_of(meters: Sequence[MeterRecord]) -> dict[str, str]:
-    """Return the instrument and its calibration by rail or gain, if both are stated; of a gain, by all its rails."""
+    """Return instrument and calibration by rail or gain, if both are stated; for a gain, those of all its rails."""
     found: dict[str, str] = {}
     for meter in (meter for meter in meters if meter.serial_number):  # two instruments of a model err differently
         certificate = "" if meter.calibration is None else f"{meter.calibration.certificate} {meter.calibration.date}"
