@@ -40,7 +40,10 @@ OF_EXECUTIONS = re.compile(
 METERS, RAILS = "mode of the meters", "rails in the totals"
 """Beginnings of entries of ``Comparison.unlike`` that concern power: modes of the meters, and rails in the totals."""
 _OF_A_RUN = ("busy level:", "idle level:", "resolution, ", "change:", "1/f:", "speed")
-"""Errors of these origins are limits of one run or level, or slower than a run. More samples do not reduce them."""
+"""Beginnings of origins whose errors more samples do not reduce.
+
+These errors are limits of one run or level, or slower than a run.
+"""
 ACCURACY = FigureKey("accuracy")
 
 Right = Mapping[tuple[str, str, str], bool]

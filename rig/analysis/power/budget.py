@@ -147,7 +147,7 @@ def _calibration_parts(model: RailModel, e: Estimate, levels: Mapping[str, float
         found += [(f"{level} level", factor * each[level]) for level, factor in levels.items()]
         parts += [Component(f"{what} calibration", w / math.sqrt(3.0), shared=f"{what}:{name}") for what, w in found]
     if change := model.once(gain_change):
-        # gaps have the same gain as the spans beside them, but idle windows may have another one
+        # gaps have the same gain as the spans beside them, but idle windows may have another gain
         beside = float(np.sum(e.idle[model.gap])) if len(levels) > 1 else 1.0
         w = levels.get("busy", 0.0) * (e.idle_w + e.value_w) + levels.get("idle", 0.0) * e.idle_w * beside
         parts.append(Component(CHANGES, change * w / math.sqrt(3.0), shared=f"change:{model.rail.name}"))

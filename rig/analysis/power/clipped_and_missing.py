@@ -26,7 +26,7 @@ NOISE_RUN = 3
 NOISE_WIDTHS = 6.0
 """Noise explains a run of clipped readings if a reading beside it is lower by at most this many widths of noise."""
 UNSEEN = 2.0
-"""The bias for power that no reading covers is this multiple of a difference between readings."""
+"""The bias for clipped or missing power is this multiple of a difference between readings."""
 CHANCE = 4.0
 """More readings are missing in spans than elsewhere only if the excess is above this many standard deviations."""
 LEAST_MISSING = 2e-3
@@ -34,7 +34,7 @@ LEAST_MISSING = 2e-3
 GAP_PERIODS, STEADY = 1.5, 1.2
 """Readings are missing in a pause above ``GAP_PERIODS`` periods if nine in ten pauses are below ``STEADY`` periods."""
 LEAST = 6
-"""Scatter is computed only from at least this many spans, or groups of neighbouring spans."""
+"""Scatter is computed only from at least this many spans, groups of neighbouring spans, or readings."""
 SHOWN = 2.0
 """A difference between readings counts as real if it is at least this many standard errors."""
 ALL = 1e-3
@@ -76,10 +76,10 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
 def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     """Return which share of the readings in the windows is missing, if more are missing there than elsewhere.
 
-    The share is 0 if chance explains the difference, and for steady readings. It is also 0 for a counter, which loses
-    no energy between two reads. Readings that are missing by chance do not change the mean, but readings that are lost
-    because the device works do. A span is left out if it and the nearer halves of the gaps beside it have no reading,
-    because the meter lost a whole block there.
+    The share is 0 if chance explains the difference, and for steady readings: equally long and one period apart. It is
+    also 0 for a counter, which loses no energy between two reads. Readings that are missing by chance do not change the
+    mean, but readings that are lost because the device works do. A span is left out if it and the nearer halves of the
+    gaps beside it have no reading, because the meter lost a whole block there.
     """
     if r.steady:
         return 0.0
