@@ -188,9 +188,9 @@ def _rails(
 
 
 def _apart(parts: Iterable[Part], rails: Sequence[tuple[Rail, object]]) -> Iterator[Part]:
-    """Yield the parts of a table. Raises ``DataError`` after the last if one of three or more rails is the sum of all
+    """Yield the parts of a table. Raises ``DataError`` after the last part for a rail that is the sum of all others.
 
-    others. Totals add all rails, so they would count each of these others twice.
+    Totals add all rails, so they would count each of the others twice. Fewer than three rails are not checked.
     """
     off, most = np.zeros(len(rails)), np.zeros(len(rails))
     for stamps, columns in parts:

@@ -163,7 +163,7 @@ def rail_of(table: Table, name: str, stamps: Indices, energy: str | None, stamp:
 
 
 def summed(stamps: Indices, joules: Floats, stamp: str | None) -> tuple[Indices, Floats]:
-    """Return moments and the energy until then in J, from the energy of each interval, shapes (n,) or (n - 1,).
+    """Return moments and the energy (J) up to each, from the energy of each interval; shapes (n,) or (n - 1,).
 
     A row that comes late holds the energy since the row before. So energies are added, not powers over a typical
     interval. A row without energy leaves a missing value.

@@ -111,7 +111,7 @@ class Doubtful(Exception):
 
 
 def doubted(faults: list[str], doubts: list[str]) -> None:
-    """Raise ``Doubtful`` with the doubts if there are any, and no faults."""
+    """Raise ``Doubtful`` with the doubts if there are doubts but no faults."""
     if doubts and not faults:
         raise Doubtful(*doubts)
 
@@ -126,7 +126,7 @@ def each(evidence: Evidence, faults_of: Callable[[Run], Iterable[str]]) -> list[
 
 
 def unlike(evidence: Evidence, what: str, part_of: Callable[[Run], object]) -> list[str]:
-    """Return a fault for each session whose runs differ in ``part_of``; it leaves out runs for which this is None."""
+    """Return a fault for each session whose runs differ in ``part_of``; runs where it is None do not count."""
     found = []
     for part in evidence.subject.parts:
         values = {json.dumps(value, sort_keys=True) for run in part.runs if (value := part_of(run)) is not None}

@@ -83,7 +83,10 @@ def holds_one(run: Run) -> bool:
 
 
 def _in_turn(sample: Any, begun: Any) -> list[int]:
-    """Return for each issue the issue whose request it answers: of one sample, the first to begin answers the first."""
+    """Return for each issue the issue whose request it answers.
+
+    Of the issues of one sample, the first to begin answers the first request.
+    """
     known = [k for k in range(len(sample)) if begun[k] < NEVER]
     asked, first = (sorted(known, key=lambda k: (sample[k], at[k], k)) for at in (range(len(sample)), begun))
     of = dict(zip(first, asked, strict=True))
@@ -327,7 +330,7 @@ def service(run: Run) -> Figures:
 
 
 def by_chance(over: int, count: int, share: float) -> bool:
-    """Return whether at most ``over`` of ``count`` queries exceed a percentile with a probability up to ``SLACK``."""
+    """Return whether it is unlikely (``SLACK``) that at most ``over`` of ``count`` queries exceed a percentile."""
     return float(bdtr(over, count, 1 - share)) <= SLACK
 
 

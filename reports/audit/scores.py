@@ -84,7 +84,7 @@ def predictions(run: Run) -> Figures:
 
 
 def smape(wanted: Floats, found: Floats) -> float:
-    """Return 200 times the mean ratio of error to the sum of magnitudes; it is 1 where a forecast is not finite."""
+    """Return 200 times the mean ratio of error to sum of magnitudes; the ratio is 1 where a forecast is not finite."""
     both = np.abs(wanted) + np.abs(found)
     share = np.abs(wanted - found) / np.where(both > 0, both, 1.0)
     return 200.0 * float(np.mean(np.where(np.isfinite(both), share, 1.0)))

@@ -43,7 +43,7 @@ def peak_figure(result: Result) -> Sheet | None:
 
 
 def trials_figure(trials: Mapping[FigureKey, tuple[Quantity, ...]], tolerance: float | None) -> Sheet | None:
-    """Return each trial's distance from the mean of all, with its 95 % interval; None without several trials."""
+    """Draw each trial's distance from the mean of all, with its 95 % interval; None without several trials."""
     rows = {}
     for key, found in trials.items():
         if mean := float(np.mean([q.value for q in found])):

@@ -272,7 +272,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def texts_of(values: Sequence[float]) -> dict[float, str]:
-    """Return the text of each of some rising numbers, with digits enough to tell neighbours apart."""
+    """Return the texts of rising numbers, with enough digits to tell neighbours apart."""
     apart = min(map(float, np.diff(values)), default=0.0)
     most = max(map(abs, values), default=0.0)
     digits = 2 + math.floor(math.log10(most / apart)) if apart else 0

@@ -235,7 +235,7 @@ def shown_of(stream: Stream) -> Shown:
 
 
 def _rows(stream: Stream, count: int) -> tuple[str, ...]:
-    """Return the classes; if too many, first those of the scenes shown, then the most probable."""
+    """Return the classes; if there are too many, first those of the scenes shown, then the most probable."""
     if len(stream.classes) <= MAX_CLASSES:
         return stream.classes
     scenes = set(stream.scene[:count])

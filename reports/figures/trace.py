@@ -43,7 +43,7 @@ def power_figure(series: Series) -> Sheet | None:
 
 
 def rails_of(series: Series) -> list[RailSeries]:
-    """Return the rails that have readings. Where readings are missing, one that is not a number takes their place."""
+    """Return the rails that have readings. Where readings are missing, a NaN takes their place."""
     return [_with_pauses(r) for r in series.rails if len(r.watts)]
 
 
@@ -81,7 +81,7 @@ def windows_of(series: Series) -> Windows:
 
 
 def _near(series: Series, first: float, last: float) -> tuple[float, float] | None:
-    """Return the time around the first spans, three times as many as phases, or around the first edge if they are long.
+    """Return the time around the first spans (3 times the phases), or around the first edge if the spans are long.
 
     They are long if they take more than half of the trace. Return None without spans.
     """

@@ -33,7 +33,7 @@ _BROKEN = (
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Yield the path itself, or the unpacked folder of the archive at this path; it exists until the block ends."""
+    """Yield the path itself, or for an archive its unpacked folder, which exists until the block ends."""
     if not (path.is_file() and path.name.lower().endswith(SUFFIXES)):
         yield path
         return

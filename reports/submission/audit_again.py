@@ -69,7 +69,7 @@ def _with(one: Audit, remade: str, outcome: Outcome, found: str = "", why: str =
 def imported_again(run: Run) -> Iterator[str]:
     """Yield how an imported run differs from its originals, imported again.
 
-    Raises ``RigError`` or ``OSError`` if they cannot be. An importer that is named by its path is never run.
+    Raises ``RigError`` or ``OSError`` if the originals cannot be imported. An importer named by its path is never run.
     """
     from rig.submission.again import differences
 

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Audit every path; return 0 if each was read and no check failed. Raises what ``audit`` raises for one path."""
+    """Audit every path; return 0 if each was read and no check failed. For one path, raises what ``audit`` raises."""
     from reports.audit.audit import Audit, audit
     from reports.audit.folder.reading import clean
     from reports.submission.archive import unpacked

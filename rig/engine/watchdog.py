@@ -81,7 +81,7 @@ class Watch:
         return self.read(name, lambda _: guard(call, kind, what), None)
 
     def read(self, name: str, look: Callable[[Any], T], given: Any) -> T:
-        """Return ``look(given)``, under watch: it may run code of a driver. Call it only between two queries."""
+        """Return ``look(given)``, under watch: ``look`` may run code of a driver. Call it only between two queries."""
         self._count += 1
         self.call = name
         try:

@@ -195,7 +195,7 @@ class Learner:
     def begin(self, job: Job) -> None:
         """Answer, or learn a word from its shots (samples).
 
-        The first sample of a round makes it forget learnt words.
+        The first sample of a round makes the chip forget learnt words.
         """
         if job.phases == (LEARNING,):
             self._chip.work(job, self._learn(self._words[job.sample_id], list(job.raster)))

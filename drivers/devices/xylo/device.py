@@ -83,8 +83,8 @@ def open_device(settings: Xylo, bench: SimulatedBench | None = None, workload: W
     in real time after it was submitted. With "live" the front end has heard the sample while it happened: only
     inference remains, and the front end's power is part of idle. The power of its own rails is reported as
     pre-processing. A workload that teaches needs "live": the readout of the network then holds a prototype of each
-    word, for base words from all their samples. The phase ``learning`` is the core's time for the shots of one word.
-    Opening may take ``start_s``: the simulator takes some 0.1 s for a second of sound.
+    word. The prototype of a base word is made from all its samples. The phase ``learning`` is the core's time for the
+    shots (samples) of one word. Opening may take ``start_s``: the simulator takes some 0.1 s for a second of sound.
 
     Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without a board, samna or a
     simulated bench, ``DataError`` for a missing or altered network file or a graph that does not fit the chip, and

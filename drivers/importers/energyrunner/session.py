@@ -73,7 +73,7 @@ def read_session(path: Path, name: str, alone: bool, inferences: int | None, uni
 
 
 def texts_beside(folder: Path) -> tuple[list[Path], dict[str, str]]:
-    """Return ``log.txt``, ``results.txt``, ``script.async`` (or the one file with that ending), and texts by kind."""
+    """Return ``log.txt``, ``results.txt``, ``script.async`` (or the one file ending so), and their texts by kind."""
     names = sorted(p for p in folder.iterdir() if p.is_file())
     found: dict[str, Path] = {}
     for kind, end in _BESIDE.items():

@@ -47,7 +47,7 @@ class Bits:
         self._next, self.sample_hz, self.rate_hz = -1, 0.0, 0.0
 
     def add(self, block: Mapping[str, Any]) -> None:
-        """Add a block. Its last byte may be padded, so the number of valid bits follows from the next block's first."""
+        """Add a block. Its last byte may be padded, so the next block's number tells how many bits are valid."""
         factor, first = int(block["decimate_factor"]), int(block["sample_id"])
         bits = np.unpackbits(np.array(block["data"], dtype=np.uint8), bitorder="little")
         with self._lock:

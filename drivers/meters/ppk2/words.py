@@ -4,7 +4,7 @@ A word is four bytes, least significant first: ADC in bits 0 to 13, range in 14 
 23, eight logic inputs in 24 to 31. There are 100,000 words a second (Nordic, pc-nrfconnect-ppk,
 src/device/serialDevice.ts).
 
-The modifiers are the calibration. With those of a word's range, ``x = (4 adc - O) 1.8 / 163840 / R`` and
+The modifiers are the calibration. With the modifiers of a word's range, ``x = (4 adc - O) 1.8 / 163840 / R`` and
 ``i = UG (x (GS x + GI) + S v + I)``. ``i`` is in amperes, and ``v`` is the supply in volts (same source). Nordic's
 program smooths readings after a change of range. This driver does not: its readings are as the ADC took them.
 """

@@ -33,7 +33,10 @@ STEPS = 65_536
 
 
 def setup_lines(rate_hz: float, range_max: float, readings: int) -> list[str]:
-    """Return a series' commands. The rate is set before the aperture, which becomes as long as the rate allows."""
+    """Return the commands that set up a series of readings.
+
+    The rate is set before the aperture, which becomes as long as the rate allows.
+    """
     return [
         "*RST", "*CLS", 'DIG:FUNC "CURR"', f"DIG:CURR:RANG {range_max:g}", f"DIG:CURR:SRAT {rate_hz:g}",
         "DIG:CURR:APER AUTO", 'TRAC:POIN 10,"defbuffer2"', f"TRAC:POIN {readings},{BUFFER}",

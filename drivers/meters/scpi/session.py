@@ -21,7 +21,7 @@ from rig.plugins import imported
 ADDRESS = "TCPIP::192.0.2.7::5025::SOCKET"
 """An example address for messages. Its host is reserved for documentation (RFC 5737)."""
 ERRORS_MOST = 25
-"""The largest number of errors read. Error queues are 20 deep (Truevolt, N6700): more means that no 0 ever comes."""
+"""The largest number of errors read. Error queues are 20 deep (Truevolt, N6700), so more mean a faulty queue."""
 BLOCK_MOST = 1 << 28
 LINE_MOST = 1 << 20
 """A longer line (bytes) is refused, because it may be endless."""

@@ -70,7 +70,7 @@ def check_audio(payload: NDArray[Any], rate_hz: float | None, duration_s: float 
     """Return the payload as float64, shape (n,). ``duration_s`` of 0 means not stated.
 
     Raises DataError if it is empty or no one-dimensional array of finite floats, if the rate is missing or below 8 kHz,
-    or if the length is not ``duration_s`` at that rate, to 2 ms or two samples.
+    or if the length is not ``duration_s`` at that rate, to within 2 ms or two samples.
     """
     if rate_hz is None or not math.isfinite(rate_hz) or rate_hz < MIN_RATE_HZ:
         what = f"a sample is no audio of at least {MIN_RATE_HZ:g} Hz: its rate is {rate_hz or 'not stated'}"

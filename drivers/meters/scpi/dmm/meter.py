@@ -74,7 +74,7 @@ def setup_lines(settings: CaptureSettings) -> list[str]:
 
 
 class Truevolt:
-    """One multimeter, and the ``Source`` of ``rail``. Its readings are the multimeter's readings times ``scale``.
+    """One multimeter, and the ``Source`` of ``rail``. The rail's readings are the multimeter's times ``scale``.
 
     ``fast`` and ``memory`` are what its options and firmware allow.
     """

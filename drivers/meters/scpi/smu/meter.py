@@ -43,7 +43,7 @@ TRIGGER_WAIT_S, TRIGGER_AGAIN_S = 2.0, 2e-3
 BOTH = re.compile(r"N676|N678(?!3)")
 """Modules with one converter for voltage and one for current; other modules log only one (N6705C guide, p. 158)."""
 SEAMLESS = ("N6781A", "N6782A", "N6785A", "N6786A")
-"""Modules that change range without a gap (same guide). This is switched off for current, as in Keysight's driver."""
+"""Modules that change range without a gap (same guide). Such changes are off for current, as in Keysight's driver."""
 
 
 def setup_lines(
