@@ -27,7 +27,7 @@ SLACK = 0.01
 class Plain:
     """A figure by a plain method. ``bound`` is absolute, in the figure's unit; ``why`` says where it comes from.
 
-    ``ends`` is added to the bound: correct methods may divide power at the ends of spans in another way.
+    ``ends`` is added to the bound, because correct methods may divide power at the ends of spans differently.
     """
 
     value: float
@@ -137,9 +137,9 @@ def windows_of(stamped: Table) -> Floats:
 
 
 def batches(of_phase: Table, holds: tuple[int, int] | None = None) -> tuple[Floats, Any, Floats]:
-    """Join spans that overlap: return windows, float64 of shape (k, 2), the first issue of each, and its inferences.
+    """Join spans that overlap: return windows, float64 of shape (k, 2), and the first issue and the inferences of each.
 
-    ``holds`` is the largest batch of the device, and the most samples that it holds in all. If it is given, only spans
+    ``holds`` is the largest batch of the device, and the most samples that it holds in all. With ``holds``, only spans
     of one execution are joined. If both are 1, these are the spans of one issue, whose stamps may overlap. If the
     device takes batches, these are spans with the same begin and end. Otherwise every span is an execution of its own.
     """

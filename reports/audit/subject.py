@@ -261,7 +261,7 @@ def claims_in(folder: Path) -> dict[str, Claim]:
 
 
 def claims_of_trial(row: dict[str, Any], number: int) -> dict[str, Claim]:
-    """Return a submission's claims about one session: the mean's interval times the root of the number of sessions."""
+    """Return the claims about one session; their half widths are the mean's times the root of the session count."""
     found = {}
     for key, one in row["claims"].items():
         low, high = one.get("low"), one.get("high")

@@ -114,7 +114,7 @@ class Sheet:
         self.path(np.repeat(x, 2)[1:], np.repeat(y, 2)[:-1], colour, **look)
 
     def fill(self, knots: Floats, low: Floats, high: Floats, colour: str, opacity: float, here: Any = True) -> None:
-        """Fill between two heights (n,) over knots (n + 1,) where ``here`` is true, unless too low to see."""
+        """Fill between two heights (n,) over knots (n + 1,) where ``here`` is true, except what is too low to see."""
         seen = np.flatnonzero(np.diff(np.concatenate([[False], here & (low - high > UNSEEN), [False]]).astype(int)))
         x, y = list[Floats]([np.zeros(0)]), list[Floats]([np.zeros(0)])
         for first, last in seen.reshape(-1, 2):

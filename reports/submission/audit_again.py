@@ -99,7 +99,7 @@ def imported_again(run: Run) -> Iterator[str]:
 def _stated(run: Run) -> bytes:
     """Return as text what the lines, tables and traces of a run state, except its readings."""
     start = {key: value for key, value in msgspec.to_builtins(run.whole.start).items() if key not in OWN}
-    # versions read in other pieces, and word their notes in other ways
+    # other versions of an importer may read in other pieces, and word their notes in other ways
     lines = [line for line in run.whole.events if not isinstance(line, (ChunkArrived, Note))]
     told = [start, *lines, run.ended, [(one.clock, len(one.value)) for one in traces(run).values()]]
     told += [getattr(run.whole, name).to_pylist() for name in ("samples", "replies", "progress", "activity")]

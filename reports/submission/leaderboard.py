@@ -172,7 +172,7 @@ def _link(folder: Path, out: Path) -> str:
 
 
 def _status(opened: Opened, row: Configuration, audits: Mapping[str | None, _Audit]) -> str:
-    """Return a row's status, in words like "Under Audit" of the rules. An audit matches by its root hash."""
+    """Return a row's status in words, such as "under audit". An audit matches by its root hash."""
     audit = audits.get(opened.root)
     wrong = {"invalid": row.verdict == "INVALID", "incomplete": bool(missing(opened.document.about))}
     if any(wrong.values()):

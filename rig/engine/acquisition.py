@@ -215,7 +215,7 @@ def max_undrained_s(acquisition: Acquisition) -> float:
 
 
 def _mean_w(info: MeterInfo, chunk: Chunk) -> float:
-    """Return the mean power at the end of a chunk (W) for the live display; NaN if it needs other readings too."""
+    """Return the mean power at the end of a chunk (W) for the live display; NaN if the chunk alone does not give it."""
     rail = next((r for r in info.rails if r.name == chunk.rail), None)
     if rail is None or rail.kind == "cumulative" or rail.conversion.unit == "V" or rail.conversion.supply_rail:
         return math.nan

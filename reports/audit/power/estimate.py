@@ -56,7 +56,7 @@ class RailPower:
     """The mean power from the first request to the last answer; NaN without readings there."""
     gap_w: float
     rests: bool
-    """Whether the middle of some gaps is not above idle. In others, and next to spans, the device may still work."""
+    """Whether the middle of some gaps is not above idle. In other gaps, and near spans, the device may still work."""
     apart: bool
     """Whether gaps are at another level than idle, so that gaps too change the area above idle."""
     ends_w: float

@@ -50,7 +50,7 @@ def open_s(run: Run, clock: str) -> float:
 
 
 def clearest(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts) -> tuple[float, float]:
-    """Return how clear the spans are in a rail's readings, and how late (s) the readings then are for the device.
+    """Return how clear the spans are in a rail's readings, and the shift (s) of the spans at which they are clearest.
 
     If several places are alike, the one nearest to the clocks' place is taken.
     """
@@ -137,10 +137,10 @@ def looked_at(
     """Return the windows of each kind (s), float64 of shape (k, 2), and how many ends of spans meet other activity.
 
     ``spans`` are the spans within the trace, ``unplaced`` the same without the shift, ``region`` the spans with their
-    edges, ``wide`` these with the uncertainty of the clocks. ``inner`` are spans and ``gap`` the gaps between spans,
-    both shortened by that uncertainty (at most a reading) and by the time in which the filter settles. ``middle`` are
-    the middle thirds of gaps, ``eighth`` the eighths of idle windows, ``asked`` the time from the first request to the
-    last answer.
+    edges, ``wide`` the same widened by the uncertainty of the clocks. ``inner`` are spans and ``gap`` the gaps between
+    spans, both shortened by that uncertainty (at most a reading) and by the time in which the filter settles.
+    ``middle`` are the middle thirds of gaps, ``eighth`` the eighths of idle windows, ``asked`` the time from the first
+    request to the last answer.
     """
     period, settle = facts.period_s, SETTLED * trace.rail.filter_tau_s
     bound = line(run, trace.clock).bound_s
