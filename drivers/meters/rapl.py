@@ -101,7 +101,7 @@ class EnergyCounter:
         return self._total_j
 
     def _raw(self) -> int:
-        try:  # a file object would take twice as long, and the time of the value is uncertain by this
+        try:  # a file object would take twice as long, and the time of the value is as uncertain
             handle = os.open(self._file, os.O_RDONLY)
             try:
                 return int(os.read(handle, 64))

@@ -203,7 +203,7 @@ class Sheet:
         top = self.y + 6.0
         self.y = bottom = top + height
         marks_y = marks_y or texts_of(decades(*y) if log_y else ticks(*y, 4))
-        if left == LEFT:  # a caller that aligns panels gives another
+        if left == LEFT:  # a caller that aligns panels gives another left end
             left = max(left, EDGE + 4.0 + DIGIT * max(map(len, marks_y.values()), default=0))
         across, up = place(x, (left, self.width - EDGE), log), place(y, (bottom, top), log_y)
         for at, said in marks_y.items():

@@ -22,7 +22,7 @@ MAX_SCENES = 120
 FIRST_SCENES = 60
 """The number of scenes shown of a stream that has too many for one picture."""
 MAX_CLASSES = 12
-_KNOTS = 6000  # of all classes together
+_KNOTS = 6000  # at most this many are drawn, of all classes together
 _ANSWERS = 400  # at most this many are drawn one by one; more are drawn as columns
 _COLUMNS = 600
 _ON, _OFF, _SCENE = COLOURS["inference"], COLOURS["preprocess"], GRID

@@ -123,7 +123,7 @@ def configuration_of(kit: Kit, network: Network) -> Any:
     for name in ("bias_hidden", "bias_out"):  # a bias turns on the clock of the biases, which costs power
         spec[name] = np.asarray(spec[name]) if np.any(spec[name]) else None
     spec["aliases"] = spec["aliases"] if any(spec["aliases"]) else None
-    with warnings.catch_warnings(action="ignore"):  # it warns of removed neurons; the check above prevents a loss
+    with warnings.catch_warnings(action="ignore"):  # Rockpool warns of removed neurons; the check above prevents a loss
         configuration, valid, why = kit.package.config_from_specification(**spec)
     if not valid:
         raise _unfit(kit, f"samna refuses its configuration: {why}")

@@ -2,7 +2,7 @@
 
 This module uses no port and no clock. The declaration ``time:ms, vdd:mW, bus:V, current:mA, n:count, -, sum:xor8``
 names every column in order. A column is one of time (s, ms, us, ns), a rail (W, A, V, J with a prefix), a line counter,
-or skipped (``-``). The last may be a checksum in hexadecimal.
+or skipped (``-``). The last column may be a checksum in hexadecimal.
 """
 
 import math

@@ -214,8 +214,8 @@ def traces(run: Run) -> Mapping[str, Trace]:
 def blocks(trace: Trace, origin: int, within: tuple[float, float] = (-np.inf, np.inf)) -> Iterator[Floats]:
     """Yield the readings that begin between two ticks (``within``, from ``origin``), and ``BESIDE`` more on each side.
 
-    Each block is float64 of shape (4, n) with at most ``BLOCK`` readings. The rows are begin and end in ticks of the
-    meter's clock, counted from ``origin``, raw values, and 1 for a reading at the end of its range, else 0. Raises
+    Each block is float64 of shape (4, n) with at most ``BLOCK`` readings. The rows are begin and end (ticks of the
+    meter's clock, counted from ``origin``), raw value, and 1 for a reading at the end of its range, else 0. Raises
     ``StoreError`` for a trace whose times do not rise.
     """
     last, limit = -np.inf, np.inf if trace.rail.range_max is None else trace.rail.range_max

@@ -3,8 +3,8 @@
 The chip's front end is analog, and simulating it takes seconds per second of audio. This encoder is a fast,
 deterministic substitute with the same shape of output. It is not bit-exact to the chip.
 
-For every bin it takes the power spectrum of the last ``window_s`` at the end of the bin, sums it into log-spaced bands,
-and divides each by the mean of their total power in the last ``level_s``. So loud and quiet microphones give the same
+For every bin it takes the power spectrum of the ``window_s`` that end with the bin, and sums it into log-spaced bands.
+It divides each band by the mean total power in the last ``level_s``. So loud and quiet microphones give the same
 events. A power law compresses the result. Whole events are sent, and the remainder is carried to the next bin, as in an
 integrate-and-fire encoder. A bin's events never depend on later audio.
 """
