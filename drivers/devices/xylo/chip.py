@@ -124,7 +124,7 @@ class ChipBackend:
                 self._done.put(DeviceError(text, field="sample", value=job.sample_id, remedy="Check its cable"))
 
     def _timed(self, job: Job) -> Done:
-        """Process the job (perhaps again) until the times of its span are known; a busy computer may delay this program.
+        """Process the job until the times of its span are known. A busy computer may cause several tries.
 
         While power is recorded there is only one try, because the power of a failed try would count for the span.
         """
