@@ -13,6 +13,7 @@ from reports.audit.audit import Audit, shown
 from reports.audit.evidence import Check, Outcome
 from reports.audit.folder.reading import Run, blocks, clean, read_run, refuse, traces, walk
 from reports.submission.leaderboard import EQUAL
+from rig.errors import RigError
 from rig.factories import build
 from rig.importing.write import KEPT, write
 from rig.plugins import load
@@ -42,9 +43,11 @@ def with_pages(one: Audit, folder: Path) -> Audit:
         return _with(one, NOT_COMPARED, "not applicable", why=why)
     try:
         return _compared(one, folder)
-    except Exception as error:
-        said = getattr(error, "message", f"{type(error).__name__}: {error}")
-        return _with(one, NOT_COMPARED, "failed", f"it cannot be made again: {clean(said)}")
+    except RigError as error:
+        said = error.message
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, OSError) as error:
+        said = f"{type(error).__name__}: {error}"
+    return _with(one, NOT_COMPARED, "failed", f"it cannot be made again: {clean(said)}")
 
 
 def _compared(one: Audit, folder: Path) -> Audit:
@@ -74,7 +77,9 @@ def imported_again(run: Run) -> Iterator[str]:
     from rig.submission.again import differences
 
     about: Any = run.whole.start.imported
-    factory, folder = load("importers", about.format.replace(".py:", ".py ")), run.path / KEPT
+    if ".py:" in about.format:
+        refuse(about.format, "is an importer of a recording's own, whose code is not run")
+    factory, folder = load("importers", about.format), run.path / KEPT
     kept = walk(folder)
     if run.stop is None or not {f"{KEPT}/{name}" for name in kept} <= run.stop.files.keys():
         refuse(KEPT, "holds files that no hash covers")

@@ -24,7 +24,7 @@ PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
 DRAWS = 64
 """This many runs are simulated."""
 MOST_DRAWN = 1 << 13
-"""If batches are served, at most this many arrivals are simulated."""
+"""At most this many samples of a run are simulated."""
 NOT_SHOWN = "nothing shows what another draw of arrivals gives"
 """Part of the method of a figure that has no interval because the device holds several samples."""
 
@@ -212,14 +212,20 @@ def deadline_figures(q: Queries, deadline_s: float | None) -> Figures:
     return Figures({FigureKey("in_time_share"): in_time_share(q, float(deadline_s))})
 
 
+def in_time(q: Queries, deadline_s: float) -> Bools:
+    """Return which samples were completed within ``deadline_s`` of their request, shape (n,)."""
+    met = np.zeros(len(q), bool)
+    met[q.completed] = q.served_s() <= deadline_s
+    return met
+
+
 def in_time_share(q: Queries, deadline_s: float) -> Quantity:
     """Return the share of all samples that were completed within ``deadline_s`` of their request.
 
     Dropped samples and those without an answer count as not in time. In the interval, a batch counts as one, and the
     share scatters at least as over simulated runs.
     """
-    met = np.zeros(len(q), bool)
-    met[q.completed] = q.served_s() <= deadline_s
+    met = in_time(q, deadline_s)
     most = np.count_nonzero(~q.completed) + (q.batches(q.issue) if np.any(q.completed) else 0.0)
     if (other := other_runs(q, lambda late_s: [float(np.mean(late_s <= deadline_s))])) is not None and other[1][0]:
         most = min(most, other[0][0] * (1.0 - other[0][0]) / other[1][0] ** 2)
@@ -294,16 +300,16 @@ def other_runs(q: Queries, figures: Callable[[Floats], Sequence[float]]) -> tupl
         return None
     due_s, issued_s, done_s = (s[q.completed] for s in (q.due_s, q.issued_s, q.completed_s))
     rng, n = np.random.default_rng(0), len(due_s)
-    many = min(n, MOST_DRAWN) if (batches := q.max_pending is None and q.max_batch > 1) else n
-    draws = (np.cumsum(rng.exponential(1.0 / q.arrival_hz, many)) if q.arrival_hz else due_s for _ in range(DRAWS))
-    if batches:
+    many = min(n, MOST_DRAWN)
+    at = (np.cumsum(rng.exponential(1.0 / q.arrival_hz, many)) if q.arrival_hz else due_s[:many] for _ in range(DRAWS))
+    if q.max_pending is None and q.max_batch > 1:
         on_s, of, sizes = np.unique(issued_s, return_inverse=True, return_counts=True)
         off_s = np.full(len(on_s), -np.inf)
         np.maximum.at(off_s, of, done_s)
-        each = iter(batched_s(rng, np.array([at_s[:many] for at_s in draws]), sizes, off_s - on_s, q.max_batch))
+        each = iter(batched_s(rng, np.array(list(at)), sizes, off_s - on_s, q.max_batch))
     else:
         service_s = service_times_s(due_s, done_s)
-        each = (waited_s(at_s, drawn_s(rng, service_s, n)) for at_s in draws)
+        each = (waited_s(at_s, drawn_s(rng, service_s, many)) for at_s in at)
     found = [figures(np.sort(latency_s)) for latency_s in each]
     return np.mean(found, axis=0), np.std(found, axis=0, ddof=1) * math.sqrt(many / n)
 
