@@ -142,8 +142,6 @@ def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
     windows = [r.watts[window == k] for k in np.unique(window[window >= 0])]
     work = r.watts[r.ok & (inside(inner_s, r.start_s, r.end_s) >= 0)]
     step_w = (r.rail.resolution or 0.0) * r.watts_per_raw
-    if (s := r.supply) is not None:
-        step_w += (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok])))
     how = _how(windows, work, step_w) if sum(map(len, windows)) >= LEAST and len(work) else ""
     how = how or _grows(r.watts[window >= 0], (r.end_s - r.start_s)[window >= 0])
     return [Finding(f"readings of rail {r.rail.name} at idle", how, "noise about one level")] if how else []

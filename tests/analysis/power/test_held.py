@@ -398,6 +398,7 @@ WORLDS = [
     World("bits_flip_on_the_wire", (0,), off=1.0),
     *(World(kind, seeds, narrow=3e-3, says="stamped on arrival.*the earliest of them show the grid")
       for kind, seeds in (("stamps_on_arrival", (2,)), ("packets_stamped_on_arrival", (0, 1)))),
+    World("polls_slow_down_in_work_on_an_even_grid", (71000,), refused="along the run"),
     # gaps that are hardly above idle, or above it because of the governor
     World("gaps_barely_above_idle", (0, 1), narrow=0.01),
     World("clocks_stay_up", (0, 1), narrow=5e-3, says="depends on what idle is"),
