@@ -170,13 +170,13 @@ class BoardPower:
         return chunks
 
     def _check_rate(self, readings: list[Reading], enough: int = ENOUGH) -> None:
-        """Check the rate by the median interval, which tolerates missing readings, and the shortest recent one."""
+        """Check the rate by the shortest recent interval and the lower quartile of all, which tolerates missing readings."""
         first = self._info.rails[0].name
         self._stamps = sorted({*self._stamps, *(stamp for rail, stamp, _ in readings if rail == first)})[-10 * ENOUGH :]
         if len(self._stamps) <= enough:
             return
         apart = np.diff(self._stamps)
-        found_hz, fastest_hz = (TICK_HZ / float(us) for us in (np.median(apart), np.min(apart[-ENOUGH:])))
+        found_hz, fastest_hz = (TICK_HZ / float(us) for us in (np.percentile(apart, 25.0), np.min(apart[-ENOUGH:])))
         if abs(found_hz / self._rate_hz - 1.0) > RATE_OFF:
             raise self._wrong_rate(found_hz)
         if fastest_hz < (1.0 - RATE_OFF) * self._rate_hz:  # it was set to a lower rate a short while ago

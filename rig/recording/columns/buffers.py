@@ -1,6 +1,7 @@
 """Make Arrow columns from buffers, without ``pyarrow.array``, and read them without ``to_numpy``.
 
-The first call of either would import pandas, which takes 50 MB and 0.2 s, in every report and during a recording.
+The first call of either would import pandas, which takes 50 MB and 0.2 s, in every report and during a recording. So
+would ``to_pandas_dtype``, up to pyarrow 25.
 """
 
 import math
@@ -42,7 +43,7 @@ def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
         return pa.Array.from_buffers(type_, len(lists), _ends(lists, null), children=[inner])
     if pa.types.is_integer(type_):
         # ``index`` refuses a fraction, which a cast would cut off silently
-        return numbers(np.array([0 if v is None else index(v) for v in values], dtype=type_.to_pandas_dtype()), null)
+        return numbers(np.array([0 if v is None else index(v) for v in values], dtype=dtype_of(type_)), null)
     return numbers(np.array([0.0 if v is None else float(v) for v in values]), null)
 
 
@@ -94,13 +95,21 @@ def array_of(column: pa.Array | pa.ChunkedArray, absent: float = math.nan) -> ND
     if not (truth or pa.types.is_integer(type_) or pa.types.is_floating(type_)):
         return np.array(column.to_pylist(), dtype=object)
     if not n:
-        return np.zeros(0, type_.to_pandas_dtype())
+        return np.zeros(0, dtype_of(type_))
     valid, held = column.buffers()
-    dtype = np.dtype(type_.to_pandas_dtype())
+    dtype = dtype_of(type_)
     values = _flags(held, first, n) if truth else np.frombuffer(held, dtype, n, first * dtype.itemsize)
     if not column.null_count:
         return values
     return np.where(_flags(valid, first, n), values, False if truth else absent)
+
+
+def dtype_of(type_: pa.DataType) -> np.dtype[Any]:
+    """Return the NumPy type of integers, floats or truth values of an Arrow type."""
+    if pa.types.is_boolean(type_):
+        return np.dtype(bool)
+    kind = "f" if pa.types.is_floating(type_) else "i" if pa.types.is_signed_integer(type_) else "u"
+    return np.dtype(f"{kind}{type_.bit_width // 8}")
 
 
 def _flags(buffer: pa.Buffer, first: int, n: int) -> Bools:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rig.recording.columns import arrow_layout as layout
-from rig.recording.columns.buffers import COLUMNS
+from rig.recording.columns.buffers import COLUMNS, dtype_of
 from rig.recording.columns.tables import TABLES
 from rig.recording.disk.files import Opened
 from rig.recording.events import malformed
@@ -94,8 +94,7 @@ class Batches:
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Return the type of the numbers of a column."""
-        kind: np.dtype[Any] = np.dtype(self.schema.field(name).type.to_pandas_dtype())
-        return kind
+        return dtype_of(self.schema.field(name).type)
 
     def _bits(self, buffer: int, first: int, last: int) -> NDArray[np.bool_]:
         raw = self.file.read(buffer + first // 8, -(-last // 8) - first // 8)
