@@ -42,7 +42,7 @@ EXAMPLES = Path("examples")
 
 @dataclass(frozen=True)
 class Parser:
-    """A valid input to mutate, and its reader. ``read`` gets a file with the mutated input, alone in a folder."""
+    """Valid inputs to mutate. ``read`` reads a file with a mutated input; the files ``beside`` lie next to it."""
 
     name: str
     valid: tuple[bytes, ...]

@@ -1,4 +1,4 @@
-"""Common parts of both harnesses: the samples, the wait for an answer, and the measurement of the process.
+"""Common parts of the harnesses of the rig and of LoadGen: samples, the wait for an answer, and the process's cost.
 
 This module imports only numpy, so that neither side loads the other side's packages.
 """
@@ -47,7 +47,7 @@ def parser_of(about: str, out: str) -> ArgumentParser:
     parser = ArgumentParser(description=about)
     parser.add_argument("scenario", choices=("single", "server"))
     parser.add_argument("--out", type=Path, required=True, help=f"a new directory: {out}")
-    parser.add_argument("--queries", type=int, default=1000, help="single: queries; on our side, the fewest")
+    parser.add_argument("--queries", type=int, default=1000, help="single: queries; the rig issues at least these")
     parser.add_argument("--rate", type=float, default=200.0, help="server: mean arrivals per second")
     parser.add_argument("--seconds", type=float, default=10.0, help="server: how long")
     parser.add_argument("--seed", type=int, default=1, help="server: seed of the arrivals")

@@ -1,4 +1,4 @@
-"""Read the files of both harnesses into one form, and compute figures from it."""
+"""Read the files of the rig and of LoadGen into one form, and compute figures from it."""
 
 import json
 import re
