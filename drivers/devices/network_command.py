@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, or write one network and print the options to measure the file.
 
-    Raises ``UsageError`` if the output's name does not end in .nir, ``StoreError`` if it cannot be written, and the
-    errors of reading the network.
+    Raises ``UsageError`` if the output's name has another suffix than .nir, .json (Xylo) or .h (Arduino),
+    ``StoreError`` if it cannot be written, and the errors of reading the network or the data.
     """
     if args.action == "train":
         return _train(args)
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _add_training(parser: argparse.ArgumentParser) -> None:
     """Declare ``rig network train WORKLOAD --out FILE``."""
-    parser.add_argument("workload", metavar="WORKLOAD", help="a workload of labelled audio with a train split: asc")
+    parser.add_argument("workload", metavar="WORKLOAD", help="labelled audio with a train split, such as asc")
     parser.add_argument("--device", choices=tuple(_TARGETS), default="xylo", help="target device (default: xylo)")
     parser.add_argument("--data", metavar="DIR", help="folder of the workload; short for --option data=DIR")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the workload")

@@ -61,7 +61,7 @@ def describe_simulator(network: Network, backend: SimBackend, front_end: str) ->
 def describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipOptions) -> DeviceInfo:
     """Describe a chip that gets events from the host."""
     details = {
-        "inference_time": "the board's stopwatch, from a mean time step before the first readout to the last readout",
+        "inference_time": "the board's stopwatch: begins a mean time step before the first readout, ends at the last",
         "repeated": "one stream of all repetitions; only the first begins at rest, and its spikes are the answer",
         "front_end": "none: events are encoded on the host, which is neither timed nor measured",
         "records_activity": chip.record_activity,
