@@ -185,7 +185,7 @@ def _status(opened: Opened, row: Configuration, audits: Mapping[str | None, _Aud
 
 
 def _rails(row: Configuration) -> str:
-    """Return the rails whose powers are claimed; powers over other rails are of other supplies."""
+    """Return the rails whose powers are claimed: powers of different rails cannot be compared."""
     names = {key.removeprefix("rail.").rpartition(".")[0] for key in row.claims if key.startswith("rail.")}
     return ", ".join(sorted(names))
 

@@ -32,7 +32,7 @@ _DASHES = ("6 2", "1 1.5", "6 2 1 2")
 def sweep_figure(
     rows: Sequence[Row], varied: Sequence[str], figures: Figures, plot: str | None, against: str | None
 ) -> bytes | None:
-    """Return SVG of ``plot`` against ``against``, or None if no row has a figure and none was requested.
+    """Return SVG of ``plot`` against ``against``, or None if no row has both.
 
     ``rows`` map columns to values as in ``table.csv``. Both ends of a quantity's 95 % interval are in the column named
     after the quantity and ``axes.ENDS``. ``varied`` are the columns of varied keys, ``figures`` the columns of figures.

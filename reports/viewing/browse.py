@@ -160,7 +160,7 @@ def long_trace(run: Run, trace: Trace, batches: Batches, clock: Timebase, told: 
 
 
 def extent_ticks(trace: Trace) -> tuple[float, float]:
-    """Return begin and end of a trace in ticks; on a grid each reading lasts a period, with a point in its middle."""
+    """Return begin and end of a trace in ticks; on a grid a reading lasts a period, and a point is in its middle."""
     begin, end, n = trace.start_tick[0], trace.end_tick[-1], len(trace.value)
     if not trace.uniform:
         return begin, end
@@ -196,10 +196,10 @@ def _look(edges: Floats, parts: tuple[Any, ...], readings: int, columns: int) ->
 
 
 def _with_pauses(look: Look) -> Look:
-    """Return columns of irregular readings, each of which ends where those after it are missing.
+    """Return columns of irregular readings, with each pause as a column without a number.
 
-    Of joined columns, one may hold half as many readings again as another. One that is more than twice as long holds a
-    pause.
+    One joined column may hold 1.5 times as many readings as another. So a column holds a pause if it lasts more than
+    twice the median, and is then cut to the median. If one in ten lasts over ``STEADY`` medians, nothing is cut.
     """
     lengths_s = np.diff(look.edges_s)
     usual_s = float(np.median(lengths_s)) if len(lengths_s) else 0.0
