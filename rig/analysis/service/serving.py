@@ -133,8 +133,8 @@ def mean_latency(times_s: Floats) -> Quantity:
 def arrivals(q: Queries) -> Figures:
     """Return how well the host followed the schedule.
 
-    The figures are the scheduling delay, and the distance between the scheduled gaps and those that this delay alone
-    makes of them.
+    The figures are the scheduling delay, and the distance between the scheduled gaps and the same gaps changed by
+    this delay alone.
     """
     delay = np.sort(scheduling_delays_s(q))
     n, told = len(delay), "issued after it was possible"
@@ -222,8 +222,8 @@ def in_time(q: Queries, deadline_s: float) -> Bools:
 def in_time_share(q: Queries, deadline_s: float) -> Quantity:
     """Return the share of all samples that were completed within ``deadline_s`` of their request.
 
-    Dropped samples and those without an answer count as not in time. In the interval, a batch counts as one, and the
-    share scatters at least as over simulated runs.
+    Dropped samples and those without an answer count as not in time. In the interval, a batch counts as one sample,
+    and the scatter is at least that over simulated runs.
     """
     met = in_time(q, deadline_s)
     most = np.count_nonzero(~q.completed) + (q.batches(q.issue) if np.any(q.completed) else 0.0)
@@ -245,7 +245,7 @@ def share_of(which: Bools, method: str, most: float = math.inf) -> Quantity:
 
 
 def service_times_s(due_s: Floats, done_s: Floats) -> Floats:
-    """Return how long each sample was served after it was due and the sample before it was answered."""
+    """Return how long each sample was served, from its due time or from the answer before it, whichever is later."""
     return np.asarray(done_s - np.maximum(due_s, np.concatenate([[-math.inf], done_s[:-1]])))
 
 

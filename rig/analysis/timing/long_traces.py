@@ -32,7 +32,7 @@ Seconds = Callable[[NDArray[np.int64]], Floats]
 IDLE_WINDOWS, SPREAD = 4, 16
 """At most ``IDLE_WINDOWS`` idle windows and ``SPREAD`` spans, evenly spread, are looked at."""
 GOLDEN = 0.618034
-"""From span to span, the place looked at inside a span moves on by this part of it, so that no place comes twice."""
+"""The inner place, as a fraction of its span, grows by this (modulo 1) from span to span, so that none comes twice."""
 
 
 def stretches(trace: Trace, meter: Timebase, activity: Activity, at_once: int) -> tuple[Floats, Activity]:
@@ -131,8 +131,8 @@ def moments_s(r: Readings, activity: Activity, sigma_s: float, host_sigma_s: flo
     """Return the moments that the estimators need, shape (k,), in any order.
 
     ``r`` are single readings of the trace. ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock,
-    ``host_sigma_s`` that of idle windows. The level beside a span is read from the next reading, so the outer ends of
-    these readings are moments too.
+    ``host_sigma_s`` that of idle windows. The level beside a span is read from the nearest reading outside of it, so
+    the outer ends of these readings are moments too.
     """
     tau_s = r.tau_s
     on, off = activity.every_s().T
