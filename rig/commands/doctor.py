@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--timeout", type=float, metavar="S", help=f"longest time for each item, besides its measurements; {longest}")
     add("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of a driver that is named here")
     add("--simulate", action="store_true", help="open the simulators of devices that have one")
-    add("--trust", action="store_true", help="run code that a bench file of others names by its path")
+    add("--trust", action="store_true", help="run code whose path is in a bench file that others wrote")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -101,7 +101,7 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", metavar="PATH", help="the data of the workload: a folder, or a file; default: synthetic samples")
     of = "set an option that `rig list NAME` shows; may be repeated"
     add("--option", action="append", default=[], metavar="KEY=VALUE", help=of)
-    add("--trust", action="store_true", help="run code that a file of others names by its path")
+    add("--trust", action="store_true", help="run code whose path is in a file that others wrote")
 
 
 def log_of(args: argparse.Namespace) -> Path:

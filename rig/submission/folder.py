@@ -132,8 +132,8 @@ def _names(sessions: Sequence[Path]) -> list[str]:
 def files_of(sessions: Mapping[str, Path]) -> dict[str, Path]:
     """Return every file that a submission takes from sessions and runs, by its path in the submission.
 
-    These are the files that a hash covers, and interrupted recordings. Raises ``StoreError`` for links and devices, and
-    for incomplete recordings.
+    These are the files that a hash covers, and the broken recordings that a session keeps. Raises ``StoreError`` for
+    links and devices, and for sessions and runs that have not ended.
     """
     return {f"{SESSIONS}/{name}/{inner}": file for name, path in sessions.items() for inner, file in _files_of(path)}
 
@@ -198,7 +198,7 @@ def _beside(out: Path) -> Iterator[Path]:
 
 
 def _refused(error: OSError, folder: Path | None, out: Path) -> StoreError:
-    """Return the error, with the file's name, for a file that cannot be written or a session's that cannot be read."""
+    """Return the error that names a file which cannot be written, or a session's file which cannot be read."""
     place = Path(str(error.filename or out))
     if folder is not None and place.is_relative_to(folder):
         return not_stored(out / place.relative_to(folder), unwritten(error))
