@@ -7,7 +7,7 @@ from rig.errors import refused
 from rig.types import Clock, Idle, Issue, Mark, Rules, Sample, Step, Workload
 
 LONGEST_IDLE_S, LONGEST_S = 86400.0, 30 * 86400.0
-"""The longest idle window and the longest run (s); `rig measure --like` may take larger values from a strange file."""
+"""The longest idle window and the longest run (s). They limit what `rig measure --like` takes from files of others."""
 
 MOST_WARMUP = 1_000_000
 MOST_REPEAT = 10**9
