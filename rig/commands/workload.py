@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write one problem. Raises ``UsageError`` for a bad number or a workload without ``export``, and ``export``'s errors."""
+    """Write one problem. Raises ``UsageError`` for bad numbers or without ``export``, and the errors of ``export``."""
     module = sys.modules[load("workloads", args.name).__module__]
     if not isinstance(module, Exports):
         remedy = "Name a workload whose module has a function export, such as qubo-mis"
