@@ -45,7 +45,7 @@ class Outcome(StrEnum):
     OUTSIDE = "WRITTEN OUTSIDE"
     """A command wrote outside of its directory."""
     UNNOTICED = "UNNOTICED"
-    """A fault that should be refused passed, or a sound recording was refused."""
+    """A fault was not refused, or a sound recording was."""
     SLOW = "SLOW"
     HEAVY = "TOO MUCH MEMORY"
     ENDLESS = "MESSAGE WITHOUT END"
