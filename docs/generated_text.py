@@ -162,7 +162,7 @@ def _allowed(values: Any) -> str:
 
 
 def help_texts() -> Iterator[str]:
-    """Yield the output of ``rig COMMAND --help`` for each command."""
+    """Yield the output of ``rig COMMAND --help`` for each command, and of ``--help-all`` for ``measure``."""
     os.environ["COLUMNS"] = "100"
     (script,) = importlib.metadata.entry_points(group="console_scripts", name="rig")
     main = script.load()
