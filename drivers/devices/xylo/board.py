@@ -32,8 +32,8 @@ BACK_US = 800_000
 """A stamp may be at most this much older than the newest stamp, because readings of different channels are not in
 order. A board is open for longer than this before a measurement, so a restart of the stopwatch is detected."""
 AHEAD_NS = 60_000_000_000
-"""A stamp may be at most this much ahead of the host's clock: a restart in the second half of the counter looks like a
-step forward to its end. Readings that waited while this program was held up are late by less than this."""
+"""A stamp may be at most this much ahead of the host's clock. A restart in the counter's second half looks like a
+larger step, to the counter's end. When this program was held up, the readings that waited make a smaller step."""
 WINDOW_NS = 3_000_000_000
 """The stamp with the least delay is used for at most this long; a clock that is 100 ppm off moves by 0.3 ms then."""
 LOOK_NS, NEAR = 2_000_000, 0.25
