@@ -152,7 +152,7 @@ def _edges(c: Checks, chunks: Sequence[Chunk]) -> None:
     level = bool(np.all((value == 0) | (value == 1)))
     c.rule("edges.level", level, "another level", "0 or 1, the level after the edge")
     ordered = all(np.array_equal(*pair) for pair in pairs) and bool(np.all(np.diff(ticks) > 0))
-    asked = "the same tick twice, and later than the edge before"
+    asked = "start_tick equal to end_tick, and above that of the edge before"
     c.rule("edges.order", ordered, "ticks that differ, or do not grow", asked)
 
 

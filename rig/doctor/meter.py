@@ -133,7 +133,7 @@ def _level(item: str, info: MeterInfo, rail: Rail, chunks: Sequence[Chunk]) -> I
 
 
 def _powers(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], raw: Floats) -> tuple[Floats, Floats, str]:
-    """Return values, the time (s) of each, and their unit: W; or V or A as read, if the supply is on another rail.
+    """Return values, the time (s) of each, and their unit: W; V of a rail of volts; A if the volts are on another rail.
 
     A counter of joules gives the mean power between two readings.
     """

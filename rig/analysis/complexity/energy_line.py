@@ -92,7 +92,7 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
 
 
 def _owned(points: Sequence[Point], of: tuple[str, ...]) -> list[Quantity]:
-    """Return the energies; all runs share their origins that begin with ``of``, and other origins belong to one run."""
+    """Return the energies. All runs share an error whose origin begins with ``of``; each other error is of one run."""
     return [owned(p.dynamic, str(k), lambda origin: origin.startswith(of)) for k, p in enumerate(points)]
 
 

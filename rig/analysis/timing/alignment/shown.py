@@ -117,7 +117,7 @@ class Shown:
         return np.asarray(self.at_s[np.minimum(np.searchsorted(self.at_s, t_s), len(self.at_s) - 1)])
 
     def part_of(self, on_s: Floats, off_s: Floats, share: Floats) -> Floats:
-        """Return until when the first ``share`` of the readings between moments lasts, all in the same shape."""
+        """Return the times at which the first ``share`` of the readings between moments ends, all in the same shape."""
         (before, *_), (many, *_) = self._upto(on_s), self.between(on_s, off_s)
         upto, count = before + share * many, self.sums[0]
         k = np.clip(np.searchsorted(count, upto, side="right") - 1, 0, len(count) - 2)
@@ -157,7 +157,7 @@ class Shown:
         """
         c = self.cells
         inside, many = ((x / self.period_s) for x in (c.off_s - c.on_s, c.end_s - c.begin_s))
-        # power is never even to a thousandth; where an edge splits a reading, levels leave a sixth of the squared rise
+        # no power is even to a thousandth; where an edge splits a reading, levels leave a sixth of the squared rise
         least = np.maximum(1e-3, many / (3.0 * inside * np.maximum(many - inside, 1e-9)))
         left = np.clip(self.left(late_s), np.minimum(least, 1.0)[:, None], None)
         return np.asarray((np.minimum(many, MOST_READINGS)[:, None] * np.log(left)).sum(axis=0))
