@@ -24,7 +24,7 @@ ASLEEP = 0.03
 """Idle windows may be below the gaps between spans by at most this part of dynamic power."""
 SLEPT = (
     "asleep in idle, or something else works in the gaps, such as the host: idle is {:.3g} W below the gaps, in their "
-    "middle too. Keep the device ready in idle, or make gaps over three times as long as the host's work"
+    "middle too. Keep the device ready in idle, or leave gaps over three times as long as the host's work"
 )
 BESIDE = "something else works beside the spans, such as the host, or idle was asleep"
 SLEEPS = "the device sleeps in the gaps, or it worked in the idle windows"
