@@ -16,7 +16,7 @@ WORST = (2, 3, 22, 32, 30, 24, 13, 15, 25, 31)
 """Checks whose failure is named first: alterations, then claims that differ from the recording. All others follow."""
 REMEDIES = {2: "Ask for the original", 3: "Compare with what was published", 22: "Import it again", 31: "Fill them in"}
 OF_FAULTS = {UNLISTED: "Remove it", BROKEN_OFF: UNENDED_REMEDY}
-"""Remedies for faults of the worst check that all end with these words."""
+"""Remedies for the worst check, if all of its faults end with these words."""
 SOUND = "no check failed"
 MEND = "Mend it and submit again, or ask its author"
 
