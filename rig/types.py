@@ -112,7 +112,7 @@ class Rules:
     A field that is None requires nothing. ``percentile``, between 0 and 1, is the share of latencies that an estimate
     or a bound refers to. ``in_time_share`` is the share of frames that must meet their deadline. ``late_share`` limits
     the 99th percentile of the scheduling delay, relative to the latency bound or deadline. ``gap_distance`` limits the
-    Kolmogorov distance between the scheduled gaps of samples and those that this delay makes of them.
+    Kolmogorov distance between the scheduled gaps of samples and the same gaps changed by this delay.
     ``trial_tolerance`` limits how far a trial may be from the mean of the trials, relative to this mean. ``reports``
     names figures (``FigureKey.quantity``) that a result must state.
     """

@@ -118,12 +118,12 @@ def opened(folder: Path, request: Request, resume: bool) -> Iterator[Book]:
 
 
 def _tell_of_bench(request: Request) -> None:
-    """Tell the user if the bench file changed since the session began, which goes on with the file as it was."""
+    """Tell the user if the bench file changed since the session began. The session goes on with the file as it was."""
     place = request.places.get("device", {}).get("", "")
     with suppress(OSError):
         path = Path(re.sub(r":\d+: .*", "", place))
         if place and BENCH in request.artifacts and read_bounded(path) != request.artifacts[BENCH]:
-            what = f"{path} changed since the session began, which goes on with the file as it was"
+            what = f"{path} changed since the session began; the session goes on with the file as it was"
             tell(f"{what}. Measure anew if the change concerns this measurement")
 
 

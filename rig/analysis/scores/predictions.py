@@ -76,7 +76,7 @@ def _forecasts(run: Run, answers: Sequence[Answer], first: int) -> tuple[Figures
     scores, checks = _scored(answers, "forecast", truth, smape, "forecasts of the whole series")
     found, each = Figures(), np.array(list(scores.values()))
     if scores and not checks:
-        told = f"by the definition of NeuroBench, over {len(each)} series; starts that overlap give no interval"
+        told = f"by the definition of NeuroBench, over {len(each)} series; no interval, because starts overlap"
         found |= figure("smape_mean", each.mean(), told, len(each))
         for p in PERCENTILES:
             found |= figure("smape_p{percentile}", np.percentile(each, p), told, len(each), percentile=p)
@@ -92,7 +92,7 @@ def _regressions(
         return _floats(payload[field][begin:]) if payload is not None and known else NOTHING
 
     scores, checks = _scored(answers, "prediction", truth, r2, "predictions of every step, and a truth that varies")
-    found, told = Figures(), "by the definition of NeuroBench; steps that follow one another give no interval"
+    found, told = Figures(), "by the definition of NeuroBench; no interval, because steps follow one another"
     if scores and not checks:
         found |= figure("r2", float(np.mean(list(scores.values()))), f"mean over sessions, {told}", len(scores))
     for name, one in scores.items():
@@ -159,7 +159,7 @@ def detections_of(run: Run, answers: Sequence[Answer], wanted: dict[str, Any]) -
         remedy = "pip install 'neurorig[detection]', and make the report again"
         return Figures(), [refusal(MAP, "faster-coco-eval is not installed", remedy)]
     frames = f"{len(judged)} answered frames of {len(wanted['boxes'])}"
-    method = f"COCO, IoU 0.50 to 0.95, {frames}; frames that follow one another give no interval"
+    method = f"COCO, IoU 0.50 to 0.95, {frames}; no interval, because frames follow one another"
     return figure("map", value, method, len(judged)), []
 
 

@@ -192,7 +192,7 @@ def undithered(value: Floats, step: float) -> float:
     is on average at most step/pi times the characteristic function of the dither at 2 pi/step (Widrow and Kollar,
     Quantization Noise, 2008, ch. 4). For white noise this is exp(-2 pi^2 (sigma/step)^2). A level beside a threshold
     flips between two values however small the noise is. So no dither is assumed where readings rarely change.
-    Elsewhere, the least dither is assumed that puts the observed share of readings outside the two commonest values.
+    Elsewhere, the assumed dither is the least that puts the observed share of readings beyond the two commonest values.
     """
     stretches = [part[: LOOKED_AT // STRETCHES] for part in np.array_split(value, STRETCHES) if len(part) > 1]
     steps = [np.round((part - np.quantile(part, 0.5, method="nearest")) / step) for part in stretches]

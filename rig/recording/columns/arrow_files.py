@@ -105,7 +105,7 @@ class ArrowFiles:
         return self._streams[name]
 
     def _end(self, name: str, before: tuple[int, Any] | None) -> None:
-        """End a file after its last whole batch: a later batch could need texts of the batch that failed."""
+        """End a file after its last whole batch: a later batch could refer to texts of the batch that failed."""
         self.full.add(name)
         file, _ = self._streams.pop(name, (None, None))
         with suppress(OSError):
