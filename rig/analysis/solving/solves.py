@@ -25,7 +25,7 @@ from rig.types import Floats, Problem
 OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
 """A solve is late if it ends past its budget by more than this time and by more than this part of the budget."""
 RUNTIME = FigureKey("runtime_power_w")
-_BUSY = "If the host was busy, measure again on an idle one. If the solver waits for a program, let it stop earlier"
+_BUSY = "Measure again on an idle host if this one was busy. If the solver waits for a program, let it stop earlier"
 _ENERGIES = {
     "time_to_gap_{target}_{threshold}_s": "energy_to_gap_{target}_{threshold}_j",
     "time_to_gap_{target}_{threshold}_official_s": "energy_to_gap_{target}_{threshold}_official_j",
