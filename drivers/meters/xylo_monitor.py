@@ -170,7 +170,7 @@ class BoardPower:
         return chunks
 
     def _check_rate(self, readings: list[Reading], enough: int = ENOUGH) -> None:
-        """Check the rate by the shortest recent interval, and by the lower quartile, which tolerates missing readings."""
+        """Check the rate by the shortest recent interval and the lower quartile, which tolerates missing readings."""
         first = self._info.rails[0].name
         self._stamps = sorted({*self._stamps, *(stamp for rail, stamp, _ in readings if rail == first)})[-10 * ENOUGH :]
         if len(self._stamps) <= enough:
