@@ -170,18 +170,25 @@ def _other_lengths(name: str, s: Shown, edges: Edges) -> Iterator[Finding]:
 
 
 def _edges(s: Shown) -> lag_path.Seen | None:
-    """Return the edges of nearly all spans, where the clocks place them or all late by one time; else None."""
-    late_s = 0.0
+    """Return the edges of nearly all spans, where they fit best. Without edges, return how late all spans fit best.
+
+    None if spans do not stand out, or if those without edges fit as well where the clocks place them.
+    """
+    late_s, places_s = 0.0, s.places_s
     if float(np.median(s.left(np.zeros(1)))) > lag_path.STANDS_OUT:
-        places_s = s.places_s
         left = np.median(s.left(places_s), axis=0)
         late_s = float(places_s[np.argmin(left)])
         if left.min() > lag_path.STANDS_OUT:
             return None
-    if np.mean(absent(s, late_s)) > STRAYS:
+    seen = None
+    if np.mean(absent(s, late_s)) <= STRAYS:
+        seen = lag_path.along(s, np.full(len(s.cells), late_s), np.inf)
+    if seen is not None and (seen.edges is None or seen.edges.share >= 1.0 - STRAYS):
+        return seen
+    at = lag_path.line(s, float(np.ptp(places_s)) / 2.0, 0.0)
+    if at is None or np.subtract(*s.doubt(np.array([0.0, at.late_s]))) < CERTAIN**2:
         return None
-    seen = lag_path.along(s, np.full(len(s.cells), late_s), np.inf)
-    return None if seen is None or (seen.edges is not None and seen.edges.share < 1.0 - STRAYS) else seen
+    return lag_path.Seen(s.cells.on_s, np.full(len(s.cells), at.late_s), at)
 
 
 def _apart(rail: AlignedRail, seen: lag_path.Seen, tolerance: float) -> AlignedRail:
