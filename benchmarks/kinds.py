@@ -78,6 +78,12 @@ DRAWS = (
         "meters.controllers_counters_and_short_windows",
         "faults.inferred_stamps_and_script_edges",
     ),
+    (
+        "devices.answers_in_flight_and_shared_awake_times",
+        "labs.networks_in_a_row_and_two_spans",
+        "meters.poles_registers_and_polls",
+        "faults.medians_gates_and_double_carries",
+    ),
 )
 """The modules of each draw of kinds; each name lacks its ending ``_kinds``."""
 KINDS: dict[str, Kind] = {}
