@@ -142,8 +142,8 @@ def network_faults(network: NetworkInfo) -> Iterator[str]:
             yield f"connection {c.name} ends at {c.target}, which is no layer"
         if c.zeros > c.weights:
             yield f"connection {c.name} has {c.zeros} zeros among {c.weights} weights"
-        if c.dense < c.weights - c.zeros and c.fan_out_max:
-            yield f"connection {c.name} has fewer dense operations than weights that are not zero"
+        if c.dense < c.fan_out_max:
+            yield f"connection {c.name} has fewer dense operations than one of its inputs reaches synapses"
     for m in network.memory:
         if m.elements_at_start is not None and m.elements_at_start > m.elements:
             yield f"memory {m.name} has more elements at the start than later"
