@@ -139,13 +139,13 @@ def within(half: str) -> str:
     return "" if not half else f" ({half})" if ENDS in half else f" ± {half}"
 
 
-def si(value: float | None, unit: str, digits: int = 4) -> str:
+def si(value: float | None, unit: str, digits: int = 4, scale: Scale = "auto") -> str:
     """Return a plain number with an SI prefix; None is ``not stated``."""
     if value is None:
         return NOT_STATED
     if not abs(value) <= sys.float_info.max:  # an integer may be too large for a float
         return NO_NUMBER
-    factor, text = prefix(abs(value), unit)
+    factor, text = prefix(abs(value), unit, scale)
     return f"{_significant(value * factor, digits)} {text}".rstrip()
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reports.format import KINDS, budget, groups, parts_of, short_text, si, text_of, title
+from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.quantity import LITERAL, FigureKey, Quantity
 from rig.analysis.result.result import Result
 from rig.terminal import clean
@@ -124,16 +125,16 @@ def component_tables(quantities: Mapping[FigureKey, Quantity], keys: Sequence[Fi
     for key, q in ((key, quantities[key]) for key in keys if key in quantities):
         if not q.components and not q.bias:
             continue
-        lines = budget(q)
+        lines, scale = budget(q), entry_of(key).scale
         rows = []
         for line in lines[:_COMPONENTS]:
             share = "—" if math.isnan(line.share) else f"{100 * line.share:.1f} %"
             dof = "∞" if math.isinf(line.dof) else si(line.dof, "", 3)
-            rows.append((clean(line.source), si(line.u, q.unit, 2), share, dof, clean(line.shared or "—")))
+            rows.append((clean(line.source), si(line.u, q.unit, 2, scale), share, dof, clean(line.shared or "—")))
         if lines[_COMPONENTS:]:
             rows.append((f"{len(lines) - _COMPONENTS} smaller ones, in results.json", "", "", "", ""))
         if q.bias:
-            rows.append(("bias bound, added to the interval", si(q.bias, q.unit, 2), "—", "—", "—"))
+            rows.append(("bias bound, added to the interval", si(q.bias, q.unit, 2, scale), "—", "—", "—"))
         tables.append({"name": clean(key), "title": title(key), "text": text_of(key, q), "rows": rows})
     return tables
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reports import format as report_format
+from reports import format as report_format, result_tables
 from reports.figures.trace import envelope
 from reports.format import Group, brief, budget, flatten, groups, heading, kind_of, parts_of, quantity_text, si, title
 from rig.analysis.result.catalogue import entry_of
@@ -124,13 +124,15 @@ def test_a_figure_has_a_name_for_programs_and_title_for_people(key: FigureKey, n
 
 
 @pytest.mark.parametrize(("key", "value", "text"), [
-    (FigureKey("backlog_max"), 1.0, "1 (no uncertainty stated)"),
-    (FigureKey("cost_mean"), -0.5, "-0.5 (no uncertainty stated)"),
-    (FigureKey("dropped_share"), 0.02, "2 % (no uncertainty stated)"),
-    (latency(50), 0.5, "500 ms (no uncertainty stated)"),
+    (FigureKey("cost_mean"), 0.5, "0.5"),
+    (FigureKey("dropped_share"), 0.02, "2 %"),
+    (FigureKey("gap_{target}_mean", target="official"), 1.5, "150 %"),
+    (latency(50), 0.5, "500 ms"),
 ])  # fmt: skip
 def test_shares_read_in_percent_and_counts_as_they_are(key: FigureKey, value: float, text: str) -> None:
-    assert report_format.text_of(key, Quantity(value, entry_of(key).unit)) == text
+    quantity = Quantity(value, entry_of(key).unit, bias=value)
+    assert report_format.short_text(key, replace(quantity, bias=0.0)) == text
+    assert result_tables.component_tables({key: quantity}, [key])[0]["rows"][0][1] == text
 
 
 def grouped(*keys: FigureKey) -> list[Group]:
