@@ -112,7 +112,8 @@ def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
     ends = [factor * end for end in q.interval()]
     if abs(sum(ends) - 2.0 * value) >= 10.0**-decimals:
         low, high = (_fixed(end, max(decimals, 0)) for end in ends)
-        return _fixed(value, decimals) if decimals > 0 else _significant(value, 3), f"{low}{ENDS}{high}", unit
+        fine = decimals > 0 or abs(value) >= 1000.0
+        return _fixed(value, decimals) if fine else _significant(value, 3), f"{low}{ENDS}{high}", unit
     return _fixed(value, decimals), _fixed(half, decimals), unit
 
 
