@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import UNSET, to_builtins
 
 from reports.format import NOT_STATED, flatten, say, si, signed
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import Component, FigureKey, Quantity
 from rig.analysis.result.result import ClockSummary, Result
 from rig.recording.events import Start
 from rig.recording.records import Algorithm, DeviceRecord, MeterRecord
@@ -21,7 +21,7 @@ UNSTATED_ACCURACY = "instrument uncertainty not stated"
 
 OF_SYSTEM = ("Description", "Mode", "Phases")
 OF_ALGORITHM = ("Network", "Algorithm", "Solver", "Model", "Tuning", "Task", "Workload")
-OF_TIMING = ("Scenario", "Inferences timed")
+OF_TIMING = ("Scenario", "Inferences timed in a trial")
 """The titles of the pairs that a section shows first."""
 
 
@@ -88,14 +88,14 @@ def clock_row(c: ClockSummary) -> tuple[str, ...]:
 
 def timing(result: Result) -> Pairs:
     """Return what was timed and how: scenario, purpose, clocks and rules. The table of clocks is separate."""
-    start = result.start
+    start, timed = result.start, result.quantities.get(FigureKey("execution_time_s"))
     scenario = start.scenario
     pairs = [
         ("Scenario", say(scenario.name)),
         ("Purpose of the run", say(start.purpose)),
         ("Configuration of the system", say(start.configuration)),
         ("Recorded clocks", "; ".join(map(_clock_text, start.clocks)) or NOT_STATED),
-        ("Inferences timed", str(len(result.series.execution_times_s))),
+        ("Inferences timed in a trial", say(timed and timed.n)),
     ]
     amortised = {} if scenario.amortise_s is UNSET else {"amortise_s": scenario.amortise_s}
     chosen = {k: v for k, v in (amortised | scenario.options).items() if v is not None}

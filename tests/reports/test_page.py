@@ -262,8 +262,12 @@ def test_the_configuration_stands_with_its_run_and_in_the_section_on_timing(
 ) -> None:
     (run,) = members(bound(tmp_path, [("power", "power")], configuration=configuration), None)
     assert run.gave.endswith("; configuration efficiency") is bool(configuration)
-    said = dict(timing(replace(made_up(), start=start(configuration=configuration))))
-    assert said["Configuration of the system"] == told
+    assert ("Configuration of the system", told) in timing(replace(made_up(), start=start(configuration=configuration)))
+
+
+def test_the_inferences_timed_are_those_of_the_figure_also_of_loops_and_single_phases() -> None:
+    looped = replace(made_up(), quantities=Figures({TIME: q(0.9, "s", n=30)}))
+    assert ("Inferences timed in a trial", "30") in timing(looped)
 
 
 # ---- a session: its runs, their results, and links to their reports

@@ -58,9 +58,7 @@ def test_a_unit_at_the_end_of_a_key_follows_every_number_below_it_and_no_text(gi
 
 def test_plain_numbers_read_well() -> None:
     assert si(1280.0, "Hz") == "1.28 kHz"
-    assert si(None, "s") == "not stated"
-    assert si(math.nan, "s") == "n/a"
-    assert si(90.0, "s") == "90 s"
+    assert [si(value, "s") for value in (None, math.nan, 90.0)] == ["not stated", "n/a", "90 s"]
 
 
 def test_a_figure_stands_under_its_phase_and_rail() -> None:
