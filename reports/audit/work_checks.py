@@ -72,7 +72,8 @@ def _inferences(run: Run, known: bool = True) -> Iterator[str]:
     if each_s and any(abs(own_s - each_s) > 1e-6 * each_s for own_s in each):
         yield f"an inference takes {', '.join(map(str, sorted(each)[:3]))} s of a sample, and not {each_s} s"
     many = sum((n or 1) != 1 for n in held.values()) if is_solving(run) else 0
-    rows = {own: truth_of(run, own, run.details["regress"], 0) for own in held} if "regress" in run.details else {}
+    field, begin = run.details.get("regress"), run.details.get("regress_from") or {}
+    rows = {own: truth_of(run, own, field, begin.get(own)) for own in held} if field else {}
     if many := many + sum(len(wanted) not in (0, held[own] or 1) for own, wanted in rows.items()):
         yield f"{many} samples do not hold one inference for each answer due"
 

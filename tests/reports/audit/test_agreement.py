@@ -156,9 +156,8 @@ SERIES = RNG.normal(size=9)
 VELOCITY = np.zeros(9, [("spikes", "u1", 2), ("velocity", "<f4", 2)])
 VELOCITY["velocity"] = RNG.normal(size=(9, 2))
 FORECAST: tuple[Any, Any, str] = (SERIES, {"forecast_from": 4}, "forecast")
-REGRESSION: tuple[Any, Any, str] = (
-    VELOCITY, {"regress": "velocity", "regress_from": dict.fromkeys("abc", 4)}, "prediction",
-)  # fmt: skip
+REGRESSED = {"regress": "velocity", "regress_from": dict.fromkeys("abc", 4)}
+REGRESSION: tuple[Any, Any, str] = (VELOCITY, REGRESSED, "prediction")
 
 
 def rows(key: str, scale: float) -> Any:
@@ -175,15 +174,18 @@ def test_both_give_the_same_scores(kind: tuple[Any, Any, str], odd: Any, count: 
     answers = [(name, rows(key, scale)) for name, scale in zip("abcc", (0.1, 1.0, 1e3, 0.5), strict=True)]
     run = recorded(tmp_path, [*answers, ("a", answers[0][1] if odd == () else odd)], kept, details, key)
     derived = predictions(read_run(run))
-    claimed = {str(k): q.value for k, q in evaluate(open_run(run)).quantities.items()}
-    claimed = {k: v for k, v in claimed.items() if "smape" in k or k.endswith("r2")}
+    claimed = {str(k): q.value for k, q in evaluate(open_run(run)).quantities.items() if k.quantity[:2] in ("r2", "sm")}
     assert {k: plain.value for k, plain in derived.items()} == pytest.approx(claimed, rel=1e-9)
     assert len(derived) == count
 
 
+def test_a_session_holds_one_inference_for_each_step_to_predict(tmp_path: Path) -> None:
+    run = recorded(tmp_path, [("a", rows("prediction", 1.0))], *REGRESSION)
+    assert 8 not in {check.number for check in audit(run).failed}
+
+
 def test_a_payload_of_another_kind_is_refused(tmp_path: Path) -> None:
-    kept, details, key = REGRESSION
-    run = recorded(tmp_path, [("a", rows(key, 1.0))], kept, details, key)
+    run = recorded(tmp_path, [("a", rows("prediction", 1.0))], *REGRESSION)
     np.save(run / payload_path("a"), SERIES)
     altered(run, lambda lines: None)
     raised(StoreError, predictions, read_run(run), says="payload of 'a'")
