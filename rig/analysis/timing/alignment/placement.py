@@ -186,7 +186,8 @@ def _edges(s: Shown) -> lag_path.Seen | None:
     if seen is not None and (seen.edges is None or seen.edges.share >= 1.0 - STRAYS):
         return seen
     at = lag_path.line(s, float(np.ptp(places_s)) / 2.0, 0.0)
-    if at is None or np.subtract(*s.doubt(np.array([0.0, at.late_s]))) < CERTAIN**2:
+    # a meter is late, never early: spans that seem early have more power at their begins, or work before them
+    if at is None or at.late_s < 0.0 or np.subtract(*s.doubt(np.array([0.0, at.late_s]))) < CERTAIN**2:
         return None
     return lag_path.Seen(s.cells.on_s, np.full(len(s.cells), at.late_s), at)
 
