@@ -3,8 +3,9 @@
     python -m benchmarks.gates --pairs 200 [--noise 30] [--seed 1] [--rows gates.jsonl]
 
 Each bench is drawn at random, as in ``benchmarks.truth``, and measured first. Then its device draws 0, 3, 5 or 10 %
-more power everywhere. It is measured again, with another instrument of the same data sheet. A gate may be undecided and
-ask for more samples. If these are at most ``MOST_TRIALS`` times as many, one bench in five is measured again with them.
+more power everywhere, and the bench is measured again, with another instrument of the same data sheet. A gate may be
+undecided and ask for more samples. If these are at most ``MOST_TRIALS`` times as many, one bench in five is measured
+again with them.
 ``--noise`` multiplies the noise of the readings; if it is not 1, no noise is clipped.
 
 Prints a table and, last, one JSON line. Exits 1 if more than 5 % of the pairs are judged worse for any

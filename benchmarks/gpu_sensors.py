@@ -3,10 +3,10 @@
     python -m benchmarks.gpu_sensors --seconds 40
 
 A GPU works in bursts of random lengths. The host stamps the bursts, while NVML is read as fast as it answers. Each
-renewal of the counter or the sensor is then explained by a window: the share of the window in which the GPU worked. The
-window that explains the renewals best is the time that the sensor measures. The window ends ``lag`` before the new
-value is first read, and its length is ``window``. Both have the limits of their 95 % region. For a counter that
-measures all of the time, the window is as long as the time between two renewals.
+new value of the counter or the sensor is then explained by the share of a window in which the GPU worked. The window
+that explains the values best is the time that the sensor measures. It ends ``lag`` before the new value is first read,
+and its length is ``window``. Both have the limits of their 95 % region. For a counter that measures all of the time,
+the window is as long as the time between two new values.
 
 Needs torch and a GPU. Prints a table and, last, one JSON line.
 """

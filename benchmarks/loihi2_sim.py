@@ -3,9 +3,9 @@
     python -m benchmarks.loihi2_sim --nodes 10,25,50,100,250,1000 --budgets 0.1,1,10
 
 Prints one row for each size and budget, over the tuning seeds. For Lava: mean cost, mean gap to the official target,
-time steps per second, mean and largest overrun of the budget, and mean time of loading (not part of a solve). For the
-peer: mean cost and mean gap. Last comes Lava's mean gap divided by the peer's. Needs an interpreter with Lava (``rig
-doctor loihi2``), and the extra qubo for the peer.
+time steps per second, mean and largest overrun of the budget, and mean time of loading (not part of a solve). For tabu
+search: mean cost and mean gap. Last comes Lava's mean gap divided by that of tabu search. Needs an interpreter with
+Lava (``rig doctor loihi2``), and the extra qubo for tabu search.
 """
 
 import time
@@ -58,7 +58,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def peer() -> Device | None:
-    """Return the benchmark's own solver, if it is installed."""
+    """Return D-Wave's tabu search, if it is installed."""
     try:
         return cpu_tabu.open_device()
     except MissingExtraError as error:

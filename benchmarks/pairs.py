@@ -2,8 +2,8 @@
 
     python -m benchmarks.truth --pairs 600 [--seed 1] [--rows pairs.jsonl]
 
-Two kinds of ``benchmarks.kinds.KINDS`` are drawn for each recording. They are applied one after the other to a plain
-lab, in reverse order if only this order makes sense. A pair that makes no sense in either order is left out and
+Two kinds of ``benchmarks.kinds.KINDS`` are drawn for each recording, and applied one after the other to a plain lab: in
+the drawn order or, if this makes no sense, in reverse. A pair that makes no sense in either order is left out and
 counted.
 """
 

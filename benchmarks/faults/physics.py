@@ -122,7 +122,7 @@ def counted(place: Path, seed: int, numbers: range) -> Tally:
 
 
 def judged(path: Path, check: int) -> tuple[Outcome, str]:
-    """Audit a path. A forged recording must fail its check; an unchanged one must fail none of these checks."""
+    """Audit a path. A forged recording must fail its check; an unchanged one must fail no check of ``KINDS``."""
     found: list[Audit] = []
     outcome, said = tried(lambda: found.append(audit(path)))
     if outcome is not Outcome.WHOLE:
