@@ -218,7 +218,7 @@ def check_shapes(network: Network) -> None:
         raise ValueError("the chip has no connection from its input to its output neurons")
     aliases = spec["aliases"]
     if len(aliases) != hidden or any(len(row) > 1 or not all(0 <= k < hidden for k in row) for row in aliases):
-        raise ValueError("Xylo Audio 2 has at most one alias for each hidden neuron, which is a hidden neuron too")
+        raise ValueError("a hidden neuron of Xylo Audio 2 has at most one alias, and this alias is a hidden neuron too")
     for layer, fault in fan_out_faults(network):
         raise ValueError(f"layer {layer} {fault}")
 
