@@ -81,7 +81,7 @@ def windows_of(series: Series) -> Windows:
 
 
 def _near(series: Series, first: float, last: float) -> tuple[float, float] | None:
-    """Return the time around the first spans (3 times the phases), or around the first edge if the spans are long.
+    """Return the time around the first spans (three for each phase), or around the first edge if the spans are long.
 
     They are long if they take more than half of the trace. Return None without spans.
     """
