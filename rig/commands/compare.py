@@ -12,8 +12,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "path", nargs="+", type=Path, metavar="PATH",
-        help="a run, a session, a folder of runs as folds, or a submission, or a name below runs/; the first is the "
-        "reference",
+        help="a run, a session, a folder with a run for each fold, a submission, or a name below runs/; the first is "
+        "the reference",
     )  # fmt: skip
     add(
         "--fail-if", action="append", default=[], metavar="LIMIT",

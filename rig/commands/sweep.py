@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--out", type=Path, metavar="DIR", help="the directory of the sweep, new or existing")
     add("--scheduler", metavar="ADDRESS", help="spread simulated cells over a Dask cluster")
-    add("--trust", action="store_true", help="run code and programs that the directory of others names")
+    add("--trust", action="store_true", help="run code and programs that a directory names which others wrote")
     add("--table", action="store_true", help="only rebuild the table and the picture, and measure nothing")
     add("--all-columns", action="store_true", help="add the figures by phase and rail to the table")
     add("--plot", metavar="QUANTITY", help="the quantity that the picture shows")
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
-    """Return the sweep's directory and the given grid; None in its place continues the grids of the sweep."""
+    """Return the sweep's directory and the given grid, or None to continue the sweep's own grids."""
     given = [f"--{n.replace('_', '-')}" for n in (*GRID, *REPEATED) if getattr(args, n) is not None]
     path: Path | None = args.path
     if path is None:

@@ -16,7 +16,7 @@ from rig.types import Bracket, Clock, Clocked, ClockInfo, Device, DeviceInfo, Me
 
 _T = TypeVar("_T")
 HANGS_S = 10.0
-"""A call outside ``PATIENCE_S`` counts as hanging if it takes longer than this (s of the host's clock)."""
+"""On the host's clock, a call outside ``PATIENCE_S`` counts as hanging if it takes longer than this (s)."""
 
 
 class Checks:

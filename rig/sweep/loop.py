@@ -37,7 +37,7 @@ def available_cores() -> int:
 
 @dataclass(frozen=True)
 class Means:
-    """How to carry out a sweep. ``jobs`` cells run at once; None means one a core, or one if cells may not overlap."""
+    """How to carry out a sweep. ``jobs`` cells run at once; None: one per core, or only one if none may overlap."""
 
     jobs: int | None = None
     scheduler: str | None = None
@@ -88,7 +88,7 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
 
 
 def changed_files(folder: Path, cells: Sequence[Cell], left: Sequence[Cell] = ()) -> list[str]:
-    """Return the user's own files of which the recordings, or the cells ``left`` to record, have several versions."""
+    """Return the user's own files of which the recordings and the cells ``left`` to record have several versions."""
     found = defaultdict[str, set[str]](set)
     for cell in left:
         for file, digest in digests_of(cell.request(place_of(folder, cell)).code).items():

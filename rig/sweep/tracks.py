@@ -63,7 +63,7 @@ class Track:
     error: str
     metered: bool = True
     rails: tuple[str, ...] = ()
-    """The rails whose sum its powers and energies are."""
+    """The rails that are summed in its powers and energies."""
 
     @property
     def counts(self) -> bool:
