@@ -44,7 +44,7 @@ With them a reading may be wrong by half, so a kit is refused if a modifier is i
 ``NEUTRAL``.
 """
 FARTHEST_OFF = {"GS": 1e3, "O": 1e3, "S": 0.1, "I": 0.1}
-"""Limits that no kit, damaged or not, is known to exceed (Nordic's thread 92921). R, GI, UG: half to twice ``TYPICAL``."""
+"""Limits that no known kit exceeds, damaged or not (Nordic's thread 92921). R, GI and UG: half to twice ``TYPICAL``."""
 THREAD = "https://devzone.nordicsemi.com/f/nordic-q-a/92921"
 
 
