@@ -43,7 +43,7 @@ from rig.types import Budget, DeviceInfo, Floats, Issue, Meter, Reply, Sample, S
 from scenarios.idle_and_warmup import framed
 
 BLOCK = 16_240
-"""float32 readings in a full block of the package: 64 KiB without its header and one USB frame."""
+"""Number of float32 readings in a full block of the package: 64 KiB less a header and one USB frame."""
 PATTERN = 3_000_017
 """Readings until the simulation repeats itself: a prime, so that a lost or doubled block is noticed."""
 PERIOD_S, SPAN_S, IDLE_S = 10e-3, 2e-3, 0.5
