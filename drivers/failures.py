@@ -12,7 +12,7 @@ KEPT = "The recording up to here is kept; `rig report` reads it"
 def meter_failed(
     message: str, field: str, value: object, remedy: str, kind: type[MeterError] = MeterError
 ) -> MeterError:
-    """Return the error for an instrument that failed while it measured; it states that recorded data is kept."""
+    """Return the error for an instrument that failed while it measured. The error states that recorded data is kept."""
     return kind(message, field=field, value=value, remedy=f"{remedy}. {KEPT}")
 
 

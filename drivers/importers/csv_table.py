@@ -85,8 +85,8 @@ def find(
 
     If no header fits, the header is taken to be the line above the first row of numbers, or else the first line that is
     not empty. The file is then refused as not of this ``form`` (its name, and a remedy); without a form, the caller
-    refuses the layout. Raises ``DataError``, also for a file that is not text in its encoding, and ``UsageError`` for
-    an unknown encoding, and for a separator or a decimal mark that must be stated.
+    refuses the layout. Raises ``DataError``, also for a file that is not text in its encoding. Raises ``UsageError``
+    for an unknown encoding, and for a separator or a decimal mark that must be stated.
     """
     (lines, encoding), given = _head(path, encoding), _separator(separator)
     for above, line in enumerate(lines):

@@ -140,7 +140,7 @@ class RemoteDevice:
         return _as(Count, self._link.expect("tick", _TIMER_S, "reading its clock").get("tick"), self._info.name)
 
     def close(self) -> None:
-        """End the worker: at once during work, else when it has closed itself or 2 s later. May be called twice."""
+        """End the worker: at once if it works, else when it has closed itself, or after 2 s. May be called twice."""
         self._link.close(0.0 if self._pending else 2.0)
 
     def _receive(self, timeout_s: float) -> bool:

@@ -74,7 +74,7 @@ def open_device(
         place.close()
         if not isinstance(error, torch.OutOfMemoryError) and not no_memory(error):
             raise
-        remedy = "Use a smaller network or --option batch, or free some memory"
+        remedy = "Use a smaller network or a smaller --option batch, or free some memory"
         raise SetupError(f"there is not enough memory: {said(error)}", field="memory", remedy=remedy) from error
     info = DeviceInfo(
         name=NAME,

@@ -53,7 +53,7 @@ def silence(line: SerialLine, timeout_s: float) -> None:
 
 
 def ports() -> dict[str, str]:
-    """Return the port of each PPK2 on USB by its serial number: the first port, as newer firmware has two."""
+    """Return the port of each PPK2 on USB by its serial number. With newer firmware a kit has two ports: the first."""
     from serial.tools.list_ports import comports
 
     found: dict[str, str] = {}
