@@ -13,7 +13,7 @@ from reports.audit.rules import values_of
 from reports.audit.subject import Claim, Part, Subject
 
 Again = Callable[[Run], Iterable[str]] | None
-"""Imports a run again by the rig's own code, which the auditor does not know; returns how the run differs."""
+"""Imports a run's originals again, by code of the rig that the auditor does not import; returns how the runs differ."""
 Outcome = Literal["passed", "warned", "failed", "not applicable"]
 
 

@@ -125,7 +125,7 @@ def _layer(look: Look) -> dict[str, Any]:
 
 
 def _energies(rail: RailSeries, windows: Floats) -> Floats:
-    """Return joules in each window, shape (k,), with part of readings at its ends; NaN if a reading is missing."""
+    """Return joules in each window, shape (k,); readings at its ends count in part. NaN if a reading is missing."""
     length, good = rail.end_s - rail.start_s, np.isfinite(rail.watts)
     knots = np.column_stack([rail.start_s, np.append(rail.start_s[1:], rail.end_s[-1])]).ravel()
     energy, missing = (between(windows, knots, x * length) for x in (np.where(good, rail.watts, 0.0), ~good))

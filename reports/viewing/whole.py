@@ -32,7 +32,7 @@ PLAIN = "Values of a stretch in view are plain means of readings without uncerta
 
 @dataclass(frozen=True)
 class Whole:
-    """A run with its traces; ``windows`` are times of activity by its name, shapes (k, 2), sorted by begin."""
+    """A run with its traces; ``windows`` holds the times of each activity by name, shapes (k, 2), sorted by begin."""
 
     run: Run
     traces: tuple[LongTrace, ...]
