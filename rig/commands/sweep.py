@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--out", type=Path, metavar="DIR", help="the directory of the sweep, new or existing")
     add("--scheduler", metavar="ADDRESS", help="spread simulated cells over a Dask cluster")
-    add("--trust", action="store_true", help="run code and programs that a directory names which others wrote")
+    add("--trust", action="store_true", help="run code and programs named in a directory that others wrote")
     add("--table", action="store_true", help="only rebuild the table and the picture, and measure nothing")
     add("--all-columns", action="store_true", help="add the figures by phase and rail to the table")
     add("--plot", metavar="QUANTITY", help="the quantity that the picture shows")

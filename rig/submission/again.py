@@ -100,8 +100,8 @@ def _beyond(found: Submission, made: Submission) -> Iterator[str]:
 def _claim_beyond(claim: Claim, made: Claim | None) -> Iterator[str]:
     """Yield how a claim differs from the recordings, beyond what another version of the code may change.
 
-    The value may differ by half of the new interval, an end by a quarter, and each of n trials by half of it times the
-    root of n.
+    The value may differ by half of the new interval, an end by a quarter of it, and each of n trials by half of it
+    times the root of n.
     """
     if made is None or (claim.unit, claim.runs, len(claim.trials)) != (made.unit, made.runs, len(made.trials)):
         yield "no figure of this name, unit and number of runs is made of the sessions"

@@ -52,7 +52,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One network on one device; ``figures`` are empty if it is not measured, and ``error`` says why it failed."""
+    """One network on one device; ``figures`` are empty without a measurement, and ``error`` says why this failed."""
 
     device: str
     network: str
@@ -205,7 +205,7 @@ def _is_for(text: str, device: str, asked: Asked, spec: GridSpec) -> bool:
     """Return whether an option is for a device.
 
     An option that names a device is for this device only. Any other option is for each device that declares it, and
-    for all devices if the scenario or workload declares it, or no device does.
+    for all devices if the scenario or workload declares it, or if no device declares it.
     """
     key = text.partition("=")[0]
     if named := next((name for name in asked.devices if key.startswith(f"{name}.")), None):

@@ -101,7 +101,7 @@ def worth(executions: Executions) -> float:
 
 
 def _in_turn(executions: Executions) -> Floats:
-    """Return the times by how often each sample ran before, and then by sample, which is about their order of time."""
+    """Return the times sorted by how often the sample ran before, then by sample: nearly the order of time."""
     return executions[1][np.argsort(executions[0] % MOST, kind="stable")]
 
 
