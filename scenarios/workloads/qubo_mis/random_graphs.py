@@ -115,8 +115,8 @@ def _words(seed: int) -> np.random.RandomState:
 def _drawn(source: _Pairs, m: int, pairs: int) -> Keys:
     """Return the first ``m`` distinct pairs drawn, sorted.
 
-    The graph has all distinct pairs among the first ``m``. Of the later pairs, it has the first new ones until there
-    are ``m``, so the order of the later pairs is kept while they are chosen.
+    The graph has all distinct pairs among the first ``m`` drawn. After these, each new pair is added in the order of
+    drawing, until there are ``m``. So only the later pairs must keep their order here.
     """
     early = np.sort(source.next(m))
     early = early[np.diff(early, prepend=-1) > 0]
