@@ -268,7 +268,7 @@ def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None]
 
 
 def check_declared(bench: Bench, workload: Workload) -> None:
-    """Check the infos of the device and the meters, and the samples: all in memory, or the first if made on demand.
+    """Check the infos of the device and the meters, and the samples: all that are in memory, else the first.
 
     Nothing is staged, issued or started. Raises ``ConformanceError`` for the first part that fails rules.
     """
