@@ -300,7 +300,7 @@ class Columns:
 
 
 def unit_of_time(text: str, option: str, where: str, remedy: str = f"Give times in {', '.join(NS)}") -> str:
-    """Convert ``msec`` to ``ms``, a unit of time for ``stamps_ns``. Raises ``UsageError`` for any other unit."""
+    """Return the unit of ``NS`` that ``text`` names: ``ms`` for ``msec``. Raises ``UsageError`` if it names none."""
     if (unit := ALIASES.get(text.lower(), text)) not in NS:
         raise refused(option, text, remedy, f"{where} is in {text or 'no unit'}, which is not a unit of time")
     return unit
