@@ -20,9 +20,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from benchmarks.command_line import parser_of
-from drivers.devices.pynn.command import Course, taught
 from drivers.devices.pynn.description import NetworkFile, write_network
 from drivers.devices.pynn.ne15 import NEURON, PIXELS, RELAY_NA, STDP, TEACHING_REFRACTORY_MS
+from drivers.devices.pynn.ne15_command import Course, taught
 from rig.analysis.result.proportion import proportion
 from rig.recording.reader import open_run
 from rig.types import Sample

@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.command_line import concluded, parser_of
 from benchmarks.mis_proof.exact import maximum_independent_set, proven
 from drivers.devices.cpu.mis import search
-from drivers.devices.cpu.mis.command import compute, specified_tabu
+from drivers.devices.cpu.mis.targets_command import compute, specified_tabu
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.targets import (

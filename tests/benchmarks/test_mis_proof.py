@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from benchmarks.mis_proof.reduce import reduced, undone
-from drivers.devices.cpu.mis import command
+from drivers.devices.cpu.mis import targets_command
 from rig.errors import DataError
 from scenarios.workloads.qubo_mis.graph import Graph, to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
@@ -60,7 +60,7 @@ def test_a_tree_needs_no_search() -> None:
 
 def test_a_row_is_proven_and_a_contradiction_is_refused() -> None:
     graph = gnm_edges(30, 0.1, 7)
-    row = command.compute(graph, 0.1, 7, seconds=0.02)
+    row = targets_command.compute(graph, 0.1, 7, seconds=0.02)
     found = exact.proven(row, graph, seconds=10.0)
     assert found.proven == exact.PROOF
     assert fault_of(found, graph) is None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from drivers.devices.cpu.mis.command import largest_set
+from drivers.devices.cpu.mis.targets_command import largest_set
 from rig.commands.shell import main as cli
 from rig.errors import UsageError
 from rig.types import Workload

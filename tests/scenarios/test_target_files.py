@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from drivers.devices.cpu.mis import command
+from drivers.devices.cpu.mis import targets_command
 from rig.commands.shell import main as cli
 from rig.errors import DataError, UsageError
 from rig.recording.disk.files import regular, replacing, write_whole
@@ -46,18 +46,18 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_targets_of_a_file_stand_under_their_own_names(file: Path) -> None:
-    tabu = row(6, name="specified", method=command.TABU, versions="dwave-samplers 1.6.0")
+    tabu = row(6, name="specified", method=targets_command.TABU, versions="dwave-samplers 1.6.0")
     write_rows([row(5), row(6), tabu], file)
     details = opened(file).details
     assert details["targets_proven"] == {}
     assert details["targets"] == {"best_known": dict.fromkeys(IDS, -1), "specified": {IDS[1]: -1}}
-    assert details["targets_by"]["specified"] == [f"{command.TABU} (dwave-samplers 1.6.0)"]
+    assert details["targets_by"]["specified"] == [f"{targets_command.TABU} (dwave-samplers 1.6.0)"]
     assert details["targets_file"]["name"] == "targets.json"
 
 
 def test_what_is_proven_optimal_is_told(file: Path) -> None:
-    write_rows([row(5, proven=command.PROOF), row(6)], file)
-    assert opened(file).details["targets_proven"] == {IDS[0]: command.PROOF}
+    write_rows([row(5, proven=targets_command.PROOF), row(6)], file)
+    assert opened(file).details["targets_proven"] == {IDS[0]: targets_command.PROOF}
 
 
 def test_the_better_of_a_file_and_the_table_is_best_known(file: Path) -> None:
@@ -70,8 +70,8 @@ def test_the_better_of_a_file_and_the_table_is_best_known(file: Path) -> None:
 
 
 def test_a_proof_outranks_tabu_whose_target_stands_beside_it(file: Path) -> None:
-    tabu = row(5, name="specified", method=command.TABU)
-    write_rows([tabu, row(5, cost=-2, certificate="90" + "00" * 2, proven=command.PROOF)], file)
+    tabu = row(5, name="specified", method=targets_command.TABU)
+    write_rows([tabu, row(5, cost=-2, certificate="90" + "00" * 2, proven=targets_command.PROOF)], file)
     targets = opened(file, "5").details["targets"]
     assert targets == {"best_known": {IDS[0]: -2}, "specified": {IDS[0]: -2}, "tabu": {IDS[0]: -1}}
 
@@ -142,7 +142,7 @@ def rig(capsys: Capture, *words: str, code: int = 0) -> str:
 def quick_tabu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the specified method fewer reads and restarts, because in full it takes half a minute."""
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
-    monkeypatch.setattr(command, "specified_tabu", partial(command.specified_tabu, reads=2, restarts=1))
+    monkeypatch.setattr(targets_command, "specified_tabu", partial(targets_command.specified_tabu, reads=2, restarts=1))
 
 
 @pytest.mark.usefixtures("quick_tabu")
@@ -162,8 +162,8 @@ def test_each_method_adds_its_rows_to_a_file_and_a_workload_takes_them(capsys: C
 
 @pytest.mark.usefixtures("quick_tabu")
 @pytest.mark.parametrize(("nodes", "seconds", "rows"), [
-    ("20", "20", [("specified", command.PROOF)]),
-    ("50", "0.05", [("best_known", command.SEARCH), ("specified", command.TABU)]),
+    ("20", "20", [("specified", targets_command.PROOF)]),
+    ("50", "0.05", [("best_known", targets_command.SEARCH), ("specified", targets_command.TABU)]),
 ])  # fmt: skip
 def test_by_default_the_size_decides_between_proof_and_tabu_and_the_best_known_stands_beside(
     capsys: Capture, file: Path, nodes: str, seconds: str, rows: list[tuple[str, str]]
@@ -249,8 +249,8 @@ def test_what_fails_half_way_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_set_found_past_the_time_that_was_asked_for_says_so() -> None:
     others = {"official": None, "best_known": None}
     late = replace(row(5), found_s=0.037)
-    assert command._line(late, others, 0.01).endswith("found after 0.037 s, more than the 0.01 s asked for")
-    assert command._line(late, others, 1.0).endswith("found after 0.037 s")
+    assert targets_command._line(late, others, 0.01).endswith("found after 0.037 s, more than the 0.01 s asked for")
+    assert targets_command._line(late, others, 1.0).endswith("found after 0.037 s")
 
 
 # ---- the scenario ------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from drivers.devices.cpu.mis import command
+from drivers.devices.cpu.mis import targets_command
 from rig.errors import UsageError
 from scenarios.workloads.qubo_mis import targets
 from scenarios.workloads.qubo_mis.graph import Graph, to_hex
@@ -20,7 +20,7 @@ ENDS = to_hex([1, 0, 1, 0, 1])
 
 
 def row(**changes: object) -> Target:
-    return replace(Target(5, 0.32, 0, -3, ENDS, digest(PATH), command.SEARCH), **changes)  # type: ignore[arg-type]
+    return replace(Target(5, 0.32, 0, -3, ENDS, digest(PATH), targets_command.SEARCH), **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("changes", "says"), [
@@ -36,7 +36,7 @@ def test_a_false_certificate_is_refused(changes: dict[str, object], says: str) -
 
 
 def test_a_lower_cost_wins_then_a_proof_then_what_was_there() -> None:
-    old, proven, lower = row(), row(proven=command.PROOF), row(cost=-4)
+    old, proven, lower = row(), row(proven=targets_command.PROOF), row(cost=-4)
     assert better(None, old) is old
     assert better(old, row(searched_s=9.0)) is old
     assert better(old, proven) is proven
@@ -84,15 +84,15 @@ def test_a_row_can_be_found_again_by_its_seed_and_moves() -> None:
 
 @given(graphs(most_nodes=12))
 def test_a_proven_set_is_the_best_of_all_subsets(graph: Graph) -> None:
-    assert graph.cost(command.largest_set(graph)) == least_cost(graph)
+    assert graph.cost(targets_command.largest_set(graph)) == least_cost(graph)
 
 
 def test_a_proof_of_a_larger_graph_is_refused() -> None:
     with pytest.raises(UsageError, match="proofs are for fewer than 50 nodes"):
-        command.compute(gnm_edges(50, 0.1, 0), 0.1, 0, method="exact")
+        targets_command.compute(gnm_edges(50, 0.1, 0), 0.1, 0, method="exact")
 
 
 def test_tabu_as_specified_answers_with_a_set_and_its_time() -> None:
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
-    solution, seconds = command.specified_tabu(PATH, seed=3, reads=2, restarts=1)
+    solution, seconds = targets_command.specified_tabu(PATH, seed=3, reads=2, restarts=1)
     assert to_hex(solution) == ENDS and seconds > 0

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from drivers.devices.pynn import command
-from drivers.devices.pynn.command import Course
+from drivers.devices.pynn import ne15_command
 from drivers.devices.pynn.description import NetworkFile, checked, read_network, write_network
 from drivers.devices.pynn.ne15 import PIXELS, deployed, lesson, subclasses, teaching
+from drivers.devices.pynn.ne15_command import Course
 from drivers.devices.pynn.nest import NEST, open_device, opened
 from drivers.workers import pynn_network
 from drivers.workers.common import Refusal
@@ -169,15 +169,15 @@ def taught(course: Course) -> tuple[NetworkFile, list[float]]:
             lasting_s.append(events[-1, 0] * 1e-6)
             yield np.bincount(events[:, 1], minlength=sources + 1)[:sources] > 0
 
-    return command.taught(course, learn, "x"), lasting_s
+    return ne15_command.taught(course, learn, "x"), lasting_s
 
 
 def test_templates_are_taught_equally_long_however_many_images_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """Digit d has d + 1 images outside the fold; a lesson ends with its last event, with 2050 events each second."""
     labels = np.repeat(np.arange(10, dtype=np.uint8), range(1, 11))
     images = np.full((55, PIXELS), 9, np.uint8)
-    monkeypatch.setattr(command, "read_digits", lambda *_: (images, labels))
-    monkeypatch.setattr(command, "kept_numbers", lambda count, *_: list(range(count)))
+    monkeypatch.setattr(ne15_command, "read_digits", lambda *_: (images, labels))
+    monkeypatch.setattr(ne15_command, "kept_numbers", lambda count, *_: list(range(count)))
     made, lasting_s = taught(Course(Path(), 1, 0, 5, lesson_s=5.5))
     assert lasting_s == pytest.approx([5.5] * 10, abs=0.02)
     assert made.description.origin["biological_s"] == 55.0
@@ -240,9 +240,9 @@ def test_what_never_spikes_is_not_made_and_has_learnt_nothing(tmp_path: Path, mo
         made.append(network)
         return blocking(lambda sample: {"weights": {"input-decision": [[0.5], [0.25]]}})
 
-    monkeypatch.setattr(command, "opened", opened)
+    monkeypatch.setattr(ne15_command, "opened", opened)
     stimulus = np.array([[1000, 7], [2000, 700], [3000, PIXELS], [4000, 7]])
-    (weights,) = command._on_nest(Course(tmp_path, 1, None, 10), "", True, iter([stimulus]))
+    (weights,) = ne15_command._on_nest(Course(tmp_path, 1, None, 10), "", True, iter([stimulus]))
     assert [p.size for p in made[0].description.populations] == [2, 1, 2, 1]
     assert weights.shape == (PIXELS,)
     assert {int(k): weights[k] for k in np.flatnonzero(weights)} == {7: 0.5, 700: 0.25}

@@ -41,7 +41,7 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path: 
 @pytest.mark.skipif(sys.platform != "linux", reason="how many descriptors are open is counted on Linux")
 def test_a_recording_is_not_blamed_for_what_the_system_refused(tmp_path: Path) -> None:
     held = unpacked("single-session", tmp_path)
-    few = "import resource, reports.submission.command, reports.audit.audit, rig.commands.shell.main\n"
+    few = "import resource, reports.submission.audit_command, reports.audit.audit, rig.commands.shell.main\n"
     few += "resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)); "
     done = python(few + MAIN, "audit", "--quick", held)
     assert done.returncode == 7
