@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from rig.analysis.timing.alignment.gpio_edges import expected, match, observed, quiet_s
 from rig.analysis.timing.alignment.lag_path import Line
-from rig.analysis.timing.alignment.meter_clock import expected, match, observed, quiet_s
 from rig.types import Floats, Pin
 
 TICK_S = 1e-9
