@@ -12,8 +12,8 @@ from reports.format import si
 from reports.viewing.browse import LongTrace, long_trace
 from reports.viewing.jumps import jumps_of
 from reports.viewing.trace_index import Told
+from rig.analysis.timing.clocks_and_tolerances import timebase_of
 from rig.analysis.timing.counted_spans import activity_of
-from rig.analysis.timing.recorded_clocks import timebase_of
 from rig.errors import RigError, StoreError
 from rig.recording.reader import Run, open_run
 from rig.recording.session import runs_in

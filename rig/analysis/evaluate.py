@@ -32,11 +32,11 @@ from rig.analysis.solving import solves
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
 from rig.analysis.timing.alignment.placement import AlignedRail
+from rig.analysis.timing.clocks_and_tolerances import off_line_checks, rate_checks
 from rig.analysis.timing.counted_spans import LEARNING, Activity, Phase, activity_of
 from rig.analysis.timing.execution_time import StampsU, busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.outside_spans import restless, with_work_outside
-from rig.analysis.timing.recorded_clocks import off_line_checks, rate_checks
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.verdict import recording_faults as faults
 from rig.analysis.verdict.benchmark import sample_findings, set_findings

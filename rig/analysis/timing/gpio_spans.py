@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
-from rig.analysis.timing.recorded_clocks import timebase_of
+from rig.analysis.timing.clocks_and_tolerances import timebase_of
 from rig.analysis.timing.timebase import SURE, Timebase
 from rig.errors import DataError
 from rig.recording.columns.buffers import array_of

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rig.analysis.result.finding import Finding, refusal
 from rig.analysis.result.quantity import Figures
-from rig.analysis.timing.recorded_clocks import host_bend
+from rig.analysis.timing.clocks_and_tolerances import host_bend
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.columns.buffers import array_of
 from rig.recording.events import HostGap, Note

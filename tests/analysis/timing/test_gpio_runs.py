@@ -14,8 +14,8 @@ from fixtures.bench.true_power import ORIGIN_NS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
+from rig.analysis.timing.clocks_and_tolerances import timebase_of
 from rig.analysis.timing.counted_spans import activity_of
-from rig.analysis.timing.recorded_clocks import timebase_of
 from rig.errors import DataError, SetupError
 from rig.recording.reader import Run, open_run
 from rig.session.measure import measure

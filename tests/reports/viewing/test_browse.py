@@ -15,7 +15,7 @@ from reports.viewing import browse
 from reports.viewing.browse import LongTrace, long_trace
 from reports.viewing.pyramid import FACTOR, FINEST, Level, PyramidBuilder
 from reports.watch.run_status import batches_at
-from rig.analysis.timing.recorded_clocks import timebase_of
+from rig.analysis.timing.clocks_and_tolerances import timebase_of
 from rig.recording.reader import open_run
 from rig.types import Floats
 from tests.support.run_by_hand import start_line, trace, write
