@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rig.analysis.power.budget import METHOD, powers
 from rig.analysis.power.estimators import Margin, touched, whole
 from rig.analysis.power.model.rail_model import RailModel
+from rig.analysis.power.uncertainty_budget import METHOD, powers
 from rig.analysis.result.quantity import LITERAL, TRIMMED, FigureKey, Figures, Quantity, linear, product
 from rig.analysis.timing.counted_spans import LEARNING, Activity
 from rig.analysis.timing.execution_time import BusyTime
