@@ -106,15 +106,13 @@ def _verdict(verdict: Verdict, verbose: bool) -> list[Text]:
 
     Without ``verbose``, only the first ``NOTES`` of these rules follow.
     """
-    failed, total = verdict.failures, verdict.total
     shown = verdict.failed if verbose else verdict.failed[:NOTES]
     left = len(verdict.failed) - len(shown)
     more = [Text(f"  {left} more {'is' if left == 1 else 'are'} in the report (or --verbose)")] if left else []
-    count = f"{failed} of {total} rules failed" if failed else f"{total} rules passed"
     caveat = f", {verdict.caveat}" if verdict.caveat else ""
     said = (f"{verdict.sign} {verdict.verdict}", _STYLES[verdict.state])
     return [
-        Text.assemble(said, f" by {verdict.rules}{caveat}: {count}"),
+        Text.assemble(said, f" by {verdict.rules}{caveat}: {verdict.counted}"),
         *(line for rule in shown for line in _failed(rule)),
         *more,
     ]

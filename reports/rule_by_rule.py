@@ -30,7 +30,7 @@ class Rule(NamedTuple):
 class Verdict(NamedTuple):
     """The verdict with its rules, for readers.
 
-    ``caveat`` is empty if results by these rules can be submitted. ``total`` and ``failures`` count rules, run by run.
+    ``caveat`` is empty if results by these rules can be submitted. ``counted`` and ``kept`` count rules, run by run.
     In ``failed`` and ``passed``, a rule with the same outcome in several runs is one row, which begins with the names
     of the runs. ``sourced`` tells whether any rule names its source. ``state`` is valid, partial (power was refused) or
     invalid.
@@ -42,8 +42,8 @@ class Verdict(NamedTuple):
     rules: str
     source: str
     caveat: str
-    total: int
-    failures: int
+    counted: str
+    kept: int
     failed: tuple[Rule, ...]
     passed: tuple[Rule, ...]
     sourced: bool
@@ -67,8 +67,8 @@ def verdict_of(result: Result) -> Verdict | None:
         rules=clean(validity.rules),
         source=clean(validity.source),
         caveat="" if validity.submittable else ALONE if rules is not None and rules.submittable else NEVER,
-        total=len(validity.checks),
-        failures=sum(not check.ok for check in validity.checks),
+        counted=validity.counted,
+        kept=sum(check.ok for check in validity.checks),
         failed=tuple(rule for rule in told if not rule.ok),
         passed=tuple(rule for rule in told if rule.ok),
         sourced=any(check.source for check in validity.checks),

@@ -95,11 +95,7 @@ class Result:
     @property
     def verdict(self) -> str:
         """Return VALID or INVALID, or for which figures the result is valid; "" without rules."""
-        if self.validity is None:
-            return ""
-        if not self.validity.valid:
-            return "INVALID"
-        return "VALID for times; power refused" if self.power_refused else "VALID"
+        return "" if self.validity is None else self.validity.verdict(self.power_refused)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each figure, by its name in ``results.json``.

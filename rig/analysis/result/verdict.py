@@ -1,4 +1,4 @@
-"""State the verdict on a result, VALID or INVALID, which follows from its checks."""
+"""The words of the verdict on a result, VALID or INVALID, which follows from its checks."""
 
 from typing import NamedTuple
 
@@ -32,3 +32,15 @@ class Validity(NamedTuple):
     def valid(self) -> bool:
         """Return whether every check passes."""
         return all(check.ok for check in self.checks)
+
+    def verdict(self, power_refused: bool) -> str:
+        """Return VALID or INVALID, or for which figures the result is valid."""
+        if not self.valid:
+            return "INVALID"
+        return "VALID for times; power refused" if power_refused else "VALID"
+
+    @property
+    def counted(self) -> str:
+        """Return in words how many rules failed, or that all passed."""
+        failed, total = sum(not check.ok for check in self.checks), len(self.checks)
+        return f"{failed} of {total} rules failed" if failed else f"{total} rules passed"
