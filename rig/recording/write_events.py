@@ -1,7 +1,4 @@
-"""Write ``events.jsonl``: hashes chain the lines.
-
-Disk space is reserved for the last line, so that it can be written even if the disk is full.
-"""
+"""Write ``events.jsonl``: hashes chain the lines."""
 
 import errno
 import hashlib
@@ -14,15 +11,10 @@ import msgspec
 from rig.recording.anonymise import without_identity
 from rig.recording.disk.bounded import EVENTS_BYTES, check_line
 from rig.recording.disk.decoding import decode
-from rig.recording.disk.files import MAKE_ROOM, Folder, Opened, Whole, storing, unwritable
+from rig.recording.disk.files import Folder, Opened, storing
+from rig.recording.disk.full_disk import MAKE_ROOM, ROOM_BYTES, Whole, unwritable
 from rig.recording.events import Line, Note, Start, Stop, plain
 from rig.recording.layout import EVENTS, GENESIS, SEAL
-
-ROOM = ".room"
-"""A file that reserves disk space for the stop line and the seal until they are written."""
-ROOM_BYTES = 1 << 16
-LINE_BYTES = 256
-"""Bytes that are reserved for one file in the stop line."""
 
 
 class Chain:
@@ -104,18 +96,3 @@ def _within_limit(size: int) -> None:
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         if 0 <= limit < size:
             raise OSError(errno.EFBIG, f"files of this process may hold {limit} bytes at most")
-
-
-def keep_room(folder: Folder, kept: int, files: int) -> int:
-    """Reserve space for a stop line that lists ``files`` files, and for the seal. Raises ``OSError``.
-
-    ``kept`` bytes are reserved already. Return how many bytes are reserved now.
-    """
-    needed = ROOM_BYTES + LINE_BYTES * files
-    if needed <= kept:
-        return kept
-    needed += ROOM_BYTES
-    with Whole(ROOM, "ab", opener=folder.open) as file:
-        file.write(bytes(needed - kept))
-        os.fsync(file.fileno())
-    return needed

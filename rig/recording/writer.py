@@ -25,13 +25,14 @@ from rig.recording.columns.buffers import table_batch
 from rig.recording.columns.rows import PART_ROWS, ROWS, ReplyRows
 from rig.recording.columns.tables import TABLES
 from rig.recording.descriptions import check_descriptions, described
-from rig.recording.disk.files import MAKE_ROOM, Folder, Opened, sync_to_disk, unwritable
+from rig.recording.disk.files import Folder, Opened, sync_to_disk
+from rig.recording.disk.full_disk import MAKE_ROOM, ROOM, keep_room, unwritable
 from rig.recording.events import Brackets, Line, SampleNetwork, Start, Stop, plain
 from rig.recording.layout import EVENTS, TRACES, payload_path, recorded_files, trace_path
 from rig.recording.records import error_record
 from rig.recording.traces.readings import Check, Readings
 from rig.recording.validation import check_sample, check_text, progress_row
-from rig.recording.write_events import ROOM, Chain, keep_room
+from rig.recording.write_events import Chain
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
 
 STEP_ROWS = 64

@@ -24,7 +24,8 @@ from rig.recording.anonymise import without_identity, without_place, without_pla
 from rig.recording.columns.arrow_files import to_the_end
 from rig.recording.columns.rows import PART_ROWS, ROWS, ReplyRows
 from rig.recording.disk.decoding import decode, start_of
-from rig.recording.disk.files import Folder, Whole
+from rig.recording.disk.files import Folder
+from rig.recording.disk.full_disk import Whole
 from rig.recording.events import IdleWindow, Start
 from rig.recording.reader import Run, open_run
 from rig.recording.write_events import Chain

@@ -27,12 +27,12 @@ from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.record import record
 from rig.errors import DiskTooSlowError, MeterError, RigError, SetupError, StoreError
-from rig.recording.disk.files import Folder, Hashed, Opened, Whole
+from rig.recording.disk.files import Folder, Opened
+from rig.recording.disk.full_disk import ROOM, Hashed, Whole
 from rig.recording.events import ChunkArrived
 from rig.recording.layout import EVENTS, SEAL
 from rig.recording.reader import open_run
 from rig.recording.traces.readings import BATCH
-from rig.recording.write_events import ROOM
 from rig.recording.writer import Recorder
 from rig.types import Accuracy, Chunk, ClockInfo, MeterInfo, Rail, Reply, Sample, Span
 from tests.support.processes import python

@@ -15,7 +15,8 @@ from benchmarks.faults.forge import bind_again, hash_again, lines_of, read, stor
 from rig.commands.shell.main import main
 from rig.engine.record import record
 from rig.errors import IntegrityError, Interrupted, InvalidResultError, StoreError, UsageError
-from rig.recording.disk.files import Whole, set_aside
+from rig.recording.disk.files import set_aside
+from rig.recording.disk.full_disk import Whole
 from rig.recording.session import FILE, REQUEST, SEAL, bind, open_session
 from rig.session.resumable_session import go_on, request_in
 from tests.support.forgery import replaced

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from rig.errors import StoreError
-from rig.recording.disk.files import MAKE_ROOM, Folder, Hashed, unwritable
+from rig.recording.disk.files import Folder
+from rig.recording.disk.full_disk import MAKE_ROOM, Hashed, unwritable
 
 CHECK_DRIVER = "Check what the driver delivers. What came before is kept"
 

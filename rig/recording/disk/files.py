@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import io
 import os
 import secrets
 import stat
@@ -20,14 +19,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from rig.errors import IntegrityError, RigError, StoreError, UsageError, reason, refused
 from rig.recording.disk.bounded import check_dense, content_of
 
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
-MOVED = "Leave the directory where it is while it is recorded: it was moved or removed"
-MAKE_ROOM = "Make room, or choose another --out. What was recorded until now is kept; `rig report` reads it"
 BY_DESCRIPTOR = {os.open, os.mkdir, os.stat, os.rename, os.unlink} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _FOLDER = os.O_RDONLY | _PLAIN | getattr(os, "O_DIRECTORY", 0)
@@ -297,56 +294,6 @@ def made(path: Path) -> Path:
         if error.errno != errno.EEXIST or not path.is_dir():
             raise
     return path
-
-
-# ---- if the disk is full while a run is recorded, each file ends with its last whole piece ---
-
-
-def unwritable(what: str, error: Exception, remedy: str) -> StoreError:
-    """Return the error for a part of a recording that cannot be written."""
-    if isinstance(error, FileNotFoundError) and remedy == MAKE_ROOM:
-        remedy = MOVED
-    return StoreError(f"{what} cannot be written: {error}", field="out", value=repr(error), remedy=remedy)
-
-
-class Whole(io.FileIO):
-    """A file in which each write is complete or raises, because Arrow ignores how many bytes were written."""
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        left = view
-        while left:
-            left = left[super().write(left) or 0 :]
-        return len(view)
-
-
-class Hashed(Whole):
-    """A file whose SHA-256 is computed while it is written. Data wait in memory until ``put``.
-
-    Arrow writes a batch in many pieces of a few bytes, and each write to a file lets other threads run.
-    """
-
-    def __init__(self, folder: Folder, name: str) -> None:
-        super().__init__(name, "wb", opener=folder.open)
-        self.sha256, self.hashed, self._waiting = hashlib.sha256(), 0, bytearray()
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        self._waiting += view
-        return len(view)
-
-    def put(self) -> None:
-        """Write the waiting data in one piece. If this raises ``OSError``, the data are dropped."""
-        data, self._waiting = self._waiting, bytearray()
-        if data:
-            super().write(data)
-            self.sha256.update(data)
-            self.hashed += len(data)
-
-    def cut(self, end: int, sha256: Any) -> None:
-        """Cut the file to ``end`` bytes, and continue with ``sha256``, its hash at that length. Raises ``OSError``."""
-        self.truncate(end)
-        self.sha256, self.hashed = sha256, end
 
 
 # ---- whole files at a path that a user names ---------------------------------------------

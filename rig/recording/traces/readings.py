@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rig.errors import DiskTooSlowError, RigError
 from rig.recording.columns.arrow_files import CHECK_DRIVER, ArrowFiles
 from rig.recording.columns.buffers import columns_of, joined, trace_batch
-from rig.recording.disk.files import unwritable
+from rig.recording.disk.full_disk import unwritable
 from rig.recording.events import ChunkArrived
 from rig.recording.layout import trace_path
 from rig.types import Chunk, Rail
