@@ -136,10 +136,10 @@ def _show_what_could_be_meant() -> None:
     """Print the sessions that can be resumed, newest first, and the devices."""
     from rig.commands.shell.completion import named_in_bench
     from rig.plugins import names
-    from rig.session.find_recordings import MOST, RUNS, ago, unfinished_in
+    from rig.session.find_recordings import MOST, ago, unfinished_in
     from rig.session.resumable_session import go_on
 
-    rows = [f"{go_on(path)}  (of {ago(path)})" for path in unfinished_in(RUNS)[:MOST]]
+    rows = [f"{go_on(path)}  (of {ago(path)})" for path in unfinished_in()[:MOST]]
     rows += [f"{command('measure', '--device', name)}  (of the bench file)" for name in named_in_bench("devices")]
     say(*rows, *wrapped(f"devices: {', '.join(names('devices'))}", width()), error=True)
 

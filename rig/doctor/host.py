@@ -16,6 +16,7 @@ from rig.bench.plugin_list import text_in
 from rig.doctor.findings import Finding, Number, broken, checked, ok, si
 from rig.engine.clock import SPIN_NS, HostClock
 from rig.errors import StoreError
+from rig.session.default_out import RUNS
 
 TESTED = ((3, 11), (3, 12), (3, 13))
 """Python versions with which the project is tested."""
@@ -27,7 +28,7 @@ CLOCK_READ_S = 1e-6
 ITEM = "host"
 
 
-def host_findings(seconds: float, root: Path = Path("/"), runs: Path = Path("runs")) -> Iterator[Finding | str]:
+def host_findings(seconds: float, root: Path = Path("/"), runs: Path = RUNS) -> Iterator[Finding | str]:
     """Yield the findings of the host, and the name of each slow step before its finding. ``root`` holds /sys."""
     yield _python()
     yield _clock_source(root)

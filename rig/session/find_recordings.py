@@ -6,21 +6,21 @@ from pathlib import Path
 from rig.errors import UsageError, refused
 from rig.recording.layout import EVENTS
 from rig.recording.session import FILE, REQUEST
+from rig.session.default_out import RUNS
 from rig.terminal import say
 
-RUNS = Path("runs")
 MOST = 10
 """At most this many recordings are listed."""
 
 
-def recordings_in(folder: Path) -> list[Path]:
+def recordings_in(folder: Path = RUNS) -> list[Path]:
     """Return the sessions and runs in a folder, newest first."""
     inside = folder.iterdir() if folder.is_dir() else ()
     found = {path: time_s for path in inside if (time_s := _recorded_s(path)) is not None}
     return sorted(found, key=lambda path: -found[path])
 
 
-def unfinished_in(folder: Path) -> list[Path]:
+def unfinished_in(folder: Path = RUNS) -> list[Path]:
     """Return the sessions in a folder that can be resumed, newest first."""
     return [path for path in recordings_in(folder) if (path / REQUEST).is_file()]
 
@@ -32,7 +32,7 @@ def meant(path: Path) -> Path:
     """
     if path.exists() or path.is_absolute():
         return path
-    known = [one for one in recordings_in(RUNS) if path.name == str(path) and path.name in one.name]
+    known = [one for one in recordings_in() if path.name == str(path) and path.name in one.name]
     exact = [one for one in known if one.name == path.name]
     if len(found := exact or known) > 1:
         raise several(found, str(path), f"{path} may be one of {len(found)} recordings")

@@ -53,9 +53,9 @@ def named_in_bench(group: str) -> list[str]:
 
 
 def _recordings() -> list[str]:
-    from rig.session.find_recordings import RUNS, recordings_in
+    from rig.session.find_recordings import recordings_in
 
-    return [path.name for path in recordings_in(RUNS)] + [str(path) for path in Path().iterdir() if path.is_dir()]
+    return [path.name for path in recordings_in()] + [str(path) for path in Path().iterdir() if path.is_dir()]
 
 
 def _argcomplete() -> Any:
