@@ -1,4 +1,4 @@
-"""The data types, steps and protocols of the rig. From this project, the module imports only ``rig.network``.
+"""The data types, steps and protocols of the rig. It imports only ``rig.network`` and ``rig.timeouts`` of the rig.
 
 Units are SI and part of the name: ``_s``, ``_w``, ``_j``, ``_hz``. Host time is an integer number of nanoseconds
 (``_ns``) on the only host clock of a run. ``_tick`` is a count of the clock that is named with it.
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.network.description import Activity, NetworkInfo
+from rig.timeouts import DEFAULT_TIMEOUT_S
 
 Mode = Literal["hardware", "simulator"]
 TraceKind = Literal["mean", "point", "cumulative", "edges"]
@@ -270,7 +271,7 @@ class DeviceInfo:
     phases: tuple[str, ...] = ("inference",)
     max_batch: int = 1
     max_pending: int | None = None
-    timeout_s: float = 60.0
+    timeout_s: float = DEFAULT_TIMEOUT_S
     onboard_meter: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     artifacts: Mapping[str, str] = field(default_factory=dict)

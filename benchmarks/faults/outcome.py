@@ -107,8 +107,9 @@ def ended(process: Any, err: str, timeout_s: float) -> Ended:
 
 def command(words: Sequence[str], err: str, impatient: bool) -> None:
     """Run one command in this process."""
+    from rig import timeouts
     from rig.commands.shell.main import main
-    from rig.engine import collect, watchdog
+    from rig.engine import collect
 
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -117,7 +118,7 @@ def command(words: Sequence[str], err: str, impatient: bool) -> None:
         os.dup2(here, there)
     if impatient:
         collect.__dict__["SIMULATED_S"] = 10.0
-        watchdog.PATIENCE_S.update(dict.fromkeys(watchdog.PATIENCE_S, 10.0))
+        timeouts.PATIENCE_S.update(dict.fromkeys(timeouts.PATIENCE_S, 10.0))
     sys.argv = ["rig", *words]
     sys.exit(main())
 

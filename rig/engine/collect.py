@@ -17,13 +17,14 @@ from rig.engine.clock import HostClock
 from rig.engine.device_errors import Owners, ended_by, guard
 from rig.engine.dispatcher import Dispatcher
 from rig.engine.interrupts import deferred
-from rig.engine.watchdog import SIMULATED_S, Watch
+from rig.engine.watchdog import Watch
 from rig.errors import KEPT, DeviceError, Ended, Interrupted, RigError, SetupError
 from rig.recording.events import IdleWindow, MarkPulses
 from rig.recording.layout import trace_path
 from rig.recording.validation import check_span
 from rig.recording.writer import Recorder
 from rig.supervision import Kept
+from rig.timeouts import SIMULATED_S
 from rig.types import MARK_PHASE, DeviceInfo, Idle, Issue, Mark, Marks, MeterInfo, Span, Step
 
 BRACKETS_PER_MARK = 16

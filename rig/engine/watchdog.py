@@ -20,24 +20,9 @@ from rig.errors import DeviceTimeoutError, MeterSilentError, RigError
 from rig.recording.traces.readings import started
 from rig.supervision import Kept, leave
 from rig.terminal import say
+from rig.timeouts import AFTER_S, DEFAULT_TIMEOUT_S, GRACE_S, MORE_S, PATIENCE_S, TELL_S, patience_of
 
 T = TypeVar("T")
-DEFAULT_TIMEOUT_S = 60.0
-"""The default of ``timeout_s`` in ``DeviceInfo``."""
-PATIENCE_S = {"open": 60.0, "info": 30.0, "stage": 600.0, "stop": 30.0, "close": 30.0}
-"""A call may take this long (s), or the device's ``timeout_s`` if that is longer and above the default.
-
-Other calls may take ``timeout_s`` for each repetition of a sample, plus ``MORE_S``.
-"""
-MORE_S = 30.0
-AFTER_S = 5.0
-"""A call may take this long after another call of the run has hung, since both usually wait for the same thing."""
-TELL_S = 20.0
-"""A call that lasts longer than this is named on the terminal."""
-SIMULATED_S = 3600.0
-"""Where time is simulated, any call may take this long (s of the host), since it only computes."""
-GRACE_S = 5.0
-"""A call that lasts too long is interrupted. If it has not returned after this further time, the process ends."""
 LOOK_S = 0.25
 GAP_S, RESTED = 1.0, 0.5
 """The process was stopped if the thread woke over ``GAP_S`` late, and the process ran for under ``RESTED`` of the time.
@@ -55,7 +40,7 @@ class Watch:
 
     ``call`` names the running call, such as ``poll() of the device``; it is None between calls. ``issued`` returns a
     number that grows between two calls of the same name. A call may take ``patience_s``; None means the constants of
-    this module and ``timeout_s``.
+    ``rig.timeouts`` and ``timeout_s``.
     """
 
     def __init__(self, patience_s: float | None = None, grace_s: float = GRACE_S) -> None:
@@ -164,11 +149,6 @@ class Watch:
             give_up(error)
         say(f"rig: {error}", error=True)
         leave(error.exit_code)
-
-
-def patience_of(call: str, timeout_s: float) -> float:
-    """Return how long (s) a call in ``PATIENCE_S`` may take on a device that declares ``timeout_s``."""
-    return max(PATIENCE_S[call], timeout_s if timeout_s > DEFAULT_TIMEOUT_S else 0.0)
 
 
 def let_go(close: Callable[[], object], name: str, patience_s: float) -> None:

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from rig.errors import SAID, DataError, Ended
 from rig.network.description import NetworkInfo
+from rig.timeouts import DEFAULT_TIMEOUT_S
 from rig.types import Benchmark, Calibration, ClockInfo, Mode, Preprocessing, Rail
 
 Object = dict[str, Any]
@@ -56,7 +57,7 @@ class DeviceRecord(Record, frozen=True):
     """The most samples that the device takes at once."""
     max_pending: int | None = None
     """The most unanswered samples that the device can hold; null means one batch at a time."""
-    timeout_s: float | None = 60.0
+    timeout_s: float | None = DEFAULT_TIMEOUT_S
     """How long to wait for an answer (s)."""
     onboard_meter: str | None = None
     """Name of the meter on the device's board."""

@@ -16,10 +16,11 @@ from rig.conformance.workload import ATTRIBUTES
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.collect import check_wiring
-from rig.engine.watchdog import MORE_S, let_go, patience_of, patiently
+from rig.engine.watchdog import let_go, patiently
 from rig.errors import SetupError, UnknownNameError, closest, refused
 from rig.factories import STATE_POWER, Factory, build, located, needs, options_of, split_options, takes, values_of
 from rig.plugins import code_in, digests_of, load, names
+from rig.timeouts import MORE_S, patience_of
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Repeats, Rules, SimulatedBench, Workload
 
 PLANT = "mock"
