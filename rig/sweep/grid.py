@@ -200,6 +200,14 @@ def cells_of(grids: Iterable[Grid]) -> list[Cell]:
     return list(found.values())
 
 
+def in_order(cells: Iterable[Cell]) -> list[Cell]:
+    """Return cells in the order in which a sweep records them: by repetition, and within each by digest.
+
+    No varied key is thus confounded with a slow drift.
+    """
+    return sorted(cells, key=lambda cell: (cell.repetition, cell.key[-12:]))
+
+
 def _cells(grid: Grid) -> Iterator[Cell]:
     spec = grid.asked
     for device in spec.devices:

@@ -23,7 +23,7 @@ from rig.recording.session import runs_in
 from rig.session.locks import Say, locked
 from rig.status_line import StatusLine
 from rig.sweep.cells import Outcome, Task
-from rig.sweep.grid import Cell, cells_of
+from rig.sweep.grid import Cell, cells_of, in_order
 from rig.sweep.pool import Brake, spread
 from rig.sweep.rows import kept_row
 from rig.sweep.store import Frozen, failure_of, place_of, state_of, torn
@@ -121,11 +121,6 @@ def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, s
         what = "the estimators were changed while figures were computed"
         remedy = f"What is recorded is kept; make the table with: {command('sweep', folder, '--table')}"
         raise SetupError(what, field="figures", value=str(folder), remedy=remedy)
-
-
-def in_order(cells: Sequence[Cell]) -> list[Cell]:
-    """Return cells by repetition, and within each by digest, so that no varied key is confounded with a slow drift."""
-    return sorted(cells, key=lambda cell: (cell.repetition, cell.key[-12:]))
 
 
 def _sort_out(folder: Path, cells: Sequence[Cell], retry: bool) -> None:
