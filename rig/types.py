@@ -21,6 +21,8 @@ TraceKind = Literal["mean", "point", "cumulative", "edges"]
 Pin = Literal["level", "stamp", "toggle"]
 Unit = Literal["W", "A", "J", "V"]
 MARK_PHASE = "mark"
+CLOCK_TOLERANCE = 1e-3
+"""The default of how far the rate of a clock may be from its nominal rate, as a share."""
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.int64]
@@ -238,7 +240,7 @@ class ClockInfo:
     name: str
     tick_hz: Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]
     """Nominal ticks per second (Hz)."""
-    tolerance: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 1e-3
+    tolerance: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = CLOCK_TOLERANCE
     """The largest relative deviation of the true rate from the nominal rate."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from rig.bench.calibration import certificate, load, stated
 from rig.bench.settings import Tolerance
 from rig.errors import DataError
-from rig.types import ClockInfo, MeterInfo, Mode, Rail
+from rig.types import CLOCK_TOLERANCE, ClockInfo, MeterInfo, Mode, Rail
 
 IN_ONE_SUPPLY = ("every supply but the one that the meter is in",)
 
@@ -35,7 +35,7 @@ class Instrument:
     """
 
     name: str
-    clock_tolerance: Tolerance = 1e-3
+    clock_tolerance: Tolerance = CLOCK_TOLERANCE
     calibration: str | None = None
     calibration_range: float | None = None
     temperature_c: float | None = None

@@ -31,7 +31,7 @@ from drivers.links.serial_line import DEVICE, open_line
 from drivers.links.virtual_time import needed
 from rig.bench.settings import positive
 from rig.errors import DataError, RigError, SetupError, refused
-from rig.types import ClockInfo, Device, DeviceInfo, Preprocessing, Sample, SimulatedBench
+from rig.types import CLOCK_TOLERANCE, ClockInfo, Device, DeviceInfo, Preprocessing, Sample, SimulatedBench
 
 NAME, MAJOR = "neurorig-mcu", 1
 Whole = Annotated[int, Meta(ge=0)]
@@ -152,7 +152,7 @@ def open_device(
     together: bool = False,
     timeout_s: float = 10.0,
     boot_s: float = 5.0,
-    clock_tolerance: float = 1e-3,
+    clock_tolerance: float = CLOCK_TOLERANCE,
     tuning: str = "",
 ) -> Device:
     """Open the board on a serial ``port`` (extra ``serial``), or with ``simulate`` QEMU on a simulated bench.

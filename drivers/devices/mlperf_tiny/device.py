@@ -24,7 +24,7 @@ from drivers.failures import released_on_error
 from drivers.links.serial_line import DEVICE, open_line
 from rig.bench.settings import Positive, of_settings, one_of, within
 from rig.errors import DataError, DeviceError, reason, refused
-from rig.types import ClockInfo, Device, DeviceInfo, Sample
+from rig.types import CLOCK_TOLERANCE, ClockInfo, Device, DeviceInfo, Sample
 
 KINDS: dict[str, np.dtype[Any]] = {
     "int8": np.dtype("<i1"), "uint8": np.dtype("<u1"), "int16": np.dtype("<i2"), "float32": np.dtype("<f4"),
@@ -124,7 +124,7 @@ class MlperfTiny:
     plan: QueryPlan = QueryPlan()
     boot_s: Positive = 5.0
     timer_bits: Annotated[int, partial(within, 16, 64)] = 32
-    clock_tolerance: Positive = 1e-3
+    clock_tolerance: Positive = CLOCK_TOLERANCE
     dtr: bool = True
     firmware: str | None = None
     network: str = ""
