@@ -18,7 +18,7 @@ from rig.plugins import code_in, code_of_others, home_of
 from rig.recording.disk.bounded import read_bounded
 
 FILE = "bench.toml"
-PATIENCE_S, BOOT_S, LONGEST_S = 20.0, 1.0, 3600.0
+PATIENCE_S, LONGEST_S = 20.0, 3600.0
 """The defaults of ``patience_s`` and ``boot_s``, and the largest value of both."""
 PLAUSIBLE_C = (-60.0, 150.0)
 """Plausible ambient temperatures in degrees Celsius; other values are a mistake, or kelvins."""
@@ -45,7 +45,7 @@ Names = Annotated[tuple[Text, ...], Meta(min_length=1)]
 class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One system under test. ``rails`` are those in the file; ``patience_s`` is for ``rig doctor``.
 
-    Without ``boot_s``, a device that a meter feeds boots for ``BOOT_S``.
+    Without ``boot_s``, a device that a meter feeds boots for ``rig.bench.power_up.BOOT_S``.
     """
 
     name: str

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.bench.bench_file import examine
+from rig.bench.power_up import boot
 from rig.bench.read import PATIENCE_S, BenchFile, Problem
 from rig.doctor.findings import Finding, broken, checked, of_error, ok
 from rig.doctor.groups import BenchGroup, groups_of
@@ -22,7 +23,7 @@ from rig.engine.clock import HostClock
 from rig.errors import RigError, SetupError
 from rig.factories import build, needs
 from rig.session.locks import device_lock
-from rig.session.setup import bench_of, boot, close_quietly, plant_factory_of, which_of
+from rig.session.setup import bench_of, close_quietly, plant_factory_of, which_of
 
 LEAVE_S = 2.0
 """An interrupted examination may take this long (s) to close what it opened."""

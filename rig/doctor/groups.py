@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rig.bench.check import Entry, driver_name, factory_of, texts_of
+from rig.bench.power_up import feeds
 from rig.bench.read import PATIENCE_S, BenchFile, MeterEntry, Problem
 from rig.doctor.items import Item
 from rig.errors import MissingExtraError, RigError, UnknownNameError, refused
 from rig.factories import Factory, needs, options_of, split_options
 from rig.plugins import load, names
-from rig.session.setup import feeds
 
 
 @dataclass(frozen=True)

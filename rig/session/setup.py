@@ -1,7 +1,6 @@
 """Set up a bench: open the device, meters and workload that a request names, and find its scenario and rules."""
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 
 from rig.bench.bench_file import meter_slot
 from rig.bench.file_checks import APART, WHERE
-from rig.bench.read import BOOT_S
+from rig.bench.power_up import boot, feeds
 from rig.conformance.workload import ATTRIBUTES
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
@@ -74,7 +73,7 @@ class Request:
     feeds: Mapping[str, bool] = field(default_factory=dict)
     """By taker: whether the device gets its power through this meter, as the bench file states it."""
     boot_s: float | None = None
-    """How long (s) the device boots after a meter has switched its power on; None means ``rig.bench.read.BOOT_S``."""
+    """How long (s) the device boots after a meter has switched its power on; see ``rig.bench.power_up``."""
 
     def __post_init__(self) -> None:
         """Also accept a path as text and options as a mapping, for callers in Python."""
@@ -208,17 +207,6 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         yield BenchSetup(
             bench, workload, scenario, options["scenario"], rules, open_workload, opened_with, own, local_code
         )
-
-
-def feeds(factory: Factory, said: bool | None) -> bool:
-    """Return whether a device gets its power through a meter: ``said``, else ``FEEDS`` in the meter's module."""
-    own = getattr(sys.modules.get(getattr(factory, "__module__", "")), "FEEDS", False)
-    return bool(own) if said is None else said
-
-
-def boot(clock: Clock, boot_s: float | None) -> None:
-    """Wait until a device with new power has booted; None means ``BOOT_S``."""
-    clock.sleep_until(clock.now_ns() + round(1e9 * (BOOT_S if boot_s is None else boot_s)))
 
 
 def _feeding(request: Request, given: Mapping[str, Any], takers: Takers, handles: ExitStack) -> dict[str, Meter]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rig.bench.bench_file import request_of
-from rig.bench.read import BOOT_S
+from rig.bench.power_up import BOOT_S
 from rig.doctor.examination import Settings, diagnose
 from rig.errors import DataError
 from rig.session.setup import Request, set_up_bench
