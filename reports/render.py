@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from reports import result_tables as results, system_timing_instruments as sections
 from reports.figures.captions import CAPTIONS, MAIN
-from reports.figures.sheet import GRID, INK, LIMIT, MUTED, SIM, TRACE
+from reports.figures.colour_sheet import THEME
 from reports.figures.stream import stream_csv
 from reports.format import say
 from reports.page_templates import as_json, policy, script, templates
@@ -26,13 +26,6 @@ from rig.analysis.result.result import Result
 from rig.recording.disk.files import Folder
 from rig.recording.reader import Run
 from rig.terminal import clean
-
-_THEME = {
-    INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", TRACE: "var(--accent)", LIMIT: "var(--limit)",
-    SIM: "var(--sim)", "#ffffff": "var(--paper)",
-}  # fmt: skip
-"""Colours of pictures that follow the page's theme, light or dark."""
-
 
 RESULTS, STREAM_TABLE = "results.json", "figures/stream.csv"
 
@@ -179,5 +172,5 @@ def inline(svg: bytes, name: str, label: str) -> Any:
     ``label`` describes the picture where it cannot be seen; the texts in the picture are escaped already.
     """
     text = re.sub(r'(<[a-zA-Z][^<>]*? id=")', rf"\g<1>{name}-", svg.decode())
-    text = re.sub(r"(?<=(?:fill|roke): )(#?\w+)", lambda found: _THEME.get(found[0], found[0]), text)
+    text = re.sub(r"(?<=(?:fill|roke): )(#?\w+)", lambda found: THEME.get(found[0], found[0]), text)
     return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label)}" ', 1))

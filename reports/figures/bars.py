@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from reports.figures.sheet import GRID, HUES, Sheet, hue
+from reports.figures.colour_sheet import GRID, HUES, Sheet, hue
 from reports.format import ENDS, budget, parts_of, prefix, si, text_of, title
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.terminal import clean

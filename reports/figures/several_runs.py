@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from reports.figures.sheet import CROSS, EDGE, LIMIT, MUTED, TRACE, WIDTH, Sheet
+from reports.figures.colour_sheet import CROSS, EDGE, LIMIT, MUTED, TRACE, WIDTH, Sheet
 from reports.format import prefix, title
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.analysis.result.result import Result

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.sheet import COLOURS, INK, LEFT, LIMIT, MUTED, TRACE, WIDTH, Panel, Sheet, Span
+from reports.figures.colour_sheet import COLOURS, INK, LEFT, LIMIT, MUTED, TRACE, WIDTH, Panel, Sheet, Span
 from reports.format import prefix
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.series import Solve

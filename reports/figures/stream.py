@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.figures.sheet import COLOURS, EDGE, GRID, INK, LIMIT, MUTED, TRACE, WIDTH, Panel, Sheet, Span, place
+from reports.figures.colour_sheet import COLOURS, EDGE, GRID, INK, LIMIT, MUTED, TRACE, WIDTH, Panel, Sheet, Span, place
 from reports.figures.trace import draw_power, rails_of, shown_between, total_of
 from reports.format import cut, text_of
 from rig.analysis.result.quantity import FigureKey, Quantity

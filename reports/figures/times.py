@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from reports.figures.sheet import COLOURS, INK, MUTED, TRACE, Sheet
+from reports.figures.colour_sheet import COLOURS, INK, MUTED, TRACE, Sheet
 from reports.format import prefix, si, text_of
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import ClockSummary

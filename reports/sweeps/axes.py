@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.sheet import Panel, Sheet, Span
+from reports.figures.colour_sheet import Panel, Sheet, Span
 from rig.analysis.result.catalogue import Entry
 from rig.terminal import clean
 

@@ -6,7 +6,7 @@ The same table gives the same bytes.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.figures.sheet import COLOURS, EDGE, LEFT, LETTERS, LIMIT, MUTED, SHAPES, WIDTH, Sheet
+from reports.figures.colour_sheet import COLOURS, EDGE, LEFT, LETTERS, LIMIT, MUTED, SHAPES, WIDTH, Sheet
 from reports.format import SUFFIXES, prefix, title
 from reports.sweeps.axes import Drawn, Row, bounds, draw_line, panel_of, places, said as _said
 from rig.analysis.result.catalogue import entry_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence, Set
 
-from reports.figures.sheet import LIMIT, MUTED, WIDTH, Sheet, hue
+from reports.figures.colour_sheet import LIMIT, MUTED, WIDTH, Sheet, hue
 from reports.format import prefix, title
 from reports.sweeps.axes import ends_of, logarithmic, spread
 from rig.analysis.result.catalogue import entry_of

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec import structs
 
+from reports.figures.colour_sheet import COLOURS, DIGIT, Sheet, ticks
 from reports.figures.draw import draw
-from reports.figures.sheet import COLOURS, DIGIT, Sheet, ticks
 from reports.figures.stream import MAX_CLASSES, shown_of, stream_csv
 from reports.figures.trace import power_figure
 from reports.render import write

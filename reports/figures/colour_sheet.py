@@ -46,6 +46,11 @@ COLOURS = {  # Okabe and Ito's palette, which colour-blind readers can distingui
 HUES = tuple(COLOURS[name] for name in ("inference", "preprocess", "postprocess", "solve", "load", "mark", "warm-up"))
 SIM = "#a3195b"
 LIMIT = "#b3420a"  # a bound, and what exceeds it
+THEME = {
+    INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", TRACE: "var(--accent)", LIMIT: "var(--limit)",
+    SIM: "var(--sim)", "#ffffff": "var(--paper)",
+}  # fmt: skip
+"""Colours of pictures that follow the page's theme, light or dark."""
 
 
 class Sheet:
