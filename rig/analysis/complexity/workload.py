@@ -23,6 +23,7 @@ import numpy as np
 from rig.analysis.result.catalogue import figure
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.quantity import FigureKey, Figures
+from rig.analysis.warmup import counted_replies, warmup_issues
 from rig.network.description import Activity, Counts, MemoryKind, NetworkInfo, activity_faults, network_faults
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
@@ -116,7 +117,7 @@ class _Counted:
 
 def _activity(run: Run) -> dict[tuple[int, str], Activity]:
     """Return the activity of every answer, without warm-up, in the order of issue."""
-    warm = set(run.replies.filter(run.replies["warmup"])["issue"].to_pylist())
+    warm = warmup_issues(run)
     found: dict[tuple[int, str], dict[str, dict[str, Counts]]] = {}
     names = zip(*(run.activity[c].to_pylist() for c in ("issue", "sample_id", "layer", "counter")), strict=True)
     lists = run.activity["counts"].combine_chunks()
@@ -133,9 +134,8 @@ def _per_inference(run: Run, counted: list[_Counted]) -> dict[str, float]:
     A span may execute its sample many times, and a sample may hold many inferences. Counts are for one pass over the
     sample.
     """
-    rows = run.replies.select(["issue", "sample_id", "phase", "executions", "warmup"]).to_pylist()
-    last = run.start.device.phases[-1:]
-    spans = [row for row in rows if row["phase"] in last and not row["warmup"]]
+    rows, last = counted_replies(run, "issue", "sample_id", "phase", "executions"), run.start.device.phases[-1:]
+    spans = [row for row in rows.to_pylist() if row["phase"] in last]
     size = run.by_sample("inferences")
     inferences = sum((row["executions"] or 1) * (size.get(row["sample_id"]) or 1) for row in spans)
     known = {(one.issue, one.sample_id): one for one in counted}

@@ -9,6 +9,7 @@ from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.proportion import independent, mean_proportion, proportion
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.scores.answers import Answer, answer_in, answers_of, data_of
+from rig.analysis.warmup import counted_replies
 from rig.recording.reader import Run
 
 
@@ -99,7 +100,7 @@ def span_checks(run: Run) -> Iterator[Finding]:
     An answer without a span counts for accuracy, but its time is in no figure. A run without any span passes this
     check: its times are refused elsewhere.
     """
-    rows = [row for row in run.replies.select(["issue", "phase", "output", "warmup"]).to_pylist() if not row["warmup"]]
+    rows = counted_replies(run, "issue", "phase", "output").to_pylist()
     timed = {row["issue"] for row in rows if row["phase"] is not None}
     if not timed:
         return

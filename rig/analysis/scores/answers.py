@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rig.analysis.timing.counted_spans import one_at_a_time
+from rig.analysis.warmup import counted_replies
 from rig.recording.reader import Run
 
 
@@ -28,13 +29,13 @@ class Answer:
 def answers_of(run: Run) -> list[Answer]:
     """Return every output of a run in order, without those of warm-up; each text is decoded once."""
     decided = decided_issues(run)
-    columns = ("output", "warmup", "issue", "sample_id", "on_tick", "off_tick", "executions")
-    every = zip(*(run.replies[name].to_pylist() for name in columns), strict=True)
-    rows = [row for row in every if row[0] is not None and not row[1]]
+    table = counted_replies(run, "output", "issue", "sample_id", "on_tick", "off_tick", "executions")
+    every = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    rows = [row for row in every if row[0] is not None]
     said = {text: json.loads(text) for text in {row[0] for row in rows}}
     return [
         Answer(issue, sample_id, said[text], issue in decided, on_tick, off_tick, times or 1)
-        for text, _, issue, sample_id, on_tick, off_tick, times in rows
+        for text, issue, sample_id, on_tick, off_tick, times in rows
     ]
 
 

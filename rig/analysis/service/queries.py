@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rig.analysis.scores.answers import answer_in
+from rig.analysis.warmup import counted_replies
 from rig.recording.columns.buffers import array_of, numbers
 from rig.recording.reader import Run
 from rig.types import Bools, Floats, Indices
@@ -145,11 +146,12 @@ def in_turn(run: Run) -> Run:
 
 def queries_of(run: Run) -> Queries:
     """Return the queries of a run."""
-    table, t0_ns = run.replies, run.start.t0_ns
-    issue, counts = array_of(table["issue"]), ~array_of(table["warmup"])
+    table, t0_ns = counted_replies(run), run.start.t0_ns
+    issue = array_of(table["issue"])
     sample, asked = _coded(table["sample_id"])
     output, outputs = _coded(table["output"])
-    rows, told = _first(issue, counts), _first(issue, counts & (output >= 0))
+    rows, told = np.unique(issue, return_index=True)[1], np.flatnonzero(output >= 0)
+    told = told[np.unique(issue[told], return_index=True)[1]]  # the first output of each issue
     first_output = np.full(len(rows), -1, np.int64)
     first_output[np.searchsorted(issue[rows], issue[told])] = output[told]
     names = run.samples["id"].to_pylist()
@@ -162,7 +164,7 @@ def queries_of(run: Run) -> Queries:
         np.where(array_of(table[name].is_valid()), (array_of(table[name], 0) - t0_ns) * 1e-9, np.nan)[rows]
         for name in stamps
     )
-    executions = _executions(issue[counts], array_of(table["executions"], 1)[counts], _coded(table["phase"])[0][counts])
+    executions = _executions(issue, array_of(table["executions"], 1), _coded(table["phase"])[0])
     return Queries(
         issue=issue[rows],
         sample=which,
@@ -189,12 +191,6 @@ def _executions(issue: Indices, each: Indices, phase: Indices) -> Indices:
     issues, of = np.unique(issue, return_inverse=True)
     sums = [np.bincount(of[phase == k], each[phase == k], len(issues)) for k in np.unique(phase)]
     return np.asarray(np.max([np.zeros(len(issues)), *sums], axis=0), np.int64)
-
-
-def _first(issue: Indices, which: Bools) -> Indices:
-    """Return the first row of each issue among the rows in ``which``, in the order of issues."""
-    rows = np.flatnonzero(which)
-    return rows[np.unique(issue[rows], return_index=True)[1]]
 
 
 def _coded(column: pa.ChunkedArray) -> tuple[Indices, list[str]]:

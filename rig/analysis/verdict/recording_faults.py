@@ -17,6 +17,7 @@ from rig.analysis.result.finding import Finding, refusal
 from rig.analysis.result.quantity import Figures
 from rig.analysis.timing.clocks_and_tolerances import host_bend
 from rig.analysis.timing.timebase import Timebase
+from rig.analysis.warmup import counted_replies, warmup_issues
 from rig.recording.columns.buffers import array_of
 from rig.recording.events import HostGap, Note
 from rig.recording.reader import Run
@@ -148,8 +149,8 @@ def _files(run: Run) -> Iterator[str]:
 
 
 def _warmup(run: Run) -> Iterator[str]:
-    issues, warm = (len(table["issue"].unique()) for table in (run.replies, run.replies.filter(run.replies["warmup"])))
-    if warm:
+    issues = len(run.replies["issue"].unique())
+    if warm := len(warmup_issues(run)):
         yield f"Warm-up: {warm} of {issues} samples that were issued count in no figure"
 
 
@@ -185,9 +186,9 @@ def _inferences(run: Run) -> dict[str, int]:
     """Return the inferences in the windows of each phase, without warm-up."""
     size = run.by_sample("inferences")
     counts: dict[str, int] = {}
-    columns = (run.replies[c].to_pylist() for c in ("phase", "sample_id", "executions", "warmup"))
-    for phase, sample, executions, warmup in zip(*columns, strict=True):
-        if phase is not None and phase != MARK_PHASE and not warmup:
+    columns = (column.to_pylist() for column in counted_replies(run, "phase", "sample_id", "executions").columns)
+    for phase, sample, executions in zip(*columns, strict=True):
+        if phase is not None and phase != MARK_PHASE:
             counts[phase] = counts.get(phase, 0) + (size.get(sample) or 1) * (executions or 1)
     return counts
 

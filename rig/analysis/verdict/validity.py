@@ -17,6 +17,7 @@ from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import in_time, scheduling_delays_s
 from rig.analysis.verdict.benchmark import benchmark_checks
 from rig.analysis.verdict.remedies import remedy_of
+from rig.analysis.warmup import warmup_issues
 from rig.errors import RigError
 from rig.plugins import load, names
 from rig.recording.events import Start
@@ -96,8 +97,7 @@ def most_at_a_time(q: Queries) -> int:
 
 def _long_enough(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
     if rules.warmup is not None:
-        warm = len(run.replies.filter(run.replies["warmup"])["issue"].unique())
-        yield at_most("warm-up samples", warm, rules.warmup, "warmup")
+        yield at_most("warm-up samples", len(warmup_issues(run)), rules.warmup, "warmup")
     yield at_least("queries", len(q), rules.min_queries or 1, "min_queries")
     on_s, off_s = q.window_s()
     if rules.min_duration_s:
