@@ -15,8 +15,8 @@ from reports.figures.colour_sheet import THEME
 from reports.figures.stream import stream_csv
 from reports.format import say
 from reports.page_templates import as_json, policy, script, templates
-from reports.rule_by_rule import verdict_of
 from reports.session import members, session_of
+from reports.verdict_by_rule import verdict_of
 from reports.viewing.embedded import embedded
 from reports.workflow import workflow
 from rig.analysis.power.findings import ON_FIGURE

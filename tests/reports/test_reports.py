@@ -15,7 +15,7 @@ import pytest
 
 from reports.figures.draw import draw
 from reports.render import render, write
-from reports.rule_by_rule import verdict_of
+from reports.verdict_by_rule import verdict_of
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import Result

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from reports.rule_by_rule import verdict_of
+from reports.verdict_by_rule import verdict_of
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.verdict import ALONE
 from rig.analysis.sessions.recordings import shared_recording

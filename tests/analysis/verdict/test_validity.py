@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from reports import rule_by_rule
+from reports import verdict_by_rule
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import Result
@@ -304,7 +304,7 @@ def _without_power(valid: bool) -> Result:
 
 def test_without_power_the_verdict_is_valid_for_times_alone() -> None:
     result = _without_power(valid=True)
-    said = rule_by_rule.verdict_of(result)
+    said = verdict_by_rule.verdict_of(result)
     assert said is not None and result.verdict == said.verdict == "VALID for times; power refused"
     assert said.sign != "✓"
     assert result.to_json()["validity"]["verdict"] == "VALID for times; power refused"
