@@ -23,7 +23,7 @@ from drivers.importers.files import bad_file, unstated
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.units import ALIASES, NS, named_unit, with_overloads
 from rig.errors import DataError, UsageError, reason, refused
-from rig.recording.disk.bounded import check_lines
+from rig.recording.disk.size_limits import check_lines
 from rig.types import Floats, Indices
 
 SEARCHED = 2000

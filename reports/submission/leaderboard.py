@@ -14,8 +14,8 @@ from reports.format import PER_SECOND, short_text, title
 from reports.page_templates import hash_of, templates
 from rig.analysis.result.quantity import Component, FigureKey, Quantity
 from rig.errors import DataError, RigError, refused
-from rig.recording.disk.bounded import read_bounded
 from rig.recording.disk.files import write_whole
+from rig.recording.disk.size_limits import read_bounded
 from rig.recording.submission import Claim, Configuration, Opened, is_submission, missing, open_submission
 from rig.terminal import answer, clean
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from reports.format import si
 from rig.errors import RigError
-from rig.recording.disk.bounded import START_BYTES
+from rig.recording.disk.size_limits import START_BYTES
 from rig.recording.events import ChunkArrived, Stop
 from rig.recording.layout import EVENTS
 from rig.recording.traces.conversion import to_watts

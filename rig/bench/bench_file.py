@@ -16,7 +16,7 @@ from rig.bench.read import FILE, BenchFile, MeterEntry, Notes, Problem, read
 from rig.errors import MissingExtraError, UsageError, refused
 from rig.factories import options_of
 from rig.plugins import names, unknown
-from rig.recording.disk.bounded import read_bounded
+from rig.recording.disk.size_limits import read_bounded
 from rig.terminal import command
 
 VARIABLE = "RIG_BENCH"

@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from rig.bench.read import PLAUSIBLE_C, Celsius, NotNegative, Positive
 from rig.errors import DataError, reason, refused
-from rig.recording.disk.bounded import read_bounded
 from rig.recording.disk.decoding import place_of
+from rig.recording.disk.size_limits import read_bounded
 from rig.types import Accuracy, Calibration as Certificate, Rail
 
 OVER_RANGE = 1.2

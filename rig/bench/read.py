@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from rig.errors import DataError, closest, reason, refused
 from rig.plugins import code_in, code_of_others, home_of
-from rig.recording.disk.bounded import read_bounded
+from rig.recording.disk.size_limits import read_bounded
 
 FILE = "bench.toml"
 PATIENCE_S, LONGEST_S = 20.0, 3600.0

@@ -14,9 +14,9 @@ import msgspec
 import pyarrow as pa
 
 from rig.errors import DataError, IntegrityError, StoreError
-from rig.recording.disk.bounded import EVENTS_BYTES, LINE_BYTES, START_BYTES, check_line
 from rig.recording.disk.decoding import decode, strict
 from rig.recording.disk.files import IN_MEMORY, Folder, Opened
+from rig.recording.disk.size_limits import EVENTS_BYTES, LINE_BYTES, START_BYTES, check_line
 from rig.recording.events import SCHEMA, Brackets, Line, SampleNetwork, SessionLink, Start, Stop, malformed
 from rig.recording.layout import EVENTS, GENESIS, SEAL, run_folder
 from rig.recording.validation import went_back

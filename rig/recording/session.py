@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Meta
 
 from rig.errors import IntegrityError, StoreError
-from rig.recording.disk.bounded import EVENTS_BYTES, TEXT_BYTES
 from rig.recording.disk.decoding import strict
 from rig.recording.disk.files import Folder, storing
+from rig.recording.disk.size_limits import EVENTS_BYTES, TEXT_BYTES
 from rig.recording.events import SessionLink
 from rig.recording.layout import EVENTS, GENESIS, is_recorded, run_folder, sha256_of
 from rig.recording.read_events import converted, first_line

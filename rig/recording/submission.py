@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from rig.errors import IntegrityError, StoreError
-from rig.recording.disk.bounded import check_dense, check_json, read_bounded
 from rig.recording.disk.decoding import strict
+from rig.recording.disk.size_limits import check_dense, check_json, read_bounded
 from rig.recording.layout import DERIVED, is_recorded, sha256_of
 
 FILE = "submission.json"

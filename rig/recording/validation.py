@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rig.recording.columns.arrow_layout import has_text
 from rig.recording.columns.buffers import array_of
 from rig.recording.columns.tables import ADDED, SAMPLES
-from rig.recording.disk.bounded import TEXT_CHARACTERS, check_json
+from rig.recording.disk.size_limits import TEXT_CHARACTERS, check_json
 from rig.recording.events import LIMIT, malformed
 from rig.types import Bracket, Progress, Sample, Span
 

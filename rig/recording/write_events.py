@@ -9,10 +9,10 @@ from contextlib import suppress
 import msgspec
 
 from rig.recording.anonymise import without_identity
-from rig.recording.disk.bounded import EVENTS_BYTES, check_line
 from rig.recording.disk.decoding import decode
 from rig.recording.disk.files import Folder, Opened, storing
 from rig.recording.disk.full_disk import MAKE_ROOM, ROOM_BYTES, Whole, unwritable
+from rig.recording.disk.size_limits import EVENTS_BYTES, check_line
 from rig.recording.events import Line, Note, Start, Stop, plain
 from rig.recording.layout import EVENTS, GENESIS, SEAL
 

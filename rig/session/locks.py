@@ -13,7 +13,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from rig.errors import SetupError, StoreError
-from rig.recording.disk.bounded import read_bounded
+from rig.recording.disk.size_limits import read_bounded
 
 POLL_S = 0.1
 Say = Callable[[str], None]

@@ -18,8 +18,8 @@ import msgspec
 from rig.bench.read import FILE as BENCH
 from rig.errors import Interrupted, RigError, StoreError, UsageError
 from rig.recording.anonymise import without_place
-from rig.recording.disk.bounded import read_bounded
 from rig.recording.disk.files import BROKEN, Folder, made, set_aside, storing
+from rig.recording.disk.size_limits import read_bounded
 from rig.recording.events import SessionLink
 from rig.recording.layout import DERIVED, EVENTS, GENESIS, sha256_of
 from rig.recording.read_events import read_log

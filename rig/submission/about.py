@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rig.errors import DataError, reason, refused
-from rig.recording.disk.bounded import read_bounded
 from rig.recording.disk.files import not_stored, write_whole
+from rig.recording.disk.size_limits import read_bounded
 from rig.recording.events import Start
 from rig.recording.submission import About
 from rig.terminal import clean

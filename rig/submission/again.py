@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from rig.recording.disk.bounded import read_bounded
+from rig.recording.disk.size_limits import read_bounded
 from rig.recording.layout import DERIVED
 from rig.recording.submission import FILE, MANIFEST, SESSIONS, SIGNATURE, Claim, Submission, open_submission
 from rig.submission import about as about_file

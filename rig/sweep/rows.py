@@ -20,7 +20,7 @@ import msgspec
 
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.errors import IntegrityError, RigError
-from rig.recording.disk.bounded import read_bounded
+from rig.recording.disk.size_limits import read_bounded
 from rig.recording.reader import Run
 from rig.session.own_requests import cache_dir
 from rig.sweep.grid import Cell, digest

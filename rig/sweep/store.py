@@ -18,8 +18,8 @@ import msgspec
 
 from rig.errors import IntegrityError, RigError, SetupError, StoreError
 from rig.recording import session
-from rig.recording.disk.bounded import read_bounded
 from rig.recording.disk.files import Folder, folder_inside, inside, not_stored, sync_to_disk, write_whole
+from rig.recording.disk.size_limits import read_bounded
 from rig.recording.layout import EVENTS, SEAL
 from rig.recording.read_events import read_log, verified
 from rig.sweep.grid import Cell, Grid, check_whole_grid, digest

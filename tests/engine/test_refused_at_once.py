@@ -18,7 +18,7 @@ from rig.analysis.result.quantity import FigureKey
 from rig.engine.collect import check_wiring
 from rig.errors import DataError, DeviceError, Ended, MeterError, RigError, SetupError, StoreError
 from rig.recording import write_events
-from rig.recording.disk.bounded import START_BYTES, TEXT_CHARACTERS
+from rig.recording.disk.size_limits import START_BYTES, TEXT_CHARACTERS
 from tests.support.ended_runs import ByHand, Play, leaving
 from tests.support.raised import raised
 from tests.support.serving import Queue, samples

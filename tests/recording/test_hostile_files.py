@@ -22,9 +22,9 @@ from reports.render import write
 from rig.analysis.evaluate import evaluate
 from rig.commands.shell.main import main
 from rig.errors import AuditFailedError, DataError, IntegrityError, StoreError
-from rig.recording.disk import bounded
-from rig.recording.disk.bounded import read_bounded
+from rig.recording.disk import size_limits
 from rig.recording.disk.files import Folder, Opened
+from rig.recording.disk.size_limits import read_bounded
 from rig.recording.reader import open_run
 from rig.recording.session import FILE, bind, open_session
 from rig.session.report import parts_of, report
@@ -257,7 +257,7 @@ def test_brackets_in_a_text_are_not_nesting(run: Path) -> None:
 
 
 def test_long_lines_and_files_are_refused_before_they_are_decoded(run: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(bounded, "LINE_BYTES", 50)
+    monkeypatch.setattr(size_limits, "LINE_BYTES", 50)
     raised(StoreError, open_run, run, says="longer than 50 bytes")
 
 

@@ -21,7 +21,7 @@ from drivers.failures import raising
 from rig.errors import DataError, reason
 from rig.network.counting import memory_of
 from rig.network.description import Connection, Layer, NetworkInfo
-from rig.recording.disk.bounded import read_bounded
+from rig.recording.disk.size_limits import read_bounded
 
 KERNEL, MOST = 3, 127
 MOST_SHIFT = 62

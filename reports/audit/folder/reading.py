@@ -24,9 +24,9 @@ import pyarrow as pa
 
 from rig.errors import StoreError
 from rig.recording.columns.buffers import array_of
-from rig.recording.disk.bounded import check_json
 from rig.recording.disk.decoding import strict
 from rig.recording.disk.files import Folder, Opened
+from rig.recording.disk.size_limits import check_json
 from rig.recording.events import Brackets, ChunkArrived, HostGap, Stop
 from rig.recording.reader import Run as Recorded, open_run
 from rig.recording.traces.traces import Trace

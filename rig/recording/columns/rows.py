@@ -17,7 +17,7 @@ from rig.errors import DeviceError, StoreError
 from rig.recording.columns import buffers as columns
 from rig.recording.columns.arrow_files import Steps
 from rig.recording.columns.tables import REPLIES
-from rig.recording.disk.bounded import DEPTH, check_json
+from rig.recording.disk.size_limits import DEPTH, check_json
 from rig.recording.validation import bad_spans, check_text
 from rig.types import UNSTAMPED, Reply, Span
 

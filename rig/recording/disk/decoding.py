@@ -11,7 +11,7 @@ import msgspec
 
 from rig.errors import DataError, StoreError
 from rig.recording import events
-from rig.recording.disk.bounded import START_BYTES, check_json, check_texts
+from rig.recording.disk.size_limits import START_BYTES, check_json, check_texts
 from rig.recording.records import DeviceRecord, WorkloadRecord
 
 DECLARE = "Give plain numbers, texts, lists and objects in what a driver or workload declares"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from rig.errors import IntegrityError, RigError, StoreError, UsageError, reason, refused
-from rig.recording.disk.bounded import check_dense, content_of
+from rig.recording.disk.size_limits import check_dense, content_of
 
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
 BY_DESCRIPTOR = {os.open, os.mkdir, os.stat, os.rename, os.unlink} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")

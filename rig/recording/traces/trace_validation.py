@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from rig.errors import DataError
 from rig.recording.columns.buffers import columns_of
 from rig.recording.columns.stored import Stored
-from rig.recording.disk.bounded import check_texts
 from rig.recording.disk.decoding import strict
+from rig.recording.disk.size_limits import check_texts
 from rig.recording.events import LIMIT, malformed
 from rig.recording.traces.conversion import PLAUSIBLE
 from rig.types import Accuracy, Bools, Chunk, Conversion, Floats, Rail

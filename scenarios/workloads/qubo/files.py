@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from rig.errors import DataError, reason
 from rig.plugins import imported
-from rig.recording.disk.bounded import read_bounded
+from rig.recording.disk.size_limits import read_bounded
 from scenarios.workloads.qubo_mis.graph import MAX_NODES, Graph, from_payload
 from scenarios.workloads.qubo_mis.workload import graph_digest
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from drivers.devices.xylo.networks.encoder import EncoderParams
 from drivers.devices.xylo.networks.float_network import FloatNetwork, Link, chip_neurons
 from rig.errors import DataError, reason
-from rig.recording.disk.bounded import read_bounded
+from rig.recording.disk.size_limits import read_bounded
 
 FORMAT = "xylo-audio2-network-1"
 SHIPPED = Path(__file__).with_name("xylo_asc.json")
