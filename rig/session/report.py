@@ -19,7 +19,7 @@ from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.read_events import altered
 from rig.recording.reader import Run, open_run
 from rig.recording.session import FILE as SESSION, REQUEST, Session, is_session, open_session
-from rig.session.evaluating import results_of
+from rig.session.evaluate_in_parallel import results_of
 
 GO_ON = "Go on with `rig measure --resume`"
 

@@ -17,7 +17,7 @@ from rig.analysis.evaluate import evaluate
 from rig.errors import DataError
 from rig.recording.reader import open_run
 from rig.recording.session import runs_in
-from rig.session.evaluating import results_of
+from rig.session.evaluate_in_parallel import results_of
 from pathlib import Path
 
 runs = [open_run(path) for path, _ in runs_in(Path(sys.argv[1]))]
