@@ -11,7 +11,7 @@ import msgspec
 from rig.commands.shell.completion import named_in_bench
 from rig.errors import Ended, RigError, UnknownNameError, UsageError, refused
 from rig.plugins import load
-from rig.session.own_requests import check_continued
+from rig.session.trusted_requests import check_continued
 from rig.sweep.check import grids_for
 from rig.sweep.dask import check_address
 from rig.sweep.grid import Cell, GridSpec, cells_of, from_texts, values_in, with_defaults

@@ -25,9 +25,9 @@ from rig.recording.layout import DERIVED, EVENTS, GENESIS, sha256_of
 from rig.recording.read_events import read_log
 from rig.recording.session import REQUEST, SizeProbe, bind, is_session, open_session
 from rig.session.locks import holder_of, locked
-from rig.session.own_requests import check_continued, code_of_continued, note
 from rig.session.searches import PlannedRun
 from rig.session.setup import Request
+from rig.session.trusted_requests import check_continued, code_of_continued, note
 from rig.terminal import command, tell
 
 LOCK = ".lock"

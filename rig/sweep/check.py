@@ -14,8 +14,8 @@ from rig.factories import options_of, split_options, values_of
 from rig.plugins import load
 from rig.session.locks import Say, device_lock
 from rig.session.measure import MODES
-from rig.session.own_requests import note
 from rig.session.setup import Takers, plant_factory_of, set_up_bench, which_of
+from rig.session.trusted_requests import note
 from rig.sweep.grid import AUTO, NONE, Facts, Grid, GridSpec, cells_of, check_size, difference, plain, texts
 from rig.sweep.store import FILE, Frozen, check_empty, freeze, frozen, is_sweep
 from rig.types import Workload

@@ -22,7 +22,7 @@ from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.errors import IntegrityError, RigError
 from rig.recording.disk.size_limits import read_bounded
 from rig.recording.reader import Run
-from rig.session.own_requests import cache_dir
+from rig.session.trusted_requests import cache_dir
 from rig.sweep.grid import Cell, digest
 from rig.sweep.store import keep, place_of, seal_of, torn
 
