@@ -93,7 +93,7 @@ def _checks(setup: BenchSetup, request: Request) -> Iterator[tuple[str, Callable
 def _scenario(setup: BenchSetup, request: Request) -> tuple[str, ...]:
     """Run the first steps of the scenario. Raises ``ConformanceError`` if it cannot play on this workload or device."""
     from rig.session.measure import steps_of
-    from rig.session.searches import PlannedRun
+    from rig.session.rate_and_size_search import PlannedRun
 
     planned = PlannedRun("", "performance", setup.workload, True)
     try:

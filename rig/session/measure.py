@@ -23,8 +23,8 @@ from rig.recording.events import SessionLink
 from rig.session.default_out import default_out
 from rig.session.expected_samples import known_total
 from rig.session.locks import device_lock
+from rig.session.rate_and_size_search import PlannedRun, largest_size, peak_rate
 from rig.session.resumable_session import opened, unused, writable
-from rig.session.searches import PlannedRun, largest_size, peak_rate
 from rig.session.setup import BenchSetup, Request, set_up_bench, which_of
 from rig.terminal import tell
 from rig.types import DeviceInfo, MeterInfo, SampleSet, Sequenced, Step, Workload

@@ -25,7 +25,7 @@ from rig.recording.layout import DERIVED, EVENTS, GENESIS, sha256_of
 from rig.recording.read_events import read_log
 from rig.recording.session import REQUEST, SizeProbe, bind, is_session, open_session
 from rig.session.locks import holder_of, locked
-from rig.session.searches import PlannedRun
+from rig.session.rate_and_size_search import PlannedRun
 from rig.session.setup import Request
 from rig.session.trusted_requests import check_continued, code_of_continued, note
 from rig.terminal import command, tell

@@ -10,8 +10,8 @@ import pytest
 import rig
 from rig.errors import SetupError, StoreError
 from rig.session.locks import locked
+from rig.session.rate_and_size_search import PlannedRun
 from rig.session.resumable_session import opened
-from rig.session.searches import PlannedRun
 from tests.support.raised import raised, raising
 from tests.support.serving import samples
 

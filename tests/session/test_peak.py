@@ -21,7 +21,7 @@ from rig.comparing.compare import compare
 from rig.errors import MeasurementRefusedError
 from rig.recording.records import DeviceRecord
 from rig.recording.session import runs_in
-from rig.session.searches import CLOSE, find_largest, find_peak
+from rig.session.rate_and_size_search import CLOSE, find_largest, find_peak
 from rig.types import Floats
 from scenarios.rules import quick
 from scenarios.server import server
