@@ -36,7 +36,7 @@ def _init(args: argparse.Namespace) -> int:
     from rig.recording.read_events import read_log
     from rig.recording.session import runs_in
     from rig.session.resumable_session import go_on
-    from rig.submission.about import write_template
+    from rig.submission.submission_toml import write_template
 
     runs = {path: runs_in(path) for path in args.session}
     if unended := [path for path, found in runs.items() if not found]:

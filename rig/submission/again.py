@@ -15,7 +15,7 @@ import msgspec
 from rig.recording.disk.size_limits import read_bounded
 from rig.recording.layout import DERIVED
 from rig.recording.submission import FILE, MANIFEST, SESSIONS, SIGNATURE, Claim, Submission, open_submission
-from rig.submission import about as about_file
+from rig.submission import submission_toml
 from rig.submission.folder import files_of
 from rig.submission.made import made_of, made_with
 
@@ -59,7 +59,7 @@ def made_again(folder: Path) -> Again:
     """
     found = open_submission(folder).document
     names = [name.removeprefix(f"{SESSIONS}/") for row in found.configurations for name in row.sessions]
-    about, raw = about_file.read_about(folder / about_file.FILE)
+    about, raw = submission_toml.read_about(folder / submission_toml.FILE)
     again = made_of(folder, names, msgspec.structs.replace(found, about=about, configurations=[]), raw)
     made, margins = again.files, _margins(again.document)
     recorded = files_of({name: folder / SESSIONS / name for name in names})
@@ -87,7 +87,7 @@ def made_again(folder: Path) -> Again:
 def _beyond(found: Submission, made: Submission) -> Iterator[str]:
     """Yield each part of the description that no version of the code would write for the same recordings."""
     if len(found.configurations) != len(made.configurations) or found.about != made.about:
-        yield f"{FILE} has other rows, or its text differs from {about_file.FILE}"
+        yield f"{FILE} has other rows, or its text differs from {submission_toml.FILE}"
         return
     for row, again in zip(found.configurations, made.configurations, strict=True):
         for key in ("name", "scenario", "workload", "rules", "device", "class_", "verdict", "page", "sessions"):

@@ -28,7 +28,7 @@ from rig.recording.read_events import read_log
 from rig.recording.session import is_session, runs_in
 from rig.recording.submission import LINE, MANIFEST, NAMESPACE, SESSIONS, SIGNATURE, Submission, manifest_of, missing
 from rig.session.resumable_session import go_on
-from rig.submission import about as about_file
+from rig.submission import submission_toml
 from rig.submission.configurations import Row
 from rig.submission.made import Made, made_of, made_with
 
@@ -62,7 +62,7 @@ def submit(
     ``submission.toml`` and for sessions that share a recording, and what ``rig.report`` raises for a recording.
     """
     _check_paths(sessions, out, archive)
-    given, raw = about_file.read_about(about)
+    given, raw = submission_toml.read_about(about)
     named = dict(zip(_names(sessions), sessions, strict=True))
     head = Submission(
         format=1, rig_version=version("neurorig"), made_with=made_with(), name=out.name, about=given, configurations=[]

@@ -15,7 +15,7 @@ from rig.errors import DataError
 from rig.plugins import load
 from rig.recording.submission import FILE, SESSIONS, Submission
 from rig.session.report import evaluated
-from rig.submission import about as about_file
+from rig.submission import submission_toml
 from rig.submission.configurations import Row, rows_of
 
 MAKERS = ("numpy", "jinja2")
@@ -57,7 +57,7 @@ def made_of(folder: Path, names: Sequence[str], head: Submission, about: bytes) 
     document = msgspec.structs.replace(head, configurations=[row.configuration for row in rows])
     pages: Mapping[str, bytes] = load("reports", "submission")(document, [(row.result, row.run) for row in rows])
     content = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
-    files = {**pages, FILE: content, about_file.FILE: about}
+    files = {**pages, FILE: content, submission_toml.FILE: about}
     files[CRATE] = _crate(document, sorted(name for name in files if "/" not in name))
     return Made(document, tuple(rows), files)
 

@@ -21,9 +21,9 @@ from rig.comparing.compare import compare
 from rig.errors import DataError, IntegrityError, RigError, StoreError, UsageError
 from rig.recording.submission import About, missing, open_submission
 from rig.session.report import evaluated
-from rig.submission.about import FIELDS, read_about, write_template
 from rig.submission.configurations import rows_of
 from rig.submission.folder import Submitted, submit
+from rig.submission.submission_toml import FIELDS, read_about, write_template
 from tests.support.hardware_clothes import HERE, recorded
 from tests.support.raised import raised, raising
 from tests.support.schema import schemas
