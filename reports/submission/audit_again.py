@@ -51,7 +51,7 @@ def with_pages(one: Audit, folder: Path) -> Audit:
 
 
 def _compared(one: Audit, folder: Path) -> Audit:
-    from rig.submission.again import made_again
+    from rig.submission.make_again import made_again
 
     found = made_again(folder)
     if not found.others or not (found.pages or found.documents):
@@ -74,7 +74,7 @@ def imported_again(run: Run) -> Iterator[str]:
 
     Raises ``RigError`` or ``OSError`` if the originals cannot be imported. An importer named by its path is never run.
     """
-    from rig.submission.again import differences
+    from rig.submission.make_again import differences
 
     about: Any = run.whole.start.imported
     if ".py:" in about.format:

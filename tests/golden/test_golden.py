@@ -22,7 +22,7 @@ from rig.errors import RigError
 from rig.recording.reader import Run, open_run
 from rig.recording.session import is_session, open_session
 from rig.session.report import parts_of
-from rig.submission.again import OF_HALF_WIDTH, margin
+from rig.submission.make_again import OF_HALF_WIDTH, margin
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.name.removesuffix(".tar.gz") for path in HERE.glob("*.tar.gz"))

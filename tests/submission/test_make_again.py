@@ -14,8 +14,8 @@ from hypothesis import given, strategies as st
 from rig.commands.shell.main import main
 from rig.errors import RigError
 from rig.recording.submission import Submission
-from rig.submission.again import differences, made_again
 from rig.submission.made import Made, made_of
+from rig.submission.make_again import differences, made_again
 from tests.support.submission_folder import listed, row_edited
 from tests.support.submissions import session, submitted
 
@@ -131,7 +131,7 @@ FORGED: dict[str, Edit] = {
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The result of the same sessions and ``submission.toml`` is made once, because it depends only on these."""
-    monkeypatch.setattr("rig.submission.again.made_of", _made_once)
+    monkeypatch.setattr("rig.submission.make_again.made_of", _made_once)
 
 
 MADE: dict[tuple[object, ...], Made] = {}
