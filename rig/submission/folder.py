@@ -30,7 +30,7 @@ from rig.recording.submission import LINE, MANIFEST, NAMESPACE, SESSIONS, SIGNAT
 from rig.session.resumable_session import go_on
 from rig.submission import submission_toml
 from rig.submission.configurations import Row
-from rig.submission.made import Made, made_of, made_with
+from rig.submission.files_made import Made, made_of, made_with
 
 ARCHIVES = (".tar.gz", ".tgz")
 KIND = b"ssh-ed25519"

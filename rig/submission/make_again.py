@@ -16,8 +16,8 @@ from rig.recording.disk.size_limits import read_bounded
 from rig.recording.layout import DERIVED
 from rig.recording.submission import FILE, MANIFEST, SESSIONS, SIGNATURE, Claim, Submission, open_submission
 from rig.submission import submission_toml
+from rig.submission.files_made import made_of, made_with
 from rig.submission.folder import files_of
-from rig.submission.made import made_of, made_with
 
 DOCUMENTS = (FILE, "results.csv")
 """The files that do not depend on pictures and templates."""

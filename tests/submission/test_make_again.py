@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from rig.commands.shell.main import main
 from rig.errors import RigError
 from rig.recording.submission import Submission
-from rig.submission.made import Made, made_of
+from rig.submission.files_made import Made, made_of
 from rig.submission.make_again import differences, made_again
 from tests.support.submission_folder import listed, row_edited
 from tests.support.submissions import session, submitted
