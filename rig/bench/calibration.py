@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from rig.bench.read import PLAUSIBLE_C, Celsius, NotNegative, Positive
+from rig.bench.bench_file_fields import PLAUSIBLE_C, Celsius, NotNegative, Positive
 from rig.errors import DataError, reason, refused
 from rig.recording.disk.decoding import place_of
 from rig.recording.disk.size_limits import read_bounded

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from rig.bench.read import PLAUSIBLE_C, DeviceEntry, MeterEntry, Value, where_of
+from rig.bench.bench_file_fields import PLAUSIBLE_C, DeviceEntry, MeterEntry, Value, where_of
 from rig.factories import Option
 
 WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from rig.bench.bench_file import find_bench
-from rig.bench.read import PATIENCE_S
+from rig.bench.bench_file_fields import PATIENCE_S
 from rig.doctor.examination import Settings, diagnose
 from rig.doctor.findings import Finding, exit_code, summary
 from rig.errors import refused

@@ -7,8 +7,8 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
+from rig.bench.bench_file_fields import FILE
 from rig.bench.connected import Found, bench_text, find
-from rig.bench.read import FILE
 from rig.errors import StoreError, reason
 from rig.status_line import StatusLine
 from rig.terminal import answer

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rig.bench.bench_file import examine
+from rig.bench.bench_file_fields import PATIENCE_S, BenchFile, Problem
 from rig.bench.power_up import boot
-from rig.bench.read import PATIENCE_S, BenchFile, Problem
 from rig.doctor.findings import Finding, broken, checked, of_error, ok
 from rig.doctor.groups import BenchGroup, groups_of
 from rig.doctor.host import host_findings, permission_findings

@@ -51,7 +51,7 @@ def record(
     samples with the same id, and whatever ``collect`` raises. From the first line on, the remedy also names ``path``,
     which has everything recorded until then.
     """
-    from rig.bench.read import lab_of
+    from rig.bench.bench_file_fields import lab_of
 
     check_ids(workload)
     files = artifacts or {}

@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 
 import msgspec
 
-from rig.bench.read import FILE as BENCH
+from rig.bench.bench_file_fields import FILE as BENCH
 from rig.errors import Interrupted, RigError, StoreError, UsageError
 from rig.recording.anonymise import without_place
 from rig.recording.disk.files import BROKEN, Folder, made, set_aside, storing

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rig.bench.bench_file import examine
-from rig.bench.read import BenchFile
+from rig.bench.bench_file_fields import BenchFile
 
 
 def open_bench(path: Path) -> BenchFile:

@@ -44,7 +44,7 @@ def complete(parser: Callable[[str], argparse.ArgumentParser]) -> None:
 def named_in_bench(group: str) -> list[str]:
     """Return the devices or meters in the bench file of this folder; none if it cannot be read."""
     from rig.bench.bench_file import find_bench
-    from rig.bench.read import read
+    from rig.bench.bench_file_fields import read
 
     with suppress(RigError):
         if group in ("devices", "meters") and (path := find_bench(None)) is not None:
