@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rig.bench.bench_file_fields import FILE, BenchFile, MeterEntry, Notes, Problem, read
-from rig.bench.check import Entry, driver_name, factory_of, places_of, problems_of, texts_of
+from rig.bench.driver_checks import Entry, driver_name, factory_of, places_of, problems_of, texts_of
 from rig.errors import MissingExtraError, UsageError, refused
 from rig.factories import options_of
 from rig.plugins import names, unknown

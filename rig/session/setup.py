@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rig.bench.bench_file import meter_slot
-from rig.bench.file_checks import APART, WHERE
 from rig.bench.power_up import boot, feeds
+from rig.bench.value_checks import APART, WHERE
 from rig.conformance.workload import ATTRIBUTES
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock

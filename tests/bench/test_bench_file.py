@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from rig.analysis.evaluate import evaluate
 from rig.bench.bench_file import Chosen, examine, find_bench, request_of
 from rig.bench.bench_file_fields import lab_of, line_of, lines_of
-from rig.bench.check import factory_of
+from rig.bench.driver_checks import factory_of
 from rig.errors import DataError, RigError, SetupError, UnknownNameError, UsageError
 from rig.factories import build, options_of
 from rig.recording.reader import open_run

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rig.bench.bench_file_fields import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value, line_of, where_of
-from rig.bench.file_checks import clashes, wrong_value
+from rig.bench.value_checks import clashes, wrong_value
 from rig.errors import MissingExtraError, RigError, UnknownNameError, closest
 from rig.factories import Factory, Option, located, options_of
 from rig.plugins import home_of, load
