@@ -23,7 +23,7 @@ from reports.submission.leaderboard import Published, published
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 from rig.recording.reader import Run, open_run
-from rig.sweep.store import CELLS
+from rig.sweep.sweep_folder import CELLS
 
 SYSTEMS = ("NEST", "SpiNNaker")
 FOLD = ("fold=0", "folds=5")

@@ -24,7 +24,7 @@ import pandas as pd
 from benchmarks.busy_cores import RIG, BusyCores, swept
 from benchmarks.command_line import concluded, parser_of
 from rig.recording.reader import open_run
-from rig.sweep.store import CELLS
+from rig.sweep.sweep_folder import CELLS
 
 DEVICES = ("cpu-mis", "cpu-sa", "cpu-tabu")
 LAVA = "loihi2"

@@ -28,7 +28,7 @@ from benchmarks.command_line import concluded, parser_of
 from rig.recording.disk.files import BROKEN
 from rig.recording.layout import SEAL
 from rig.sweep.grid import cells_of
-from rig.sweep.store import CELLS, frozen, torn
+from rig.sweep.sweep_folder import CELLS, frozen, torn
 
 SWEEP = """
 import argparse, sys

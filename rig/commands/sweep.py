@@ -12,12 +12,12 @@ from rig.commands.shell.completion import named_in_bench
 from rig.errors import Ended, RigError, UnknownNameError, UsageError, refused
 from rig.plugins import load
 from rig.session.trusted_requests import check_continued
-from rig.sweep.check import grids_for
 from rig.sweep.dask import check_address
 from rig.sweep.grid import Cell, GridSpec, cells_of, from_texts, values_in, with_defaults
+from rig.sweep.grid_checks import grids_for
 from rig.sweep.loop import Means, changed_files, compute_rows, work_off
 from rig.sweep.pool import Brake
-from rig.sweep.store import FILE, Frozen, exit_code_of, failure_of, frozen, keep, outcome_of
+from rig.sweep.sweep_folder import FILE, Frozen, exit_code_of, failure_of, frozen, keep, outcome_of
 from rig.sweep.table import Table, table_of, write
 from rig.terminal import answer, command, say, tell
 

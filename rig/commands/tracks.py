@@ -8,7 +8,7 @@ from rig.errors import Ended
 from rig.plugins import load
 from rig.sweep.grid import with_defaults
 from rig.sweep.loop import Means, work_off
-from rig.sweep.store import exit_code_of, keep, outcome_of
+from rig.sweep.sweep_folder import exit_code_of, keep, outcome_of
 from rig.sweep.table import table_of, write
 from rig.sweep.tracks import Asked, grids_of, tracks_of
 from rig.terminal import answer, command, say, tell

@@ -16,8 +16,8 @@ from rig.recording.disk.files import not_stored, set_aside, unwritten
 from rig.session.locks import Say, claimed, device_lock
 from rig.session.setup import which_of
 from rig.sweep.grid import Cell, texts
-from rig.sweep.rows import keep_row, one_thread
-from rig.sweep.store import PENDING, desk_of, error_of, keep, note_failure, place_of, put, state_of, torn
+from rig.sweep.row_of_cell import keep_row, one_thread
+from rig.sweep.sweep_folder import PENDING, desk_of, error_of, keep, note_failure, place_of, put, state_of, torn
 
 
 class Task(msgspec.Struct, frozen=True):

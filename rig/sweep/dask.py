@@ -15,8 +15,8 @@ from rig.plugins import imported
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
 from rig.sweep.pool import Brake, Outcomes, through
-from rig.sweep.rows import figures_by
-from rig.sweep.store import PENDING
+from rig.sweep.row_of_cell import figures_by
+from rig.sweep.sweep_folder import PENDING
 
 AHEAD = 2
 """The scheduler gets this many tasks per thread of the cluster at a time."""

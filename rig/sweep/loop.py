@@ -25,8 +25,8 @@ from rig.status_line import StatusLine
 from rig.sweep.cells import Outcome, Task
 from rig.sweep.grid import Cell, cells_of, in_order
 from rig.sweep.pool import Brake, spread
-from rig.sweep.rows import kept_row
-from rig.sweep.store import Frozen, failure_of, place_of, state_of, torn
+from rig.sweep.row_of_cell import kept_row
+from rig.sweep.sweep_folder import Frozen, failure_of, place_of, state_of, torn
 from rig.terminal import command, say
 
 

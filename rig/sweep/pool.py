@@ -16,7 +16,7 @@ import msgspec
 from rig.errors import SetupError
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
-from rig.sweep.rows import THREADS
+from rig.sweep.row_of_cell import THREADS
 from rig.sweep.worker import begin, performed
 
 TICK_S = 0.2

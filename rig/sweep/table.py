@@ -9,8 +9,8 @@ from typing import Any
 
 from rig.analysis.result.quantity import FigureKey
 from rig.sweep.grid import Cell, Grid
-from rig.sweep.rows import Row, verified_row
-from rig.sweep.store import CELLS, State, error_of, keep, state_of
+from rig.sweep.row_of_cell import Row, verified_row
+from rig.sweep.sweep_folder import CELLS, State, error_of, keep, state_of
 
 HALF, ENDS = ".half_width_95", ".interval_95"
 TABLE, RUNS = "table.csv", "runs.csv"

@@ -19,10 +19,10 @@ from rig.factories import options_of, takes
 from rig.plugins import load
 from rig.session.locks import Say
 from rig.session.setup import plant_factory_of
-from rig.sweep.check import grids_for
 from rig.sweep.grid import NONE, GridSpec, cells_of, from_texts
-from rig.sweep.rows import kept_row
-from rig.sweep.store import Frozen, State, error_of, frozen, is_sweep, state_of
+from rig.sweep.grid_checks import grids_for
+from rig.sweep.row_of_cell import kept_row
+from rig.sweep.sweep_folder import Frozen, State, error_of, frozen, is_sweep, state_of
 
 ALGORITHM = tuple(map(FigureKey, (
     "accuracy", "footprint_bytes", "connection_sparsity", "activation_sparsity", "executions_per_sample",

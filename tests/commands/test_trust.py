@@ -16,7 +16,7 @@ from rig.plugins import code_in
 from rig.session.locks import locked, runtime_dir
 from rig.sweep.dask import check_address
 from rig.sweep.grid import Facts, Grid, GridSpec
-from rig.sweep.store import FILE, freeze
+from rig.sweep.sweep_folder import FILE, freeze
 from tests.support.raised import raised
 
 Capture = pytest.CaptureFixture[str]

@@ -11,8 +11,8 @@ from pathlib import Path
 from rig.commands.sweep import add_arguments, run
 from rig.recording.layout import SEAL
 from rig.sweep.grid import Cell, cells_of
-from rig.sweep.rows import row_path
-from rig.sweep.store import frozen, place_of
+from rig.sweep.row_of_cell import row_path
+from rig.sweep.sweep_folder import frozen, place_of
 from tests.support.paths import ROOT
 
 QUICK = (

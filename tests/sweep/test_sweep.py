@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rig.sweep.cells
-import rig.sweep.rows
+import rig.sweep.row_of_cell
 from rig.analysis.evaluate import evaluate
 from rig.errors import DeviceError, Interrupted, MissingExtraError, StoreError, UsageError
 from rig.recording.layout import EVENTS
@@ -19,8 +19,8 @@ from rig.session.measure import measure
 from rig.session.setup import Request
 from rig.sweep.cells import Outcome, Task, perform
 from rig.sweep.loop import Progress, span
-from rig.sweep.rows import content_digest, estimator_sources, figures_by, row_path
-from rig.sweep.store import frozen, place_of
+from rig.sweep.row_of_cell import content_digest, estimator_sources, figures_by, row_path
+from rig.sweep.sweep_folder import frozen, place_of
 from tests.support import sweep_bench as bench
 from tests.support.paths import ROOT
 from tests.support.raised import raised, raising
@@ -70,7 +70,7 @@ def test_the_table_is_rebuilt_to_the_byte(copy: Path) -> None:
 
 
 def test_a_row_is_not_computed_twice(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rig.sweep.rows.row_of", None)
+    monkeypatch.setattr("rig.sweep.row_of_cell.row_of", None)
     assert bench.go_on(copy, "--table") == 0
     assert bench.states(copy) == ["done"] * 4
     bench.go_on(copy, "--table", "--all-columns")
@@ -79,7 +79,7 @@ def test_a_row_is_not_computed_twice(copy: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_row_of_other_estimators_is_computed_anew(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures_by()
-    monkeypatch.setattr("rig.sweep.rows.figures_by", lambda: "newer")
+    monkeypatch.setattr("rig.sweep.row_of_cell.figures_by", lambda: "newer")
     (copy / "table.csv").unlink()
     bench.go_on(copy, "--table")
     assert all(row_path(place_of(copy, cell), cell).is_file() for cell in bench.cells(copy))
@@ -294,7 +294,7 @@ def test_figures_are_by_every_estimator_and_by_nothing_else_of_the_sweep() -> No
     names = {path.relative_to(ROOT / "rig").as_posix() for path in estimator_sources()}
     some = {"analysis/evaluate.py", "analysis/power/model/noise.py", "recording/traces/conversion.py"}
     assert some | {"types.py"} <= names
-    assert {name for name in names if name.startswith("sweep/")} == {"sweep/rows.py"}
+    assert {name for name in names if name.startswith("sweep/")} == {"sweep/row_of_cell.py"}
 
 
 # ---- how long the rest may take -------------------------------------------------------------

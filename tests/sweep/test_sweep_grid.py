@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rig.errors import UnknownNameError, UsageError
-from rig.sweep.check import checked
 from rig.sweep.grid import Cell, Facts, Grid, GridSpec, cells_of, plain, with_defaults
+from rig.sweep.grid_checks import checked
 from tests.support.paths import SUPPORT
 from tests.support.raised import raised
 from tests.support.sweep_bench import QUICK, sweep

@@ -14,7 +14,7 @@ from rig.analysis.complexity.energy_line import EnergyLine, Point
 from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 from rig.commands.shell.main import main
 from rig.errors import UnknownNameError, UsageError
-from rig.sweep.store import frozen
+from rig.sweep.sweep_folder import frozen
 from rig.sweep.tracks import ALGORITHM, SYSTEM, Track, Tracks, front
 from tests.support.sweep_bench import seals
 

@@ -24,7 +24,7 @@ from rig.recording.disk.size_limits import read_bounded
 from rig.recording.reader import Run
 from rig.session.trusted_requests import cache_dir
 from rig.sweep.grid import Cell, digest
-from rig.sweep.store import keep, place_of, seal_of, torn
+from rig.sweep.sweep_folder import keep, place_of, seal_of, torn
 
 ESTIMATORS = ("analysis", "bench", "network", "recording")
 """The packages whose files count as estimators, beside the modules at the root of ``rig``."""

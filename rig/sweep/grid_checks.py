@@ -17,7 +17,7 @@ from rig.session.measure import MODES
 from rig.session.setup import Takers, plant_factory_of, set_up_bench, which_of
 from rig.session.trusted_requests import note
 from rig.sweep.grid import AUTO, NONE, Facts, Grid, GridSpec, cells_of, check_size, difference, plain, texts
-from rig.sweep.store import FILE, Frozen, check_empty, freeze, frozen, is_sweep
+from rig.sweep.sweep_folder import FILE, Frozen, check_empty, freeze, frozen, is_sweep
 from rig.types import Workload
 
 
