@@ -7,7 +7,7 @@ from dataclasses import replace
 from rig.analysis.result.catalogue import CATALOGUE
 from rig.analysis.result.finding import Finding, at_least
 from rig.analysis.result.quantity import FigureKey, Figures, Quantity
-from rig.analysis.sessions.answers import no_cache, same_answers
+from rig.analysis.sessions.loadgen_tests import no_cache, same_answers
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.recordings import recording_checks
 from rig.analysis.sessions.speed import one_speed, same_samples
