@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from rig.analysis.sessions.recordings import shared_recording
+from rig.analysis.sessions.one_bench_and_data import shared_recording
 from rig.engine.record import environment
 from rig.errors import DataError
 from rig.plugins import load

@@ -15,7 +15,7 @@ import pytest
 from reports.verdict_by_rule import verdict_of
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.verdict import ALONE
-from rig.analysis.sessions.recordings import shared_recording
+from rig.analysis.sessions.one_bench_and_data import shared_recording
 from rig.analysis.verdict.known_benchmarks import ASC
 from rig.recording.reader import open_run
 from rig.session.report import Evaluated

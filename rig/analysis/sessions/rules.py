@@ -8,8 +8,8 @@ from rig.analysis.result.catalogue import CATALOGUE
 from rig.analysis.result.finding import Finding, at_least
 from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 from rig.analysis.sessions.loadgen_tests import no_cache, same_answers
+from rig.analysis.sessions.one_bench_and_data import recording_checks
 from rig.analysis.sessions.part import Part
-from rig.analysis.sessions.recordings import recording_checks
 from rig.analysis.sessions.speed import one_speed, same_samples
 from rig.analysis.verdict.rules import named
 from rig.recording.reader import Run
