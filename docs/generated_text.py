@@ -185,7 +185,7 @@ def options() -> Iterator[str]:
 
 def quantities() -> Iterator[str]:
     """Yield a table of every quantity that the rig computes: its name in ``results.json``, its title and its unit."""
-    from rig.analysis.result.catalogue import CATALOGUE
+    from rig.analysis.result.figure_catalogue import CATALOGUE
 
     rows = [f"| `{name}` | {entry.title} | {entry.unit} |" for name, entry in CATALOGUE.items()]
     yield "\n".join(["| name | title | unit |", "|---|---|---|", *rows])

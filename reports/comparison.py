@@ -10,7 +10,7 @@ from typing import Any
 from reports import format as report_format
 from reports.format import cut, short_text, signed, text_of, title
 from reports.result_tables import COMPLEXITY, headline_keys
-from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.comparing.compare import ACCURACY, Comparison, Difference, Subject
 from rig.comparing.gate import Judged

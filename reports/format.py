@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rig.analysis.result.catalogue import CATALOGUE, Scale, entry_of, title_of
+from rig.analysis.result.figure_catalogue import CATALOGUE, Scale, entry_of, title_of
 from rig.analysis.result.quantity import LITERAL, PEER, TRIMMED, Component, FigureKey, Quantity
 from rig.terminal import clean
 

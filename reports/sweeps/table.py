@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from reports.format import short_text, title
 from reports.sweeps.axes import ENDS, Row
 from reports.sweeps.picture import WANTED, Figures
-from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.terminal import clean, own, say, width, wrapped
 

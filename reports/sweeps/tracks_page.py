@@ -7,7 +7,7 @@ from typing import Any
 from reports.format import short_text, title
 from reports.page_templates import templates
 from reports.sweeps.tracks_picture import front_figure, line_figure, short
-from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.sweep.tracks import ALGORITHM, SYSTEM, Track, Tracks
 from rig.terminal import clean, own

@@ -12,7 +12,7 @@ import sys
 from dataclasses import asdict
 
 from rig.analysis.complexity.workload import static_figures
-from rig.analysis.result.catalogue import title_of
+from rig.analysis.result.figure_catalogue import title_of
 from rig.errors import SetupError
 from rig.factories import build, split_options, takes
 from rig.network.description import NetworkInfo

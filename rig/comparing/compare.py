@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.proportion import independent, paired_difference, proportion
 from rig.analysis.result.quantity import CALIBRATION, Component, FigureKey, Figures, Quantity, linear, owned
 from rig.analysis.result.result import Result

@@ -5,8 +5,8 @@ import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from rig.analysis.result.catalogue import CATALOGUE
 from rig.analysis.result.distributions import normal_quantile
+from rig.analysis.result.figure_catalogue import CATALOGUE
 from rig.analysis.result.quantity import FigureKey, Quantity, coverage_factor
 from rig.comparing.compare import METERS, RAILS, Comparison, apart, of_instrument
 from rig.errors import UsageError, closest, refused

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from rig.analysis.complexity.energy_line import EnergyLine, Point, line_of, point_of
-from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.quantity import FigureKey, Figures, Quantity, from_json
 from rig.errors import RigError, UsageError, refused
 from rig.factories import options_of, takes

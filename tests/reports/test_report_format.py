@@ -9,7 +9,7 @@ import pytest
 from reports import format as report_format, result_tables
 from reports.figures.trace import envelope
 from reports.format import Group, brief, budget, flatten, groups, heading, kind_of, parts_of, quantity_text, si, title
-from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import LITERAL, PEER, TRIMMED, Component, FigureKey, Quantity
 

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from reports.sweeps import axes as sweep_axes
 from reports.sweeps.picture import sweep_figure
-from rig.analysis.result.catalogue import CATALOGUE
+from rig.analysis.result.figure_catalogue import CATALOGUE
 from rig.analysis.result.quantity import FigureKey
 from rig.errors import UsageError
 from tests.support.raised import raised

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rig.analysis.result.catalogue import CATALOGUE
+from rig.analysis.result.figure_catalogue import CATALOGUE
 from rig.types import Benchmark
 from scenarios.rules import SETS, rules
 from scenarios.workloads.asc.workload import open_workload as open_asc

@@ -20,7 +20,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from rig.analysis.result.catalogue import figure
+from rig.analysis.result.figure_catalogue import figure
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.warmup import counted_replies, warmup_issues

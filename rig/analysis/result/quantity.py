@@ -229,7 +229,7 @@ def _finite(x: float) -> float | None:
 
 @dataclass(frozen=True, order=True, slots=True)
 class FigureKey:
-    """The key of one figure; ``quantity`` is the name of an entry in ``rig.analysis.result.catalogue``.
+    """The key of one figure; ``quantity`` is the name of an entry in ``rig.analysis.result.figure_catalogue``.
 
     An empty ``phase`` or ``rail`` means all phases or all rails. An empty ``method`` means the rig's own method. The
     name of a quantity can contain ``{target}``, ``{threshold}`` or ``{percentile}``, which stand for the fields of

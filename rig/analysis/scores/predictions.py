@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from rig.analysis.result.catalogue import figure
+from rig.analysis.result.figure_catalogue import figure
 from rig.analysis.result.finding import Finding, refusal
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.scores.answers import Answer

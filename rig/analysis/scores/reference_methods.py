@@ -13,7 +13,7 @@ from statistics import median
 
 import numpy as np
 
-from rig.analysis.result.catalogue import figure
+from rig.analysis.result.figure_catalogue import figure
 from rig.analysis.result.quantity import PEER, Figures
 from rig.errors import DataError
 from rig.recording.events import LIMIT, ReferenceWindows

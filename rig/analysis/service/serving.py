@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rig.analysis.result.catalogue import figure
+from rig.analysis.result.figure_catalogue import figure
 from rig.analysis.result.order_statistics import independent, nearest_rank, percentile
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity, linear

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from rig.analysis.result.catalogue import CATALOGUE
+from rig.analysis.result.figure_catalogue import CATALOGUE
 from rig.analysis.result.finding import Finding, at_least
 from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 from rig.analysis.sessions.loadgen_tests import no_cache, same_answers

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import UNSET
 
 from rig.analysis.power.energy import energy_figures
-from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.order_statistics import UNBOUND
 from rig.analysis.result.quantity import PEER, Component, FigureKey, Figures, Quantity, coverage_factor, linear, widened

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rig.analysis.result.catalogue import figure
+from rig.analysis.result.figure_catalogue import figure
 from rig.analysis.result.finding import Finding, at_most, note
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import LITERAL, Component, FigureKey, Figures, Quantity, product
