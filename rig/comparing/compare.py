@@ -16,7 +16,7 @@ from rig.analysis.scores.answers import data_of
 from rig.analysis.sessions.rate_probes import DRAWN, PEAK, SEED
 from rig.analysis.sessions.speed import Executions, executions_of, paired, worth
 from rig.analysis.sessions.summary import SCATTER, together
-from rig.comparing.differing import differing
+from rig.comparing.declared_differences import differing
 from rig.errors import UsageError, refused
 from rig.recording.layout import EVENTS
 from rig.recording.records import MeterRecord

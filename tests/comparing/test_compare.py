@@ -24,7 +24,7 @@ from rig.analysis.sessions.rate_probes import PEAK, SEED
 from rig.commands.shell.main import main
 from rig.comparing import compare as module
 from rig.comparing.compare import Difference, Subject, _subject, compare, compared, instruments_of
-from rig.comparing.differing import differing
+from rig.comparing.declared_differences import differing
 from rig.comparing.gate import Judged, judged, limit_of
 from rig.errors import NotDecidedError, UsageError, WorseError
 from rig.recording.records import MeterRecord
