@@ -109,7 +109,7 @@ def command(words: Sequence[str], err: str, impatient: bool) -> None:
     """Run one command in this process."""
     from rig import timeouts
     from rig.commands.shell.main import main
-    from rig.engine import collect
+    from rig.engine import play_steps
 
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -117,7 +117,7 @@ def command(words: Sequence[str], err: str, impatient: bool) -> None:
     for here, there in ((nothing, 0), (nothing, 1), (to, 2)):
         os.dup2(here, there)
     if impatient:
-        collect.__dict__["SIMULATED_S"] = 10.0
+        play_steps.__dict__["SIMULATED_S"] = 10.0
         timeouts.PATIENCE_S.update(dict.fromkeys(timeouts.PATIENCE_S, 10.0))
     sys.argv = ["rig", *words]
     sys.exit(main())

@@ -28,7 +28,7 @@ import numpy as np
 
 from benchmarks.command_line import concluded, parser_of
 from benchmarks.harness.ours import AtOnce, steps, workload
-from rig.engine import collect, dispatcher, record
+from rig.engine import dispatcher, play_steps, record
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.device_errors import guard
@@ -73,8 +73,8 @@ def issue_s(scenario: str, issues: int, kind: type[dispatcher.Dispatcher], watch
     began_s = time.process_time()
     with Recorder(path) as recorder:
         recorder.event(record.start_document(Bench(AtOnce(), (), clock), work, "run", {"name": scenario}, []))
-        collect.__dict__["Dispatcher"] = kind
-        collect.collect(played, Bench(AtOnce(), (), clock), recorder, watch=watch)
+        play_steps.__dict__["Dispatcher"] = kind
+        play_steps.collect(played, Bench(AtOnce(), (), clock), recorder, watch=watch)
     took_s = time.process_time() - began_s
     shutil.rmtree(path)
     return took_s / issues

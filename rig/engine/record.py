@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from rig.engine.acquisition import Bench, Progress
 from rig.engine.clock import HostClock
-from rig.engine.collect import collect
 from rig.engine.device_errors import guard
+from rig.engine.play_steps import collect
 from rig.engine.watchdog import Watch
 from rig.errors import DataError, DeviceError, Ended, MeterError
 from rig.recording.anonymise import without_place, without_places

@@ -14,7 +14,7 @@ from rig.bench.value_checks import APART, WHERE
 from rig.conformance.workload import ATTRIBUTES
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
-from rig.engine.collect import check_wiring
+from rig.engine.play_steps import check_wiring
 from rig.engine.watchdog import let_go, patiently
 from rig.errors import SetupError, UnknownNameError, closest, refused
 from rig.factories import STATE_POWER, Factory, build, located, needs, options_of, split_options, takes, values_of

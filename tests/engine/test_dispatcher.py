@@ -21,7 +21,7 @@ from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.true_power import SimPlant, open_plant
 from fixtures.worlds.random_draw import blank
 from rig.engine.acquisition import Bench
-from rig.engine.collect import collect
+from rig.engine.play_steps import collect
 from rig.engine.record import environment, start_document
 from rig.errors import DeviceError, DeviceTimeoutError, Ended, Interrupted, SetupError
 from rig.network.description import Layer, NetworkInfo

@@ -15,7 +15,7 @@ from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import MockMeter, open_meter
 from fixtures.bench.true_power import SimPlant
 from rig.analysis.result.quantity import FigureKey
-from rig.engine.collect import check_wiring
+from rig.engine.play_steps import check_wiring
 from rig.errors import DataError, DeviceError, Ended, MeterError, RigError, SetupError, StoreError
 from rig.recording import write_events
 from rig.recording.disk.size_limits import START_BYTES, TEXT_CHARACTERS

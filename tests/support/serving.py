@@ -15,7 +15,7 @@ import rig
 from fixtures.bench.mock_device import MockDevice, open_device
 from fixtures.bench.true_power import SimPlant, open_plant
 from rig.engine.acquisition import Bench
-from rig.engine.collect import collect
+from rig.engine.play_steps import collect
 from rig.errors import Ended
 from rig.recording.disk.decoding import declared_start
 from rig.recording.events import IdleWindow

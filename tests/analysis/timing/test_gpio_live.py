@@ -12,7 +12,7 @@ from fixtures.bench.live_plant import LivePlant
 from fixtures.worlds.random_draw import BlankWorkload
 from rig.analysis.evaluate import evaluate
 from rig.engine.acquisition import Bench
-from rig.engine.collect import collect
+from rig.engine.play_steps import collect
 from rig.engine.record import start_document
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
