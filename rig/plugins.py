@@ -21,8 +21,8 @@ from importlib.metadata import Distribution, EntryPoint, entry_points, packages_
 from pathlib import Path
 from typing import Any
 
+from rig.child_process import Kept
 from rig.errors import DISTRIBUTION, SetupError, UnknownNameError, UsageError, missing_extra, refused, said
-from rig.supervision import Kept
 
 if typing.TYPE_CHECKING:
     from rig.factories import Factory

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 
+from rig.child_process import Kept
 from rig.engine.acquisition import Acquisition, Bench, Progress, close, finish, housekeep, read_clocks, sleep, start
 from rig.engine.clock import HostClock
 from rig.engine.device_errors import Owners, ended_by, guard
@@ -23,7 +24,6 @@ from rig.recording.events import IdleWindow, MarkPulses
 from rig.recording.layout import trace_path
 from rig.recording.validation import check_span
 from rig.recording.writer import Recorder
-from rig.supervision import Kept
 from rig.timeouts import SIMULATED_S
 from rig.types import MARK_PHASE, DeviceInfo, Idle, Issue, Mark, Marks, MeterInfo, Span, Step
 

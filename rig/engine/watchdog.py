@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from rig.child_process import Kept, leave
 from rig.engine.device_errors import guard
 from rig.engine.interrupts import on_signals
 from rig.errors import DeviceTimeoutError, MeterSilentError, RigError
 from rig.recording.traces.readings import started
-from rig.supervision import Kept, leave
 from rig.terminal import say
 from rig.timeouts import AFTER_S, DEFAULT_TIMEOUT_S, GRACE_S, MORE_S, PATIENCE_S, TELL_S, patience_of
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rig.child_process import HAS_PARENT
 from rig.errors import DeviceError, DriverLeftError, MeterError, SetupError
 from rig.recording.reader import open_run
-from rig.supervision import HAS_PARENT
 from tests.support.hostile.drivers import VERDICT
 from tests.support.paths import ROOT
 from tests.support.processes import MAIN, begun, python

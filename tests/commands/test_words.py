@@ -242,7 +242,7 @@ try:
 except KeyboardInterrupt: sys.exit(130)
 """
 CHILD = """
-import os, signal, sys, time; from rig.supervision import supervised
+import os, signal, sys, time; from rig.child_process import supervised
 parent = os.getpid()
 def work():
     try:

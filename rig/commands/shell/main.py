@@ -97,7 +97,7 @@ def _main(given: list[str], alone: bool) -> int:
     args = _parsed(given)
     if args.command not in DRIVEN:
         return int(args.run(args))
-    from rig.supervision import supervised
+    from rig.child_process import supervised
 
     log = args.log(args) if "log" in args else None
     parent = alone and args.command in BESIDE
