@@ -9,8 +9,8 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
+from drivers.importers.common_options import Count, Limit, Recorded
 from drivers.importers.files import bad_file, unstated
-from drivers.importers.settings import Count, Limit, Recorded
 from drivers.importers.time_axis import Block, TimeAxis, chunks
 from drivers.importers.windows import Windows, stated
 from rig.bench.settings import of_settings

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drivers.failures import meter_failed
+from drivers.meters.common_options import described
 from drivers.meters.polled import HOST, Polled, polled_meter
-from drivers.meters.settings import described
 from rig.bench.connected import Connected
 from rig.bench.settings import parts_of, positive
 from rig.errors import MeterError, SetupError, refused

@@ -15,7 +15,7 @@ import numpy as np
 from drivers.devices.xylo.board import TICK_HZ, Board, Reading, default_rate_hz
 from drivers.devices.xylo.kit import Kit
 from drivers.failures import meter_failed, raising
-from drivers.meters.settings import described
+from drivers.meters.common_options import described
 from drivers.meters.threaded import Batch, ThreadedMeter
 from rig.bench.calibration import stated
 from rig.bench.settings import parts_of, positive

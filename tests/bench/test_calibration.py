@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from drivers.meters.settings import Instrument
+from drivers.meters.common_options import Instrument
 from rig.bench.calibration import Aperture, accuracy, load, stated
 from rig.errors import DataError, RigError, UsageError
 from rig.types import Conversion, Rail

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from drivers.importers.common_options import Count, Recorded
 from drivers.importers.energyrunner import session as sessions
 from drivers.importers.files import OTHER, bad_file, below, read_json, unstated
-from drivers.importers.settings import Count, Recorded
 from drivers.importers.windows import idle_of
 from rig.bench.settings import of_settings, within
 from rig.errors import DataError, refused

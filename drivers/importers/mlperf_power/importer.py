@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from drivers.importers.common_options import Count, Limit, Recorded
 from drivers.importers.files import OTHER, bad_file, below, read_text, unstated
-from drivers.importers.settings import Count, Limit, Recorded
 from drivers.units import utc_ns, zone
 from rig.bench.settings import of_settings
 from rig.errors import DataError

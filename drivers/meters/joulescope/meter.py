@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from drivers.failures import raising, released_on_error
+from drivers.meters.common_options import Instrument
 from drivers.meters.joulescope.stream import Input, JoulescopeStream, Mark, let_go
-from drivers.meters.settings import Instrument
 from drivers.meters.threaded import HOLD_S, sampled_meter
 from rig.bench.connected import Connected
 from rig.bench.settings import Positive, of_settings

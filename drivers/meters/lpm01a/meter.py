@@ -17,8 +17,8 @@ import numpy as np
 
 from drivers.failures import quietly, raising, released_on_error
 from drivers.links.serial_line import METER, SerialLine, open_line
+from drivers.meters.common_options import Instrument
 from drivers.meters.lpm01a.stream import Parsed, Stream, StreamError, Timekeeper, step_at
-from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch, sampled_meter
 from rig.bench.settings import Positive, of_settings, one_of, within
 from rig.errors import MeterError, SetupError

@@ -16,8 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from drivers.failures import meter_failed, released_on_error
+from drivers.meters.common_options import described
 from drivers.meters.polled import HOST, Polled, polled_meter
-from drivers.meters.settings import described
 from rig.bench.connected import Connected
 from rig.bench.settings import one_of, positive
 from rig.errors import MeterError, SetupError, refused

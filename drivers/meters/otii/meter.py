@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from drivers.failures import meter_failed, raising, released_on_error
-from drivers.meters.settings import Instrument
+from drivers.meters.common_options import Instrument
 from drivers.meters.threaded import HOLD_S, Batch, GapFiller, sampled_meter
 from rig.bench.settings import Positive, of_settings
 from rig.errors import MeterError, MeterSilentError, SetupError, refused

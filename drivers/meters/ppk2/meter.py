@@ -15,10 +15,10 @@ from typing import Annotated, Literal
 
 from drivers.failures import released_on_error
 from drivers.links.serial_line import METER, open_line
+from drivers.meters.common_options import Instrument
 from drivers.meters.ppk2 import commands
 from drivers.meters.ppk2.acquisition import EMPTY_EVERY_S, Ppk2Source
 from drivers.meters.ppk2.words import RANGE_MOST_A, RATE_HZ
-from drivers.meters.settings import Instrument
 from drivers.meters.threaded import HOLD_S, ThreadedMeter
 from rig.bench.connected import Connected
 from rig.bench.settings import Positive, of_settings, positive, within

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from drivers.meters.settings import Instrument
+from drivers.meters.common_options import Instrument
 from drivers.units import ALIASES, NS, unit_of
 from rig.bench.settings import Positive, within
 from rig.errors import UsageError, refused

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.failures import meter_failed, released_on_error
+from drivers.meters.common_options import Instrument
 from drivers.meters.scpi.session import ScpiSession, Visa, identified
-from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch, sampled_meter
 from rig.bench.settings import Positive, of_settings
 from rig.errors import MeterError, SetupError, refused
