@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rig.errors import DataError, UsageError
 from rig.types import Streams
-from scenarios.lazy import Lazy
+from scenarios.lazy_samples import Lazy
 from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
 from scenarios.workloads.asc.slices import Scene, Slice, frames_of

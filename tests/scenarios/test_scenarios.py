@@ -19,7 +19,7 @@ from rig.engine.record import record
 from rig.errors import UsageError
 from rig.recording.reader import open_run
 from rig.types import Idle, Issue, Mark, Rules, Sample, SampleSet, Step
-from scenarios.lazy import Lazy
+from scenarios.lazy_samples import Lazy
 from scenarios.offline import offline
 from scenarios.real_time import real_time
 from scenarios.rules import quick

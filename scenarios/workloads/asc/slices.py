@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rig.errors import unfit
 from rig.types import Sample
-from scenarios.lazy import Lazy
+from scenarios.lazy_samples import Lazy
 
 SLICE_S = 1.0
 

@@ -25,7 +25,7 @@ from rig.bench.settings import one_of, within
 from rig.errors import DataError, unfit
 from rig.recording.layout import sha256_of
 from rig.types import Benchmark, Parameter, SampleSet
-from scenarios.lazy import Lazy
+from scenarios.lazy_samples import Lazy
 from scenarios.workloads.asc import audio
 from scenarios.workloads.asc.catalogue import TAU, Catalogue, part_of, read_folder, read_tau
 from scenarios.workloads.asc.scenes import CLASSES, RECIPE, synthesize

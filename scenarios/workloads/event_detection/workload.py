@@ -16,7 +16,7 @@ from rig.bench.settings import first_of, one_of, parts_of, within
 from rig.errors import DataError, refused, unfit
 from rig.recording.layout import sha256_of
 from rig.types import Sample, SampleSet
-from scenarios.lazy import Lazy
+from scenarios.lazy_samples import Lazy
 from scenarios.workloads.event_detection.files import FRAME_US, SENSOR, SHAPE, Recorded, boxes_of, opened
 
 NAME = "event-detection"

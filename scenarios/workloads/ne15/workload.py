@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rig.bench.settings import first_of, one_of, positive, within
 from rig.errors import DataError, refused, unfit
 from rig.types import Sample, SampleSet
-from scenarios.lazy import Lazy
+from scenarios.lazy_samples import Lazy
 from scenarios.workloads.asc.catalogue import read_rows
 from scenarios.workloads.ne15 import mnist
 from scenarios.workloads.ne15.aer import DIALECTS, PIXELS, read_aedat

@@ -19,7 +19,7 @@ from rig.analysis.verdict.known_benchmarks import QUBO, qubo_sizes
 from rig.errors import refused, unfit
 from rig.recording.disk.files import regular, replacing
 from rig.types import Benchmark, Parameter, Sample, SampleSet
-from scenarios.lazy import Lazy
+from scenarios.lazy_samples import Lazy
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import MAX_SEED, check_graph, gnm_edges
 from scenarios.workloads.qubo_mis.targets import (
