@@ -95,7 +95,7 @@ def rails() -> Iterator[str]:
 
 
 def _schema(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ROOT / "rig" / "recording" / "schemas" / f"{name}.json").read_text("utf-8"))
+    found: dict[str, Any] = json.loads((ROOT / f"rig/recording/schemas/generated/{name}.json").read_text("utf-8"))
     return found
 
 

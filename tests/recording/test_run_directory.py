@@ -64,7 +64,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, f
 
 @functools.cache
 def schema(name: str) -> Draft202012Validator:
-    document = json.loads((FOLDER / f"{name}.json").read_text())
+    document = json.loads(next(FOLDER.parent.rglob(f"{name}.json")).read_text())
     Draft202012Validator.check_schema(document)
     return Draft202012Validator(document)
 

@@ -16,7 +16,7 @@ from rig.network import description
 from rig.recording import events as lines, records, submission
 
 Json = dict[str, Any]
-FOLDER = Path(lines.__file__).parent / "schemas"
+FOLDER = Path(lines.__file__).parent / "schemas" / "generated"
 DIGEST = "^[0-9a-f]{64}$"
 CHAIN: Json = {
     "seq": {"type": "integer", "minimum": 0, "description": "Number of the line, counted from 0."},
