@@ -31,7 +31,7 @@ from benchmarks.kinds import FIGURES, KINDS, judged
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.power.estimators import Margin
 from rig.analysis.power.model.rail_model import RailModel
-from rig.analysis.timing.screen import RULES, Rule, Screened, screened
+from rig.analysis.timing.meter_faults import RULES, Rule, Screened, screened
 from rig.types import Bools, Floats
 
 WIDER = 1.1

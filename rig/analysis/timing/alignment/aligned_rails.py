@@ -13,8 +13,8 @@ from rig.analysis.timing.alignment.placement import LEAST_SPANS, AlignedRail, pl
 from rig.analysis.timing.alignment.shown import shown
 from rig.analysis.timing.clocks_and_tolerances import arrivals_of, host_bend, timebase_of
 from rig.analysis.timing.counted_spans import Activity
+from rig.analysis.timing.meter_faults import Screened, screened
 from rig.analysis.timing.profile import ends_of
-from rig.analysis.timing.screen import Screened, screened
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.reader import Run
 from rig.recording.traces.traces import AT_ONCE, Trace

@@ -13,9 +13,9 @@ from fixtures.worlds.labs.filters_and_idle_loads_kinds import KINDS as MORE
 from fixtures.worlds.meters.noise_kinds import moving_mean
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.quantity import FigureKey
-from rig.analysis.timing import screen
+from rig.analysis.timing import meter_faults
+from rig.analysis.timing.meter_faults import Screened
 from rig.analysis.timing.profile import ends_of
-from rig.analysis.timing.screen import Screened
 from rig.analysis.timing.timebase import host_timebase
 from rig.recording.reader import open_run
 from rig.recording.traces.traces import Trace
@@ -34,7 +34,7 @@ def trace(value: Floats) -> Trace:
 
 
 def screened(value: Floats) -> Screened:
-    return screen.screened(trace(value), host_timebase(0), IDLE_S, NONE)
+    return meter_faults.screened(trace(value), host_timebase(0), IDLE_S, NONE)
 
 
 def missing(value: Floats) -> list[int]:
@@ -107,7 +107,7 @@ def test_volts_of_exactly_zero_are_no_readings(tmp_path: Path) -> None:
 
 
 def test_a_long_trace_is_mended_throughout_by_what_parts_of_it_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screen, "MOST", 800)
+    monkeypatch.setattr(meter_faults, "MOST", 800)
     value, at = work(), np.arange(5, 2000, 60)
     value[at] = value[at - 1]
     assert missing(value) == at.tolist()
@@ -115,7 +115,7 @@ def test_a_long_trace_is_mended_throughout_by_what_parts_of_it_show(monkeypatch:
 
 
 def test_what_only_the_rest_of_a_long_trace_shows_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screen, "MOST", 800)
+    monkeypatch.setattr(meter_faults, "MOST", 800)
     clipped, again = noise(4000), np.arange(5, 4000, 60)
     clipped[again] = clipped[again - 1]
     clipped[100:140] = 2.5  # the end of the range
@@ -157,7 +157,7 @@ def test_noisy_readings_that_stop_at_a_value_show_an_end(value: Floats, ends: tu
 def cut_off(level: float, low: float) -> tuple[Floats, Screened]:
     """Return readings whose idle is so many noise widths above the range's low end, and their screening."""
     value = np.maximum(low + 0.01 * level + np.random.default_rng(3).normal(0.0, 0.01, 20_000), low)
-    return value, screen.screened(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), NONE)
+    return value, meter_faults.screened(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), NONE)
 
 
 @pytest.mark.parametrize("level", [-0.4, 0.0, 0.5, 1.0, 2.0])
@@ -188,7 +188,7 @@ def stamped(end: np.ndarray, length: int = TICKS, kind: Literal["mean", "point"]
 
 
 def on_grid(own: Trace) -> Screened:
-    return screen.screened(own, CLOCK, NONE, NONE)
+    return meter_faults.screened(own, CLOCK, NONE, NONE)
 
 
 def late(seed: int = 2) -> Floats:
@@ -240,7 +240,7 @@ def test_two_late_deliveries_of_a_busy_host_are_no_change_of_the_delay(change_s:
     late_s = 4e-4 + change_s * ended_s / 2.0
     late_s[12:14] += (9e-3, 13e-3)
     arrived = np.column_stack([ended_s * 1e9, ended_s + late_s])
-    found = screen.screened(trace(noise(200_000)), host_timebase(0), IDLE_S, arrived)
+    found = meter_faults.screened(trace(noise(200_000)), host_timebase(0), IDLE_S, arrived)
     assert [c.rule for c in found.checks if "change of the delay" in c.rule] == (
         ["change of the delay of rail core in the run"] if fails else []
     )
@@ -252,7 +252,7 @@ def test_two_late_deliveries_of_a_busy_host_are_no_change_of_the_delay(change_s:
 def counted(end: Indices, joules: Floats) -> Screened:
     rail, none = Rail("gpu0", "cumulative", rate_hz=10.0), np.zeros(len(end), bool)
     counter = Trace(rail, "meter", "meter", end - 10**6, end, joules, none, False)
-    return screen.screened(counter, host_timebase(0), IDLE_S, NONE)
+    return meter_faults.screened(counter, host_timebase(0), IDLE_S, NONE)
 
 
 @pytest.mark.parametrize(("jitter_s", "moved"), [(0.0, True), (0.02, False)])
@@ -300,4 +300,4 @@ def test_what_is_delivered_when_a_meter_stops_tells_nothing_of_a_drift(drift: fl
     at_s[-1] = ended_s[-1] + 0.01  # the rest is delivered at once when the meter stops
     arrived = np.column_stack([1e9 * ended_s, at_s])
     streamed = trace(rng.normal(1.0, 0.1, 4940))
-    assert bool(screen.screened(streamed, host_timebase(0), IDLE_S, arrived).checks) is found
+    assert bool(meter_faults.screened(streamed, host_timebase(0), IDLE_S, arrived).checks) is found
