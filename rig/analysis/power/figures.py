@@ -18,7 +18,7 @@ from rig.analysis.power.uncertainty_budget import CORE_METHOD, IDLE_METHOD, LEVE
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import LITERAL, TRIMMED, Component, FigureKey, Figures, Quantity, linear
 from rig.analysis.timing.activity_signal import merged
-from rig.analysis.timing.alignment.astray import REMEDY
+from rig.analysis.timing.alignment.misplaced_spans import REMEDY
 from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.readings import Readings

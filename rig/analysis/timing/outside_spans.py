@@ -7,7 +7,7 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, means_by, merged, touches
-from rig.analysis.timing.alignment.astray import OFTEN, Levels, levels_of
+from rig.analysis.timing.alignment.misplaced_spans import OFTEN, Levels, levels_of
 from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.profile import FAR, LEAST, SEVERAL, Profile
