@@ -7,10 +7,10 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing import long_traces
+from rig.analysis.timing.alignment.contrast import shown
 from rig.analysis.timing.alignment.gpio_edges import MeterClock
 from rig.analysis.timing.alignment.misplaced_spans import astray
 from rig.analysis.timing.alignment.placement import LEAST_SPANS, AlignedRail, placed
-from rig.analysis.timing.alignment.shown import shown
 from rig.analysis.timing.clocks_and_tolerances import arrivals_of, host_bend, timebase_of
 from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.meter_faults import Screened, screened

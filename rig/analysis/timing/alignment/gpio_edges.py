@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.timing.activity_signal import in_step, merged
+from rig.analysis.timing.alignment.contrast import shown
 from rig.analysis.timing.alignment.lag_path import Line, line, through
-from rig.analysis.timing.alignment.shown import shown
 from rig.analysis.timing.clocks_and_tolerances import timebase_of
 from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.readings import Readings, Volts, volts_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.timing.activity_signal import correlated, edges_of, mean_signal
-from rig.analysis.timing.alignment.shown import AT_ONCE, Edges, Shown, edges_of_spans, modelled, readings_near
+from rig.analysis.timing.alignment.contrast import AT_ONCE, Edges, Shown, edges_of_spans, modelled, readings_near
 from rig.analysis.timing.timebase import CERTAIN
 from rig.types import Floats
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import inside, touches
-from rig.analysis.timing.alignment.shown import Shown
+from rig.analysis.timing.alignment.contrast import Shown
 from rig.analysis.timing.profile import FEW
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timebase import latest_s

@@ -14,9 +14,9 @@ import numpy as np
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
 from rig.analysis.timing.alignment import lag_path
+from rig.analysis.timing.alignment.contrast import Edges, Shown, shown
 from rig.analysis.timing.alignment.gpio_edges import MeterClock, by_pins
 from rig.analysis.timing.alignment.misplaced_spans import STRAYS, absent, after_end
-from rig.analysis.timing.alignment.shown import Edges, Shown, shown
 from rig.analysis.timing.profile import FEW
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.timebase import CERTAIN, SURE, Timebase

@@ -15,9 +15,9 @@ from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from rig.analysis.timing import activity_signal as signals
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
+from rig.analysis.timing.alignment.contrast import Shown, edges_of_spans, modelled, shown
 from rig.analysis.timing.alignment.lag_path import NEAR, Line, along, line
 from rig.analysis.timing.alignment.placement import undeclared_tau_s
-from rig.analysis.timing.alignment.shown import Shown, edges_of_spans, modelled, shown
 from rig.analysis.timing.counted_spans import activity_of
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.readings import Readings
