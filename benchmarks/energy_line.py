@@ -21,9 +21,9 @@ from benchmarks.command_line import concluded, parser_of
 from benchmarks.counting_device import INPUTS, LAWS
 from rig.analysis.complexity.energy_line import EnergyLine, line_of, point_of
 from rig.analysis.evaluate import evaluate
+from rig.bench.request import Request
 from rig.recording.reader import open_run
 from rig.session.measure import measure
-from rig.session.setup import Request
 
 NETWORKS, HELD, REFUSED = 6, 0.93, 0.95
 OTHERS = tuple(law for law in LAWS if law != "line")

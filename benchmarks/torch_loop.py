@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.command_line import concluded, parser_of
+from rig.bench.request import Request
 from rig.plugins import load
 from rig.recording.reader import open_run
 from rig.session.measure import measure
-from rig.session.setup import Request
 from rig.types import Issue, Step, Workload
 
 GOAL_SHARE, GOAL_S = 0.02, 20e-6

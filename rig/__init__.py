@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rig.analysis.evaluate import evaluate
     from rig.analysis.result.quantity import Quantity
     from rig.analysis.result.result import Result
+    from rig.bench.request import Request
     from rig.conformance.device import check_device
     from rig.conformance.meter import check_meter
     from rig.conformance.workload import check_workload
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from rig.recording.reader import Run, open_run
     from rig.session.measure import measure
     from rig.session.report import Evaluated, Report, evaluated, report
-    from rig.session.setup import Request
     from rig.solving.function import solver
     from rig.solving.model import qubo
     from rig.types import *
@@ -44,7 +44,7 @@ __all__ = [
 
 _MODULES = {
     "Evaluated": "rig.session.report", "Quantity": "rig.analysis.result.quantity", "Report": "rig.session.report",
-    "Request": "rig.session.setup", "Result": "rig.analysis.result.result", "RigError": "rig.errors",
+    "Request": "rig.bench.request", "Result": "rig.analysis.result.result", "RigError": "rig.errors",
     "Run": "rig.recording.reader", "blocking": "rig.engine.blocking_device", "check_device": "rig.conformance.device",
     "check_meter": "rig.conformance.meter", "check_workload": "rig.conformance.workload",
     "evaluate": "rig.analysis.evaluate", "evaluated": "rig.session.report", "measure": "rig.session.measure",

@@ -64,7 +64,7 @@ def rig_measure(tmp_path: Path, pytestconfig: pytest.Config) -> Measures:
         options: Mapping[str, Any] | None = None,
     ) -> Result:
         import rig
-        from rig.session.setup import workload_for
+        from rig.bench.request import workload_for
 
         def placed(name: str) -> str:
             return str(pytestconfig.rootpath / name) if ".py:" in name else name

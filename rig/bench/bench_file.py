@@ -3,16 +3,16 @@
     path = find_bench(None)
     chosen = request_of(path, "board1", (), ())
 
-A run keeps the bench file that it used: ``Chosen.artifacts`` are input of ``rig.engine.record.record``.
+A run keeps the bench file that it used: ``Request.artifacts`` are input of ``rig.engine.record.record``.
 """
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from rig.bench.bench_file_fields import FILE, BenchFile, MeterEntry, Notes, Problem, read
 from rig.bench.driver_checks import Entry, driver_name, factory_of, places_of, problems_of, texts_of
+from rig.bench.request import Request
 from rig.errors import MissingExtraError, UsageError, refused
 from rig.factories import options_of
 from rig.plugins import names, unknown
@@ -20,24 +20,6 @@ from rig.recording.disk.size_limits import read_bounded
 from rig.terminal import command
 
 VARIABLE = "RIG_BENCH"
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The fields of a ``rig.session.setup.Request`` that a bench file gives; ``artifacts`` are the files to keep."""
-
-    device: str
-    meters: tuple[str, ...]
-    options: tuple[str, ...]
-    artifacts: Mapping[str, bytes] = field(default_factory=dict)
-    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """The place of each option in the file, by taker (the part that takes it)."""
-    rails: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The rails that the file names for the device and for each meter, by taker."""
-    feeds: Mapping[str, bool] = field(default_factory=dict)
-    """Whether the device gets its power through this meter, as the file states it; by taker."""
-    boot_s: float | None = None
-    """The device takes this long (s) to boot after it gets power."""
 
 
 def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -67,7 +49,7 @@ def examine(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
 
 def request_of(
     path: Path | None, device: str, meters: Sequence[str], options: Sequence[str], trust: bool = False
-) -> Chosen:
+) -> Request:
     """Resolve ``--device``, ``--meter`` and ``--option`` by a bench file.
 
     A name that is not in the file is the name of a driver. Without ``meters``, a device of the file is measured by the
@@ -80,13 +62,13 @@ def request_of(
     if path is None:
         for kind, name in (("device", device), *(("meter", meter) for meter in meters)):
             _check_known(None, kind, name)
-        return Chosen(device, tuple(meters), tuple(options))
+        return Request(device, tuple(meters), options=tuple(options))
     bench, problems = read(path, trust)
     problems += _shadows(bench)
     named = {*bench.devices, *bench.meters, *(p.entry for p in problems)}
     if not {device, *meters} & named:
         _check_wiring(bench, device, meters)
-        return Chosen(device, tuple(meters), tuple(options))
+        return Request(device, tuple(meters), options=tuple(options))
     _raise_first(problems)
     _check_wiring(bench, device, meters)
     chosen = tuple(meters) or tuple(m.name for m in bench.meters_of(device))
@@ -95,15 +77,15 @@ def request_of(
     _raise_first(problems_of(bench, entries))
     slots = {n: meter_slot(k) for k, n in enumerate(n for n in chosen if n != "none")} | {device: "device"}
     texts = [f"{slots[n]}.{key}={value}" for n in entries for key, value in _texts(bench, entries[n])]
-    return Chosen(
+    return Request(
         _driver(bench, entries, device),
         tuple(_driver(bench, entries, n) for n in chosen),
-        (*texts, *(_addressed(text, slots, entries) for text in options)),
-        _artifacts(bench, list(entries.values())),
-        {slots[n]: places_of(bench, entry) for n, entry in entries.items()},
-        {slots[n]: entry.rails for n, entry in entries.items()},
-        {slots[n]: e.feeds for n, e in entries.items() if isinstance(e, MeterEntry) and e.feeds is not None},
-        bench.devices[device].boot_s if device in bench.devices else None,
+        options=(*texts, *(_addressed(text, slots, entries) for text in options)),
+        artifacts=_artifacts(bench, list(entries.values())),
+        places={slots[n]: places_of(bench, entry) for n, entry in entries.items()},
+        rails={slots[n]: entry.rails for n, entry in entries.items()},
+        feeds={slots[n]: e.feeds for n, e in entries.items() if isinstance(e, MeterEntry) and e.feeds is not None},
+        boot_s=bench.devices[device].boot_s if device in bench.devices else None,
     )
 
 

@@ -19,7 +19,8 @@ from rig.plugins import problem_factory
 from rig.terminal import answer, say
 
 if TYPE_CHECKING:
-    from rig.session.setup import BenchSetup, Request
+    from rig.bench.request import Request
+    from rig.session.setup import BenchSetup
     from rig.types import Sample, Workload
 
 SAMPLES = 3

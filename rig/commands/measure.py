@@ -14,8 +14,8 @@ from rig.errors import Interrupted, RigError, StoreError, refused
 from rig.terminal import command, say, usable_streams, width, wrapped
 
 if TYPE_CHECKING:
+    from rig.bench.request import Request
     from rig.session.like import Like
-    from rig.session.setup import Request
 
 _BESIDE = ("resume", "json", "quiet", "verbose", "allow_invalid", "trust")
 _OWN = (
@@ -110,8 +110,8 @@ def log_of(args: argparse.Namespace) -> Path:
         _show_what_could_be_meant()
         args.parser.error("one of --device and --resume is required")
     if args.out is None and args.resume is None:
+        from rig.bench.request import scenario_for
         from rig.session.default_out import default_out
-        from rig.session.setup import scenario_for
 
         args.out = default_out(args.device, scenario_for(args.workload, args.scenario))
     place: Path = args.resume or args.out
@@ -229,13 +229,13 @@ def _repeated(args: argparse.Namespace) -> Like:
 def bench_request(args: argparse.Namespace) -> Request:
     """Return the part of a request that names the bench, from ``--device`` and the arguments beside it."""
     from rig.bench.bench_file import find_bench, request_of
-    from rig.session.setup import Request, scenario_for, workload_for
+    from rig.bench.request import scenario_for, workload_for
 
     chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option), args.trust)
     scenario = scenario_for(args.workload, args.scenario)
     workload = workload_for(scenario, args.workload, args.data)
     named = {"scenario": scenario, "workload": workload, "simulate": args.simulate, "data": args.data}
-    return Request(**vars(chosen), **named, exclusive=True)
+    return replace(chosen, **named, exclusive=True)
 
 
 def _request(args: argparse.Namespace) -> Request:

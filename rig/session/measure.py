@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.analysis.verdict.remedies import remedy_of
+from rig.bench.request import Request
 from rig.conformance.device import check_declared
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
@@ -25,7 +26,7 @@ from rig.session.expected_samples import known_total
 from rig.session.locks import device_lock
 from rig.session.rate_and_size_search import PlannedRun, largest_size, peak_rate
 from rig.session.resumable_session import opened, unused, writable
-from rig.session.setup import BenchSetup, Request, set_up_bench, which_of
+from rig.session.setup import BenchSetup, set_up_bench, which_of
 from rig.terminal import tell
 from rig.types import DeviceInfo, MeterInfo, SampleSet, Sequenced, Step, Workload
 

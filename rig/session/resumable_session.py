@@ -16,6 +16,7 @@ from tempfile import TemporaryFile
 import msgspec
 
 from rig.bench.bench_file_fields import FILE as BENCH
+from rig.bench.request import Request
 from rig.errors import Interrupted, RigError, StoreError, UsageError
 from rig.recording.anonymise import without_place
 from rig.recording.disk.files import BROKEN, Folder, made, set_aside, storing
@@ -26,7 +27,6 @@ from rig.recording.read_events import read_log
 from rig.recording.session import REQUEST, SizeProbe, bind, is_session, open_session
 from rig.session.locks import holder_of, locked
 from rig.session.rate_and_size_search import PlannedRun
-from rig.session.setup import Request
 from rig.session.trusted_requests import check_continued, code_of_continued, note
 from rig.terminal import command, tell
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rig.bench.bench_file import meter_slot
 from rig.bench.power_up import boot, feeds
+from rig.bench.request import Request
 from rig.bench.value_checks import APART, WHERE
 from rig.conformance.workload import ATTRIBUTES
 from rig.engine.acquisition import Bench
@@ -18,15 +18,11 @@ from rig.engine.play_steps import check_wiring
 from rig.engine.watchdog import let_go, patiently
 from rig.errors import SetupError, UnknownNameError, closest, refused
 from rig.factories import STATE_POWER, Factory, build, located, needs, options_of, split_options, takes, values_of
-from rig.plugins import code_in, digests_of, load, names
+from rig.plugins import digests_of, load, names
 from rig.timeouts import MORE_S, patience_of
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Repeats, Rules, SimulatedBench, Workload
 
 PLANT = "mock"
-WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
-"""The default workload, and the default of each scenario that has its own."""
-SCENARIO, PROBLEMS = "single-stream", ("qubo", "qubo-mis")
-"""The default scenario, and the workloads whose default is ``optimization``."""
 METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
 """The methods that a driver must have in addition to ``info``."""
 OPENING_S = "start_s"
@@ -34,59 +30,6 @@ OPENING_S = "start_s"
 YEAR_S = 365.25 * 86400
 Takers = dict[str, Factory]
 """The factories that take options, by the name before the dot in ``name.key=value``."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to measure, as the command line states it. If no meter is named, the device's own is used."""
-
-    device: str
-    meters: tuple[str, ...] = ()
-    scenario: str = SCENARIO
-    workload: str = WORKLOAD
-    simulate: bool = False
-    data: str | None = None
-    amortise_s: float | None = None
-    options: tuple[str, ...] = ()
-    out: Path | None = None
-    argv: tuple[str, ...] = ()
-    rules: str = "quick"
-    mode: str = "session"
-    trials: int | None = None
-    compliance: bool = False
-    find_peak: bool = False
-    find_size: bool = False
-    configuration: str = ""
-    """The configuration of the system that is measured, such as performance or efficiency."""
-    exclusive: bool = False
-    """Whether to lock the device against other commands of this user; False if the caller has locked it."""
-    repeats_sha256: str = ""
-    """Digest of the samples of the repeated recording, which the workload must match; empty without repetition."""
-    keep_identity: bool = False
-    """Whether to record home directories and absolute paths of the command line too."""
-    artifacts: Mapping[str, bytes] = field(default_factory=dict)
-    """Files to store with each run, by name, such as the bench file."""
-    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Places of the options in a bench file, by taker (device, meter, meter1); see ``rig.factories.located``."""
-    rails: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The rails that a bench file names for the device and for each meter, by taker."""
-    feeds: Mapping[str, bool] = field(default_factory=dict)
-    """By taker: whether the device gets its power through this meter, as the bench file states it."""
-    boot_s: float | None = None
-    """How long (s) the device boots after a meter has switched its power on; see ``rig.bench.power_up``."""
-
-    def __post_init__(self) -> None:
-        """Also accept a path as text and options as a mapping, for callers in Python."""
-        given: Any = self.options
-        if isinstance(given, Mapping):
-            object.__setattr__(self, "options", tuple(f"{key}={value}" for key, value in given.items()))
-        if self.out is not None:
-            object.__setattr__(self, "out", Path(self.out))
-
-    @property
-    def code(self) -> list[str]:
-        """Return the code that the request names by its path, and the options that name programs."""
-        return code_in((self.device, *self.meters, self.scenario, self.workload, self.rules), self.options)
 
 
 @dataclass(frozen=True)
@@ -106,16 +49,6 @@ class BenchSetup:
     """Every option with which a device of the user's own was opened; empty for a driver of the rig."""
     local_code: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each file that was loaded by its path."""
-
-
-def workload_for(scenario: str, named: str | None = None, data: str | None = None) -> str:
-    """Return the name of the workload: ``named``, else the default of the scenario, with or without ``data``."""
-    return named or (WORKLOADS | ({"optimization": "qubo"} if data else {})).get(scenario, WORKLOAD)
-
-
-def scenario_for(workload: str | None, named: str | None = None) -> str:
-    """Return the name of the scenario: ``named``, else the default of the workload."""
-    return named or ("optimization" if workload in PROBLEMS else SCENARIO)
 
 
 def which_of(device: str, texts: Iterable[str]) -> str:

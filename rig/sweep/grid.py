@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from rig.bench.request import SCENARIO, WORKLOAD, Request, scenario_for, workload_for
 from rig.errors import UsageError, refused
 from rig.plugins import code_in
-from rig.session.setup import SCENARIO, WORKLOAD, Request, scenario_for, workload_for
 
 Value = str | int | float | bool
 MOST_CELLS = 1_000_000

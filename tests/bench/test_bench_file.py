@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rig.analysis.evaluate import evaluate
-from rig.bench.bench_file import Chosen, examine, find_bench, request_of
+from rig.bench.bench_file import examine, find_bench, request_of
 from rig.bench.bench_file_fields import lab_of, line_of, lines_of
 from rig.bench.driver_checks import factory_of
+from rig.bench.request import Request
 from rig.errors import DataError, RigError, SetupError, UnknownNameError, UsageError
 from rig.factories import build, options_of
 from rig.recording.reader import open_run
 from rig.session.locks import device_lock
 from rig.session.measure import measure
-from rig.session.setup import Request, set_up_bench, which_of
+from rig.session.setup import set_up_bench, which_of
 from tests.support.benches import open_bench
 from tests.support.paths import ROOT
 from tests.support.raised import raised
@@ -286,7 +288,7 @@ def test_what_the_file_does_not_name_stays_as_it_was(
     path = written(tmp_path_factory.mktemp("bench"))
 
     for bench in (path, None):
-        assert request_of(bench, "mock", meters, options) == Chosen("mock", tuple(meters), tuple(options))
+        assert request_of(bench, "mock", meters, options) == Request("mock", tuple(meters), options=tuple(options))
 
 
 def test_an_expired_calibration_stops_only_those_who_use_it(tmp_path: Path) -> None:
@@ -329,8 +331,8 @@ options = { rate_hz = 2000.0 }
 """
 
 
-def asked(chosen: Chosen, **more: Any) -> Request:
-    return Request(**vars(chosen) | {"options": (*chosen.options, "samples=2", "idle_s=0.1")} | more)
+def asked(chosen: Request, **more: Any) -> Request:
+    return replace(chosen, options=(*chosen.options, "samples=2", "idle_s=0.1"), **more)
 
 
 def test_a_run_is_opened_with_the_options_of_the_file(tmp_path: Path) -> None:
@@ -471,7 +473,7 @@ def open_device(*, port: str = "x", size: int = 1):
 def test_a_measurement_names_file_and_line_of_what_does_not_open(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(DRIVER)
     path = written(tmp_path, '[devices.b]\ndriver = "own.py:open_device"\n[devices.b.options]\nsize = 2\nport = "y"\n')
-    with pytest.raises(SetupError) as caught, set_up_bench(Request(**vars(request_of(path, "b", ("none",), ())))):
+    with pytest.raises(SetupError) as caught, set_up_bench(request_of(path, "b", ("none",), ())):
         pass
     assert caught.value.message == f"{path}:5: devices.b.options.port: it is not there"
     assert caught.value.remedy == 'Write port = "/dev/ttyACM0" among the options of [devices.b]'

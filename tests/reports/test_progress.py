@@ -12,11 +12,11 @@ import pytest
 from reports.watch.run_progress import progress
 from reports.watch.run_status import Growing, Room, RoomLeft, room_text, waiting_s
 from reports.watch.tail import follow
+from rig.bench.request import Request
 from rig.commands.shell.main import main
 from rig.errors import StoreError
 from rig.recording.writer import Recorder
 from rig.session.measure import measure
-from rig.session.setup import Request
 from rig.status_line import StatusLine
 from rig.types import Chunk, ClockInfo, MeterInfo, Rail, Reply, Span
 from tests.support.made_up import HOSTILE

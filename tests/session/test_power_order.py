@@ -6,9 +6,10 @@ import pytest
 
 from rig.bench.bench_file import request_of
 from rig.bench.power_up import BOOT_S
+from rig.bench.request import Request
 from rig.doctor.examination import Settings, diagnose
 from rig.errors import DataError
-from rig.session.setup import Request, set_up_bench
+from rig.session.setup import set_up_bench
 
 DRIVER = """
 from dataclasses import replace
@@ -76,7 +77,7 @@ def opened_at_s(folder: Path) -> float:
 
 
 def request(path: Path) -> Request:
-    return Request(**vars(request_of(path, "board", (), ())))
+    return request_of(path, "board", (), ())
 
 
 @pytest.mark.parametrize(("driver", "feeds", "first"), [

@@ -20,10 +20,10 @@ from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import summarise
 from rig.analysis.solving.targets import SPECIFIED
+from rig.bench.request import Request
 from rig.recording.reader import open_run
 from rig.session.measure import measure
 from rig.session.report import Evaluated, evaluated
-from rig.session.setup import Request
 from rig.types import Budget, DeviceInfo, Parameter, Progress, Reply, Sample, Span
 from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.asc.catalogue import TAU

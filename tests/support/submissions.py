@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from rig.bench.request import Request
 from rig.session.measure import measure
-from rig.session.setup import Request
 from rig.submission.folder import Submitted, submit
 
 SMALL = ("samples=6", "audio_hz=1000", "idle_s=0.5")

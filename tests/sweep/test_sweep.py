@@ -12,11 +12,11 @@ import pytest
 import rig.sweep.cells
 import rig.sweep.row_of_cell
 from rig.analysis.evaluate import evaluate
+from rig.bench.request import Request
 from rig.errors import DeviceError, Interrupted, MissingExtraError, StoreError, UsageError
 from rig.recording.layout import EVENTS
 from rig.recording.reader import open_run
 from rig.session.measure import measure
-from rig.session.setup import Request
 from rig.sweep.cells import Outcome, Task, perform
 from rig.sweep.loop import Progress, span
 from rig.sweep.row_of_cell import content_digest, estimator_sources, figures_by, row_path

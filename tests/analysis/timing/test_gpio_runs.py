@@ -16,10 +16,10 @@ from rig.analysis.result.result import Result
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
 from rig.analysis.timing.clocks_and_tolerances import timebase_of
 from rig.analysis.timing.counted_spans import activity_of
+from rig.bench.request import Request
 from rig.errors import DataError, SetupError
 from rig.recording.reader import Run, open_run
 from rig.session.measure import measure
-from rig.session.setup import Request
 from tests.support.figures import ACTIVE, ENERGY, POWER, TIME, held, said
 from tests.support.plants import BARE, OnPlant, Options, on_plant
 from tests.support.raised import raised
