@@ -15,7 +15,6 @@ from rig.terminal import command, say, usable_streams, width, wrapped
 
 if TYPE_CHECKING:
     from rig.bench.request import Request
-    from rig.session.like import Like
 
 _BESIDE = ("resume", "json", "quiet", "verbose", "allow_invalid", "trust")
 _OWN = (
@@ -212,17 +211,16 @@ def _check_alone(args: argparse.Namespace, allowed: Sequence[str], beside: str, 
             raise refused(name, getattr(args, name), f"Leave it out; {why}", what)
 
 
-def _repeated(args: argparse.Namespace) -> Like:
+def _repeated(args: argparse.Namespace) -> Request:
     """Set the arguments that ``--like`` takes from the recording, and print them."""
-    from rig.session.like import check_own, like
+    from rig.session.like import TAKEN, check_own, like, lines_of
 
     _check_alone(args, _OWN, "--like", "it is taken from the recording")
-    taken = like(args.like, args.workload)
+    taken, left = like(args.like, args.workload)
     check_own(args.option, taken)
-    for name in ("scenario", "workload", "rules", "mode", "trials", "compliance", "configuration"):
-        setattr(args, name, getattr(taken, name))
-    args.amortise = taken.amortise_s
-    say(*taken.lines(), error=args.json)
+    for name in TAKEN:
+        setattr(args, name.removesuffix("_s"), getattr(taken, name))
+    say(*lines_of(taken, left), error=args.json)
     return taken
 
 
@@ -246,4 +244,4 @@ def _request(args: argparse.Namespace) -> Request:
     options += ("scenario.apart=true",) if args.per_phase else ()
     options += (f"bench.speed={args.speed}",) if args.speed is not None else ()
     copied = {name: getattr(args, name) for name in _COPIED} | {"amortise_s": args.amortise, "argv": tuple(sys.argv)}
-    return replace(asked, **copied, options=options, repeats_sha256="" if taken is None else taken.digest_sha256)
+    return replace(asked, **copied, options=options, repeats_sha256="" if taken is None else taken.repeats_sha256)

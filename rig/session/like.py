@@ -1,12 +1,12 @@
 """Take the task and its options from a recording of others, to repeat it on a bench of one's own."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET
 
+from rig.bench.request import Request
 from rig.errors import UnknownNameError, UsageError, refused
 from rig.factories import options_of
 from rig.plugins import load, names
@@ -20,40 +20,23 @@ from rig.terminal import clean
 PATHS = ("data", "targets")
 """Options that name a file or folder; a repetition must name its own."""
 MOST_CHARACTERS = 1_000
+TAKEN = ("scenario", "workload", "rules", "mode", "trials", "amortise_s", "compliance", "configuration")
+"""The fields of a request that are taken from the recording, besides options."""
 
 
-@dataclass(frozen=True)
-class Like:
-    """The task and options that are repeated."""
-
-    scenario: str
-    workload: str
-    rules: str
-    mode: str
-    trials: int | None
-    amortise_s: float | None
-    compliance: bool
-    configuration: str
-    digest_sha256: str
-    """Digest of the samples."""
-    options: tuple[str, ...]
-    """``scenario.key=value`` and ``workload.key=value``."""
-    left: tuple[str, ...]
-    """Options that are not taken, each with the reason."""
-
-    def lines(self) -> Iterator[str]:
-        """Yield lines for the terminal: what is taken and what is not."""
-        for name in ("scenario", "workload", "rules", "mode", "trials", "amortise_s", "compliance", "configuration"):
-            if value := getattr(self, name):
-                yield f"takes   {name} {value}"
-        yield from (f"takes   {option}" for option in self.options)
-        yield from (f"leaves  {what}" for what in self.left)
+def lines_of(taken: Request, left: Sequence[str]) -> Iterator[str]:
+    """Yield lines for the terminal: what is taken and what is not."""
+    for name in TAKEN:
+        if value := getattr(taken, name):
+            yield f"takes   {name} {value}"
+    yield from (f"takes   {option}" for option in taken.options)
+    yield from (f"leaves  {what}" for what in left)
 
 
-def like(path: Path, workload: str | None = None) -> Like:
-    """Return the task and options with which to repeat a run, a session or a submission.
+def like(path: Path, workload: str | None = None) -> tuple[Request, list[str]]:
+    """Return the task and options with which to repeat a run, session or submission, and the options that are left.
 
-    ``workload`` replaces the recorded workload. The result names no device, meter, path or code. Raises ``UsageError``
+    ``workload`` replaces the recorded workload. The request names no device, meter, path or code. Raises ``UsageError``
     for a submission of several configurations and for a recording of nothing but probes. Raises ``UnknownNameError``
     for a scenario, workload or rules that the rig does not have. Other errors are those of ``rig.report``.
     """
@@ -76,18 +59,18 @@ def like(path: Path, workload: str | None = None) -> Like:
     purposes = [purpose for _, purpose in asked]
     session = is_session(path)
     amortise_s = start.scenario.amortise_s
-    return Like(
-        scenario=scenario, workload=task,
+    return Request(
+        device="", scenario=scenario, workload=task,
         rules=_known("rules", start.rules.name) if start.rules is not None else "quick",
         mode="session" if session else next((m for m, p in PURPOSES.items() if p == start.purpose), "together"),
         trials=max(1, *(purposes.count(p) for p in ("performance", "power"))) if session else None,
         amortise_s=None if amortise_s is UNSET else amortise_s, compliance="compliance" in purposes,
-        digest_sha256=next((s.workload.digest_sha256 for s, _ in asked if s.scenario.amortise_s is UNSET), ""),
-        configuration=clean(start.configuration)[:MOST_CHARACTERS], options=tuple(options), left=tuple(left),
-    )  # fmt: skip
+        repeats_sha256=next((s.workload.digest_sha256 for s, _ in asked if s.scenario.amortise_s is UNSET), ""),
+        configuration=clean(start.configuration)[:MOST_CHARACTERS], options=tuple(options),
+    ), left  # fmt: skip
 
 
-def check_own(options: list[str], taken: Like) -> None:
+def check_own(options: list[str], taken: Request) -> None:
     """Raise ``UsageError`` for an option on the command line that is already taken from the recording."""
     given = {text.partition("=")[0] for text in taken.options}
     for text in options:

@@ -12,7 +12,7 @@ from fixtures.worlds.lab_recording import plain_lab, write
 from rig.commands.shell.main import main
 from rig.errors import UnknownNameError, UsageError
 from rig.session.find_recordings import meant
-from rig.session.like import like
+from rig.session.like import like, lines_of
 from tests.support.raised import raised
 from tests.support.run_by_hand import rewritten
 from tests.support.submissions import session, submitted
@@ -45,14 +45,14 @@ def edited(run: Path, folder: Path, **values: Any) -> Path:
 
 
 def test_the_task_its_options_and_its_seeds_are_taken(recorded: Path) -> None:
-    taken = like(recorded)
+    taken, _ = like(recorded)
     assert (taken.scenario, taken.workload, taken.rules, taken.mode) == ("single-stream", "asc", "quick", "session")
     assert (taken.trials, taken.configuration) == (2, "fast")
     assert {"scenario.warmup=2", "workload.samples=6", "workload.sample_seed=2040"} <= set(taken.options)
 
 
 def test_nothing_of_the_bench_is_taken(recorded: Path) -> None:
-    assert not [text for text in like(recorded).options if not text.startswith(("scenario.", "workload."))]
+    assert not [text for text in like(recorded)[0].options if not text.startswith(("scenario.", "workload."))]
 
 
 def test_a_repeated_submission_asks_alike(recorded: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -62,7 +62,7 @@ def test_a_repeated_submission_asks_alike(recorded: Path, tmp_path: Path, capsys
     words += ["--option", "inference_s=0.06"]
     assert main(words) == 0
     printed = capsys.readouterr().out
-    assert all(f"takes   {option}" in printed for option in like(recorded).options)
+    assert all(f"takes   {option}" in printed for option in like(recorded)[0].options)
     assert like(ours) == like(recorded)
     assert "phase_w" in str(rig.open_run(ours / "power-1").start.device.details)
 
@@ -84,20 +84,20 @@ def test_code_that_a_recording_names_is_never_run(run: Path, tmp_path: Path, gro
 @pytest.mark.parametrize("option", ["data=set", "data=/etc", "split=../x", "split=here.txt", "data=C:\\x"])
 def test_a_path_of_others_is_not_taken(run: Path, here: Path, option: str) -> None:
     Path("here.txt").write_text("x")
-    taken = like(edited(run, here, workload={"options": dict([option.split("=")])}))
+    taken, left = like(edited(run, here, workload={"options": dict([option.split("=")])}))
     assert not [text for text in taken.options if text.startswith("workload.")]
-    assert any("a path" in what for what in taken.left)
+    assert any("a path" in what for what in left)
 
 
 def test_an_option_that_no_one_knows_is_left_and_named(run: Path, tmp_path: Path) -> None:
-    taken = like(edited(run, tmp_path, scenario={"options": {"colour\x1b[2J": "blue"}}))
-    assert any("no option here" in what for what in taken.left)
-    assert "\x1b" not in "".join(taken.lines())
+    taken, left = like(edited(run, tmp_path, scenario={"options": {"colour\x1b[2J": "blue"}}))
+    assert any("no option here" in what for what in left)
+    assert "\x1b" not in "".join(lines_of(taken, left))
 
 
 def test_seeds_that_were_drawn_are_asked_for_by_themselves(run: Path, tmp_path: Path) -> None:
     drawn = {"name": "qubo-mis", "options": {"nodes": 10, "draw": 2, "seeds": "0-4"}, "details": {"seeds": [71, 8]}}
-    options = like(edited(run, tmp_path, workload=drawn, scenario={"name": "optimization", "options": {}})).options
+    options = like(edited(run, tmp_path, workload=drawn, scenario={"name": "optimization", "options": {}}))[0].options
     assert {"workload.seeds=71,8", "workload.draw=0"} <= set(options)
 
 
@@ -123,14 +123,14 @@ def test_what_is_taken_cannot_be_given(
 def test_other_samples_are_no_repetition(run: Path, tmp_path: Path, capsys: Capture) -> None:
     """An older recording has no options of its workload; the digest identifies its samples."""
     older = edited(run, tmp_path, workload={"options": {}})
-    assert "does not hold them" in "".join(like(older).lines())
+    assert "does not hold them" in "".join(lines_of(*like(older)))
     assert "are not those of the recording" in refusal(tmp_path, older, capsys=capsys)
     words = ["measure", "--device", "mock", "--like", str(older), "--out", str(tmp_path / "ours")]
     assert main([*words, "--allow-invalid", "--option", "samples=4", "--option", "audio_hz=1000"]) == 0
 
 
 def test_of_a_lone_run_the_mode_is_taken(run: Path) -> None:
-    taken = like(run)
+    taken, _ = like(run)
     assert (taken.mode, taken.trials) == ("together", None)
 
 
