@@ -95,7 +95,7 @@ CASES: Mapping[str, Case] = {
     "spans at other times": Case(TIMING + "alignment.aligned_rails.astray", always(0)),
     "readings after the end": Case(TIMING + "alignment.placement.after_end", always(())),
 } | {
-    f"screen,{rule.test.__name__.replace('_', ' ')}": Case(TIMING + "alignment.aligned_rails.screened", without(rule))
+    f"screen,{rule.__name__.replace('_', ' ')}": Case(TIMING + "alignment.aligned_rails.screened", without(rule))
     for rule in RULES
 }
 

@@ -6,7 +6,7 @@ with a bias. Every other error is a failed check, and the power of the rail is r
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,45 +42,41 @@ So this part of the correction is stated as bias.
 class Look:
     """The input of a rule: the trace as earlier rules left it, and the profile of the recorded trace.
 
-    ``whole`` is True if the profile is of all readings. ``arrived_s`` has the end of the last reading of each
-    delivery, and when the host received it, shape (k, 2).
+    ``whole`` is True if the profile is of all readings; otherwise ``of`` says of how many. ``arrived_s`` has the end of
+    the last reading of each delivery, and when the host received it, shape (k, 2).
     """
 
     trace: Trace
     profile: Profile
     whole: bool
+    of: str
     clock: Timebase
     arrived_s: Floats
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a rule found: ``words`` to fill into its sentences, and its effects.
+class Screened:
+    """A trace as rules left it, with their notes and failed checks.
 
-    ``trace`` is the corrected trace. All its readings may be late by ``late_ticks``. Idle may be wrong by ``bias``, in
-    the unit of the readings, or in watts for a counter. ``fails`` is True if the check of the rule fails.
+    All its readings may be late by ``late_ticks``. Idle may be wrong by ``bias``, in the unit of the readings, or in
+    watts for a counter.
     """
 
-    words: Mapping[str, object]
-    trace: Trace | None = None
+    trace: Trace
+    notes: tuple[str, ...] = ()
+    checks: tuple[Finding, ...] = ()
     late_ticks: float = 0.0
     bias: float = 0.0
-    fails: bool = False
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A test, the note on what it finds, and the check that fails: its name, what was found, what is allowed."""
-
-    test: Callable[[Look], Found | None]
-    note: str = ""
-    check: tuple[str, str, str] = ("", "", "")
+Rule = Callable[[Look], Screened | None]
+"""A test that returns None if it finds nothing."""
 
 
 # ---- values -------------------------------------------------------------------------------------
 
 
-def _polled(look: Look) -> Found | None:
+def _polled(look: Look) -> Screened | None:
     """Keep one reading for each conversion, at the pace of conversions, if the host polls faster than that."""
     trace = look.trace
     if not (look.whole and trace.uniform and trace.rail.rate_hz > 0.0 and look.profile.copies.any()):
@@ -99,10 +95,11 @@ def _polled(look: Look) -> Found | None:
     rail = replace(trace.rail, rate_hz=trace.rail.rate_hz / float(pace))
     value, over = np.asarray(trace.value[first]), np.asarray(trace.overload[first])
     kept = replace(trace, rail=rail, start_tick=start, end_tick=end, value=value, overload=over)
-    return Found({"polls": pace}, kept)
+    told = f"the host asked {pace:.3g} times for each conversion of the meter. Each is used once, at a steady pace"
+    return Screened(kept, (told,))
 
 
-def _repeated(look: Look) -> Found | None:
+def _repeated(look: Look) -> Screened | None:
     p, trace = look.profile, look.trace
     if not p.copies.any() or (look.whole and len(trace.value) < len(p.value)):
         return None
@@ -116,28 +113,31 @@ def _repeated(look: Look) -> Found | None:
         same = np.concatenate([[False], value[1:] == value[:-1]])
         return np.asarray(same & (value > low) & (value < high) & ~np.isin(value, shared))
 
-    return _without(look, again, LOST)
+    count = int(np.count_nonzero(again(p.value)))
+    if not count:
+        return None
+    note = (
+        f"{count} readings{look.of} repeat earlier ones to the last digit, as when a link stalls or a buffer is read "
+        "twice. They count as missing"
+    )
+    share, rule = count / len(p.value), f"readings of rail {trace.rail.name} that repeat earlier ones"
+    checks = (Finding(rule, f"{share:.1%}", f"at most {LOST:.0%}"),) if share > LOST else ()
+    return Screened(trace.changed(lambda value: np.where(again(value), np.nan, value)), (note,), checks)
 
 
-def _without(look: Look, wrong: Callable[[Floats], Bools], most: float = 1.0) -> Found | None:
-    """Count wrong readings as missing; power is refused if their share is above ``most``."""
-    count = int(np.count_nonzero(wrong(look.profile.value)))
-    share = count / len(look.profile.value)
-    words = {"count": count, "share": share, "most": most}
-    trace = look.trace.changed(lambda value: np.where(wrong(value), np.nan, value))
-    return Found(words, trace, fails=share > most) if count else None
-
-
-def _chosen(look: Look) -> Found | None:
+def _chosen(look: Look) -> Screened | None:
     """Find a running median: values recur within a few readings, but not at once and hardly ever later."""
     p = look.profile
     back = np.where(p.copies, 0, p.lag)
     share = len(np.unique(p.code[(back > 1) & (back <= SEVERAL)])) / max(len(back), 1)
-    alone = share > CHANCE > np.count_nonzero(back > SEVERAL) / max(len(back), 1)
-    return Found({"share": share}, fails=True) if alone else None
+    if not share > CHANCE > np.count_nonzero(back > SEVERAL) / max(len(back), 1):
+        return None
+    rule = f"readings of rail {look.trace.rail.name} that a filter chose from their neighbours"
+    found = f"{share:.1%}, as of a running median, which removes short changes: switch it off, or let the meter average"
+    return Screened(look.trace, checks=(Finding(rule, found, "none"),))
 
 
-def _swapped(look: Look) -> Found | None:
+def _swapped(look: Look) -> Screened | None:
     """Find readings, or halves of buffers, that are exchanged in pairs: values go on more smoothly in the other order.
 
     The first pair is taken to begin at the first half, then at the second. Exchanged halves show in only one of the two
@@ -148,7 +148,12 @@ def _swapped(look: Look) -> Found | None:
     for half in range(1, min(LEAST, len(value) // LEAST) + 1):  # longer blocks would take long to look for
         one, other = sorted(_smoother(value[first:], half) for first in (0, half))
         if other > CERTAIN and one < 1.0:
-            return Found({"many": "readings" if half == 1 else f"blocks of {half} readings"}, fails=True)
+            what = "readings" if half == 1 else f"blocks of {half} readings"
+            found = (
+                f"{what} exchanged in pairs, as halves of a word or a buffer may be: exchange them in driver or file"
+            )
+            check = Finding(f"readings of rail {look.trace.rail.name} in order", found, "in order of time")
+            return Screened(look.trace, checks=(check,))
     return None
 
 
@@ -164,7 +169,7 @@ def _smoother(value: Floats, half: int) -> float:
     return float(nearer.sum()) / max(math.sqrt(float(nearer @ nearer)), 1e-300)
 
 
-def _stuck(look: Look) -> Found | None:
+def _stuck(look: Look) -> Screened | None:
     """Find a bit of the converter that never changes: values fill bands of one width, and bands between are empty."""
     value = look.profile.value[np.isfinite(look.profile.value)]
     value = value[:: max(1, len(value) // LOOKED_AT)]
@@ -179,23 +184,29 @@ def _stuck(look: Look) -> Found | None:
         evenly = np.histogram(place, SEVERAL, (0.0, 0.5))[0].min() > FEW * len(value)
         # few levels may lie in two bands, or at places of their own in several, by chance
         if filled > 2 and evenly and np.max(place) * period < 0.5 * period + apart.min():
-            return Found({}, fails=True)
+            rule = f"readings of rail {look.trace.rail.name} in every band of their range"
+            found = "in every second band, as if a bit were stuck: read the meter's own display, or use another meter"
+            return Screened(look.trace, checks=(Finding(rule, found, "in every band"),))
     return None
 
 
-def _cut_off(look: Look) -> Found | None:
+def _cut_off(look: Look) -> Screened | None:
     if (cut := look.profile.cut_off) is None:
         return None
     low, by, share, count = cut
     trace = look.trace.changed(lambda value: np.where(value == low, low - by, value))
-    words = {"count": count, "by": by, "unit": look.trace.rail.conversion.unit, "unsure": UNSURE}
-    return Found(words, trace, bias=UNSURE * share * by)
+    note = (
+        f"{count} readings{look.of} are at the low end of the meter's range, where noise is cut off. Each is lowered "
+        f"by {by:.3g} {trace.rail.conversion.unit}, computed from their share at idle for Gaussian noise; {UNSURE:.0%} "
+        "of this is stated as bias"
+    )
+    return Screened(trace, (note,), bias=UNSURE * share * by)
 
 
 # ---- stamps and arrivals --------------------------------------------------------------------------
 
 
-def _on_arrival(look: Look) -> Found | None:
+def _on_arrival(look: Look) -> Screened | None:
     """Move readings that were stamped on arrival to the grid of their meter, found from the earliest arrivals.
 
     Means of successive intervals never overlap, so stamps that overlap are not the times of the readings.
@@ -219,16 +230,19 @@ def _on_arrival(look: Look) -> Found | None:
     grid = end[0] + (np.round(since).astype(end.dtype) if period > 100.0 else since)
     behind = end - grid
     late, packets = float(np.mean(np.abs(behind))), 1 + np.count_nonzero(np.abs(np.diff(behind)) > FEW * period)
-    words = {"late": late / hz, "how": "the earliest of them show the grid of the meter, which is used"}
+    told = f"readings overlap, so they were stamped on arrival, on average {late / hz:.3g} s later than the earliest; "
     if np.max(np.abs(behind[first])) <= 0.5 * period + CERTAIN * late * len(first) / packets:
         trace = replace(trace, start_tick=grid - np.median(end - trace.start_tick).astype(grid.dtype), end_tick=grid)
+        told += "the earliest of them show the grid of the meter, which is used. "
     else:
-        words["how"] = "their irregular stamps are used, since readings are missing"
+        told += "their irregular stamps are used, since readings are missing. "
         late += float(np.std(behind))
-    return Found(words | {"delay": (period + late) / hz}, trace, period + late)
+    late += period
+    told += f"All may be late by about {late / hz:.3g} s, unless the activity shows where they were taken"
+    return Screened(trace, (told,), late_ticks=late)
 
 
-def _renewed(look: Look) -> Found | None:
+def _renewed(look: Look) -> Screened | None:
     """Put a counter's values at the pace of its renewals, if this more than halves the scatter of successive readings.
 
     The host finds a new value up to a poll after it was made, so the ends of intervals scatter, and means with them.
@@ -250,11 +264,15 @@ def _renewed(look: Look) -> Found | None:
     hz, end = look.clock.clock.tick_hz, trace.end_tick[0] + np.round(at).astype(trace.end_tick.dtype)
     # watts are joules over this pace, so its relative error is also that of the watts
     off_w = 2.0 * math.sqrt(covariance[0, 0]) / float(line[0]) * float(np.max(np.abs(joules / np.diff(at)))) * hz
-    words = {"pace": float(line[0]) / hz}
-    return Found(words, replace(trace, start_tick=end - (trace.end_tick - trace.start_tick), end_tick=end), bias=off_w)
+    note = (
+        f"the counter is renewed every {float(line[0]) / hz:.6g} s. Its values are placed at that pace, not when the "
+        "host found them"
+    )
+    kept = replace(trace, start_tick=end - (trace.end_tick - trace.start_tick), end_tick=end)
+    return Screened(kept, (note,), bias=off_w)
 
 
-def _drifting(look: Look) -> Found | None:
+def _drifting(look: Look) -> Screened | None:
     """Find delays that change along the run by more than batches of readings and the clock's rate explain."""
     ended_s, at_s = look.arrived_s[:-1].T  # the last delivery holds the readings that were left when the meter stopped
     if len(at_s) < SEVERAL:
@@ -269,77 +287,20 @@ def _drifting(look: Look) -> Found | None:
     off_s = abs(np.median(behind_s))
     of_line_s = float(np.std(behind_s)) * RECTANGLE / math.sqrt(len(at_s))
     allowed_s = 2.0 * (ages_s + period_s + off_s) + CERTAIN * math.hypot(look.clock.rate_sigma * run_s, of_line_s)
-    words = {"change": change_s, "run": run_s, "allowed": allowed_s}
-    return Found(words, fails=True) if abs(change_s) > allowed_s else None
+    if abs(change_s) <= allowed_s:
+        return None
+    found, allowed = f"{change_s:+.3g} s in {run_s:.3g} s", f"at most {allowed_s:.3g} s"
+    check = Finding(f"change of the delay of rail {look.trace.rail.name} in the run", found, allowed)
+    return Screened(look.trace, checks=(check,))
 
 
-RULES = (
-    Rule(
-        _polled,
-        "the host asked {polls:.3g} times for each conversion of the meter. Each is used once, at a steady pace",
-    ),
-    Rule(
-        _repeated,
-        "{count} readings{of} repeat earlier ones to the last digit, as when a link stalls or a buffer is read twice. "
-        "They count as missing",
-        ("readings of rail {rail} that repeat earlier ones", "{share:.1%}", "at most {most:.0%}"),
-    ),
-    Rule(
-        _chosen,
-        "values come back within a few readings and hardly ever later, as behind a running median, which removes "
-        "short changes. Switch that filter off, or let the meter average",
-        ("readings of rail {rail} that a filter chose from their neighbours", "{share:.1%}", "none"),
-    ),
-    Rule(
-        _swapped,
-        "{many} are exchanged in pairs, as the halves of a word of 32 bits or of a buffer may be. Exchange them in the "
-        "driver or file",
-        ("readings of rail {rail} in order", "{many} exchanged in pairs", "in order of time"),
-    ),
-    Rule(
-        _stuck,
-        "values fill bands of one width and never the bands between, as if a bit of the converter were stuck. Read the "
-        "meter on its own display, or measure with another one",
-        ("readings of rail {rail} in every band of their range", "in every second band", "in every band"),
-    ),
-    Rule(
-        _cut_off,
-        "{count} readings{of} are at the low end of the meter's range, where noise is cut off. Each is lowered by "
-        "{by:.3g} {unit}, computed from their share at idle for Gaussian noise; {unsure:.0%} of this is stated as bias",
-    ),
-    Rule(
-        _on_arrival,
-        "readings overlap, so they were stamped on arrival, on average {late:.3g} s later than the earliest; {how}. "
-        "All may be late by about {delay:.3g} s, unless the activity shows where they were taken",
-    ),
-    Rule(
-        _renewed,
-        "the counter is renewed every {pace:.6g} s. Its values are placed at that pace, not when the host found them",
-    ),
-    Rule(
-        _drifting,
-        check=(
-            "change of the delay of rail {rail} in the run",
-            "{change:+.3g} s in {run:.3g} s",
-            "at most {allowed:.3g} s",
-        ),
-    ),
-)
+RULES: tuple[Rule, ...] = (
+    _polled, _repeated, _chosen, _swapped, _stuck, _cut_off, _on_arrival, _renewed, _drifting,
+)  # fmt: skip
 """The rules for every trace, in order: each rule sees the trace that earlier rules left."""
 
 
 # ---- all rules --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Screened:
-    """A trace after all rules, with their notes and effects; see ``Found``."""
-
-    trace: Trace
-    notes: tuple[str, ...] = ()
-    checks: tuple[Finding, ...] = ()
-    late_ticks: float = 0.0
-    bias: float = 0.0
 
 
 def screened(trace: Trace, clock: Timebase, idle_s: Floats, arrived: Floats, rules: Sequence[Rule] = RULES) -> Screened:
@@ -348,28 +309,23 @@ def screened(trace: Trace, clock: Timebase, idle_s: Floats, arrived: Floats, rul
     ``idle_s`` are the idle windows, shape (k, 2). ``arrived`` has for each delivery the tick at which its last reading
     ended and the run second by which the host had it, shape (m, 2).
     """
-    some, name, out = _some(trace), trace.rail.name, Screened(trace)
+    some, out = _some(trace), Screened(trace)
     valued = trace.rail.kind in ("mean", "point") and len(some.value) >= LEAST
     middle_s = clock.seconds(0.5 * (some.start_tick + some.end_tick)) if valued else np.zeros(0)
     value = np.where(np.isfinite(some.value), some.value, np.nan)[: len(middle_s)]
     profile = Profile(value, inside(merged(idle_s), middle_s, middle_s) >= 0)
     arrived_s = np.column_stack([clock.seconds(arrived[:, 0]), arrived[:, 1]])
-    look = Look(trace, profile, len(some.value) == len(trace.value), clock, arrived_s)
-    of = "" if look.whole else f" of {len(value)} that were looked at"
+    whole = len(some.value) == len(trace.value)
+    look = Look(trace, profile, whole, "" if whole else f" of {len(value)} that were looked at", clock, arrived_s)
     for rule in rules:
-        found = rule.test(replace(look, trace=out.trace))
-        if found is None:
-            continue
-        words = {"rail": name, "of": of} | dict(found.words)
-        what, seen, allowed = (text.format(**words) for text in rule.check) if found.fails else ("", "", "")
-        failed = (Finding(what, seen, allowed, False),) if found.fails else ()
-        out = Screened(
-            found.trace or out.trace,
-            (*out.notes, *([f"Rail {name}: {rule.note.format(**words)}"] if rule.note else [])),
-            (*out.checks, *failed),
-            out.late_ticks + found.late_ticks,
-            out.bias + found.bias,
-        )
+        if (found := rule(replace(look, trace=out.trace))) is not None:
+            out = Screened(
+                found.trace,
+                (*out.notes, *(f"Rail {trace.rail.name}: {text}" for text in found.notes)),
+                (*out.checks, *found.checks),
+                out.late_ticks + found.late_ticks,
+                out.bias + found.bias,
+            )
     return out
 
 

@@ -271,9 +271,6 @@ def written_rules() -> Iterator[str]:
                 }
                 if call.args and (text := _text(call.args[0], names)):
                     yield text
-            for given in call.keywords:
-                if given.arg == "check" and isinstance(given.value, ast.Tuple):
-                    yield _text(given.value.elts[0], {}) or ""
 
 
 def test_every_rule_has_a_remedy_and_every_remedy_a_rule() -> None:
