@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import BLOCK, SETTLE_TAU, in_step, margin_s, merged, touches
 from rig.analysis.timing.counted_spans import Activity, Phase
+from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import Pool, Readings, Supply, Volts, in_order, mean_volts, numbers, sagging, volts_of
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.columns.stored import GridTicks, Stored
@@ -206,21 +207,15 @@ class Beside:
 
 
 def pooled(
-    trace: Trace,
-    like: Readings,
-    ends: tuple[float, ...],
-    seconds: Seconds,
-    cuts: Indices,
-    beside: Beside | None = None,
-    block: int = BLOCK,
+    trace: Trace, like: Readings, seconds: Seconds, cuts: Indices, beside: Beside | None = None, block: int = BLOCK
 ) -> Readings:
     """Return the whole trace as means over the pieces between ``cuts``.
 
-    ``like`` are single readings of it, on the same time, whose conversion holds for all. ``ends`` are the upper ends of
-    ranges of its readings. ``beside`` are the volts that the trace names. Raises ``DataError`` for readings that are
-    not in order of time. A piece that holds a reading at the end of the range counts as an overload as a whole.
+    ``like`` are single readings of it, on the same time, whose conversion and ends of ranges hold for all. ``beside``
+    are the volts that the trace names. Raises ``DataError`` for readings that are not in order of time. A piece that
+    holds a reading at the end of the range counts as an overload as a whole.
     """
-    starts, sums = zip(*_blocks(trace, like, ends, seconds, cuts, beside, block), strict=True)
+    starts, sums = zip(*_blocks(trace, like, seconds, cuts, beside, block), strict=True)
     start, total = np.concatenate(starts), {name: np.concatenate([of[name] for of in sums]) for name in sums[0]}
     last = np.append(start[1:], len(trace.value)) - 1
     held = np.maximum(total["weight"], 1e-300)
@@ -245,22 +240,16 @@ def pooled(
 
 
 def _blocks(
-    trace: Trace,
-    like: Readings,
-    ends: tuple[float, ...],
-    seconds: Seconds,
-    cuts: Indices,
-    beside: Beside | None,
-    block: int,
+    trace: Trace, like: Readings, seconds: Seconds, cuts: Indices, beside: Beside | None, block: int
 ) -> Iterator[tuple[Indices, dict[str, Floats]]]:
     """Yield the begins of the pieces of a block, and sums over them by name; a block ends where a piece ends."""
-    n, last_s = len(trace.value), -np.inf
+    n, last_s, ends, top = len(trace.value), -np.inf, ends_of(like.raw), trace.rail.range_max
     bounds = np.unique(np.searchsorted(cuts, np.append(np.arange(0, n, block), n)))
     for first, end in itertools.pairwise(bounds.tolist()):
         start, a, b = cuts[first:end], int(cuts[first]), int(cuts[end])
         stored = np.asarray(trace.value[a:b])
-        least, most, raw = float(stored.min()), float(stored.max()), stored.astype(np.float64)
-        ok = None if least >= -PLAUSIBLE and most <= PLAUSIBLE else numbers(raw)
+        raw = stored.astype(np.float64)
+        ok = None if stored.min() >= -PLAUSIBLE and stored.max() <= PLAUSIBLE else numbers(raw)
         weight = None
         if not trace.uniform:
             on_s, off_s = (seconds(t[a:b]) for t in (trace.start_tick, trace.end_tick))
@@ -269,7 +258,9 @@ def _blocks(
             if trace.rail.kind != "point":
                 weight = (off_s - on_s) / max(like.aperture_s, 1e-300)
                 ok = (numbers(raw) if ok is None else ok) & (weight > 0.0)
-        clipped = _clipped(trace, ends, raw, (a, b), (least, most))
+        clipped = trace.overload[a:b] | np.isin(raw, ends)
+        if top is not None:
+            clipped |= raw >= top
         if beside is None:
             of = {"watts": to_watts(raw if ok is None else np.where(ok, raw, 0.0), trace.rail.conversion)}
         else:
@@ -297,16 +288,3 @@ def _sums(of: dict[str, Floats], start: Indices, n: int, ok: Bools | None, weigh
     each = good if weight is None else weight * good
     weighted = {name: x * each for name, x in of.items()} | {"many": good, "weight": each}
     return {name: np.add.reduceat(x, start) for name, x in weighted.items()}
-
-
-def _clipped(
-    trace: Trace, ends: tuple[float, ...], raw: Floats, at: tuple[int, int], extent: tuple[float, float]
-) -> Bools:
-    """Return which readings of a block are only a lower bound."""
-    (a, b), (least, most) = at, extent
-    over, top = np.asarray(trace.overload[a:b]), trace.rail.range_max
-    if top is not None and not most < top:
-        over = over | (raw >= top)
-    if any(not (end < least or end > most) for end in ends):
-        over = over | np.isin(raw, ends)
-    return over

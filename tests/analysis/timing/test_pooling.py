@@ -14,7 +14,6 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.long_traces import cuts_of, moments_s, pooled, single, stretches
-from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.timebase import host_timebase
 from rig.errors import DataError
@@ -41,7 +40,7 @@ def single_of(trace: Trace) -> Readings:
 
 
 def means_of(trace: Trace, like: Readings, cuts: np.ndarray, block: int = 700) -> Readings:
-    return pooled(trace, like, ends_of(like.raw), CLOCK.seconds, cuts, block=block)
+    return pooled(trace, like, CLOCK.seconds, cuts, block=block)
 
 
 def lost(value: Floats, seed: int, share: float) -> Floats:

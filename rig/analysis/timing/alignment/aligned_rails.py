@@ -14,7 +14,6 @@ from rig.analysis.timing.alignment.placement import LEAST_SPANS, AlignedRail, pl
 from rig.analysis.timing.clocks_and_tolerances import arrivals_of, host_bend, timebase_of
 from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.meter_faults import Screened, screened
-from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.reader import Run
 from rig.recording.traces.traces import AT_ONCE, Trace
@@ -45,7 +44,7 @@ def aligned_rails(
         late_s = max(s.late_ticks for s in mine) / first.clock.tick_hz
         first = replace(first, sigma_s=math.hypot(first.sigma_s, late_s))
         meter = MeterClock(replace(run, traces={**run.traces, **volts}), first, activity, device, end_s)
-        long = any(len(t.value) > at_once for t in (*own, *meter.volts_beside(own)))
+        long = any(len(t.value) > at_once for t in (*own, *filter(None, map(meter.supply, own))))
         found = _looked_into(meter, own, at_once) if long else placed(meter, own)
         for rail, s in zip(found, mine, strict=True):
             beside = seen.get(s.trace.rail.conversion.supply_rail or "")
@@ -92,7 +91,7 @@ def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[Alig
     first, activity = meter.bracketed, meter.activity
     looked_at_s, part = long_traces.stretches(max(own, key=lambda t: len(t.value)), first, activity, at_once)
     near = [long_traces.single(t, first, looked_at_s) for t in own]
-    volts = meter.volts_beside(own)
+    volts = filter(None, map(meter.supply, own))
     beside = {t.rail.name: long_traces.single(t, meter.clock_of(t, first), looked_at_s) for t in volts}
     some = replace(meter.run, traces={**meter.run.traces, **beside})
     looked_at = placed(replace(meter, run=some, activity=part), near)
@@ -105,7 +104,7 @@ def _summed(meter: MeterClock, trace: Trace, looked_at: AlignedRail, evenly: int
     sigma_s = long_traces.span_sigma_s(r, meter.activity, looked_at.sigma_s)
     moments = long_traces.moments_s(r, meter.activity, sigma_s, looked_at.host_sigma_s)
     cuts = long_traces.cuts_of(trace, timebase.seconds, moments, evenly)
-    volts = next(iter(meter.volts_beside([trace])), None)
+    volts = meter.supply(trace)
     beside = None if volts is None else long_traces.Beside(volts, meter.clock_of(volts, timebase), timebase)
-    means = long_traces.pooled(trace, r, ends_of(r.raw), timebase.seconds, cuts, beside)
+    means = long_traces.pooled(trace, r, timebase.seconds, cuts, beside)
     return replace(looked_at, readings=means, single=r, seen=shown(means, meter.activity.active_s()))

@@ -15,7 +15,7 @@ from rig.analysis.timing.alignment.contrast import shown
 from rig.analysis.timing.alignment.lag_path import Line, line, through
 from rig.analysis.timing.clocks_and_tolerances import timebase_of
 from rig.analysis.timing.counted_spans import Activity
-from rig.analysis.timing.readings import Readings, Volts, volts_of
+from rig.analysis.timing.readings import Readings, readings_of, volts_of
 from rig.analysis.timing.timebase import CERTAIN, RECTANGLE, SURE, Timebase
 from rig.errors import DataError
 from rig.recording.reader import Run
@@ -62,20 +62,12 @@ class MeterClock:
         """Return how far the brackets may misplace windows, shape (k, 2)."""
         return SURE * self.against_device.most_sigma(windows_s)
 
-    def volts_beside(self, traces: list[Trace]) -> list[Trace]:
-        """Return the traces of volts that these rails name and the recording holds."""
-        names = dict.fromkeys(t.rail.conversion.supply_rail for t in traces)
-        return [self.run.traces[n] for n in names if n is not None and n in self.run.traces]
-
     def clock_of(self, volts: Trace, own: Timebase) -> Timebase:
         """Return the map of the clock of a trace of volts, which is ``own`` if the amperes have the same clock."""
         return own if volts.clock == own.clock.name else timebase_of(self.run, volts.clock, volts.rail.name)
 
-    def volts(self, trace: Trace, own: Timebase) -> Volts | None:
-        """Return the volts of a rail of amperes that names them; ``own`` maps the clock of the amperes.
-
-        Raises ``DataError`` if the recording does not hold them.
-        """
+    def supply(self, trace: Trace) -> Trace | None:
+        """Return the volts that a rail of amperes names; raise ``DataError`` if the recording does not hold them."""
         name = trace.rail.conversion.supply_rail
         if name is None:
             return None
@@ -85,7 +77,12 @@ class MeterClock:
             what = f"rail {name}, which rail {trace.rail.name} names as its supply, {lacks}"
             remedy = "Record the voltage as a rail in V, or state it as supply_v"
             raise DataError(what, field="supply_rail", value=name, remedy=remedy)
-        return volts_of(found, self.clock_of(found, own))
+        return found
+
+    def readings_of(self, trace: Trace, own: Timebase) -> Readings:
+        """Return the readings of a rail, with the volts that it names; ``own`` maps its clock."""
+        volts = self.supply(trace)
+        return readings_of(trace, own, volts and volts_of(volts, self.clock_of(volts, own)))
 
 
 # ---- edges of a pin ---------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from rig.analysis.timing.alignment.contrast import Edges, Shown, shown
 from rig.analysis.timing.alignment.gpio_edges import MeterClock, by_pins
 from rig.analysis.timing.alignment.misplaced_spans import STRAYS, absent, after_end
 from rig.analysis.timing.profile import FEW
-from rig.analysis.timing.readings import Readings, readings_of
+from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timebase import CERTAIN, SURE, Timebase
 from rig.recording.traces.traces import Trace
 from rig.types import Floats
@@ -59,11 +59,11 @@ def placed(meter: MeterClock, traces: list[Trace]) -> list[AlignedRail]:
     """Return the rails of one clock, aligned together by the rail that shows the spans best."""
     activity, first = meter.activity, meter.bracketed
     spans_s = activity.active_s()
-    rails = [readings_of(t, first, meter.volts(t, first)) for t in traces]
+    rails = [meter.readings_of(t, first) for t in traces]
     seen = [shown(r, spans_s) for r in rails]
     final, notes = by_trace(meter, rails, seen)
     if final.method != first.method:  # the map was moved
-        rails = [readings_of(t, final, meter.volts(t, final)) for t in traces]
+        rails = [meter.readings_of(t, final) for t in traces]
         seen = [shown(r, spans_s) for r in rails]
     sigma_s = final.most_sigma(activity.busy_windows_s())
     host_sigma_s = max(final.considered.get("brackets", 0.0), sigma_s)
