@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -93,9 +93,7 @@ class Quantity:
 
     def half_width(self, confidence: float = CONFIDENCE) -> float:
         """Return half of the stated interval, ``t(dof) * u + bias``, or its wider side."""
-        if self.positive or (self.limits is not None and confidence == CONFIDENCE):
-            return max(abs(side - self.value) for side in self.interval(confidence))
-        return coverage_factor(self.dof, confidence) * self.u + self.bias
+        return max(abs(side - self.value) for side in self.interval(confidence))
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Return the stated interval as (low, high)."""
@@ -134,9 +132,7 @@ class Quantity:
             "interval_95": list(self.interval()) if self.stated else None,
             "n": self.n,
             "method": self.method,
-            "components": [
-                {"source": c.source, "u": c.u, "dof": _finite(c.dof), "shared": c.shared} for c in self.components
-            ],
+            "components": [asdict(c) | {"dof": _finite(c.dof)} for c in self.components],
         }
 
 
