@@ -224,7 +224,7 @@ def _findings(told: _Recorded, figures: Figures, found: Sequence[Finding]) -> It
     yield from solves.solving_findings(told.solves, len(told.answers), *gap)
     yield from solves.repeat_checks(run, told.answers)
     yield from preprocessing_checks(run, list(told.activity.phases), figures)
-    yield from map(note, faults.remarks_of(run))
+    yield from map(note, (*faults.remarks_of(run), *faults.other_counts(run, told.activity)))
 
 
 def _told(checks: Iterable[Finding]) -> Iterator[Finding]:

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from rig.analysis.result.finding import Finding, refusal
 from rig.analysis.result.quantity import Figures
 from rig.analysis.timing.clocks_and_tolerances import host_bend
+from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.warmup import counted_replies, warmup_issues
+from rig.analysis.warmup import warmup_issues
 from rig.recording.columns.buffers import array_of
 from rig.recording.events import HostGap, Note
 from rig.recording.reader import Run
 from rig.recording.traces.traces import Trace
-from rig.types import MARK_PHASE, Bools, Floats
+from rig.types import Bools, Floats
 
 FAR = 6.0
 """A span contradicts its host stamps if it is outside them by more than this many sigmas of the synchronisation."""
@@ -97,7 +98,7 @@ def _count(rule: str, bad: Bools, by_s: Floats) -> Iterator[Finding]:
 
 def remarks_of(run: Run) -> Iterator[str]:
     """Yield every note on a recording."""
-    for remarks in (_bench, _training, _files, _phases, _traces, _warmup, _offered, _loops):
+    for remarks in (_bench, _training, _files, _traces, _warmup, _offered, _loops):
         yield from remarks(run)
 
 
@@ -175,22 +176,12 @@ def _loops(run: Run) -> Iterator[str]:
         )
 
 
-def _phases(run: Run) -> Iterator[str]:
-    counts = _inferences(run) if run.start.imported is not None else {}
-    if len(set(counts.values())) > 1:
-        shown = ", ".join(f"{phase} {count}" for phase, count in counts.items())
+def other_counts(run: Run, activity: Activity) -> Iterator[str]:
+    """Yield a note if the phases of an import differ in inferences."""
+    counts = {name: phase.n for name, phase in activity.phases.items()}
+    if run.start.imported is not None and len(set(counts.values())) > 1:
+        shown = ", ".join(f"{name} {count}" for name, count in counts.items())
         yield f"Phases differ in inferences ({shown}). A figure over all phases counts one inference of each phase"
-
-
-def _inferences(run: Run) -> dict[str, int]:
-    """Return the inferences in the windows of each phase, without warm-up."""
-    size = run.by_sample("inferences")
-    counts: dict[str, int] = {}
-    columns = (column.to_pylist() for column in counted_replies(run, "phase", "sample_id", "executions").columns)
-    for phase, sample, executions in zip(*columns, strict=True):
-        if phase is not None and phase != MARK_PHASE:
-            counts[phase] = counts.get(phase, 0) + (size.get(sample) or 1) * (executions or 1)
-    return counts
 
 
 def _constant(trace: Trace) -> bool:
