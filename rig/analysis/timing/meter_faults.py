@@ -15,7 +15,7 @@ from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import inside, merged
 from rig.analysis.timing.profile import CHANCE, FEW, LEAST, LOOKED_AT, MANY, SEVERAL, Profile
 from rig.analysis.timing.timebase import CERTAIN, RECTANGLE, Timebase, earliest
-from rig.recording.traces.traces import AT_ONCE, Trace
+from rig.recording.traces.traces import AT_ONCE, COLUMNS, Trace
 from rig.types import Bools, Floats
 
 MOST, STRETCHES = AT_ONCE, 16
@@ -245,13 +245,19 @@ def _on_arrival(look: Look) -> Screened | None:
 def _renewed(look: Look) -> Screened | None:
     """Put a counter's values at the pace of its renewals, if this more than halves the scatter of successive readings.
 
-    The host finds a new value up to a poll after it was made, so the ends of intervals scatter, and means with them.
+    The host finds a new value up to a poll after it was made, so the ends of intervals scatter, and means with them. If
+    a counter is polled several times for each value, its new values are kept where they were found.
     """
-    if look.trace.rail.kind != "cumulative" or not look.whole or len(look.trace.value) < LEAST:
+    if look.trace.rail.kind != "cumulative":
         return None
     trace = look.trace.part(0, len(look.trace.value))
+    new = np.flatnonzero(np.diff(trace.value)) + 1
+    apart = np.diff(new)
+    often = len(apart) >= MANY and np.median(apart) >= 2.0 and not trace.overload.any()
+    if often and np.mean(np.abs(apart - np.median(apart)) > 1.0) <= FEW:
+        return Screened(replace(trace, uniform=False, **{name: getattr(trace, name)[new] for name in COLUMNS}))
     since, joules = np.diff(trace.end_tick).astype(np.float64), np.diff(trace.value)
-    if np.any(since <= 0.0):
+    if not look.whole or len(trace.value) < LEAST or np.any(since <= 0.0):
         return None
     number = np.concatenate([[0.0], np.cumsum(np.rint(since / np.median(since)))])
     line, covariance = np.polyfit(number, (trace.end_tick - trace.end_tick[0]).astype(np.float64), 1, cov=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from rig.analysis.result.quantity import coverage_factor
 from rig.analysis.timing.activity_signal import SETTLE_TAU, count_before, inside, margin_s, merged, touches
-from rig.analysis.timing.profile import FEW, MANY, ends_of
+from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
 from rig.recording.traces.conversion import PLAUSIBLE, to_watts
@@ -177,7 +177,6 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     ``volts`` are those of the rail that its conversion names as ``supply_rail``. Raises ``DataError`` for a counter
     that wrapped or was reset, for readings that are not in order of time, and for a supply without volts.
     """
-    trace = _renewed(trace)
     rail, c = trace.rail, trace.rail.conversion
     own = volts_of(trace, timebase)
     start, end, raw, ok, overload = own.start_s, own.end_s, own.value, own.ok, own.overload
@@ -212,21 +211,6 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         step_j=(rail.resolution or 0.0) if counter else 0.0,
         supply=supply,
     )
-
-
-def _renewed(trace: Trace) -> Trace:
-    """Return only the new values of a counter, if it is polled several times for each value.
-
-    There must be many new values, and nearly all must be equally far apart, to within one reading.
-    """
-    if trace.rail.kind != "cumulative" or trace.overload.any():
-        return trace
-    new = np.flatnonzero(np.diff(trace.value)) + 1
-    apart = np.diff(new)
-    if len(apart) < MANY or np.median(apart) < 2.0 or np.mean(np.abs(apart - np.median(apart)) > 1.0) > FEW:
-        return trace
-    columns = {name: getattr(trace, name)[new] for name in ("start_tick", "end_tick", "value", "overload")}
-    return replace(trace, uniform=False, **columns)
 
 
 def _period_s(rail: Rail, start_s: Floats, timebase: Timebase) -> float:
