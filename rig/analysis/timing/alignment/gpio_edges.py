@@ -23,7 +23,7 @@ from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats, Indices, Pin, Rail
 
 LEAST = 6
-"""At least this many edges must match, and half of the edges that are expected while the meter recorded.
+"""At least this many edges must match.
 
 If the edges are shifted by up to this many periods either way, within what the brackets allow, at least this many fewer
 edges must match. Otherwise the edges are not used, because the other shift may be the true one.
@@ -151,14 +151,11 @@ def match(
     if at is None or abs(at.late_s) > reach_s:
         return "no shift that the brackets allow fits the edges to the spans clearly better than all others"
     for _ in range(2):
-        due, late_s, seen_s = _pairs(wanted, found, at, wide_s)
+        due, late_s = _pairs(wanted, found, at, wide_s)
         if len(due) < LEAST:
             return f"only {len(due)} edges fit the spans"
         at = through(late_s + wanted.at_s[due], late_s, 0.0, rate_sigma)
     n, left_s, ends = len(due), late_s - at.at(late_s + wanted.at_s[due]), wanted.ends[due]
-    watched = int(np.count_nonzero((wanted.at_s >= seen_s[0] - wide_s) & (wanted.at_s <= seen_s[-1] + wide_s)))
-    if n < 0.5 * watched:
-        return f"only {n} of {watched} edges fit the spans"
     near_s = min(4.0 * CERTAIN * max(float(np.median(np.abs(left_s))), step_s), wide_s)
     if rival := _rival(wanted, found, at, reach_s, near_s):
         return rival
@@ -197,17 +194,14 @@ def _pulses(at_s: Floats, wide_s: float) -> Readings:
     return Readings(Rail("pin"), at[:-1], at[1:], watts, watts, ok, ~ok, wide_s / 2.0, 0.0)
 
 
-def _pairs(wanted: Train, found: Train, at: Line, wide_s: float) -> tuple[Indices, Floats, Floats]:
-    """Return the numbers of the expected edges that are seen, and how late each is; each edge counts once.
-
-    Returned with them are all observed edges on the device's clock.
-    """
+def _pairs(wanted: Train, found: Train, at: Line, wide_s: float) -> tuple[Indices, Floats]:
+    """Return the numbers of the expected edges that are seen, and how late each is; each edge counts once."""
     seen_s = found.at_s - at.at(found.at_s)
     near = np.clip(np.searchsorted(seen_s, wanted.at_s - 0.5 * wide_s), 0, len(found) - 1)
     alike = (np.abs(seen_s[near] - wanted.at_s) <= 0.5 * wide_s) & (found.level[near] == wanted.level)
     due = np.flatnonzero(alike)
     due = due[np.diff(near[due], prepend=-1) > 0]
-    return due, found.at_s[near[due]] - wanted.at_s[due], seen_s
+    return due, found.at_s[near[due]] - wanted.at_s[due]
 
 
 def by_pins(meter: MeterClock) -> tuple[Line | None, list[str]]:
