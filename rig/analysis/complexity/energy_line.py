@@ -25,7 +25,6 @@ LEAST_SPREAD = 0.05
 LEVELS = ("busy level:", "idle level:")
 """Prefixes of origins of errors. It is unknown whether all runs share these errors or each run has its own."""
 _MANY = 1e6
-_METHOD = "line through the dynamic energy of an execution of {} networks against its effective operations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +80,10 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
         what = f"the energies lie on no line: one is {100.0 * off:.2g} % off the line that fits best, and chi-squared "
         what += f"of the residuals is {misfit:.3g}, where {allowed:.3g} is allowed"
         return EnergyLine(refusal=what, misfit=misfit, allowed=allowed)
-    per_operation, per_execution = (
-        max((_sum(row, each) for each in (energies, alike)), key=lambda q: q.u) for row in solution
-    )
+    n = len(points)
+    method = f"line through the dynamic energy of an execution of {n} networks against its effective operations"
+    sums = ([linear(zip(row, each, strict=True), "J", method, n) for each in (energies, alike)] for row in solution)
+    per_operation, per_execution = (max(pair, key=lambda q: q.u) for pair in sums)
     low, high = per_operation.interval()
     if low <= 0.0:
         what = f"the energy of an execution does not grow with its operations: {low:.3g} to {high:.3g} J for each"
@@ -94,11 +94,6 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
 def _owned(points: Sequence[Point], of: tuple[str, ...]) -> list[Quantity]:
     """Return the energies. All runs share an error whose origin begins with ``of``; each other error is of one run."""
     return [owned(p.dynamic, str(k), lambda origin: origin.startswith(of)) for k, p in enumerate(points)]
-
-
-def _sum(row: Floats, energies: Sequence[Quantity]) -> Quantity:
-    n = len(energies)
-    return linear(zip(row, energies, strict=True), "J", _METHOD.format(n), n)
 
 
 def _common(q: Quantity) -> dict[str, float]:

@@ -76,8 +76,5 @@ _OF_RUN = re.compile(r"[\w.-]+: ")
 
 def remedy_of(rule: str) -> str:
     """Return what to do if a rule failed, in a run or in a run of a session; "" for an unknown rule."""
-    for said in (rule, _OF_RUN.sub("", rule, count=1)):
-        for pattern, remedy in REMEDIES:
-            if re.match(pattern, said):
-                return remedy
-    return ""
+    names = rule, _OF_RUN.sub("", rule, count=1)
+    return next((remedy for name in names for pattern, remedy in REMEDIES if re.match(pattern, name)), "")

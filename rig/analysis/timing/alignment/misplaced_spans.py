@@ -67,7 +67,8 @@ def astray(s: Shown) -> int:
     if count < LAST or s.tau_s > SHORT * c.width_s or (levels := levels_of(r, s.windows_s, r.ok)) is None:
         return 0
     last = count < len(c) and none[-count:].all()
-    of, high = inside(np.column_stack([c.on_s, c.off_s]), r.start_s, r.end_s), r.watts > levels.middle_w
+    of = inside(np.column_stack([c.on_s, c.off_s]), r.start_s, r.end_s)
+    high = r.watts > 0.5 * (levels.low_w + levels.high_w)
     within, beside = r.ok & (of >= 0), r.ok & ~touches(s.windows_s, r.start_s, r.end_s)
     present, least = within & ~none[of], STRAYS * np.count_nonzero(within)
     if not within.any() or not beside.any():
@@ -92,11 +93,6 @@ class Levels:
     low_w: float
     high_w: float
     contrast: float
-
-    @property
-    def middle_w(self) -> float:
-        """Return the power half-way between the levels."""
-        return 0.5 * (self.low_w + self.high_w)
 
 
 def levels_of(r: Readings, spans_s: Floats, among: Bools) -> Levels | None:
