@@ -24,6 +24,7 @@ from rig.analysis.sessions.rules import ACCURACY, by_purpose, session_checks, tr
 from rig.analysis.sessions.speed import APART, other_speed
 from rig.analysis.verdict.rules import is_known
 from rig.recording.session import SizeProbe
+from rig.types import Floats
 
 SCORES = (
     ACCURACY, "balanced_accuracy", "session_accuracy", "session_accuracy_old", "session_accuracy_new",
@@ -69,10 +70,10 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     about += [text for part in by["power"] or [lead] for text in part.result.notes]
     timed = [part.result for part in by["performance"] or [lead]]
     own: dict[str, Any] = {name: getattr(timed[0].series, name) for name in ("requested_s", "latency_s")}
-    own |= {"trials": trial_figures(by), "probes": rate_probes(parts)}
+    own |= {"trials": trial_figures(by), "probes": rate_probes(parts), "execution_times_s": _times_s(timed)}
     # what a failed probe refuses does not concern the other runs
     results = [part.result for part in parts if part.purpose != "probe"]
-    return replace(_joined(name, lead.result, results, figures, about, checks, timed, own), ruling=ruling)
+    return replace(_joined(name, lead.result, results, figures, [*map(note, about), *checks], **own), ruling=ruling)
 
 
 def _changed(parts: Sequence[Part]) -> list[str]:
@@ -116,30 +117,26 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
     about = f"The mean of {len(sessions)} sessions: {', '.join(session for session, _, _ in sessions)}"
     changed = _changed([part for _, parts, _ in sessions for part in parts])
     notes = dict.fromkeys([about, *changed, *(text for result in results for text in result.notes)])
-    means, own = Figures(over_trials(trials)), {"trials": trial_figures(by)}
-    return _joined(name, first, results, means, list(notes), checks, results, own)
+    own = {"trials": trial_figures(by), "execution_times_s": _times_s(results)}
+    return _joined(name, first, results, Figures(over_trials(trials)), [*map(note, notes), *checks], **own)
+
+
+def _times_s(results: Sequence[Result]) -> Floats:
+    return np.concatenate([result.series.execution_times_s for result in results])
 
 
 def _joined(
-    name: str,
-    first: Result,
-    results: Sequence[Result],
-    figures: Figures,
-    notes: Sequence[str],
-    checks: Sequence[Finding],
-    timed: Sequence[Result],
-    series: Mapping[str, Any],
+    name: str, first: Result, results: Sequence[Result], figures: Figures, told: Sequence[Finding], **series: Any
 ) -> Result:
-    """Return the first result with the combined figures and notes, each refusal once, and the times of ``timed``."""
-    times_s = np.concatenate([result.series.execution_times_s for result in timed])
+    """Return the first result with the combined figures, more findings and series, and each refusal once."""
     return replace(
         first,
         run_id=name,
         complete=all(result.complete for result in results),
         simulated=any(result.simulated for result in results),
         quantities=figures,
-        findings=(*map(note, notes), *dict.fromkeys(f for result in results for f in result.refusals), *checks),
-        series=replace(first.series, execution_times_s=times_s, **series),
+        findings=(*told, *dict.fromkeys(f for result in results for f in result.refusals)),
+        series=replace(first.series, **series),
     )
 
 
