@@ -63,9 +63,9 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
 def arrivals_of(run: Run, rail: str) -> Floats:
     """Return the end of the last reading of each delivery, in ticks, and when the host received it, in run seconds.
 
-    The shape is (k, 2). If several deliveries have the same time, only the last counts.
+    The shape is (k, 2). If several deliveries have the same time, only the last counts. An import has no arrivals.
     """
-    rows, ticks = run.arrivals(rail), run.traces[rail].end_tick
+    rows, ticks = run.arrivals(rail)[: 0 if run.start.imported else None], run.traces[rail].end_tick
     last = np.append(rows[1:, 1] > rows[:-1, 1], True)[: len(rows)]
     number, at_ns = rows[last & (rows[:, 0] > 0) & (rows[:, 0] <= len(ticks))].T
     return np.column_stack([ticks[number - 1], (at_ns - run.start.t0_ns) * 1e-9])

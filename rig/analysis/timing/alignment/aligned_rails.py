@@ -3,8 +3,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
-
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing import long_traces
 from rig.analysis.timing.alignment.contrast import shown
@@ -29,14 +27,15 @@ def aligned_rails(
     (``rig.analysis.timing.long_traces``).
     """
     held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
+    supplies = {t.rail.conversion.supply_rail for t in held}
+    held = [t for t in held if t.rail.conversion.unit != "V" or t.rail.name in supplies]
     traces = [t for t in held if t.rail.conversion.unit != "V"]
-    supplies = {t.rail.conversion.supply_rail for t in traces}
-    clocks = {t.rail.name: timebase_of(run, t.clock, t.rail.name)
-              for t in held if t in traces or t.rail.name in supplies}  # fmt: skip
-    seen = {t.rail.name: _screened(run, long_traces.thinned(t, at_once), clocks[t.rail.name], activity)
-            for t in held if t.rail.name in clocks}  # fmt: skip
-    volts = {t.rail.name: s.trace for t in held if t.rail.name in supplies
-             and len((s := seen[t.rail.name]).trace.value) == len(t.value)}  # fmt: skip
+    clocks = {t.rail.name: timebase_of(run, t.clock, t.rail.name) for t in held}
+    seen = dict[str, Screened]()
+    for name, t in ((t.rail.name, long_traces.thinned(t, at_once)) for t in held):
+        seen[name] = screened(t, clocks[name], activity.idle_s, arrivals_of(run, name))
+    whole = (t.rail.name for t in held if len(seen[t.rail.name].trace.value) == len(t.value))
+    volts = {name: seen[name].trace for name in whole if name in supplies}
     rails, bend_s = list[AlignedRail](), host_bend(run)[0]
     for clock in dict.fromkeys(t.clock for t in traces):
         mine = [seen[t.rail.name] for t in traces if t.clock == clock]
@@ -50,12 +49,6 @@ def aligned_rails(
             beside = seen.get(s.trace.rail.conversion.supply_rail or "")
             rails.append(_with_findings(_astray(rail), s, beside, bend_s))
     return sorted(rails, key=lambda r: r.readings.rail.name)
-
-
-def _screened(run: Run, trace: Trace, clock: Timebase, activity: Activity) -> Screened:
-    name, imported = trace.rail.name, run.start.imported is not None  # an import does not hold the arrivals
-    arrived = np.zeros((0, 2)) if imported else arrivals_of(run, name)
-    return screened(trace, clock, activity.idle_s, arrived)
 
 
 def _with_findings(rail: AlignedRail, seen: Screened, volts: Screened | None, bend_s: float) -> AlignedRail:
