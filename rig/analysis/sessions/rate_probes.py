@@ -32,12 +32,8 @@ def failed_rules(result: Result) -> list[str]:
     return [c.rule for c in (result.validity.checks if result.validity else ()) if not c.ok and c.rule != _NOT_OF_RATE]
 
 
-def rate_probes(parts: Sequence[Part]) -> tuple[RateProbe, ...]:
-    """Return the probes of a search for the highest rate, in order; none for a session without such a search."""
-    return tuple(probe for probe, _ in _probes(parts))
-
-
-def _probes(parts: Sequence[Part]) -> Iterator[tuple[RateProbe, Result]]:
+def rate_probes(parts: Sequence[Part]) -> Iterator[tuple[RateProbe, Result]]:
+    """Yield the probes of a search for the highest rate, in order, and their results; none without such a search."""
     for result in (part.result for part in parts if part.purpose == "probe"):
         rules, options = result.start.rules, result.start.scenario.options
         if RATE in options:
@@ -53,7 +49,7 @@ def peak_rate(parts: Sequence[Part]) -> Figures:
     uncertainty is the scatter over other draws of arrivals. Other devices get no interval, because their recordings do
     not show how long each sample was served.
     """
-    tried = list(_probes(parts))
+    tried = list(rate_probes(parts))
     held = [(probe.rate_hz, result) for probe, result in tried if probe.held]
     if not held:
         return Figures()

@@ -70,7 +70,8 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     about += [text for part in by["power"] or [lead] for text in part.result.notes]
     timed = [part.result for part in by["performance"] or [lead]]
     own: dict[str, Any] = {name: getattr(timed[0].series, name) for name in ("requested_s", "latency_s")}
-    own |= {"trials": trial_figures(by), "probes": rate_probes(parts), "execution_times_s": _times_s(timed)}
+    own |= {"trials": trial_figures(by), "probes": tuple(probe for probe, _ in rate_probes(parts))}
+    own |= {"execution_times_s": _times_s(timed)}
     # what a failed probe refuses does not concern the other runs
     results = [part.result for part in parts if part.purpose != "probe"]
     return replace(_joined(name, lead.result, results, figures, [*map(note, about), *checks], **own), ruling=ruling)

@@ -212,14 +212,6 @@ def _rate_of_arrivals(arrivals: Floats, base_tick: int, clock: ClockInfo) -> tup
     return (1.0, fallback) if sigma > fallback else (1.0 + float(line[0]), 2.0 * sigma)
 
 
-def latest_s(start_s: float, end_s: float) -> float:
-    """Return when the last reading may end, if the first began at ``start_s`` and the recording ended at ``end_s``.
-
-    It may end half a second and a hundredth of the run after the host's last stamp.
-    """
-    return end_s + 0.5 + 0.01 * (end_s - start_s)
-
-
 def earliest(at: Floats, late: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """Return the straight line, slope first, through the earliest arrivals, and the indices of these arrivals.
 

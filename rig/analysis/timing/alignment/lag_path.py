@@ -93,9 +93,8 @@ def _by_one_end(s: Shown, found: Line, reach_s: float) -> bool:
     The first or the last span then fits badly. Work that no span covers, beyond the ends, may cause this.
     """
     c, left = s.cells, s.left(found.at(s.cells.on_s)[:, None])[:, 0]
-    late_s = (
-        found.late_s + np.array([0.0, -1.0, 1.0]) * float(np.median(np.diff(c.on_s))) if len(c) > 1 else np.zeros(0)
-    )
+    pitch_s = float(np.median(np.diff(c.on_s))) if len(c) > 1 else np.inf
+    late_s = np.append(found.late_s, found.late_s + np.array([-pitch_s, pitch_s]))
     late_s = late_s[np.abs(late_s) <= reach_s]
     if len(late_s) < 2 or max(left[0], left[-1]) < 0.5 * STANDS_OUT + float(np.median(left)):
         return False
@@ -186,13 +185,16 @@ def along(s: Shown, late_s: Floats, rate_sigma: float) -> Seen | None:
     mid = 0.5 * (whole.begin_s + whole.end_s)
     near = _unbiased(s, np.where(np.isfinite(mid), mid, late_s), NEAR, len(late_s))
     turns = ((e, e.in_turn(s.cells)) for e in (whole, near))
-    found = [Seen.of(*turn, rate_sigma, e, whole) for e, turn in turns if len(turn[0]) >= len(late_s)]
+    found = [
+        Seen(*turn, through(*turn, e.doubt_s, rate_sigma), e, whole) for e, turn in turns if len(turn[0]) >= len(late_s)
+    ]
     # levels from a whole cell and from near an edge should place the edge alike
     apart_s = abs(found[0].line.late_s - found[-1].line.late_s) if found else 0.0
     if apart_s > APART * math.hypot(*(f.line.sigma_s for f in found), 0.0):
         found = [replace(f, line=replace(f.line, sigma_s=math.hypot(f.line.sigma_s, apart_s))) for f in found]
     if not found and len(late_s) > 2:
-        found = [Seen.of(*_in_groups(s, late_s), rate_sigma)]
+        groups = _in_groups(s, late_s)
+        found = [Seen(*groups, through(*groups, 0.0, rate_sigma))]
     return min((f for f in found if len(f.at_s) > 2), key=lambda f: f.line.sigma_s, default=None)
 
 
@@ -207,12 +209,6 @@ class Seen:
     """The edges of each span; None if only groups of spans could be placed."""
     whole: Edges | None = None
     """The edges with levels from whole cells."""
-
-    @staticmethod
-    def of(at_s: Floats, late_s: Floats, rate_sigma: float, *edges: Edges) -> Seen:
-        """Return edges with the line through them."""
-        doubt_s = edges[0].doubt_s if edges else 0.0
-        return Seen(at_s, late_s, through(at_s, late_s, doubt_s, rate_sigma), *edges)
 
 
 def _unbiased(s: Shown, late_s: Floats, levels: float, least: int) -> Edges:
