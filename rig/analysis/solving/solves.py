@@ -45,11 +45,10 @@ def solves_of(run: Run, answers: Sequence[Answer], device: Timebase) -> list[Sol
         progress[step["issue"]].append(step)
     problems, targets = _problems(run, {answer.sample_id for answer in said}), _targets(run)
     budget_s = run.start.scenario.timeout_s or math.nan
-    found = []
-    for answer in said:
-        problem, wanted = problems.get(answer.sample_id), targets.get(answer.sample_id, {})
-        found.append(_solve(answer, progress[answer.issue], problem, wanted, device, budget_s))
-    return found
+    return [
+        _solve(a, progress[a.issue], problems.get(a.sample_id), targets.get(a.sample_id, {}), device, budget_s)
+        for a in said
+    ]
 
 
 def _is_solution(out: Any) -> bool:
@@ -118,13 +117,9 @@ def _problems(run: Run, sample_ids: Iterable[str]) -> dict[str, Problem]:
 
 def _targets(run: Run) -> dict[str, dict[str, float]]:
     """Return for each sample the official target, and any other target that the workload names."""
-    official = run.by_sample("target_cost").items()
-    found: dict[str, dict[str, float]] = {name: ({} if cost is None else {OFFICIAL: cost}) for name, cost in official}
-    for name, by_sample in run.start.workload.targets.items():
-        for sample_id, cost in by_sample.items():
-            if sample_id in found and cost is not None:
-                found[sample_id][name] = cost
-    return found
+    official = run.by_sample("target_cost")
+    named = [(OFFICIAL, official), *run.start.workload.targets.items()]
+    return {s: {name: cost for name, by in named if (cost := by.get(s)) is not None} for s in official}
 
 
 def _same(cost: float, claimed: float) -> bool:
