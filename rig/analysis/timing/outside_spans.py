@@ -32,11 +32,7 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
     activity stays as it is.
     """
     spans_s = activity.active_s()
-    seen = [
-        (rail, levels)
-        for rail in rails
-        if (levels := levels_of(rail.readings, spans_s, _among(rail, spans_s))) is not None
-    ]
+    seen = [(r, of) for r in rails if (of := levels_of(r.readings, spans_s, _among(r, spans_s))) is not None]
     if not seen:
         return activity, rails
     rail, best = max(seen, key=lambda pair: pair[1].contrast)
@@ -61,13 +57,13 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
     where = f" ({sum(at_idle)} in idle windows)" * any(at_idle)
     after = " Some of it follows ends of spans directly, and intervals of time and energy include it."
     told = note(
-        f"Rail {rail.readings.rail.name}: the device was busy {often} where no span is{where}, for "
+        f"Rail {name}: the device was busy {often} where no span is{where}, for "
         f"{float(np.sum(np.diff(found_s))):.3g} s in all.{after * bool(np.any(goes_on))} Spans beside this work, gaps "
         "with it, and this part of idle are left out of power. Mark warm-up samples as warm-up, and do not repeat a "
         "try within a span"
     )
-    noted = [r.found(told) if r.readings.rail.name == name else r for r in rails]
-    return replace(activity, outside_s=found_s, phases=_longer(activity, every_s, near_s)), noted
+    activity = replace(activity, outside_s=found_s, phases=_longer(activity, every_s, near_s))
+    return activity, [r.found(told) if r.readings.rail.name == name else r for r in rails]
 
 
 def _longer(activity: Activity, found_s: Floats, near_s: float) -> dict[str, Phase]:
