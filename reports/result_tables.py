@@ -4,8 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reports.format import KINDS, budget, groups, parts_of, short_text, si, text_of, title
 from rig.analysis.result.catalogue import entry_of
+
+from reports.format import KINDS, budget, groups, parts_of, short_text, si, text_of, title
 from rig.analysis.result.quantity import LITERAL, FigureKey, Quantity
 from rig.analysis.result.result import Result
 from rig.terminal import clean

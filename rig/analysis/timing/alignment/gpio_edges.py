@@ -82,7 +82,8 @@ class MeterClock:
     def readings_of(self, trace: Trace, own: Timebase) -> Readings:
         """Return the readings of a rail, with the volts that it names; ``own`` maps its clock."""
         volts = self.supply(trace)
-        return readings_of(trace, own, volts and volts_of(volts, self.clock_of(volts, own)))
+        known = None if volts is None else volts_of(volts, self.clock_of(volts, own))
+        return readings_of(trace, own, known)
 
 
 # ---- edges of a pin ---------------------------------------------------------------------------
