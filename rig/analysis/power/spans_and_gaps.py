@@ -17,6 +17,7 @@ from rig.analysis.power.estimators import PLACES, Estimate, Margin, Touched
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.result.quantity import Component
 from rig.analysis.timing.activity_signal import count_before, inside, margin_s, merged, touches
+from rig.analysis.timing.profile import FAR
 from rig.types import Bools, Floats
 
 GOES_ON = 0.9
@@ -286,6 +287,8 @@ def doubts_of_idle(model: RailModel, windows_s: Floats, *, late: bool) -> Iterat
     if awake_w := unrested_w(model, windows_s):
         more = "mean power of idle windows between spans is above that at their ends, so the device may not be at rest"
         yield awake_w, f"{more} there. Begin these windows later"
+    if pulses_w := model.once(idle_pulses_w):
+        yield pulses_w, "pulses raise the mean of idle windows, and spans have fewer of them, so they may stop at work"
     if model.once(swings):
         beside = "power changes within spans as it does between the gaps beside them, so a fan or another task may draw"
         yield abs(gaps_above_w(model)), f"{beside} it"
@@ -294,6 +297,31 @@ def doubts_of_idle(model: RailModel, windows_s: Floats, *, late: bool) -> Iterat
     elif slow_w := model.once(settles_w):
         slowly = "after the last span, power stays near the level of gaps or falls slowly, so work may have raised idle"
         yield slow_w, slowly
+
+
+def idle_pulses_w(model: RailModel) -> float:
+    """Return by how many watts pulses raise the mean of idle windows more than that of spans.
+
+    The result is 0 if spans have about as many pulses for their time, or last too short in all to tell.
+    """
+    r = model.single.readings
+    off = [_off_median(r.watts, which & r.ok) for which in (model.single.idle, model.single.held)]
+    if r.counter or not all(map(len, off)):
+        return 0.0
+    far_w = FAR * max(float(np.median(np.abs(x))) for x in off)
+    idle, work = ([x > far_w, float(np.mean(np.where(x > far_w, x, 0.0)))] for x in off)
+    count, at_work = (int(np.count_nonzero(high[1:] & ~high[:-1])) for high, _ in (idle, work))
+    due = count * len(off[1]) / len(off[0])
+    return max(idle[1] - work[1], 0.0) if due - at_work > SURE * math.sqrt(due) else 0.0
+
+
+def _off_median(watts: Floats, use: Bools) -> Floats:
+    """Return readings in use less the median of each unbroken row of at least ``FEWEST``; many rows are thinned."""
+    at = np.flatnonzero(use)
+    cuts = np.concatenate([[0], np.flatnonzero(np.diff(at) > 1) + 1, [len(at)]])
+    cuts = np.column_stack([cuts[:-1], cuts[1:]])[:: -(-len(cuts) // (FEWEST * MOST))].tolist()
+    rows = [watts[at[a:b]] for a, b in cuts if b - a >= FEWEST]
+    return np.concatenate([np.zeros(0), *(row - np.median(row) for row in rows)])
 
 
 def gaps_above_w(model: RailModel) -> float:
