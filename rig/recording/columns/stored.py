@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rig.recording.columns import arrow_layout as layout
@@ -270,6 +269,8 @@ def read_table(file: Opened | None, name: str, truncated: list[str]) -> pa.Table
 
 def _spelt(batch: pa.RecordBatch) -> int:
     """Return the bytes that the texts of a batch would take if each row had its own copy."""
+    import pyarrow.compute as pc  # 9 MB that recording does not need
+
     coded = [c for c in batch.columns if pa.types.is_dictionary(c.type) and layout.has_text(c.type.value_type)]
     lengths = (pc.take(pc.binary_length(column.dictionary), column.indices) for column in coded)
     return sum(pc.sum(each).as_py() or 0 for each in lengths)
