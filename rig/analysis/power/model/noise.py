@@ -36,7 +36,7 @@ TIED = 1e-9
 """Amplitudes that differ by less than this part are equal, as on both sides of the Nyquist frequency."""
 ALIKE = (0.0, 0.5, 0.8, 0.9, 0.95)
 """Correlations between errors of neighbouring counter values; the fit tries each of them."""
-SEGMENT = 1 << 15
+SEGMENT = 1 << 13
 """Slow noise is computed from about this many weights at most; weights of neighbouring readings are added first."""
 ROUNDED = 1e-18
 """A squared sum of weights below this part of the squared sum of their absolute values is rounding."""
@@ -321,7 +321,7 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, floa
     return noise.flicker_w2 * by_flicker, noise.flicker_w2 * slower, noise.wander_w2 * wander
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _of_lags(slots: int, apart: float = 0.0) -> Floats:
     """Return what each bin of the power spectrum of ``slots`` weights adds to the variance from slow noise.
 
