@@ -202,7 +202,7 @@ def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) ->
     fill = signal.mean_signal(signal.edges_of(signal.merged(windows_s[member])), r.start_s, r.end_s, r.tau_s)
     # readings of a region have equal weights; a region has the weight of the time that they cover, if they cover any
     lasts = model.weight if r.pool is not None or r.aperture_s <= 0.0 else r.end_s - r.start_s
-    of = np.clip(np.searchsorted(regions[:, 0], r.end_s) - 1, 0, None)
+    of = np.maximum(signal.count_before(regions[:, 0], r.end_s) - 1, 0)
     shown, held = (np.bincount(of, fill * x * (z > 0.0), len(regions)) for x in (lasts, z))
     longer = np.where(held > 0.0, shown * held.sum() / np.maximum(held * shown.sum(), 1e-300), 1.0)
     z = z * np.round(longer, 9)[of]  # exactly 1 if all readings last equally long

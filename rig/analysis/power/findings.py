@@ -58,8 +58,7 @@ def instrument_notes(readings: Readings) -> Iterator[Finding]:
     for rail in (readings.rail, *([supply.rail] if supply is not None else [])):
         if rail.accuracy is None:
             yield note(f"Rail {rail.name}: instrument uncertainty not stated (no calibration was declared)")
-    values = len(np.unique(readings.raw[readings.ok]))
-    if values < LEVELS and not readings.rail.resolution:
+    if not readings.rail.resolution and (values := len(np.unique(readings.raw[readings.ok]))) < LEVELS:
         why = "declare its resolution, since so few values show no step, and rounding is in no interval"
         yield note(f"Rail {readings.rail.name}: all readings have one of {values} values: {why}")
     if (volts := readings.rail.conversion.supply_v) is not None and supply is None:

@@ -40,12 +40,13 @@ def powers(
     budget, and its bias to the bias. Idle power has no margin, and its ``n`` counts the readings in idle windows.
     """
     levels = LEVELS[figure]
-    weight = np.sum([factor * {"busy": e.level, "idle": e.idle}[level] for level, factor in levels.items()], axis=0)
+    weight = e.dynamic if len(levels) > 1 else e.level if "busy" in levels else e.idle
     noise = _noise_parts(model, weight) + _resolution_parts(model, weight, e, levels)
     drift = Component(IDLE, -levels.get("idle", 0.0) * e.idle_u_w)
     at_work, n, bias_w = "busy" in levels, model.readings.count(model.idle), model.readings.idle_bias_w
     if at_work:
-        n, bias_w = busy.n, bias_w + float(np.abs(e.dynamic) @ model.once(hidden_of)[0])
+        hidden_w = model.once(hidden_of)[0]
+        n, bias_w = busy.n, bias_w + (float(np.abs(e.dynamic) @ hidden_w) if hidden_w.any() else 0.0)
     found = Figures()
     for name, (words, margin) in methods.items():
         shifted = replace(e, value_w=e.value_w + margin.shift_w)

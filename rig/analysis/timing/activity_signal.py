@@ -128,13 +128,13 @@ def count_before(edges_s: Floats, t_s: Floats, side: Literal["left", "right"] = 
     return np.repeat(np.arange(before, upto + 1), np.diff(first, prepend=0, append=len(t_s)))
 
 
-def means_by(of: Indices, n: int, weight: Floats, values: Floats) -> tuple[Floats, Floats]:
+def means_by(of: Indices, n: int, weight: Floats | None, values: Floats) -> tuple[Floats, Floats]:
     """Return weighted means of values over ``n`` groups, 0 for an empty group, and the sums of weights; shapes (n,).
 
-    ``of`` is the number of the group of each value.
+    ``of`` is the number of the group of each value. Without ``weight``, each value has the weight 1.
     """
-    total = np.asarray(np.bincount(of, weight, n), float)
-    return np.bincount(of, weight * values, n) / np.where(total > 0.0, total, 1.0), total
+    total = np.bincount(of, weight, n).astype(float)
+    return np.bincount(of, values if weight is None else weight * values, n) / np.where(total > 0.0, total, 1.0), total
 
 
 def in_step(at_s: Floats, period_s: float) -> float:

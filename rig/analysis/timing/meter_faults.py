@@ -159,8 +159,8 @@ def _swapped(look: Look) -> Screened | None:
 
 def _smoother(value: Floats, half: int) -> float:
     """Return by how many standard errors values at the borders of halves are closer if the halves are exchanged."""
-    pairs = value[: len(value) // (2 * half) * 2 * half].reshape(-1, 2, half)
-    (begin, end), (then, last) = (pairs[:, k][:, (0, -1)].T for k in (0, 1))
+    until = len(value) // (2 * half) * 2 * half
+    begin, end, then, last = (value[k : until : 2 * half] for k in (0, half - 1, half, 2 * half - 1))
     as_read = (end - then)[:-1] ** 2 * (half > 1) + (last[:-1] - begin[1:]) ** 2
     exchanged = (last - begin)[:-1] ** 2 * (half > 1) + (end[:-1] - then[1:]) ** 2
     nearer = as_read - exchanged

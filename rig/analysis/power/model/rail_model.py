@@ -103,8 +103,8 @@ class RailModel:
         ``of`` is the number of the span or gap of each reading; the mean is 0 where there is none.
         """
         at = np.flatnonzero(use & self.readings.ok & (self.weight > 0.0) & (of >= 0) & (of < n))
-        mean, total = means_by(of[at], n, self.weight[at], watts[at])
         single = self.readings.pool is None and not self.readings.counter  # each reading then has the weight 1
+        mean, total = means_by(of[at], n, None if single else self.weight[at], watts[at])
         return mean, total if single else np.bincount(of[at], self.readings.many[at], n).astype(float)
 
     @cached_property
