@@ -154,8 +154,10 @@ def alone_s(run: Path, found: dict[str, Any]) -> float:
 def evaluate_alone(run: Path) -> int:
     """Evaluate a recording; print its figures and the peak memory of this process as one JSON line."""
     from rig.analysis.evaluate import evaluate
+    from rig.commands.shell.main import keep_memory
     from rig.recording.reader import open_run
 
+    keep_memory()  # as in `rig report`
     result = evaluate(open_run(run))
     figures = {str(k): (q.value, *q.interval()) for k, q in result.quantities.items() if str(k) in ASKED}
     peak_mib = status_b("VmHWM") / 2**20

@@ -36,6 +36,7 @@ HELD = [
     ("counter_of_a_smoothed_power", 21000), ("counter_of_a_smoothed_power", 21001),
     ("device_oscillator_warms_up", 1), ("filter_undeclared", 2), ("gated_inrush", 1000006),
     ("undeclared_mean_of_a_few_readings_while_requests_burst", 61021), ("trapezoids_between_changes", 81000),
+    ("work_waits_until_the_neighbour_is_quiet", 31001),
     # sleep between spans, also below the configured idle
     ("gated_at_once", 1000000), ("gated_late", 1000001), ("gated_deep", 1000002),
     # idle that moves between its windows
