@@ -9,6 +9,7 @@ from rig.analysis.result.catalogue import entry_of
 from reports.format import KINDS, budget, groups, parts_of, short_text, si, text_of, title
 from rig.analysis.result.quantity import LITERAL, FigureKey, Quantity
 from rig.analysis.result.result import Result
+from rig.analysis.solving.targets import by_preference
 from rig.terminal import clean
 
 _POWER = tuple(map(FigureKey, ("idle_power_w", "average_power_w", "average_energy_per_sample_j")))
@@ -81,8 +82,8 @@ def headline_keys(result: Result) -> list[FigureKey]:
 
 def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:
     """Return the keys of figures that the rules or the task require: a solver's, and estimates by early stopping."""
-    targets = [key.target for key in quantities if key.target]
-    target = "official" if FigureKey("gap_{target}_mean", target="official") in quantities else (targets or [""])[0]
+    targets = by_preference(key.target for key in quantities if key.target)
+    target = next(iter(targets), "")
     near = ("reached_gap_{target}_{threshold}_share", "time_to_gap_{target}_{threshold}_s",
             "energy_to_gap_{target}_{threshold}_j")  # fmt: skip
     solver = (

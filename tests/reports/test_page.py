@@ -73,11 +73,15 @@ def test_the_verdict_the_key_figures_and_the_trace_come_before_the_sections(page
 
 def test_the_six_figures_leave_out_details_and_what_is_absent() -> None:
     served = made_up()
-    keys = [key.quantity for key in key_figures(served)]
-    assert "dynamic_energy_per_inference_j" not in keys
+    assert "dynamic_energy_per_inference_j" not in [key.quantity for key in key_figures(served)]
     more = Figures({**served.quantities, FigureKey("idle_power_w"): q(3e-4, "W")})
     keys = [key.quantity for key in key_figures(replace(served, quantities=more))]
     assert keys[1:4] == ["execution_time_s", "idle_power_w", "active_power_w"]
+
+
+def test_the_gap_that_stands_first_is_to_the_target_that_the_benchmark_prefers() -> None:
+    gaps = {FigureKey("gap_{target}_mean", target=of): q(0.1, "1") for of in ("best_known", "mine", "specified")}
+    assert key_figures(replace(made_up(), quantities=Figures(gaps)))[0].target == "specified"
 
 
 def test_every_picture_has_words_for_who_does_not_see_it_and_can_be_reached_by_keyboard(page: str) -> None:
