@@ -15,7 +15,7 @@ from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import LITERAL, Component, FigureKey, Figures, Quantity, product
 from rig.analysis.result.series import Solve
 from rig.analysis.scores.answers import Answer
-from rig.analysis.solving.targets import OFFICIAL, THRESHOLDS, gap
+from rig.analysis.solving.targets import OFFICIAL, THRESHOLDS, by_preference, gap
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
 from rig.plugins import problem_factory
@@ -134,7 +134,7 @@ def solving_figures(solves: Sequence[Solve], timed: bool, to_gap: float | None =
     """Return costs, gaps to each target and overruns, and if ``timed`` also the time to each gap.
 
     ``timed`` is True if the solver's schedule does not depend on the budget, or if solves stopped at the gap
-    ``to_gap``. In the second case smaller gaps have no figures, because the solves stopped before them.
+    ``to_gap``. In the second case gaps to lower costs have no figures, because the solves stopped before them.
     """
     judged = [s for s in solves if math.isfinite(s.cost)]
     if not judged:
@@ -156,7 +156,7 @@ def solving_figures(solves: Sequence[Solve], timed: bool, to_gap: float | None =
         figures |= figure("target_{target}_mean", mean, method, len(costs), target=target)
         figures |= _gaps([s for s in judged if target in s.targets], target)
         if timed:
-            figures |= _times_to([s for s in solves if target in s.targets], target, to_gap or 0.0)
+            figures |= _times_to([s for s in solves if target in s.targets], target, to_gap)
     return figures
 
 
@@ -181,10 +181,10 @@ def _gaps(solves: Sequence[Solve], target: str) -> Figures:
     return out
 
 
-def _times_to(solves: Sequence[Solve], target: str, to_gap: float) -> dict[FigureKey, Quantity]:
+def _times_to(solves: Sequence[Solve], target: str, to_gap: float | None) -> dict[FigureKey, Quantity]:
     """Return time to each gap, and the share of solves that reached it; the official time needs all to reach it."""
     out: dict[FigureKey, Quantity] = {}
-    for threshold in (t for t in THRESHOLDS if t >= to_gap):
+    for threshold in (t for t in THRESHOLDS if all(_sought(s, target, t, to_gap) for s in solves)):
         times_s = [_time_to(s, s.targets[target], threshold) for s in solves]
         reached = [(s, at_s) for s, at_s in zip(solves, times_s, strict=True) if math.isfinite(at_s)]
         time_key = FigureKey("time_to_gap_{target}_{threshold}_s", target=target, threshold=threshold)
@@ -198,6 +198,12 @@ def _times_to(solves: Sequence[Solve], target: str, to_gap: float) -> dict[Figur
             every = replace(out[time_key], method="mean of all solves: each reached the gap")
             out[replace(time_key, quantity="time_to_gap_{target}_{threshold}_official_s")] = every
     return out
+
+
+def _sought(solve: Solve, target: str, threshold: float, to_gap: float | None) -> bool:
+    """Return whether a gap is no closer than where the solve stopped, at ``to_gap`` to its preferred target."""
+    stop, wanted = solve.targets[by_preference(sorted(solve.targets))[0]], solve.targets[target]
+    return to_gap is None or wanted + threshold * abs(wanted) >= stop + to_gap * abs(stop)
 
 
 def runtime_power(powers: Figures) -> Figures:
