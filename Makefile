@@ -5,7 +5,7 @@ RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
 SITE := $(VENV)/lib/python3*/site-packages
 
-.PHONY: measure install test test-young test-narrow check format docs truth firmware clean
+.PHONY: measure install test test-young test-narrow test-oldest check format docs truth firmware clean
 
 measure: $(RUNTIME)
 	$(BIN)/rig measure --device xylo --scenario single-stream --simulate
@@ -39,6 +39,18 @@ test-narrow: export OPENBLAS_NUM_THREADS = 1
 test-narrow: export NUMBA_CPU_NAME = generic
 test-narrow: $(STAMP)
 	NPY_DISABLE_CPU_FEATURES="$$($(BIN)/python -c '$(FOUND)')" $(BIN)/python -m pytest -n 2 tests/golden tests/analysis/power/test_truth.py
+
+# The oldest versions that pyproject.toml admits, in an environment of their own.
+OLDEST := $(VENV)-oldest
+OLDEST_EXTRAS := audio,completion,dask,joulescope,loihi2,nir,nvml,primate,qubo,serial,visa,xylo
+OLDEST_UV = $(OLDEST)/bin/python -m uv pip install --quiet --python $(OLDEST)/bin/python
+
+test-oldest: export OPENBLAS_NUM_THREADS = 1
+test-oldest:
+	$(PYTHON) -m venv $(OLDEST) && $(OLDEST)/bin/python -m pip install --quiet uv
+	$(OLDEST_UV) --resolution lowest-direct --editable '.[$(OLDEST_EXTRAS)]'
+	$(OLDEST_UV) hypothesis jsonschema matplotlib pytest pytest-rerunfailures pytest-xdist pyvisa-sim
+	$(OLDEST)/bin/python -m pytest -n 3 -m "not real_time"
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -95,4 +107,4 @@ $(STAMP): $(RUNTIME)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(OLDEST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
