@@ -15,6 +15,7 @@ from rig.recording.columns.stored import Batches, Changed, GridTicks, Stored, ba
 from rig.recording.disk.files import Folder, Opened
 from tests.support.paths import ROOT
 from tests.support.processes import python
+from tests.support.raised import raised
 
 N = 500
 
@@ -143,6 +144,10 @@ def test_an_absent_number_can_be_one_of_the_same_type() -> None:
     nanoseconds = 2**62 + 1
     assert array_of(pa.array([nanoseconds, None]), 0).tolist() == [nanoseconds, 0]
     assert math.isnan(array_of(pa.array([nanoseconds, None]))[1])
+
+
+def test_an_integer_that_does_not_fit_its_column_is_refused() -> None:
+    raised(OverflowError, of, [2**31], pa.int32())
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float32(), pa.bool_(), pa.string()])
