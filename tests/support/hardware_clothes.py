@@ -31,7 +31,7 @@ from scenarios.workloads.asc.workload import benchmark_of
 from scenarios.workloads.qubo_mis.graph import Graph, from_payload, to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.targets import Target, digest, write_rows
-from tests.support.serving import Queue
+from tests.support.serving import Queue, abilities
 
 HERE = Path(__file__)
 SET = 12
@@ -51,9 +51,7 @@ class Clothed:
         if "PYTEST_CURRENT_TEST" not in os.environ:
             raise RuntimeError("a simulated bench in hardware's clothes is for tests alone")
         self._driver = driver
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._driver, name)
+        vars(self).update(abilities(driver, type(self)))
 
     def info(self) -> Any:
         info = replace(self._driver.info(), mode="hardware", description="a bench of a test")

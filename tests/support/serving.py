@@ -184,15 +184,18 @@ def recording(
 # ---- devices for whole sessions, named by this file -----------------------------------------
 
 
+def abilities(driver: Any, wrapper: type) -> dict[str, Any]:
+    """Return the methods that a wrapper leaves to its driver: from Python 3.12 on, no protocol sees ``__getattr__``."""
+    return {name: getattr(driver, name) for name in {*dir(driver)} - {*dir(wrapper)}}
+
+
 class Wrapped:
     """The mock device with a test's changes; ``before`` is called with each issued sample."""
 
     def __init__(self, plant: SimPlant, before: Callable[[MockDevice, rig.Sample], rig.Sample], **options: Any) -> None:
         self.device = open_device(plant, **{"inference_s": 0.05, "hit_rate": 1.0, "marks": False} | options)
         self.before = before
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.device, name)
+        vars(self).update(abilities(self.device, type(self)))
 
     def submit(self, samples: Sequence[rig.Sample], budget: rig.Budget | None) -> None:
         self.device.submit([self.before(self.device, sample) for sample in samples], budget)
