@@ -115,8 +115,8 @@ def _jitter_s(model: RailModel, windows_s: Floats) -> float:
     """Return the jitter of the stamped length of one span in seconds, from energy that the stamps do not explain.
 
     If a stamp is late by t, the stamps do not explain an energy of dynamic power times t near the span. If the span
-    really has another length, they explain all its energy. The meter's noise also causes unexplained energy. Its known
-    variance is subtracted, but the uncertainty of this variance is added. The jitter is inf if there are too few spans.
+    really has another length, they explain all its energy. The meter's noise also causes unexplained energy, which
+    counts as jitter. The jitter is inf if there are too few spans.
     """
     r = model.readings
     if len(windows_s) < LEAST:
@@ -144,8 +144,4 @@ def _jitter_s(model: RailModel, windows_s: Floats) -> float:
         above = above - model.trace.gaps_w[0] * (1.0 - fill[near])
         own = np.bincount(owner, weights=above * within, minlength=len(spans)) / count
         scatter = min(scatter, unexplained(own[owner]))
-    typical = np.zeros(len(r.watts))
-    mine = np.flatnonzero(near)[owner == len(spans) // 2]
-    typical[mine] = each_s[mine] / power
-    noise = sum(model.variances(typical).values())
-    return math.sqrt(max(scatter - noise, 0.0) + noise * math.sqrt(2.0 / len(spans)))
+    return math.sqrt(scatter)
