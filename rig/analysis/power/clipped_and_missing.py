@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.power.estimators import PLACES, Estimate, Margin, covered
-from rig.analysis.power.model.rail_model import RailModel, Single
+from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import Component
 from rig.analysis.timing import activity_signal as signal
@@ -294,67 +294,35 @@ def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: 
 
     Let a meter miss the part u of each period. A step of h watts at a random moment then causes an error of
     h * u / sqrt(12) in one reading. The error is sqrt(2) times this if a step back always follows after the same time.
-    If all spans begin at the same place between two readings, a step at the same place of all spans has the same error
-    in each. If power pulses in step with the readings, each reading misses the same part of a pulse, and this error
-    differs from span to span.
+    If all spans begin at the same place between two readings, steps may recur at the same places of all spans, and have
+    the same error in each. If power pulses in step with the readings, each reading misses the same part of a pulse, and
+    this error differs from span to span.
     """
     r, noise = model.readings, model.noise
-    used = (inner.level != 0.0) & model.held
-    n = r.count(used)
+    n = r.count((inner.level != 0.0) & model.held)
     if r.counter or n < 3 or r.period_s <= 0.0:  # a counter misses nothing between two reads
         return []
-    alike, blind, steps, each_w2 = model.once(_missed_between)
-    found = [Component("unseen between apertures", math.sqrt(each_w2 / n))]
+    blind, steps, alike = max(1.0 - r.aperture_s / r.period_s, 0.0), *model.once(_steps_at_work)
+    found = [Component("unseen between apertures", blind * math.sqrt(steps * max(alike, 1.0) / 6.0 / n))]
     of_spans, dof = scatter_of_mean(watts, spans, noise.busy_w**2 * len(spans) / n)
     if steps > noise.busy_w**2:
-        found.append(Component("spans that differ, seen in part", blind * of_spans * math.sqrt(1.0 - alike), dof))
+        found.append(Component("spans that differ, seen in part", blind * of_spans, dof))
     elif noise.busy_w > noise.white_w:
         found.append(Component("noise under load", of_spans, dof))
     return found
 
 
-def _missed_between(model: RailModel) -> tuple[float, float, float, float]:
-    """Return four values that describe what readings miss.
+def _steps_at_work(model: RailModel) -> tuple[float, float]:
+    """Return the mean square of power steps beyond noise in W**2, and the number of spans that may share their places.
 
-    They are how far all spans begin at the same place between two readings (0 to 1), the part of each period that the
-    meter does not see, the mean square of power steps beyond noise in W**2, and the variance of one reading from power
-    that the meter missed, in W**2.
+    A step is the difference of two readings within a span, one after the other without a pause.
     """
-    r, one, noise = model.readings, model.single, model.noise
-    seen, pair = one.held & one.readings.ok, _pairs(one)
-    blind = max(1.0 - r.aperture_s / r.period_s, 0.0)
-    alike = signal.in_step(model.spans_s[:, 0], r.period_s)
-    square = float(np.mean(np.diff(one.readings.watts)[pair] ** 2)) if np.any(pair) else 0.0
-    steps = max(square - 2.0 * noise.busy_w**2, 0.0)
-    common = _at_the_same_place(model) * max(alike * len(model.spans_s) - 1.0, 0.0)
-    missing = float(np.sum(np.round(r.pace()) - 1.0))
-    lost = max(missing / (missing + float(r.many.sum())), 0.0)
-    scatter = max(float(np.var(one.readings.watts[seen])) - noise.busy_w**2, 0.0) if np.any(seen) else 0.0
-    return alike, blind, steps, (steps + common) * blind**2 / 6.0 + scatter * lost
-
-
-def _pairs(one: Single) -> Bools:
-    """Return which readings within spans follow another one without a pause, shape (n - 1,)."""
+    one = model.single
     seen = one.held & one.readings.ok
-    return seen[1:] & seen[:-1] & one.beside
-
-
-def _at_the_same_place(model: RailModel) -> float:
-    """Return the mean square of those steps between readings that recur at the same place of all spans, in W**2."""
-    r, first = model.single.readings, np.flatnonzero(_pairs(model.single))
-    if not len(first):
-        return 0.0
-    middle_s = 0.5 * (r.start_s[first] + r.end_s[first])
-    on_s = model.spans_s[signal.count_before(model.spans_s[:, 0], middle_s) - 1, 0]
-    place = np.maximum((r.start_s[first] - on_s) / r.period_s, 0.0).astype(np.int64)
-    step_w = r.watts[first + 1] - r.watts[first]
-    count = np.bincount(place)
-    mean_w = np.bincount(place, weights=step_w) / np.maximum(count, 1)
-    several = count > 1
-    # the mean of n steps keeps 1/n of the variance of steps that do not recur at the same place
-    square = np.bincount(place, weights=step_w**2)[several] / count[several]
-    alike = (count[several] * mean_w[several] ** 2 - square) / (count[several] - 1.0)
-    return max(float(count[several] @ alike) / max(float(count.sum()), 1.0), 0.0)
+    step_w = np.diff(one.readings.watts)[seen[1:] & seen[:-1] & one.beside]
+    square = float(np.mean(step_w**2)) if len(step_w) else 0.0
+    alike = signal.in_step(model.spans_s[:, 0], model.readings.period_s) * len(model.spans_s)
+    return max(square - 2.0 * model.noise.busy_w**2, 0.0), alike
 
 
 def scatter_of_mean(watts: Floats, spans: Floats, known_w2: float) -> tuple[float, float]:
