@@ -16,7 +16,7 @@ from rig.analysis.power.clipped_and_missing import LEAST, SHOWN
 from rig.analysis.power.estimators import PLACES, Estimate, Margin, Touched
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.result.quantity import Component
-from rig.analysis.timing.activity_signal import count_before, inside, margin_s, merged, touches
+from rig.analysis.timing.activity_signal import count_before, inside, merged
 from rig.analysis.timing.profile import FAR
 from rig.types import Bools, Floats
 
@@ -114,15 +114,12 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     A filter or capacitor may have moved the energy: it conserves energy and responds equally to a rise and to a fall.
     The device may also draw such power itself, so the figure is the middle of both cases.
     """
-    r, spans = model.readings, merged(windows_s)
+    spans = merged(windows_s)
     if len(spans) < 2 or not np.any(model.gap):
         return Margin()
     busy_s = float(np.mean(spans[:, 1] - spans[:, 0]))
-    # an inferred filter may be the device itself, so readings in its settling time are used too
-    near = touches(merged(model.spans_s + margin_s(model.sigma_s, 0.0)), r.start_s, r.end_s)
-    between = r.ok & ~near & ~model.idle & (model.middle_s > spans[0, 1]) & (model.middle_s < spans[-1, 0])
-    rise = _curve(model, spans[:, 0], spans[:, 1], model.held & r.ok)
-    fall = _curve(model, spans[:-1, 1], spans[1:, 0], between)
+    rise = _curve(model, spans[:, 0], spans[:, 1], model.held & model.readings.ok)
+    fall = _curve(model, spans[:-1, 1], spans[1:, 0], model.gap & model.readings.ok)
     if rise is None or fall is None:
         return Margin()
     noise_w = _noise_w(model, rise)
