@@ -39,8 +39,8 @@ MOVED = (
     "gaps begin with what spans lack at their begin. This may be a filter that is not declared (filter_tau_s) or a "
     "capacitor behind the meter, or the device itself, so the figure is the middle of both"
 )
-FEWEST, MOST = 8, 64
-"""Spans are taken in groups of neighbours: at least ``FEWEST`` and at most ``MOST`` groups."""
+FEWEST = 8
+"""At least this many spans are needed to see what they share with gaps."""
 SURE = 5.0
 """Power above gaps grows with the level of gaps if the slope is at least this many standard uncertainties."""
 ALIKE = 0.25
@@ -258,10 +258,8 @@ def gain_change(model: RailModel) -> float:
     use = (seen > 0.0) & (count.sum(axis=0) > 0.0)
     if np.count_nonzero(use) < FEWEST:
         return 0.0
-    groups = np.array_split(np.flatnonzero(use), min(MOST, int(np.count_nonzero(use))))
-    at, level = (np.array([x[g].mean() for g in groups]) for x in (span_w, near_w))
-    n = np.array([count[:, g].sum() for g in groups])
-    noise_w2 = float(np.mean(model.noise.white_w**2 / n))
+    at, level = span_w[use], near_w[use]
+    noise_w2 = float(np.mean(model.noise.white_w**2 / count[:, use].sum(axis=0)))
     above, off = at - level, level - level.mean()
     spread = float(np.sum(off**2)) - len(off) * noise_w2
     if spread <= 0.0 or level.mean() <= 0.0:
