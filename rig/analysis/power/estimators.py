@@ -220,13 +220,11 @@ def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) ->
 
 def whole(model: RailModel, of: Touched, idle: Idle, inner: Estimate | None = None) -> Estimate:
     """Return power from all readings that touch windows; for windows left out, it uses ``inner`` if given."""
-    # a reading at an end averages the current, but the shunt's loss depends on the square of the current
-    uneven = float(np.sum(of.z * of.fill * (1.0 - of.fill))) / of.busy
     level = of.level
     if inner is not None:
         rest = np.where(of.z > 0.0, 0.0, inner.level)
         level = level * (1.0 - rest.sum()) + rest
-    return replace(estimate_of(model, level, idle, uneven), by_length=True)
+    return replace(estimate_of(model, level, idle), by_length=True)
 
 
 def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> tuple[Floats, Floats]:
@@ -257,29 +255,11 @@ def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> t
     return out, np.where(known, (sums[high] - sums[low]) / np.maximum(high - low, 1), float(rest @ r.watts))
 
 
-def estimate_of(model: RailModel, level: Floats, under: Idle, uneven: float = 0.0) -> Estimate:
-    """Return the estimate with the weights ``level``, corrected for the loss in the meter's shunt.
-
-    ``uneven`` is the weighted mean of 1 - fill over the readings in windows: 0 if windows fill all readings.
-    """
-    r, (idle, idle_u_w) = model.readings, under
-    busy_w, idle_w = float(level @ r.watts), float(idle @ r.watts)
-    value_w = busy_w - idle_w
-    if (s := r.supply) is not None:
-        # a reading at an end is a product of means, but power is the mean of products
-        amperes, volts = (float((level - idle) @ x) for x in (s.amperes, s.volts))
-        value_w += uneven * amperes * (volts - s.burden_ohm * amperes)
-    else:
-        rise = _before_shunt(busy_w, r.burden_per_w) - _before_shunt(idle_w, r.burden_per_w)
-        value_w -= r.burden_per_w * uneven * rise * rise
-    return Estimate(level, idle, value_w, idle_w, idle_u_w)
-
-
-def _before_shunt(power_w: float, burden_per_w: float) -> float:
-    """Return current times supply voltage from the power behind the shunt: the inverse of ``x - b * x**2``."""
-    if burden_per_w <= 0.0:
-        return power_w
-    return (1.0 - math.sqrt(max(1.0 - 4.0 * burden_per_w * power_w, 0.0))) / (2.0 * burden_per_w)
+def estimate_of(model: RailModel, level: Floats, under: Idle) -> Estimate:
+    """Return the estimate with the weights ``level``."""
+    idle, idle_u_w = under
+    busy_w, idle_w = (float(weight @ model.readings.watts) for weight in (level, idle))
+    return Estimate(level, idle, busy_w - idle_w, idle_w, idle_u_w)
 
 
 def covered_share(r: Readings, windows_s: Floats) -> float:

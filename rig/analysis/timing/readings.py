@@ -101,8 +101,6 @@ class Readings:
     overload: Bools
     period_s: float
     tau_s: float
-    burden_per_w: float = 0.0
-    """For a shunt: p = x - x**2 * burden_per_w, where x is current times supply voltage."""
     counter: bool = False
     """Whether each reading is the mean between two values of a counter.
 
@@ -206,7 +204,6 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         overload=overload,
         period_s=_period_s(rail, start, timebase),
         tau_s=rail.filter_tau_s,
-        burden_per_w=c.burden_ohm / c.supply_v**2 if c.unit == "A" and c.supply_v else 0.0,
         counter=counter,
         step_j=(rail.resolution or 0.0) if counter else 0.0,
         supply=supply,

@@ -180,9 +180,7 @@ def _sum_of(every: Sequence[Readings]) -> Readings | None:
     watts = np.sum([r.watts for r in every], axis=0)
     ok, over = np.all([r.ok for r in every], axis=0), np.any([r.overload for r in every], axis=0)
     rail = replace(first.rail, name="", conversion=Conversion("W"), accuracy=None, resolution=None)
-    return replace(
-        first, rail=rail, watts=watts, raw=watts, ok=ok, overload=over, burden_per_w=0.0, supply=None, idle_bias_w=0.0
-    )
+    return replace(first, rail=rail, watts=watts, raw=watts, ok=ok, overload=over, supply=None, idle_bias_w=0.0)
 
 
 def _same_times(a: Readings, b: Readings) -> bool:
