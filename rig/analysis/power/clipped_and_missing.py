@@ -13,30 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.power.estimators import PLACES, Estimate, Margin, covered
+from rig.analysis.power.model.noise import SHOWN
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import Component
 from rig.analysis.timing import activity_signal as signal
 from rig.analysis.timing.counted_spans import Phase
 from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.timebase import CERTAIN, SURE
 from rig.types import Bools, Floats
 
-NOISE_RUN = 3
-"""Noise alone may lift at most this many successive readings to the end of the range."""
-NOISE_WIDTHS = 6.0
-"""Noise explains a run of clipped readings if a reading beside it is lower by at most this many widths of noise."""
 UNSEEN = 2.0
 """The bias for clipped or missing power is this multiple of a difference between readings."""
-CHANCE = 4.0
-"""More readings are missing in spans than elsewhere only if the excess is above this many standard deviations."""
 LEAST_MISSING = 2e-3
 """An excess of missing readings in spans below this share is ignored."""
 GAP_PERIODS, STEADY = 1.5, 1.2
 """Readings are missing in a pause above ``GAP_PERIODS`` periods if nine in ten pauses are below ``STEADY`` periods."""
 LEAST = 6
 """Scatter is computed only from at least this many spans, groups of neighbouring spans, or readings."""
-SHOWN = 2.0
-"""A difference between readings counts as real if it is at least this many standard errors."""
 ALL = 1e-3
 """A meter that does not see at most this part of each period counts as seeing all of it."""
 BLOCK = 1 << 12
@@ -47,16 +41,16 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     """Return the largest error of each clipped reading in watts, and which errors have no explanation (third case).
 
     Both have the shape (n,). A clipped reading, at the end of the meter's range, is a lower bound of the power. There
-    are three cases. In a short run of clipped readings, the readings beside it may be so close that noise lifted the
-    run; then the error is about one width of the noise. If the reading beside is clearly higher, the meter changed its
-    range too late, and the error is ``UNSEEN`` times the distance to that reading. Otherwise, as in an inrush current,
-    the trace has no upper bound, and the error is as large as the reading itself.
+    are three cases. The readings beside a run of clipped readings may be so close that noise lifted the run; then the
+    error is about one width of the noise. If the reading beside is clearly higher, the meter changed its range too
+    late, and the error is ``UNSEEN`` times the distance to that reading. Otherwise, as in an inrush current, the trace
+    has no upper bound, and the error is as large as the reading itself.
     """
     r = model.readings
     width = model.noise.reading_w()
     # no device delivers power while it works, so a clearly negative value comes from an integer that overflowed
     rest_w = min(float(np.min(r.watts[model.idle], initial=0.0)), 0.0)
-    flagged = (r.overload | model.held & (r.watts < rest_w - NOISE_WIDTHS * width)) & r.ok
+    flagged = (r.overload | model.held & (r.watts < rest_w - CERTAIN * width)) & r.ok
     hidden, unexplained = np.zeros(len(r.watts)), np.zeros(len(r.watts), dtype=bool)
     if not np.any(flagged):
         return hidden, unexplained
@@ -64,9 +58,8 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     padded = np.concatenate([[-np.inf], r.watts, [-np.inf]])
     beside = np.maximum(padded[first], padded[last + 1])
     top = np.maximum.reduceat(np.where(flagged, r.watts, -np.inf), first)
-    above = np.where(beside > top + NOISE_WIDTHS * width, UNSEEN * (beside - top), 0.0)
-    long = np.add.reduceat(np.where(flagged, r.many, 0.0), first)
-    noise = (long <= NOISE_RUN) & (beside >= top - NOISE_WIDTHS * width) | (above > 0.0)
+    above = np.where(beside > top + CERTAIN * width, UNSEEN * (beside - top), 0.0)
+    noise = (beside >= top - CERTAIN * width) | (above > 0.0)
     run = np.repeat(np.arange(len(first)), last - first)
     unexplained[flagged] = ~noise[run]
     hidden[flagged] = np.where(unexplained[flagged], np.abs(r.watts[flagged]), np.maximum(above, width)[run])
@@ -100,7 +93,7 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     elsewhere = max(1.0 - (float(many.sum()) - held) / due_elsewhere, 0.0)
     missing = 1.0 - held / due
     sigma = np.sqrt(max(elsewhere, 1.0 / due) / due) + np.sqrt(len(spans) / 6.0) / due
-    more = missing - elsewhere > CHANCE * sigma + LEAST_MISSING
+    more = missing - elsewhere > SURE * sigma + LEAST_MISSING
     return max(missing, 0.0) if more or _lost_at(r, spans) else 0.0
 
 
@@ -116,7 +109,7 @@ def _lost_at(r: Readings, spans: Floats) -> bool:
     reach_s = float(np.sum(spans[:, 1] - spans[:, 0])) + len(spans) * float(np.mean(pace[at] - 1.0)) * r.period_s
     part = min(reach_s / float(r.end_s[-1] - r.start_s[0]), 1.0)
     beyond = np.count_nonzero(signal.touches(spans, r.end_s[at], r.start_s[at + 1])) - len(at) * part
-    return bool(beyond > CHANCE * math.sqrt(len(at) * part * (1.0 - part)) + 1.0)
+    return bool(beyond > SURE * math.sqrt(len(at) * part * (1.0 - part)) + 1.0)
 
 
 def lost_in_a_block(r: Readings, spans: Floats) -> Bools:

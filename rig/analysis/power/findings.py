@@ -17,6 +17,7 @@ from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.profile import LEVELS
 from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.timebase import SURE
 from rig.recording.reader import Run
 
 BELOW_IDLE = (
@@ -31,11 +32,8 @@ DRAWN = (
 """Figures of power or energy that a rail delivers, which is never below zero."""
 ON_FIGURE = "Dynamic power "
 """Notes that begin with these words are shown beside the figure itself, because it is misread without them."""
-CONTRAST, ALLOWANCE = 4.0, 1e-3
-"""The level of gaps differs from idle if the difference is above the sum of two limits.
-
-They are ``CONTRAST`` standard errors, and ``ALLOWANCE`` times dynamic power.
-"""
+ALLOWANCE = 1e-3
+"""The level of gaps differs from idle if the difference is beyond its error by this part of dynamic power."""
 BEYOND = 10.0
 """One reading is far beyond all others if it is more than this many times as large."""
 MAX_CLIPPED = 0.1
@@ -129,7 +127,7 @@ def late_stamps_note(rests_s: float) -> Finding:
 def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[Finding]:
     """Yield a note on the dynamic power with the level between spans as idle, if this level differs from idle."""
     level_w, u_w = model.trace.gaps_w
-    if dynamic is None or abs(level_w) < CONTRAST * u_w + ALLOWANCE * abs(dynamic.value):
+    if dynamic is None or abs(level_w) < SURE * u_w + ALLOWANCE * abs(dynamic.value):
         return
     why = (
         "The device sleeps between its spans, or it was not at rest in the idle windows"

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.analysis.power.clipped_and_missing import LEAST, SHOWN
+from rig.analysis.power.clipped_and_missing import LEAST
 from rig.analysis.power.estimators import PLACES, Estimate, Margin, Touched
+from rig.analysis.power.model.noise import SHOWN
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.result.quantity import Component
 from rig.analysis.timing.activity_signal import count_before, inside, merged
 from rig.analysis.timing.profile import FAR
+from rig.analysis.timing.timebase import CERTAIN, SURE
 from rig.types import Bools, Floats
 
 GOES_ON = 0.9
@@ -41,12 +43,8 @@ MOVED = (
 )
 FEWEST = 8
 """At least this many spans are needed to see what they share with gaps."""
-SURE = 5.0
-"""Power above gaps grows with the level of gaps if the slope is at least this many standard uncertainties."""
 ALIKE = 0.25
 """Power above gaps is in proportion to the level of gaps if slope and ratio agree to this part, or within noise."""
-SWINGS = 3.5
-"""Power swings through spans and gaps alike if the correlation of their changes is this many standard errors."""
 FEW = 4.0
 """The first window after the last span lasts at least this many periods of the readings."""
 MOST_CHANGE = 0.5
@@ -267,7 +265,7 @@ def gain_change(model: RailModel) -> float:
     slope = (float(off @ above) + len(off) * noise_w2) / spread
     u = float(np.std(above - slope * off)) * math.sqrt(float(np.sum(off**2))) / spread
     proportion = float(above.mean() / level.mean())
-    if slope < SURE * u or abs(slope - proportion) > max(ALIKE * proportion, 2.0 * u):
+    if slope < CERTAIN * u or abs(slope - proportion) > max(ALIKE * proportion, 2.0 * u):
         return 0.0
     gain = (at + level) / float(np.mean(at + level))
     change = float(np.max(np.abs(gain - 1.0)))
@@ -347,9 +345,9 @@ def settles_w(model: RailModel) -> float:
     noise_w = max(model.noise.white_w, ROUNDED * float(np.max(np.abs(model.readings.watts[use]))))
     u_w = noise_w / np.sqrt(np.maximum(np.bincount(place, model.readings.many[use]), 1))
     part = np.abs(level_w) / max(abs(float(level_w[0])), 1e-300)
-    apart = (np.abs(level_w) > SURE * u_w) & (part > 0.1)
+    apart = (np.abs(level_w) > CERTAIN * u_w) & (part > 0.1)
     settled = rests or not apart[-1]
-    if abs(level_w[0]) <= SURE * u_w[0] or (np.count_nonzero(apart & (part < 0.9)) < 2 and settled):
+    if abs(level_w[0]) <= CERTAIN * u_w[0] or (np.count_nonzero(apart & (part < 0.9)) < 2 and settled):
         return 0.0
     return min(abs(float(level_w[0])), abs(gaps_above_w(model)) or math.inf)
 
@@ -365,7 +363,7 @@ def swings(model: RailModel) -> bool:
     if len(beside) < FEWEST or np.any(np.ptp(pair, axis=1) == 0.0):
         return False
     alike = float(np.corrcoef(beside, within)[0, 1])
-    return alike > SWINGS * math.sqrt((1.0 - alike**2) / (len(beside) - 2))
+    return alike > SURE * math.sqrt((1.0 - alike**2) / (len(beside) - 2))
 
 
 def _halves(model: RailModel) -> list[Floats]:

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from rig.analysis.power.model.blocks import GAP, IDLE, SPAN
+from rig.analysis.power.model.noise import SHOWN
 from rig.types import Bools, Floats, Indices
 
 RARE = 0.1
@@ -19,8 +20,6 @@ SETTLES = tuple(0.01 * 2.0**k for k in range(7))
 """Time constants of a decay after a step."""
 HEATS = tuple(0.01 * 2.0 ** (0.5 * k) for k in range(13))
 """Time constants of leakage power that follows the heat of the work."""
-SAME = 2.0
-"""Spans before and after a step draw the same if they differ by less than this many standard errors."""
 BEYOND = 2.0
 """A time after the end of the trace, for a begin or end that is never reached."""
 TINY = 1e-9
@@ -102,7 +101,7 @@ def _stays(watts: Floats, before: Bools) -> bool:
     if min(len(a), len(b)) < 2:
         return False
     u = math.sqrt(np.var(a, ddof=1) / len(a) + np.var(b, ddof=1) / len(b))
-    return abs(float(a.mean() - b.mean())) < SAME * u
+    return abs(float(a.mean() - b.mean())) < SHOWN * u
 
 
 def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats, Floats]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from rig.analysis.timing.activity_signal import fast_length
 from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.timebase import SURE
 from rig.types import Bools, Floats, Indices
 
 Lines = tuple[tuple[float, float, float], ...]
@@ -28,8 +29,8 @@ STANDS_OUT = 8.0
 """A peak of the spectrum is a line, as of mains hum, if its power over the mean noise reaches this plus ln(bins)."""
 STEPPED = 1e-6
 """If the median of squared differences is below this part of the variance, most readings are equal to the next."""
-KNOWN = 4.0
-"""A noise level or the frequency of a line may be wrong by this many standard deviations."""
+SHOWN = 2.0
+"""A difference counts as real if it is at least this many standard errors, where a wrong answer costs little."""
 WANDER = 5e-4
 """The frequency of a line may change by this part during a run, as the mains frequency does."""
 TIED = 1e-9
@@ -133,7 +134,7 @@ def estimate(
     white_w2, look_w2 = _levels([_without(x, lines, period_s) for x in stretches], ratio is not None)
     steps = np.concatenate([np.diff(x) for x in stretches])
     idle_w2, busy_w2 = spread(steps[np.isfinite(steps)]) ** 2, spread(busy) ** 2
-    sure = 2.0 * KNOWN * math.hypot(max(len(busy), 1) ** -0.5, n**-0.5)
+    sure = 2.0 * SURE * math.hypot(max(len(busy), 1) ** -0.5, n**-0.5)
     dof = max(n - 2.0, 1.0)
     if ratio is None:
         more_w2 = busy_w2 - idle_w2 if busy_w2 > (1.0 + sure) * idle_w2 else 0.0
@@ -231,7 +232,7 @@ def lines_of(residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats
         shown = [line_near(r, f[k], df, period_s) for r in data]
         at_hz = max(zip(map(len, data), shown, strict=True))[1][0]
         # the first term is from the least variance of the frequency of a tone in white noise (Rife and Boorstyn, 1974)
-        off_hz = max(KNOWN * 0.39 * df / math.sqrt(ratio[k]), WANDER * at_hz)
+        off_hz = max(SURE * 0.39 * df / math.sqrt(ratio[k]), WANDER * at_hz)
         found.append((at_hz, math.sqrt(np.mean([a * a for _, a in shown])), min(off_hz, float(df))))
     return tuple(found)
 

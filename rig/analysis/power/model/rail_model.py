@@ -21,15 +21,14 @@ from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.long_traces import span_sigma_s
 from rig.analysis.timing.readings import Readings, gap_of, idle_window_of
+from rig.analysis.timing.timebase import SURE
 from rig.types import Bools, Conversion, Floats, Indices, Rail
 
 T = TypeVar("T")
 ROUNDED = 1e-9
 """Rounding alone may change power by this part."""
-LEAST_PAIRS, SURE = 20, 4.0
-"""Gaps and spans swing alike if their covariance is ``SURE`` standard errors, over at least ``LEAST_PAIRS`` pairs."""
-ABOVE = 2.5
-"""First halves of gaps are above second halves if the mean difference is above this many standard errors."""
+LEAST_PAIRS = 20
+"""Gaps and spans swing alike only if at least this many pairs of them show it."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +201,7 @@ def _rests(r: Readings, gap: Indices, noise: Noise) -> Indices:
     above_w, size_w = -np.diff(watts[both])[:, 0], float(np.max(np.abs(r.watts[at]), initial=0.0))
     u2 = noise.white_w**2 * (1.0 / count[both]).sum(axis=1) + max(ROUNDED * size_w, 1e-150) ** 2
     above = above_w / np.sqrt(u2)
-    if len(above) < 2 or float(np.mean(above)) * math.sqrt(len(above)) <= ABOVE * max(float(np.std(above)), 1.0):
+    if len(above) < 2 or float(np.mean(above)) * math.sqrt(len(above)) <= SURE * max(float(np.std(above)), 1.0):
         return gap
     rest = gap.copy()
     rest[at[~late]] = -1
