@@ -10,7 +10,6 @@ from functools import reduce
 import numpy as np
 import pyarrow.compute as pc
 
-from rig.analysis.power.estimators import TooShort, core, touched, whole
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.timing.activity_signal import count_before, edges_of, margin_s, mean_signal, merged, touches
 from rig.analysis.timing.counted_spans import Activity, Phase
@@ -20,8 +19,6 @@ from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 from rig.types import Floats
 
-FINE_STEP = 5e-5
-"""The trace is used if the steps of all stamps together may change busy time by at least this part."""
 LEAST = 4
 """A bound for the jitter, from the trace or the host's stamps, needs at least this many spans or issues."""
 WHOLE = 0.999
@@ -35,12 +32,13 @@ def stamps_u_s(run: Run, activity: Activity, device: Timebase, models: Sequence[
     trace, from energy that the stamps do not explain; without a trace, from stamps of the host.
     """
     by_host_s = math.inf if models else _host_jitter_s(run, device)
-    return {
-        name: StampsU(
-            _stamp_jitter_u_s(phase, device, models, by_host_s), _stamp_step_u_s(activity, name, device, models)
-        )
-        for name, phase in activity.phases.items()
-    }
+    found = {}
+    for name, phase in activity.phases.items():
+        seen = [_unexplained_s(model, phase.windows_s) for model in models]
+        jitter_s = [by_host_s, *(each_s for each_s, _ in seen)]
+        step_s = _stamp_step_u_s(len(phase.windows_s), device, [all_s for _, all_s in seen])
+        found[name] = StampsU(_stamp_jitter_u_s(phase, device, jitter_s), step_s)
+    return found
 
 
 def _host_jitter_s(run: Run, device: Timebase) -> float:
@@ -64,25 +62,21 @@ def _host_jitter_s(run: Run, device: Timebase) -> float:
     return float(np.std(-host_s.sum(axis=0) - span_s, ddof=1))
 
 
-def _stamp_step_u_s(activity: Activity, name: str, device: Timebase, models: Sequence[RailModel]) -> float:
+def _stamp_step_u_s(count: int, device: Timebase, seen_s: Sequence[float]) -> float:
     """Return the uncertainty of busy time from the step of stamps, in seconds.
 
     The error of many stamps averages out, unless spans are in step with the clock of the stamps. The stamps do not show
     whether they are, but the trace does: energy over power is the length of the spans, independent of their stamps.
+    ``seen_s`` are the differences of this length from the stamped one, by rail.
     """
-    windows_s = activity.phases[name].windows_s
-    count = len(windows_s)
     own_s, most_s = math.sqrt(count / 6.0) * device.step_s, count * device.step_s / math.sqrt(3.0)
-    if count < 2 or not models or most_s < FINE_STEP * activity.phases[name].busy_s:
-        return most_s
-    seen_s = min(_length_error_s(model, windows_s, activity.other_s(name), own_s) for model in models)
-    return math.hypot(own_s, min(seen_s, most_s))
+    return min([most_s, *(math.hypot(own_s, all_s) for all_s in seen_s)])
 
 
-def _stamp_jitter_u_s(phase: Phase, device: Timebase, models: Sequence[RailModel], by_host_s: float) -> float:
+def _stamp_jitter_u_s(phase: Phase, device: Timebase, jitter_s: Sequence[float]) -> float:
     """Return the uncertainty of busy time in seconds from jitter and from a pin's fixed lag.
 
-    The jitter is the scatter of the spans' lengths, or the smallest bound for it from the host's stamps or a trace.
+    The jitter is the scatter of the spans' lengths, or the smallest bound ``jitter_s`` for it.
     """
     length = phase.windows_s[:, 1] - phase.windows_s[:, 0]
     lag = len(length) * device.lag_s * math.sqrt(2.0 / 3.0)
@@ -91,57 +85,42 @@ def _stamp_jitter_u_s(phase: Phase, device: Timebase, models: Sequence[RailModel
     scatter = float(np.std(length, ddof=1))
     if scatter <= device.step_s:
         return lag
-    jitter = math.sqrt(len(length)) * min([scatter, by_host_s, *(_jitter_s(m, phase.windows_s) for m in models)])
-    return math.hypot(jitter, lag)
+    return math.hypot(math.sqrt(len(length)) * min(scatter, *jitter_s), lag)
 
 
-def _length_error_s(model: RailModel, windows_s: Floats, other_s: Floats, known_s: float) -> float:
-    """Return by how much the length of all windows together may be wrong beyond ``known_s``, in seconds.
+def _unexplained_s(model: RailModel, windows_s: Floats) -> tuple[float, float]:
+    """Return the jitter of the stamped length of one span, and the error of all together, in seconds.
 
-    Energy above idle is power times length, so it shows the true length of spans with constant power. The noise of
-    energy and power adds to the result. The result is inf if energy or power of the windows cannot be estimated.
-    """
-    idle = model.trace.idle_under(merged(windows_s))
-    cut, of = core(model, windows_s, idle), touched(model, windows_s, other_s, idle)
-    if isinstance(cut, TooShort) or of is None or cut.value_w == 0.0:
-        return math.inf
-    full = whole(model, of, idle)
-    per_w = float(np.sum(windows_s[:, 1] - windows_s[:, 0])) / abs(cut.value_w)
-    seen_s = abs(full.value_w - cut.value_w) * per_w
-    return math.sqrt(max(seen_s**2 - known_s**2, 0.0) + (model.noise_u_w(full.level - cut.level) * per_w) ** 2)
-
-
-def _jitter_s(model: RailModel, windows_s: Floats) -> float:
-    """Return the jitter of the stamped length of one span in seconds, from energy that the stamps do not explain.
-
-    If a stamp is late by t, the stamps do not explain an energy of dynamic power times t near the span. If the span
-    really has another length, they explain all its energy. The meter's noise also causes unexplained energy, which
-    counts as jitter. The jitter is inf if there are too few spans.
+    They come from energy that the stamps do not explain. If a stamp is late by t, the stamps do not explain an energy
+    of dynamic power times t near the span. If the span really has another length, they explain all its energy. The
+    meter's noise also causes unexplained energy, which counts as jitter. If there are too few spans or readings, the
+    result is inf.
     """
     r = model.readings
     if len(windows_s) < LEAST:
-        return math.inf
+        return math.inf, math.inf
     spans = windows_s[np.argsort(windows_s[:, 0])]
     fill = mean_signal(edges_of(merged(spans)), r.start_s, r.end_s, r.tau_s)
     near = touches(merged(spans + margin_s(model.sigma_s, r.tau_s)), r.start_s, r.end_s) & r.ok
     many, above = r.many[near], model.above_w[near]
     power = float(np.sum(many * above) / np.sum(many * fill[near])) if np.any(fill[near] > 0) else 0.0
     if power == 0.0:
-        return math.inf
+        return math.inf, math.inf
     between_s = np.maximum.accumulate(0.5 * (spans[1:, 0] + spans[:-1, 1]))  # a span may end before the previous span
     owner = count_before(between_s, model.middle_s[near])
     each_s = r.end_s - r.start_s if r.counter else r.many * r.period_s
 
-    def unexplained(level: Floats | float) -> float:
+    def left_s(level: Floats | float) -> Floats:
         left = (above - level * fill[near]) * (each_s[near] / power)
-        return float(np.var(np.bincount(owner, weights=left, minlength=len(spans)), ddof=1))
+        return np.asarray(np.bincount(owner, left, len(spans)), np.float64)
 
     # all spans have the same power, or each has its own above gaps; a wrong assumption only raises the scatter
-    scatter = unexplained(power)
+    jitter_s, all_s = float(np.std(left_s(power), ddof=1)), math.inf
     within = (fill[near] > WHOLE) * many
     count = np.bincount(owner, weights=within, minlength=len(spans))
     if np.all(count > 0):
         above = above - model.trace.gaps_w[0] * (1.0 - fill[near])
         own = np.bincount(owner, weights=above * within, minlength=len(spans)) / count
-        scatter = min(scatter, unexplained(own[owner]))
-    return math.sqrt(scatter)
+        own_s = left_s(own[owner])
+        jitter_s, all_s = min(jitter_s, float(np.std(own_s, ddof=1))), abs(float(np.sum(own_s)))
+    return jitter_s, all_s
