@@ -268,9 +268,7 @@ def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float)
     outside = ~covered(r, spans)
     if outside.any():
         part = float(length[outside].sum() / length.sum())
-        few = max(int(np.count_nonzero(seen)) // 3, 1)
-        sides = [watts[seen][:few]] * bool(outside[0]) + [watts[seen][-few:]] * bool(outside[-1])
-        bias_w += UNSEEN * part * max([abs(float(np.mean(side)) - mean_w) for side in sides], default=0.0)
+        bias_w += UNSEEN * part * spread_w
         u_w = part * spread_w * math.sqrt(1.0 / np.count_nonzero(seen) + 1.0 / np.count_nonzero(outside))
         parts.append(Component("spans outside the trace", u_w, max(float(np.count_nonzero(seen)) - 1.0, 1.0)))
     if missing:
