@@ -25,8 +25,6 @@ from rig.types import Bools, Floats
 
 UNSEEN = 2.0
 """The bias for clipped or missing power is this multiple of a difference between readings."""
-LEAST_MISSING = 2e-3
-"""An excess of missing readings in spans below this share is ignored."""
 GAP_PERIODS, STEADY = 1.5, 1.2
 """Readings are missing in a pause above ``GAP_PERIODS`` periods if nine in ten pauses are below ``STEADY`` periods."""
 LEAST = 6
@@ -87,13 +85,11 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     middle_s, half_s = 0.5 * (r.start_s + r.end_s), 0.5 * r.period_s * many
     held = float(many @ signal.mean_signal(signal.edges_of(spans), middle_s - half_s, middle_s + half_s))
     due = float(np.sum(spans[:, 1] - spans[:, 0])) / r.period_s
-    due_elsewhere = float(r.end_s[-1] - r.start_s[0]) / r.period_s - due
-    if due_elsewhere <= 0.0:
-        return 0.0
+    due_elsewhere = max(float(r.end_s[-1] - r.start_s[0]) / r.period_s - due, 1.0)
     elsewhere = max(1.0 - (float(many.sum()) - held) / due_elsewhere, 0.0)
     missing = 1.0 - held / due
     sigma = np.sqrt(max(elsewhere, 1.0 / due) / due) + np.sqrt(len(spans) / 6.0) / due
-    more = missing - elsewhere > SURE * sigma + LEAST_MISSING
+    more = missing - elsewhere > SURE * sigma
     return max(missing, 0.0) if more or _lost_at(r, spans) else 0.0
 
 

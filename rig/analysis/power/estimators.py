@@ -41,8 +41,6 @@ STEPS = 6
 """Number of Gauss-Newton steps for delay and filter."""
 LARGEST = 0.5
 """Largest step of the delay in periods, and of the time constant as a part of itself."""
-SINGULAR = 1e8
-"""Above this condition number, spans and gaps fill all readings too equally for a fit."""
 WORST = 0.5
 """A fit is not used if its uncertainty is above this part of dynamic power."""
 
@@ -293,7 +291,7 @@ def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> 
     size = np.linalg.norm(design, axis=0)
     design = design / np.where(size > 0.0, size, 1.0)
     gram = design.T @ design
-    if not size.all() or np.linalg.cond(gram) > SINGULAR:
+    if np.linalg.matrix_rank(gram) < len(gram):
         return None
     each = np.linalg.solve(gram, design.T)[0] / size[0]
     u_w, bias_w = _left_over(each, left, model.middle_s[use], spans)

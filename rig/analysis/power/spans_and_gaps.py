@@ -31,8 +31,6 @@ The device cannot have drawn less than the level beside.
 """
 LATER = 1.25
 """A moving mean delays energy by this many time constants of the most similar one-pole filter."""
-EQUALLY = 1e6
-"""Above this condition number, spans fill the readings at their ends too equally to tell inside from outside."""
 BEYOND_CORE = (
     "readings at the ends of spans differ from those within, and nothing tells whether this is drawn just inside or "
     "just outside of the spans, so the figure is the middle of both"
@@ -96,7 +94,7 @@ def _outside_w(model: RailModel, windows_s: Floats, of: Touched, inner: Estimate
     left = r.watts[at] - f * core_w - (1.0 - f) * of.beside_w[of.side[use]]
     design, z = np.column_stack([f, 1.0 - f]), of.z[at]
     gram = design.T @ (z[:, None] * design)
-    if len(at) < LEAST or np.linalg.cond(gram) > EQUALLY:
+    if len(at) < LEAST or np.linalg.matrix_rank(gram) < 2:
         return 0.0, 1e6 * abs(float(inner.level @ r.watts))
     inverse = np.linalg.inv(gram)
     found = inverse @ (design.T @ (z * left))

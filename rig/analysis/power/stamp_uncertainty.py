@@ -21,8 +21,6 @@ from rig.types import Floats
 
 LEAST = 4
 """A bound for the jitter, from the trace or the host's stamps, needs at least this many spans or issues."""
-WHOLE = 0.999
-"""A reading shows the power of one span alone if the span fills more than this part of it."""
 
 
 def stamps_u_s(run: Run, activity: Activity, device: Timebase, models: Sequence[RailModel] = ()) -> dict[str, StampsU]:
@@ -116,7 +114,7 @@ def _unexplained_s(model: RailModel, windows_s: Floats) -> tuple[float, float]:
 
     # all spans have the same power, or each has its own above gaps; a wrong assumption only raises the scatter
     jitter_s, all_s = float(np.std(left_s(power), ddof=1)), math.inf
-    within = (fill[near] > WHOLE) * many
+    within = (1.0 - fill[near] < 1e-3) * many
     count = np.bincount(owner, weights=within, minlength=len(spans))
     if np.all(count > 0):
         above = above - model.trace.gaps_w[0] * (1.0 - fill[near])
