@@ -29,8 +29,6 @@ GAP_PERIODS, STEADY = 1.5, 1.2
 """Readings are missing in a pause above ``GAP_PERIODS`` periods if nine in ten pauses are below ``STEADY`` periods."""
 LEAST = 6
 """Scatter is computed only from at least this many spans, groups of neighbouring spans, or readings."""
-ALL = 1e-3
-"""A meter that does not see at most this part of each period counts as seeing all of it."""
 BLOCK = 1 << 12
 """Arrays over readings and places are computed for about this many readings at a time, to save memory."""
 
@@ -211,7 +209,7 @@ def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_
     """
     one, windows_s = model.single, phase.windows_s
     r = one.readings
-    if r.counter or r.period_s - r.aperture_s <= ALL * r.period_s:
+    if r.counter or r.period_s - r.aperture_s <= 1e-3 * r.period_s:  # the meter sees all
         return 0.0
     used = np.flatnonzero(one.held & r.ok)
     owner = signal.count_before(windows_s[:, 0], r.start_s[used], "right") - 1

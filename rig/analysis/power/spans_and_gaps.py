@@ -39,8 +39,6 @@ MOVED = (
     "gaps begin with what spans lack at their begin. This may be a filter that is not declared (filter_tau_s) or a "
     "capacitor behind the meter, or the device itself, so the figure is the middle of both"
 )
-FEWEST = 8
-"""At least this many spans are needed to see what they share with gaps."""
 ALIKE = 0.25
 """Power above gaps is in proportion to the level of gaps if slope and ratio agree to this part, or within noise."""
 FEW = 4.0
@@ -145,12 +143,10 @@ def smoothed(model: RailModel, windows_s: Floats, dynamic_w: float) -> Margin:
 def unrested_w(model: RailModel, windows_s: Floats) -> float:
     """Return by how many watts idle windows between spans are on average above the level at their own ends.
 
-    The result is 0 if noise explains it, for a counter, and if more readings lie in gaps than in idle windows.
+    The result is 0 if noise explains it.
     """
     spans = merged(windows_s)
-    if model.readings.counter or len(spans) < 2 or np.count_nonzero(model.gap) > np.count_nonzero(model.idle):
-        return 0.0
-    fall = _curve(model, spans[:-1, 1], spans[1:, 0], model.idle)
+    fall = _curve(model, spans[:-1, 1], spans[1:, 0], model.idle) if len(spans) > 1 else None
     more_j, u_j = _beyond_rest_j(model, fall) if fall else (0.0, 0.0)
     return more_j / float(np.mean(spans[1:, 0] - spans[:-1, 1])) if abs(more_j) > SHOWN * u_j else 0.0
 
@@ -245,14 +241,14 @@ def gain_change(model: RailModel) -> float:
     accuracy counts as 0.
     """
     r, spans = model.readings, model.spans_s
-    if len(spans) < FEWEST:
+    if len(spans) < LEAST:
         return 0.0
     span_w, seen = model.means(r.watts, model.held, inside(spans, r.start_s, r.end_s), len(spans))
     gap_w, many = model.means(r.watts, model.gap, count_before(spans[:, 0], r.start_s) - 1, len(spans))
     beside, count = (np.array([np.append(0.0, x[:-1]), x]) for x in (gap_w, many))
     near_w = beside.sum(axis=0) / np.maximum(np.count_nonzero(count, axis=0), 1)
     use = (seen > 0.0) & (count.sum(axis=0) > 0.0)
-    if np.count_nonzero(use) < FEWEST:
+    if np.count_nonzero(use) < LEAST:
         return 0.0
     at, level = span_w[use], near_w[use]
     noise_w2 = float(np.mean(model.noise.white_w**2 / count[:, use].sum(axis=0)))
@@ -358,7 +354,7 @@ def swings(model: RailModel) -> bool:
     in_span, in_gap = model.once(_halves)
     pair = np.array([in_gap[1:, 0] - in_gap[:-1, 1], in_span[1:, 1] - in_span[1:, 0]])
     beside, within = pair = pair[:, np.isfinite(pair).all(axis=0)]
-    if len(beside) < FEWEST or np.any(np.ptp(pair, axis=1) == 0.0):
+    if len(beside) < LEAST or np.any(np.ptp(pair, axis=1) == 0.0):
         return False
     alike = float(np.corrcoef(beside, within)[0, 1])
     return alike > SURE * math.sqrt((1.0 - alike**2) / (len(beside) - 2))

@@ -31,7 +31,7 @@ STEPPED = 1e-6
 """If the median of squared differences is below this part of the variance, most readings are equal to the next."""
 SHOWN = 2.0
 """A difference counts as real if it is at least this many standard errors, where a wrong answer costs little."""
-ALIKE = (0.0, 0.5, 0.8, 0.9, 0.95)
+ALIKE = (0.0, 0.5, 0.9)
 """Correlations between errors of neighbouring counter values; the fit tries each of them."""
 SEGMENT = 1 << 13
 """Slow noise is computed from about this many weights at most; weights of neighbouring readings are added first."""
