@@ -4,9 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rig.analysis.result.catalogue import entry_of
-
 from reports.format import KINDS, budget, groups, parts_of, short_text, si, text_of, title
+from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.quantity import LITERAL, FigureKey, Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.solving.targets import by_preference

@@ -296,19 +296,20 @@ def idle_pulses_w(model: RailModel) -> float:
     if r.counter or not all(map(len, off)):
         return 0.0
     far_w = FAR * max(float(np.median(np.abs(x))) for x in off)
-    idle, work = ([x > far_w, float(np.mean(np.where(x > far_w, x, 0.0)))] for x in off)
-    count, at_work = (int(np.count_nonzero(high[1:] & ~high[:-1])) for high, _ in (idle, work))
+    high = [x > far_w for x in off]
+    idle_w, work_w = (float(np.mean(np.where(pulse, x, 0.0))) for x, pulse in zip(off, high, strict=True))
+    count, at_work = (int(np.count_nonzero(pulse[1:] & ~pulse[:-1])) for pulse in high)
     due = count * len(off[1]) / len(off[0])
-    return max(idle[1] - work[1], 0.0) if due - at_work > SURE * math.sqrt(due) else 0.0
+    return max(idle_w - work_w, 0.0) if due - at_work > SURE * math.sqrt(due) else 0.0
 
 
 def _off_median(watts: Floats, use: Bools) -> Floats:
-    """Return readings in use less the median of each unbroken row of at least ``FEWEST``; many rows are thinned."""
+    """Return readings in use less the median of their row. Rows are unbroken, of a few readings or more, and thinned."""
     at = np.flatnonzero(use)
     cuts = np.concatenate([[0], np.flatnonzero(np.diff(at) > 1) + 1, [len(at)]])
-    cuts = np.column_stack([cuts[:-1], cuts[1:]])[:: -(-len(cuts) // (FEWEST * MOST))].tolist()
-    rows = [watts[at[a:b]] for a, b in cuts if b - a >= FEWEST]
-    return np.concatenate([np.zeros(0), *(row - np.median(row) for row in rows)])
+    rows = np.column_stack([cuts[:-1], cuts[1:]])[np.diff(cuts) >= LEAST]
+    rows = rows[:: max(len(rows) // (LEAST * PLACES), 1)]
+    return np.concatenate([np.zeros(0), *(watts[at[a:b]] - np.median(watts[at[a:b]]) for a, b in rows.tolist())])
 
 
 def gaps_above_w(model: RailModel) -> float:
