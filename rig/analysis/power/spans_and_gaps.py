@@ -304,7 +304,7 @@ def idle_pulses_w(model: RailModel) -> float:
 
 
 def _off_median(watts: Floats, use: Bools) -> Floats:
-    """Return readings in use less the median of their row. Rows are unbroken, of a few readings or more, and thinned."""
+    """Return readings in use less the median of their unbroken row. Short rows are left out, and many are thinned."""
     at = np.flatnonzero(use)
     cuts = np.concatenate([[0], np.flatnonzero(np.diff(at) > 1) + 1, [len(at)]])
     rows = np.column_stack([cuts[:-1], cuts[1:]])[np.diff(cuts) >= LEAST]
