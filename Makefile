@@ -43,7 +43,7 @@ test-narrow: $(STAMP)
 # The oldest versions that pyproject.toml admits, in an environment of their own.
 OLDEST := $(VENV)-oldest
 OLDEST_EXTRAS := audio,completion,dask,joulescope,loihi2,nir,nvml,primate,qubo,serial,visa,xylo
-OLDEST_UV = $(OLDEST)/bin/python -m uv pip install --quiet --python $(OLDEST)/bin/python
+OLDEST_UV = $(OLDEST)/bin/python -m uv pip install --quiet --compile-bytecode --python $(OLDEST)/bin/python
 
 test-oldest: export OPENBLAS_NUM_THREADS = 1
 test-oldest:
