@@ -14,8 +14,10 @@ from rig.types import Bools, Floats, Indices
 
 RARE = 0.1
 """Prior probability that the level of idle power changes during a recording, by one of the shapes below."""
-TIMES = tuple(0.01 * 2.0**k for k in range(8))
-"""Time constants of a decay from the begin of the trace, or after a step."""
+DECAYS = (0.05, 0.15, 0.5, 2.0)
+"""Time constants of a decay from the begin of the trace; the longest is a drift along a line."""
+SETTLES = tuple(0.01 * 2.0**k for k in range(7))
+"""Time constants of a decay after a step."""
 HEATS = tuple(0.01 * 2.0 ** (0.5 * k) for k in range(13))
 """Time constants of leakage power that follows the heat of the work."""
 BEYOND = 2.0
@@ -82,7 +84,7 @@ def simple_changes(state: Indices, start: Floats, end: Floats, watts: Floats, wo
     """
     borders = np.unique(np.concatenate([start, 0.5 * (start + end)]))[1:]
     simple = np.array([
-        *((at, np.inf, np.inf) for at in borders), *((0.0, np.inf, tau) for tau in TIMES),
+        *((at, np.inf, np.inf) for at in borders), *((0.0, np.inf, tau) for tau in DECAYS),
         *((0.0, BEYOND, tau) for tau in HEATS if len(work)),
     ])  # fmt: skip
     columns = means(simple, start, end, work)
@@ -108,7 +110,7 @@ def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats
     # a change that lasts as long as all activity looks the same as another level of all gaps and spans
     first, last = activity_of(state, start, end)
     pairs = [(a, b, np.inf) for k, a in enumerate(begins) for b in begins[k + 1 :] if a > first or b < last]
-    every = np.array(pairs + [(a, np.inf, tau) for a in begins for tau in TIMES]).reshape(-1, 3)
+    every = np.array(pairs + [(a, np.inf, tau) for a in begins for tau in SETTLES]).reshape(-1, 3)
     columns = means(every, start, end, np.empty((0, 3)))
     use = shown(columns, state)
     # a device may also work on after some of its spans, which leaves idle under spans as it is
