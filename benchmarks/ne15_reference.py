@@ -84,7 +84,7 @@ def relayed(steps: Any, starts: Any, end: int, rest_steps: int) -> Any:
 
 @njit(cache=True)
 def decided(at: Any, relay: Any, weights: Any, end: int, rest_steps: int) -> Any:
-    """Return each decision neuron's spikes, and the step of the first spike or 0, for relay spikes sorted by step."""
+    """Return each decision neuron's spike count, and the first spike's step or 0, for relay spikes sorted by step."""
     n = weights.shape[1]
     v, i, rest, counts = np.zeros(n), np.zeros(n), np.zeros(n, np.int64), np.zeros(n, np.int64)
     first, k = 0, 0
@@ -154,7 +154,7 @@ def template(stimulus: Events) -> NDArray[np.float64]:
 
 
 def shown(stream: Events, weights: NDArray[np.float64], seconds: float) -> tuple[NDArray[np.int64], int, int]:
-    """Return each decision neuron's spikes, the latency in steps (-1: none), and the number of all relays' spikes."""
+    """Return each decision neuron's spike count, the latency in steps (-1: none), and all relays' spike count."""
     steps, addresses = on_grid(stream)
     end, rest = round(1000 * seconds), int(NEURON["tau_refrac"])
     at, relay = relays(steps, addresses, end, rest)
@@ -204,7 +204,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--fold", type=int, default=0, choices=range(FOLDS), help="the fold for the test; default: 0")
     parser.add_argument("--jobs", type=int, help="lessons at the same time; default: one for each core")
-    parser.add_argument("--out", type=Path, help="write the network, which devices take too")
+    parser.add_argument("--out", type=Path, help="write the network to a file that devices accept")
     parser.add_argument("--run", type=Path, help="a recording of the device nest")
     args = parser.parse_args()
     course = Course(args.data, args.subclasses, args.fold, FOLDS, scale=args.scale)

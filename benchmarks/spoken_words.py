@@ -1,4 +1,4 @@
-"""Words like speech in the layout of NeuroBench's subset of the MSWC, because the corpus itself is not available.
+"""Artificial spoken words in the layout of NeuroBench's subset of the MSWC, because the corpus itself is not available.
 
     python -m benchmarks.spoken_words --out words
 

@@ -44,7 +44,7 @@ Array = NDArray[np.float64]
 
 
 def one(seed: int) -> dict[str, Any]:
-    """Measure one plant; return truth, estimate, half-width, and whether noise dominates, by figure."""
+    """Measure one plant; return truth, error, half-width, and whether noise dominates, by figure."""
     d = draw(seed)
     with tempfile.TemporaryDirectory() as folder:
         plant = measured(d, Path(folder) / "run")

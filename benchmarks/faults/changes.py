@@ -23,7 +23,10 @@ OUTPUTS = (
 
 
 def change_lines(run: Path, draw: random.Random) -> str:
-    """Change fields of the lines. In one of ten cases, a field becomes one of ``RAW``; readers may refuse these."""
+    """Change a field of one line; rarely, also repeat or remove a line.
+
+    In one of ten cases, the field becomes one of ``RAW``, which readers may refuse.
+    """
     lines: list[Any] = lines_of(run)
     number = draw.choice([0, 0, len(lines) - 1, draw.randrange(len(lines))])
     raw = draw.random() < 0.1

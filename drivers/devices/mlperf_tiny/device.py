@@ -33,7 +33,7 @@ MODES = ("hardware",)
 
 PHASE = "inference"
 BAUDS = {"performance": 115200, "energy": 9600}
-_BEGINS = {True: "when the first time stamp is on the wire", False: "at the first time stamp"}
+_BEGINS = {True: "when the first time stamp has been sent", False: "at the first time stamp"}
 """When a span begins, by ``prints_first``."""
 
 
@@ -49,8 +49,9 @@ class Model:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the given labels. Raises ``UsageError`` for equal or empty labels, and for a threshold between others
-        than two.
+        """Return the given labels.
+
+        Raises ``UsageError`` for equal or empty labels, and for a threshold with more or fewer than two labels.
         """
         names = tuple(part.strip() for part in self.labels.split(",")) if self.labels else ()
         if len(set(names)) != len(names) or (names and not all(names)):

@@ -1,6 +1,6 @@
 """Train the network of NE15-MNIST on NEST, write the stream of one digit to a file, or draw a folder of digits.
 
-The network learns a folder of images, one template (a kind of one digit) after another. A lesson is the stimulus that
+The network learns a folder of images, one template (a subclass of a digit) after another. A lesson is the stimulus that
 teaches one template; NEST or another simulator plays it.
 """
 
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     train.add_argument("--seed", type=int, default=0)
     train.add_argument("--encoding", default="poisson", help="poisson (default), rank-order or dvs")
     train.add_argument("--dialect", default="jaer", help="dialect of dvs: jaer (default) or ne15")
-    train.add_argument("--lesson-s", type=float, default=ne15.TEACHING_S, metavar="S", help="its length; default: 180")
+    train.add_argument("--lesson-s", type=float, default=ne15.TEACHING_S, metavar="S", help="time of a lesson; default: 180")
     train.add_argument("--no-md5", dest="md5", action="store_false", help=NO_MD5)
     train.add_argument("--scale", type=float, default=1.0, help="factor on all weights when deployed; default: 1")
     train.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
@@ -71,8 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     stream.add_argument("--out", type=Path, required=True, metavar="FILE", help="NAME.aedat (jAER) or NAME.npy (PyNN)")
     stream.set_defaults(do=_export)
     draw = actions.add_parser("draw", help="digits of the project's own, to try all of this without MNIST")
-    draw.add_argument("--images", type=int, default=1000, metavar="N", help="training, as many test; default: 1000")
-    draw.add_argument("--recordings", type=int, default=0, metavar="N", help="flashing, as many moving; default: 0")
+    draw.add_argument("--images", type=int, default=1000, metavar="N", help="images of each split; default: 1000")
+    draw.add_argument("--recordings", type=int, default=0, metavar="N", help="recordings of each kind; default: 0")
     draw.add_argument("--seed", type=int, default=0)
     draw.add_argument("--out", type=Path, required=True, metavar="DIR")
     draw.set_defaults(do=_draw)

@@ -1,9 +1,9 @@
 """Import Rockpool's Xylo Audio 2 modules without a download, and without running pip.
 
 The ``samna`` on PyPI is a stub that runs pip when it is imported, and ``import rockpool`` imports it. If the vendor's
-samna, which has compiled files, is absent, a stand-in module takes its name before Rockpool is imported: a simulation
-needs its names, but never uses them. Packages that Rockpool needs for other work than simulation take most of the time
-of the import, so they are imported when they are first used.
+samna, which has compiled files, is absent, a stand-in module named samna is made before Rockpool is imported: a
+simulation needs samna's names, but never uses them. Packages that Rockpool needs for other work than simulation take
+most of the time of the import, so they are imported when they are first used.
 """
 
 import importlib
