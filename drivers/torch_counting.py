@@ -36,10 +36,10 @@ class TorchCounter:
 
     The number of executions is the greatest common divisor of the modules' numbers of calls. So a forward pass that
     calls each module once is one execution. A pass that calls each module at every time step has one execution a step.
-    ``states`` are values that a model carries from step to step outside of spiking neurons and recurrent modules. It
-    gives their number for one sample, by name; each takes as many bits as a parameter. ``neurons`` names further
-    classes whose outputs are activations. ``uncounted`` names modules that are left out of the counts; the description
-    states them. Raises ``DataError`` for a module that cannot be counted.
+    ``states`` names values that a model carries from step to step outside of spiking neurons and recurrent modules,
+    with their number for one sample; each takes as many bits as a parameter. ``neurons`` names further classes whose
+    outputs are activations. ``uncounted`` names modules that are left out of the counts; the description states them.
+    Raises ``DataError`` for a module that cannot be counted.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class TorchCounter:
             raise _refused(name, "was given a sample without a batch", "Give a batch of one")
         if isinstance(module.padding, str) or module.padding_mode != "zeros":
             what = f"pads {module.padding} with {module.padding_mode}"
-            raise _refused(name, what, "Pad a number of zeros, alike at both ends, or in a module before it")
+            raise _refused(name, what, "Pad with as many zeros at both ends, or pad in a module before it")
         shape = values.shape[1:]
         if (name, shape) not in self._windows:
             options = {what: getattr(module, what) for what in ("stride", "padding", "dilation", "groups")}

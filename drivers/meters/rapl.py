@@ -32,7 +32,7 @@ UPDATE_S = 1e-3
 RATE_MOST_HZ = 500.0
 BUFFER_S = 60.0
 SLACK_S = 5e-3
-"""Updates jitter: the energy between two looks may include this much more time than passed between the looks (s)."""
+"""Updates jitter: a counter's rise between two reads may cover this much more time than passed between them (s)."""
 READ_ANYWAY = (
     f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (every user can then watch the processor's power, "
     "CVE-2020-8694). Or run as root"
@@ -101,7 +101,7 @@ class EnergyCounter:
         return self._total_j
 
     def _raw(self) -> int:
-        try:  # a file object would take twice as long, and the time of the value is as uncertain
+        try:  # a file object would take twice as long, so the time of the value would be twice as uncertain
             handle = os.open(self._file, os.O_RDONLY)
             try:
                 return int(os.read(handle, 64))
