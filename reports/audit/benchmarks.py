@@ -24,7 +24,7 @@ def held_of(name: str) -> dict[str, Any]:
 
 
 def _seen(name: str) -> str:
-    """Return a name without what readers cannot tell apart: kinds of spaces, capitals, letter widths, hidden marks."""
+    """Return a name without what readers may overlook: kinds of spaces, capitals, letter widths, hidden marks."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     return " ".join("".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Mn")).split())
 

@@ -154,7 +154,7 @@ def _unknown_w(area: float, active: float, window: Floats, met: int, drift: floa
 
 
 def _differ_w(area: float, inner: float, gap: float, window: Floats, facts: Facts) -> float:
-    """Return how far the mean inside spans is from the area above idle without the gaps beside them.
+    """Return how far the mean inside spans is from the area above idle, less what the gaps beside spans add to it.
 
     It is not 0 if power differs at the ends of spans, such as where the device works later than stamped, or varies in
     gaps. Gaps without readings are treated as idle. If no reading is inside spans, gaps are assumed to draw at most as
