@@ -28,7 +28,7 @@ _COLUMNS = 600
 _ON, _OFF, _SCENE = COLOURS["inference"], COLOURS["preprocess"], GRID
 _LANE = 0.86  # share of the height for a class
 _ANSWER, _POWER = 34.0, 84.0  # heights of the panels of answers and of power
-_CHAR, _LINE, _UPRIGHT = 6.4, 12.0, 8.0  # width of a letter, of a line of text, and room for a name that is rotated
+_CHAR, _LINE, _UPRIGHT = 6.4, 12.0, 8.0  # width of a letter, height of a line of text, room for a name that is rotated
 _LONGEST = 20
 _TIME = "time since the start of the run, s"
 

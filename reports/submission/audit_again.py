@@ -78,7 +78,7 @@ def imported_again(run: Run) -> Iterator[str]:
 
     about: Any = run.whole.start.imported
     if ".py:" in about.format:
-        refuse(about.format, "is an importer of a recording's own, whose code is not run")
+        refuse(about.format, "is somebody's own importer, which is never run")
     factory, folder = load("importers", about.format), run.path / KEPT
     kept = walk(folder)
     if run.stop is None or not {f"{KEPT}/{name}" for name in kept} <= run.stop.files.keys():

@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths", type=Path, nargs="+", metavar="PATH", help="a run, session, submission, or its archive"
     )
-    parser.add_argument("--quick", action="store_true", help="leave the arithmetic out")
+    parser.add_argument("--quick", action="store_true", help="check hashes, rules and declarations only")
     parser.add_argument("--signers", type=Path, metavar="FILE", help="allowed signers, in the format of ssh-keygen")
     parser.add_argument("--root", action="append", default=[], metavar="HASH", help="a root hash that was published")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write audit.json and audit.html")

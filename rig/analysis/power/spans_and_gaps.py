@@ -32,8 +32,8 @@ The device cannot have drawn less than the level beside.
 LATER = 1.25
 """A moving mean delays energy by this many time constants of the most similar one-pole filter."""
 BEYOND_CORE = (
-    "readings at the ends of spans differ from those within, and nothing tells whether this is drawn just inside or "
-    "just outside of the spans, so the figure is the middle of both"
+    "readings at the ends of spans differ from those within, and nothing tells whether that power is drawn just inside "
+    "or just outside of the spans, so the figure is the middle of both"
 )
 MOVED = (
     "gaps begin with what spans lack at their begin. This may be a filter that is not declared (filter_tau_s) or a "

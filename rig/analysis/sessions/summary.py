@@ -94,7 +94,7 @@ def _other_pace(by: Mapping[str, list[Part]]) -> list[str]:
     if own is None or stated is None or _sequence_s(by) or abs(own.value - stated.value) <= APART * stated.value:
         return []
     what = f"The power runs answered {own.value:.4g} samples a second, and the performance runs {stated.value:.4g}"
-    return [f"{what}. Average power and energy per sample hold the pauses of the power runs: measure on an idle host"]
+    return [f"{what}. Average power and energy per sample include pauses of the power runs: measure on an idle host"]
 
 
 def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) -> Result:

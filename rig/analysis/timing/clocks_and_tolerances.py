@@ -52,7 +52,7 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
     if far and arrivals is not None:  # another check reports a wrong rate of arrivals, and refuses only power
         return fit_brackets(clocks[clock], brackets, t0_ns, None, bend_s)
     if far:
-        what = f"a tick of the clock {clock!r} lasts {found.rate:.6g} of its declared time by the clock of the host"
+        what = f"a tick of the clock {clock!r} lasts {found.rate:.6g} times as long as declared, by the host's clock"
         remedy = "Correct its tick_hz, see that nothing sets the clock during a run, or declare a wider tolerance"
         raise DataError(what, field="tick_hz", value=clocks[clock].tick_hz, remedy=remedy)
     if beyond_tolerance(found):  # nothing shows whether this clock or the host's is wrong
