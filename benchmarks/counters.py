@@ -8,8 +8,8 @@ millisecond, steps of 1 uJ, 1000 looks a second). Windows, levels and jitter are
 engine, run directory, verified reading, estimators.
 
 ``ratio`` is the median half-width divided by the median error, and ``exact`` is this ratio for exact Gaussians of the
-same half-widths. For ``own``, each error is divided by its own half-width; ``own`` is one over the median of these
-(2.9 for a Gaussian). Two in five of the sensors have noise.
+same half-widths. ``own`` is the inverse of the median of each error divided by its own half-width (2.9 for a Gaussian).
+Two in five of the sensors have noise.
 
 With only a few dozen idle readings, as from NVML, a counter whose age drifts cannot be distinguished from a noisy
 counter. Intervals are then about twice as wide as an exact Gaussian's.

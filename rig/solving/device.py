@@ -221,7 +221,7 @@ class SolverDevice(Generic[T]):
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         """Queue the samples, each to be solved ``times`` times in one span; the answer is that of the first solve.
 
-        Raises ``UsageError`` also for a phase that is not the only one, ``DeviceTimeoutError`` after a solve that did
+        Also raises ``UsageError`` for a phase other than ``solve``, and ``DeviceTimeoutError`` after a solve that did
         not end.
         """
         if self._stuck is not None:

@@ -70,7 +70,7 @@ class TinyDevice:
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Check all samples, and load the first unless a query runs: the board has room for one.
+        """Check all samples. If no query runs, load the first: the board has room for one.
 
         Raises ``DataError`` for a sample that does not fit.
         """

@@ -77,7 +77,7 @@ class Scope:
 
 
 def scopes_of(activity: Activity, busy: Mapping[str, BusyTime]) -> Iterator[Scope]:
-    """Yield a scope for all phases, unless they were measured one at a time, and one for each of several phases."""
+    """Yield a scope for all phases if they were measured together, and a scope for each of several phases."""
     if not activity.per_phase:
         phases = tuple(activity.phases.values())
         yield Scope("", activity.busy_windows_s(), activity.excluded_s(), busy[""], phases, activity.unlooped)

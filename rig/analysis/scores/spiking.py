@@ -71,7 +71,7 @@ def spiking_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
 def _fan_outs(run: Run) -> dict[str, int]:
     """Return, by population, how many synapses each spike reaches.
 
-    It is empty unless every connection has one weight for each source neuron, or one for each pair of neurons.
+    Every connection must have one weight for each source neuron, or one for each pair of neurons; else it is empty.
     """
     device, fans = run.start.device, Counter[str]()
     stated = device.algorithm.network if isinstance(device.algorithm.network, dict) else {}

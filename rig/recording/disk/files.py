@@ -119,7 +119,7 @@ class Folder:
         return found is not None
 
     def names(self, name: str = "") -> list[str]:
-        """Return the sorted names in this directory or in one below it; none if it does not exist."""
+        """Return the sorted names in this directory, or in the directory ``name`` below it; none if it is missing."""
         try:
             folder = self.sub(name)
             return sorted(os.listdir(folder.path if folder._handle is None else folder._handle))  # noqa: PTH208

@@ -61,8 +61,9 @@ def falls(left: Floats) -> bool:
 def astray(s: Shown) -> int:
     """Return how many spans have no rise where the stamps place them, 0 if nothing shows that they are elsewhere.
 
-    They are elsewhere if work is missing in spans and found outside of them, in two successive readings, since one may
-    be noise. They are also elsewhere if most or the last show no rise, and some are clear at another time.
+    They are elsewhere if work is missing in spans and found outside of them, in two successive readings, since a single
+    reading may be noise. They are also elsewhere if most of them, or the last ones, show no rise, and some stand out at
+    another time.
     """
     r, c, none = s.readings, s.cells, absent(s)
     count = int(np.count_nonzero(none))
