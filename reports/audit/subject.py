@@ -19,7 +19,7 @@ from rig.recording.layout import is_recorded
 from rig.recording.session import REQUEST, open_session
 from rig.recording.submission import Submission
 
-UNENDED, UNENDED_REMEDY = f"{SESSION} binds no run: none has ended", "Its author can continue it with `rig measure --resume`"
+UNENDED, UNENDED_REMEDY = f"{SESSION} binds no run: none has ended", "Its author can use `rig measure --resume`"
 BROKEN_OFF = "runs: it was broken off, or is still recorded"
 RESULTS, RESULTS_BYTES = "derived/results.json", 64 << 20
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")

@@ -44,7 +44,7 @@ def like(path: Path, workload: str | None = None) -> tuple[Request, list[str]]:
     runs = [(read_log(run).start, purpose) for run, purpose in runs_in(path)]
     asked = [(start, purpose) for start, purpose in runs if purpose != "probe"]
     if not asked:
-        raise refused("like", str(path), "A search is repeated by its own command", f"{path} holds no run to repeat")
+        raise refused("like", str(path), "Use --find-peak or --find-size", f"{path} holds no run to repeat")
     start = next((s for s, purpose in asked if purpose == "power"), asked[-1][0])
     task = workload or _known("workloads", start.workload.name)
     scenario = _known("scenarios", start.scenario.name)

@@ -58,10 +58,10 @@ def open_device(
 ) -> Device:
     """Open ``network``, ``m5`` or ``snn``, for the words of ``workload``, which is ``mswc-fscil``.
 
-    ``weights`` is a torch file with the network's state dictionary. Training takes ``epochs`` over the samples of the base words
-    (Adam, rate 0.01 for m5 and 0.001 for snn), with random numbers from ``seed``. ``readout`` is ``trained`` or
-    ``prototypes``, which takes all samples of the base words. With ``count``, each answer is computed once more outside
-    its span, to count its operations. ``threads`` of the CPU are those of torch by default. Opening may take
+    ``weights`` is a torch file with the network's state dictionary. Training takes ``epochs`` over the samples of the
+    base words (Adam, rate 0.01 for m5 and 0.001 for snn), with random numbers from ``seed``. ``readout`` is ``trained``
+    or ``prototypes``, which takes all samples of the base words. With ``count``, each answer is computed once more
+    outside its span, to count its operations. ``threads`` of the CPU are those of torch by default. Opening may take
     ``start_s``.
 
     Raises ``MissingExtraError`` without torch, ``UsageError`` for options out of range, ``DataError`` for a workload or
@@ -197,7 +197,7 @@ def _load(torch: Any, model: Any, path: Path) -> None:
         model.load_state_dict(torch.load(path, weights_only=True))
     except (*UNFIT, pickle.UnpicklingError) as error:
         what = f"{path} cannot be used: {said(error)}"
-        raise DataError(what, field="weights", value=str(path), remedy="Give a state dictionary of the network") from error
+        raise DataError(what, field="weights", value=str(path), remedy="Give the network's state dictionary") from error
 
 
 def m5(torch: Any) -> Any:

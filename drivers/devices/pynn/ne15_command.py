@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     train.add_argument("--seed", type=int, default=0)
     train.add_argument("--encoding", default="poisson", help="poisson (default), rank-order or dvs")
     train.add_argument("--dialect", default="jaer", help="dialect of dvs: jaer (default) or ne15")
-    train.add_argument("--lesson-s", type=float, default=ne15.TEACHING_S, metavar="S", help="time of a lesson; default: 180")
+    train.add_argument("--lesson-s", type=float, default=ne15.TEACHING_S, metavar="S", help="of a lesson; default: 180")
     train.add_argument("--no-md5", dest="md5", action="store_false", help=NO_MD5)
     train.add_argument("--scale", type=float, default=1.0, help="factor on all weights when deployed; default: 1")
     train.add_argument("--out", type=Path, required=True, metavar="FILE.npz")

@@ -86,7 +86,7 @@ def messages(file: Opened, schema: list[pa.Schema]) -> Iterator[Message]:
                 message = _message(file.name, meta, root, kind, body, size)
                 empty += kind == BATCH and not message.rows
                 if empty > MOST_EMPTY:
-                    what, remedy = f"{file.name} holds more than {MOST_EMPTY} batches without a row", "Check where it came from"
+                    what, remedy = f"{file.name} holds more than {MOST_EMPTY} batches without a row", "Check its source"
                     raise StoreError(what, field="bounds", value=empty, remedy=remedy)
                 yield message
             else:
@@ -125,7 +125,7 @@ def becomes_of(file: Opened, row_bytes: int = 0) -> int:
 def check_becomes(name: str, becomes: int, size: int, ratio_most: int = RATIO_MOST) -> None:
     """Raise ``StoreError`` for a file that takes far more bytes in memory (``becomes``) than on disk (``size``)."""
     if becomes > (most := max(SMALL, ratio_most * size)):
-        what, remedy = f"{name} unpacks to more than {most} bytes", "No recording is like this; check where it came from"
+        what, remedy = f"{name} unpacks to more than {most} bytes", "No recording is like this; check its source"
         raise StoreError(what, field="bounds", value=becomes, remedy=remedy)
 
 
