@@ -188,7 +188,7 @@ class TorchCounter:
             raise _refused(name, "was given a sample without a batch", "Give a batch of one")
         if isinstance(module.padding, str) or module.padding_mode != "zeros":
             what = f"pads {module.padding} with {module.padding_mode}"
-            raise _refused(name, what, "Pad with as many zeros at both ends, or pad in a module before it")
+            raise _refused(name, what, "Pad with zeros, equally at both ends, or pad in a module before it")
         shape = values.shape[1:]
         if (name, shape) not in self._windows:
             options = {what: getattr(module, what) for what in ("stride", "padding", "dilation", "groups")}

@@ -146,7 +146,7 @@ def from_system(e: Evidence) -> Verdict:
     if not faults and not any("hardware" in modes_of(run) for _, run in e.subject.runs):
         raise NotApplicable("nothing here claims to be hardware")
     doubted(faults, like)
-    return faults, "hardware", "hardware in every run under rules that ask for it, and in all its descriptions"
+    return faults, "hardware", "hardware in every run under rules that ask for it; none calls itself simulated"
 
 
 def _simulated(words: re.Pattern[str], run: Run) -> Iterator[str]:

@@ -44,7 +44,8 @@ def like(path: Path, workload: str | None = None) -> tuple[Request, list[str]]:
     runs = [(read_log(run).start, purpose) for run, purpose in runs_in(path)]
     asked = [(start, purpose) for start, purpose in runs if purpose != "probe"]
     if not asked:
-        raise refused("like", str(path), "Use --find-peak or --find-size", f"{path} holds no run to repeat")
+        what = f"{path} holds no run to repeat, but only the probes of a search"
+        raise refused("like", str(path), "Search again, with --find-peak or --find-size", what)
     start = next((s for s, purpose in asked if purpose == "power"), asked[-1][0])
     task = workload or _known("workloads", start.workload.name)
     scenario = _known("scenarios", start.scenario.name)

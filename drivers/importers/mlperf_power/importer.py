@@ -185,7 +185,7 @@ def _meter(path: Path) -> tuple[list[Stamp], Floats]:
             what = f"{where}, line {number} holds no Watts"
             raise DataError(what, field="Watts", value=line[:80], remedy="Copy the log again") from error
         if abs(value) > 1e12:
-            raise DataError(f"{where}, line {number}: {value} W", field="Watts", value=value, remedy="Check it")
+            raise DataError(f"{where}, line {number}: {value} W", field="Watts", value=value, remedy="Check the log")
         stamps.append(stamp_of(cells[1], f"{where}, line {number}"))
         watts.append(math.nan if value < 0.0 else value)
     if len(stamps) < 2:

@@ -1,9 +1,9 @@
 """Proves from arrival times that no loss of readings stays hidden behind a PPK2's counter. Uses no port and no clock.
 
 No reading arrives before it was taken. So the *lag* (arrival time minus count times sampling period) has a lowest
-value, the *floor*. Only drift between the kit's clock and the host's moves it. After a delay the lag returns to it.
-After a loss of 64 readings (0.64 ms) it does not. An arrival near the floor therefore proves that no reading before it
-is missing. Only proved readings are released. If nothing can be proved any more, the run ends.
+value, the *floor*. Only drift between the kit's clock and the host's moves the floor. After a delay the lag returns to
+the floor. After a loss of 64 readings (0.64 ms) it does not. An arrival near the floor therefore proves that no reading
+before it is missing. Only proved readings are released. If nothing can be proved any more, the run ends.
 """
 
 import math

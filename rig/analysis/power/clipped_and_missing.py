@@ -186,7 +186,8 @@ def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) ->
     missed = [max(_missed_w(model, p, times, dynamic_w) for times in _loops(p)) for p in phases]
     told = (
         f"executions or inferences are in step with readings that last {r.aperture_s:.4g} s and come every "
-        f"{r.period_s:.4g} s, so all may miss the same part. Change the rate of the meter a little, or use a faster one"
+        f"{r.period_s:.4g} s, so each reading may miss the same part of them. Change the rate of the meter a little, "
+        "or use a faster meter"
     )
     bias_w = sum(p.busy_s * w for p, w in zip(phases, missed, strict=True)) / busy_s
     return Margin(bias_w=bias_w, told=told)

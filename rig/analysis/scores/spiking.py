@@ -71,7 +71,7 @@ def spiking_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
 def _fan_outs(run: Run) -> dict[str, int]:
     """Return, by population, how many synapses each spike reaches.
 
-    Every connection must have one weight for each source neuron, or one for each pair of neurons; else it is empty.
+    The result is empty if a connection has neither one weight for each source neuron nor one for each pair of neurons.
     """
     device, fans = run.start.device, Counter[str]()
     stated = device.algorithm.network if isinstance(device.algorithm.network, dict) else {}

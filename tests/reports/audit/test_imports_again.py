@@ -96,7 +96,7 @@ def test_a_copy_that_was_edited_and_hashed_again_fails(
 
 
 NOT_COMPARED: dict[str, tuple[Edit, str]] = {
-    "an importer of its own": (lines(lambda told: told[0]["imported"].update(format="own.py:f")), "code is not run"),
+    "an importer of its own": (lines(lambda told: told[0]["imported"].update(format="own.py:f")), "never run"),
     "without originals": (lambda run: shutil.rmtree(run / KEPT), "No such file"),
     "another original": (lambda run: (run / KEPT / "a.csv").write_text("t,p\n0,?\n"), "a.csv: "),
 }
