@@ -254,7 +254,7 @@ def compared(first: Subject, second: Subject) -> Comparison:
 
 
 def _paired(d: Difference, first: Subject, second: Subject) -> Difference:
-    """Replace the interval of a difference in accuracy on the same samples by that of pairs, which is narrower."""
+    """Replace the interval of a difference in accuracy on the same samples by one from their pairs."""
     a, b = first.right, second.right
     if d.key != ACCURACY or not a or a.keys() != b.keys() or {d.first.n, d.second.n} != {round(n := _counted(a)[1])}:
         return d

@@ -73,7 +73,10 @@ def read_session(path: Path, name: str, alone: bool, inferences: int | None, uni
 
 
 def texts_beside(folder: Path) -> tuple[list[Path], dict[str, str]]:
-    """Return ``log.txt``, ``results.txt``, ``script.async`` (or the one file ending so), and their texts by kind."""
+    """Return the paths of log, results and script, and their texts by kind.
+
+    If no file has the exact name, the only file with the ending in ``_BESIDE`` is taken; of several, none.
+    """
     names = sorted(p for p in folder.iterdir() if p.is_file())
     found: dict[str, Path] = {}
     for kind, end in _BESIDE.items():

@@ -124,7 +124,7 @@ def _untrained(sizes: Sequence[int], seed: int) -> tuple[list[Neurons], dict[int
 def _gain(neurons: Neurons) -> NDArray[np.float64]:
     """Return what an input adds to a neuron's current, summed over time, relative to its weight.
 
-    Weights are divided by it, so that all neurons learn alike.
+    Weights are divided by this gain, so that all neurons learn alike.
     """
     keep = neurons.keep_syn.astype(np.float64)
     return np.asarray(keep / (1 - keep))
