@@ -60,8 +60,8 @@ BUGS = (
     ("execution time over one sample too few", "single-session", "rig/analysis/timing/execution_time.py",
      "busy.seconds / max(busy.n, 1)", "busy.seconds / max(busy.n - 1, 1)"),
     ("idle leaves out its first window", "truth-14", "rig/analysis/power/estimators.py",
-     "    r, (idle, idle_u_w) = model.readings, under\n",
-     "    r, (idle, idle_u_w) = model.readings, under\n"
+     "    idle, idle_u_w = under\n",
+     "    idle, idle_u_w = under\n"
      "    idle = np.where(model.middle_s > model.middle_s.mean(), idle, 0.0)\n    idle /= idle.sum()\n"),
 )  # fmt: skip
 """Each bug: its description, the golden recording that reveals it, the file, the line, and the changed line."""

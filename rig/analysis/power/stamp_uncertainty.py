@@ -109,7 +109,7 @@ def _unexplained_s(model: RailModel, windows_s: Floats) -> tuple[float, float]:
     each_s = r.end_s - r.start_s if r.counter else r.many * r.period_s
 
     def left_s(level: Floats | float) -> Floats:
-        left = (above - level * fill[near]) * (each_s[near] / power)
+        left = (above - level * fill[near]) / power * each_s[near]
         return np.asarray(np.bincount(owner, left, len(spans)), np.float64)
 
     # all spans have the same power, or each has its own above gaps; a wrong assumption only raises the scatter
