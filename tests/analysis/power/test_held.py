@@ -37,6 +37,7 @@ HELD = [
     ("device_oscillator_warms_up", 1), ("filter_undeclared", 2), ("gated_inrush", 1000006),
     ("undeclared_mean_of_a_few_readings_while_requests_burst", 61021), ("trapezoids_between_changes", 81000),
     ("work_waits_until_the_neighbour_is_quiet", 31001),
+    ("register_of_a_longer_mean_polled_unevenly", 24027), ("sum_of_two_counters_renewed_apart", 24025),
     # sleep between spans, also below the configured idle
     ("gated_at_once", 1000000), ("gated_late", 1000001), ("gated_deep", 1000002),
     # idle that moves between its windows

@@ -25,6 +25,8 @@ from rig.types import Floats
 
 LEAST_SPANS = 8
 """At least this many spans are needed to show that they are elsewhere than the clocks say."""
+MOST_LATE = 4.0
+"""A meter is late by fewer readings, as if each were a mean over eight. What is later is another course of power."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +136,11 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
 def _as_seen(rail: AlignedRail, windows_s: Floats, tolerance: float) -> AlignedRail:
     """Return the rail with what the edges of its spans show: a filter, other lengths, and clocks that are apart."""
     r, s = rail.readings, rail.seen
-    if r.counter or s is None or len(windows_s) < LEAST_SPANS:
+    if s is None or len(windows_s) < LEAST_SPANS:
         return rail
     seen = _edges(s)
     if seen is None:
-        return rail
+        return _late(rail, s)
     tau_s = None if r.tau_s or seen.whole is None else undeclared_tau_s(s, seen.whole)
     if tau_s is not None:
         told = note(
@@ -151,7 +153,7 @@ def _as_seen(rail: AlignedRail, windows_s: Floats, tolerance: float) -> AlignedR
         return _as_seen(smooth, windows_s, tolerance)
     if seen.edges is not None:
         rail = rail.found(*_other_lengths(r.rail.name, s, seen.edges))
-    return _apart(rail, seen, tolerance)
+    return _apart(rail, s, seen, tolerance)
 
 
 def _other_lengths(name: str, s: Shown, edges: Edges) -> Iterator[Finding]:
@@ -170,30 +172,49 @@ def _other_lengths(name: str, s: Shown, edges: Edges) -> Iterator[Finding]:
 
 
 def _edges(s: Shown) -> lag_path.Seen | None:
-    """Return the edges of nearly all spans, where they fit best. Without edges, return how late all spans fit best.
-
-    None if spans do not stand out, or if those without edges fit as well where the clocks place them.
-    """
+    """Return the edges of nearly all spans, where they fit best, or None if spans do not stand out."""
     late_s, places_s = 0.0, s.places_s
     if float(np.median(s.left(np.zeros(1)))) > lag_path.STANDS_OUT:
         left = np.median(s.left(places_s), axis=0)
         late_s = float(places_s[np.argmin(left)])
         if left.min() > lag_path.STANDS_OUT:
             return None
-    seen = None
-    if np.mean(absent(s, late_s)) <= STRAYS:
-        seen = lag_path.along(s, np.full(len(s.cells), late_s), np.inf)
-    if seen is not None and (seen.edges is None or seen.edges.share >= 1.0 - STRAYS):
-        return seen
-    at = lag_path.line(s, float(np.ptp(places_s)) / 2.0, 0.0)
-    # a meter is late, never early: spans that seem early have more power at their begins, or work before them
-    if at is None or at.late_s < 0.0 or np.subtract(*s.doubt(np.array([0.0, at.late_s]))) < CERTAIN**2:
+    if np.mean(absent(s, late_s)) > STRAYS:
         return None
-    return lag_path.Seen(s.cells.on_s, np.full(len(s.cells), at.late_s), at)
+    seen = lag_path.along(s, np.full(len(s.cells), late_s), np.inf)
+    return seen if seen is not None and (seen.edges is None or seen.edges.share >= 1.0 - STRAYS) else None
 
 
-def _apart(rail: AlignedRail, seen: lag_path.Seen, tolerance: float) -> AlignedRail:
-    """Return the rail with more uncertainty if its spans are certainly earlier or later than the clocks say.
+def _late(rail: AlignedRail, s: Shown) -> AlignedRail:
+    """Return the rail with more uncertainty if all its spans together fit certainly later than the clocks say.
+
+    A meter is late, never early: spans that seem early have more power at their begins, or work before them.
+    """
+    at = lag_path.line(s, float(np.ptp(s.places_s)) / 2.0, 0.0)
+    if at is None or not lag_path.LEAST_SHIFT < at.late_s / s.period_s < MOST_LATE:
+        return rail
+    certain = np.subtract(*s.doubt(np.array([0.0, at.late_s]))) >= CERTAIN**2
+    return _uncertain(rail, np.array([at.late_s])) if certain else rail
+
+
+def _uncertain(rail: AlignedRail, late_s: Floats, sigma_s: float = 0.0) -> AlignedRail:
+    """Return the rail with the lateness of its spans, known to ``sigma_s``, in its uncertainty.
+
+    Either the clocks are off, or the device works less at begins and more after ends.
+    """
+    told = note(
+        f"Rail {rail.readings.rail.name}: the spans lie {_range(late_s)} later in the trace than the clocks say. This "
+        "is added to their uncertainty"
+    )
+    return replace(rail.found(told), sigma_s=math.hypot(rail.sigma_s, sigma_s, float(np.max(np.abs(late_s)))))
+
+
+def _range(late_s: Floats) -> str:
+    return f"{late_s.min():.3g} to {late_s.max():.3g} s"
+
+
+def _apart(rail: AlignedRail, s: Shown, seen: lag_path.Seen, tolerance: float) -> AlignedRail:
+    """Return the rail with more uncertainty if its edges are certainly earlier or later than the clocks say.
 
     An inferred filter delays all edges, so the readings are moved. Power is refused if the spans run faster or slower
     than the tolerances of both clocks allow.
@@ -202,26 +223,22 @@ def _apart(rail: AlignedRail, seen: lag_path.Seen, tolerance: float) -> AlignedR
     least_s = lag_path.LEAST_SHIFT * r.period_s
     turns = abs(at.slope) * float(np.ptp(ends_s)) > CERTAIN * max(least_s, at.sigma_s)
     turns &= abs(at.slope) > CERTAIN * at.slope_sigma
-    low_s, high_s = sorted((at.at(ends_s) if turns else np.full(2, at.late_s)).tolist())
     if not turns and abs(at.late_s) < max(CERTAIN * at.sigma_s, least_s):
-        return rail
+        lates_s = () if seen.edges is None else (seen.edges.begin_s, seen.edges.end_s)
+        # a meter delays begins and ends alike
+        return _late(rail, s) if all(np.nanmean(x) >= least_s for x in lates_s) else rail
     if r.inferred:
         timebase = replace(rail.timebase, ref_s=rail.timebase.ref_s - at.late_s)
         r = replace(r, start_s=r.start_s - at.late_s, end_s=r.end_s - at.late_s)
         host_sigma_s = math.hypot(rail.host_sigma_s, at.late_s)
         moved = replace(rail, readings=r, timebase=timebase, sigma_s=at.sigma_s, host_sigma_s=host_sigma_s)
         return replace(moved, seen=None if rail.seen is None else shown(r, rail.seen.windows_s))
-    # either the clocks are off, or the device works less at begins and more after ends
-    shift = f"{low_s:.3g} to {high_s:.3g} s"
-    told = note(
-        f"Rail {r.rail.name}: the spans lie {shift} later in the trace than the clocks say. This is added to their "
-        "uncertainty"
-    )
-    rail = replace(rail.found(told), sigma_s=math.hypot(rail.sigma_s, at.sigma_s, max(-low_s, high_s)))
+    late_s = at.at(ends_s) if turns else np.array([at.late_s])
+    rail = _uncertain(rail, late_s, at.sigma_s)
     if not turns:
         return rail
     rule = f"spans of rail {r.rail.name} against the clocks, along the run"
-    check = Finding(rule, shift, "a change within the tolerances of both clocks", False)
+    check = Finding(rule, _range(late_s), "a change within the tolerances of both clocks", False)
     beyond = abs(at.slope) > rail.timebase.clock.tolerance + tolerance
     return replace(rail, turn=abs(at.slope), contradictions=(check,) if beyond else ())
 
