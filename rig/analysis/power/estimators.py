@@ -149,8 +149,8 @@ def core(model: RailModel, windows_s: Floats, idle: Idle) -> Estimate | TooShort
     share = float(np.count_nonzero(held)) / len(spans)
     length = spans[:, 1] - spans[:, 0]
     if share < MIN_SHARE:
-        lasts_s = r.end_s - r.start_s
-        # the mean length of the reading at a random time
+        lasts_s = (r.end_s - r.start_s) * signal.touches(spans, r.start_s, r.end_s)
+        # the mean length of the reading at a random time while the device works
         typical_s = float(lasts_s @ lasts_s) / max(float(lasts_s.sum()), 1e-300)
         return TooShort(float(np.median(length)), typical_s + max(r.period_s, typical_s) + lead + tail, share)
     each = length[usable] / np.where(held > 0, held, 1.0) * (held > 0)

@@ -262,7 +262,8 @@ def _renewed(look: Look) -> Screened | None:
     number = np.concatenate([[0.0], np.cumsum(np.rint(since / np.median(since)))])
     line, covariance = np.polyfit(number, (trace.end_tick - trace.end_tick[0]).astype(np.float64), 1, cov=True)
     at = np.polyval(line, number)
-    if np.any(np.diff(number) < 1.0):
+    # a value is found within one renewal after it was made
+    if np.any(np.diff(number) < 1.0) or float(np.ptp(trace.end_tick - trace.end_tick[0] - at)) > float(line[0]):
         return None
     found, steady = (np.median(np.abs(np.diff(joules / over))) for over in (since, np.diff(at)))
     if not steady < 0.5 * found:  # this also returns if a value is not a number

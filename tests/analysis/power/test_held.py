@@ -38,6 +38,7 @@ HELD = [
     ("undeclared_mean_of_a_few_readings_while_requests_burst", 61021), ("trapezoids_between_changes", 81000),
     ("work_waits_until_the_neighbour_is_quiet", 31001),
     ("register_of_a_longer_mean_polled_unevenly", 24027), ("sum_of_two_counters_renewed_apart", 24025),
+    ("counter_polled_less_often_while_it_works", 24009), ("counter_polled_less_often_while_it_works", 31022),
     # sleep between spans, also below the configured idle
     ("gated_at_once", 1000000), ("gated_late", 1000001), ("gated_deep", 1000002),
     # idle that moves between its windows
