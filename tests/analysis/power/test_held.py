@@ -650,7 +650,7 @@ def test_a_host_whose_clock_stands_still_is_refused_in_words(tmp_path: Path) -> 
     lab = plain_lab(3, "host corrected")
     lab.brackets_at = lab.meter_brackets_at = SIX
     lab.host_s = lambda t: t - float(np.clip(t - 0.35 * lab.end_s, 0.0, 0.3 * lab.end_s))
-    with pytest.raises(DataError, match="by the host.s clock"):
+    with pytest.raises(DataError, match="by the host's clock"):
         measured(lab, tmp_path)
 
 
