@@ -13,8 +13,8 @@ Some differences follow from neurobench's definitions. They are added to our fig
 
 - counts up to three products of each neuron in an LSTM or GRU cell, though the products use no weight: two, and a third
 if the neuron's cell (in a GRU, its hidden state) is not zero;
-- counts, as dense operations of an LSTM cell, the products above, and only the weights of hidden values that are not
-zero (in the first step, none);
+- adds these products to an LSTM cell's dense operations, and leaves out the weights of hidden values that are zero (in
+the first step, all);
 - counts the biases of a cell in connection sparsity, and rounds this sparsity to four decimals;
 - counts every membrane in the first step, and later those that change;
 - counts 0 operations for a model with a whole LSTM or GRU. It gets cells with the same weights instead.

@@ -46,4 +46,4 @@ def real_time(
     # frames are cut before the run, because the host's work between two frames would count as the device's latency
     due = enumerate(list(frames))
     work = (Issue((f,), due_ns=round(k * stride_s * 1e9), queue=queue, phase=phase) for k, f in due)
-    return framed(work, workload, max(idle, stride_s), warm)  # the last frame needs a stride without a mark after it
+    return framed(work, workload, max(idle, stride_s), warm)  # no mark may come within a stride of the last frame

@@ -123,7 +123,7 @@ def test_the_peak_of_a_deterministic_server_is_the_analytic_one_and_every_probe_
     assert {hz for why, hz in runs if why != "probe"} == {peak_hz}
     files = render(None, result)
     assert "figures/peak.svg" in files
-    assert "Highest rate served by the rules" in [card["title"] for card in cards(result, key_figures(result))]
+    assert "Highest rate within the rules" in [card["title"] for card in cards(result, key_figures(result))]
 
 
 def test_the_peak_is_as_uncertain_as_another_draw_of_arrivals_makes_it(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ class LogLine:
 class Session:
     """One trace of a session. ``watts`` has shape (n,), NaN where a sample is absent.
 
-    ``stamps_s`` is in order. Window k is between stamps 2k - 1 and 2k, counted from 0, and has ``counts[k - 1]``
-    inferences. The keys of ``files`` are the names under which they are kept.
+    ``stamps_s`` is in order. Window k = 1, 2, ... is between ``stamps_s[2k - 1]`` and ``stamps_s[2k]``, and has
+    ``counts[k - 1]`` inferences. The keys of ``files`` are the names under which they are kept.
     """
 
     name: str

@@ -3,8 +3,8 @@
 The dynamic energy of an execution is taken to be the energy per execution plus the energy of its effective operations.
 The line is fitted by least squares of relative residuals. Weights by the uncertainties would favour a network whose
 uncertainty was found too small by chance. The two numbers of the line are linear in the energies, so errors of
-calibration, which all networks share, propagate with their signs (GUM 5.2.2, H.3). Limits of error do not tell
-whether networks share the error of a level, so the larger uncertainty of the two cases is stated.
+calibration, which all networks share, propagate with their signs (GUM 5.2.2, H.3). Whether networks
+share an error of busy or idle power is unknown, so the larger uncertainty of the two cases is stated.
 """
 
 from collections.abc import Sequence

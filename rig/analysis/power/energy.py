@@ -68,8 +68,7 @@ def _of_scope(powers: Figures, time_s: Quantity, phase: str, rail: str) -> Figur
 def with_learning(figures: Figures) -> Figures:
     """Return the figures, and add time and energy to learn a class: one execution of the phase ``learning``.
 
-    Quantities that ``learning`` has, except idle power, are left out for all phases together, because no sample runs
-    all phases.
+    Quantities of ``learning``, except idle power, have no figure over all phases, because no sample runs all phases.
     """
     own = {key.quantity for key in figures if key.phase == LEARNING}
     known = {FigureKey(name): figures.get(FigureKey(of, LEARNING)) for of, name in LEARNT.items()}

@@ -61,7 +61,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "latency_mean_s": Entry("s", "Latency, mean", "service"),
     "latency_p{percentile}_s": Entry("s", "Latency, {percentile}", "service"),
     "latency_p{percentile}_early_stopping_s": Entry("s", "Latency, {percentile}, early stopping", "service"),
-    "peak_rate_hz": Entry("Hz", "Highest rate served by the rules", "service", better="more"),
+    "peak_rate_hz": Entry("Hz", "Highest rate within the rules", "service", better="more"),
     "dropped_share": Entry("1", "Samples dropped", "service", "percent"),
     "backlog_max": Entry("1", "Backlog, greatest", "service", "number"),
     "in_time_share": Entry("1", "Answered in time", "service", "percent", better="more"),

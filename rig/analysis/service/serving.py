@@ -92,7 +92,7 @@ def latencies(
     A latency is infinite without an answer, and the mean leaves it out. ``early_stopping`` is one percentile, 0 to 1,
     for which MLPerf's early-stopping estimate is added. ``least_u_s`` is the scatter of the mean and of the
     ``PERCENTILES`` over simulated runs. In the interval of a percentile, the latencies count as at most
-    ``most`` independent ones. This also limits a percentile that no latency exceeds, where the latencies themselves
+    ``most`` independent ones. This also applies to a percentile that no latency exceeds: there the latencies
     cannot show how alike they are.
     """
     ordered, n = np.sort(times_s), len(times_s)
