@@ -36,14 +36,13 @@ HELD = [
     ("counter_of_a_smoothed_power", 21000), ("counter_of_a_smoothed_power", 21001),
     ("device_oscillator_warms_up", 1), ("filter_undeclared", 2), ("gated_inrush", 1000006),
     ("undeclared_mean_of_a_few_readings_while_requests_burst", 61021), ("trapezoids_between_changes", 81000),
-    ("work_waits_until_the_neighbour_is_quiet", 31001),
     ("register_of_a_longer_mean_polled_unevenly", 24027), ("sum_of_two_counters_renewed_apart", 24025),
     ("counter_polled_less_often_while_it_works", 24009), ("counter_polled_less_often_while_it_works", 31022),
     # sleep between spans, also below the configured idle
     ("gated_at_once", 1000000), ("gated_late", 1000001), ("gated_deep", 1000002),
     # idle that moves between its windows
     ("idle_steps_at_first_span", 0), ("idle_steps_in_the_middle", 1), ("idle_drifts_with_one_window", 2),
-    ("gated_at_once+idle_drifts_with_one_window", 1),
+    ("gated_at_once+idle_drifts_with_one_window", 1), ("work_waits_until_the_neighbour_is_quiet", 31001),
     # leakage that rises with the heat of the work, and a supply that falls where heat would rise
     ("slow_meter_while_the_board_warms", 9000002), ("many_warmups_few_that_count", 9000000),
     ("only_window_is_after_work_and_cools", 9000001), ("supply_settles_after_first_span", 31000005),
@@ -68,9 +67,8 @@ HELD = [
     # idle that moves by more than work adds
     ("clock_pinned_for_each_block", 11000005),
     # work beside spans: an input copied within or for longer than a reading, gaps too short to see, a governor
-    ("preparation_before_each_span", 3000008), ("preparation_before_each_span", 1000031),
-    ("batches_of_spans", 2000002), ("governor_follows_load", 1000014),
-    ("update_runs_for_a_while", 6000000005), ("work_without_spans", 1_000_021),
+    ("preparation_before_each_span", 3000008), ("preparation_before_each_span", 1000031), ("batches_of_spans", 2000002),
+    ("update_runs_for_a_while", 6000000005), ("work_without_spans", 1_000_021), ("governor_follows_load", 1000014),
     # a capacitor, alone and beside a governor that reacts later
     ("capacitor_behind_the_shunt", 1000000),
     ("governor_follows_load+capacitor_behind_the_shunt", 41000011),
