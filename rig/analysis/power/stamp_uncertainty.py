@@ -91,8 +91,8 @@ def _unexplained_s(model: RailModel, windows_s: Floats) -> tuple[float, float]:
 
     They come from energy that the stamps do not explain. If a stamp is late by t, the stamps do not explain an energy
     of dynamic power times t near the span. If the span really has another length, they explain all its energy. The
-    meter's noise also causes unexplained energy, which counts as jitter. If there are too few spans or readings, the
-    result is inf.
+    meter's noise also causes unexplained energy, which counts as jitter. It may also cancel an error, so the scatter of
+    the spans adds to the error of all. If there are too few spans or readings, the result is inf.
     """
     r = model.readings
     if len(windows_s) < LEAST:
@@ -120,5 +120,6 @@ def _unexplained_s(model: RailModel, windows_s: Floats) -> tuple[float, float]:
         above = above - model.trace.gaps_w[0] * (1.0 - fill[near])
         own = np.bincount(owner, weights=above * within, minlength=len(spans)) / count
         own_s = left_s(own[owner])
-        jitter_s, all_s = min(jitter_s, float(np.std(own_s, ddof=1))), abs(float(np.sum(own_s)))
+        scatter_s = float(np.std(own_s, ddof=1))
+        jitter_s, all_s = min(jitter_s, scatter_s), math.hypot(float(np.sum(own_s)), math.sqrt(len(spans)) * scatter_s)
     return jitter_s, all_s

@@ -570,13 +570,13 @@ def test_the_step_of_stamps_cancels_in_energy_above_idle(tmp_path: Path) -> None
         u_of(found[key], "timer resolution") / found[key].value
         for key in (POWER, TIME, FigureKey("dynamic_energy_per_inference_j"))
     )
-    assert power == pytest.approx(time_s)
-    assert energy < 1e-6
+    assert [power, energy] == pytest.approx([time_s, 0.0], abs=1e-6)
 
 
 def test_spans_that_start_on_a_tick_are_not_averaged_over(tmp_path: Path) -> None:
-    lab, result = evaluated("starts_on_coarse_tick", 0, tmp_path)
-    assert u_of(result.quantities[TIME], "timer resolution") > 2.0 * 1e-3 / (6.0 * len(lab.spans_s)) ** 0.5
+    lab = lab_of("starts_on_coarse_tick", 521)
+    lab.noise_w *= 100.0  # the noise may cancel what the stamps are off
+    assert u_of(measured(lab, tmp_path).quantities[TIME], "timer resolution") > 2e-3 / (6.0 * len(lab.spans_s)) ** 0.5
 
 
 @pytest.mark.parametrize("tau", [0.5, 3.0, 20.0])
