@@ -1,15 +1,21 @@
-"""Run a worker process of a sweep, which ends after its current cell if its parent ends."""
+"""Run a worker process of a sweep, which ends after its current cell if it is told to, or if its parent ends."""
 
 import multiprocessing
 import os
+import queue
 import signal
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 from rig.engine.interrupts import interrupt
 from rig.terminal import say
 
+SENDING_S = 1.0
+"""The outcome of the last task is sent within this time."""
 _WORKING = threading.Lock()
+_TOLD = queue.SimpleQueue[None]()  # a signal's handler may put while it is putting
 
 
 def begin(environment: dict[str, str]) -> None:
@@ -20,8 +26,16 @@ def begin(environment: dict[str, str]) -> None:
     os.environ |= environment  # before numpy is imported
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *given: interrupt(*given) if _WORKING.locked() else None)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    parent = multiprocessing.parent_process()
+
+    def end(*given: Any) -> None:
+        _TOLD.put(None)
+        if _WORKING.locked():
+            interrupt(*given)
+
+    signal.signal(signal.SIGTERM, end)
+    for wait in (_TOLD.get, *([parent.join] if parent is not None else [])):
+        threading.Thread(target=_end_after, args=(wait,), daemon=True).start()
 
 
 def performed(task: Any) -> Any:
@@ -29,12 +43,15 @@ def performed(task: Any) -> Any:
     from rig.sweep.cells import perform
 
     with _WORKING:
-        return perform(task, lambda text: say(text, error=True))
+        outcome = perform(task, lambda text: say(text, error=True))
+    if outcome.state == "interrupted":  # by a handler of the recording
+        _TOLD.put(None)
+    return outcome
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
+def _end_after(wait: Callable[[], Any]) -> None:
+    """End this process, because the pool does not tell idle workers to end if another worker died (Python 3.12)."""
+    wait()
     with _WORKING:
+        time.sleep(SENDING_S)
         os._exit(0)
