@@ -5,16 +5,15 @@ A span is a time in which the device works, by its stamps.
 
 import math
 from collections.abc import Sequence
-from functools import reduce
 
 import numpy as np
-import pyarrow.compute as pc
 
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.timing.activity_signal import count_before, edges_of, margin_s, mean_signal, merged, touches
 from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.execution_time import StampsU
 from rig.analysis.timing.timebase import Timebase
+from rig.analysis.warmup import counted_replies
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 from rig.types import Floats
@@ -46,10 +45,8 @@ def _host_jitter_s(run: Run, device: Timebase) -> float:
     answer. The bound is the scatter of this difference. It is inf if the host has too few stamps, or if the run was
     imported.
     """
-    table = run.replies
-    names = ("issue", "issued_ns", "completed_ns", "on_tick", "off_tick")
-    use = reduce(pc.and_, (table[name].is_valid() for name in names), pc.invert(table["warmup"]))
-    issue, issued, completed, on, off = (array_of(column) for column in table.filter(use).select(names).columns)
+    table = counted_replies(run, "issue", "issued_ns", "completed_ns", "on_tick", "off_tick").drop_null()
+    issue, issued, completed, on, off = map(array_of, table.columns)
     which, of = np.unique(issue, return_inverse=True)
     if len(which) < LEAST or run.start.imported is not None:
         return math.inf

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.timebase import Timebase
+from rig.analysis.warmup import counted_replies
 from rig.errors import DataError
 from rig.recording.columns.buffers import array_of
 from rig.recording.events import Start
@@ -158,8 +159,8 @@ def one_at_a_time(run: Run) -> bool:
     They were not if an issue has two phases, or if each sample chose one phase, as with a small and a large network for
     easy and hard samples. If one of the phases is ``learning``, they always were.
     """
-    rows = run.replies.filter(pc.and_(run.replies["phase"].is_valid(), pc.invert(run.replies["warmup"])))
-    phase, issue, sample = (array_of(rows[name]) for name in ("phase", "issue", "sample_id"))
+    rows = counted_replies(run, "phase", "issue", "sample_id").drop_null()
+    phase, issue, sample = map(array_of, rows.columns)
     phases = [name for name in dict.fromkeys(phase.tolist()) if name != MARK_PHASE]
     if len(phases) < 2 or LEARNING in phases:
         return len(phases) > 1
