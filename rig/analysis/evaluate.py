@@ -170,7 +170,7 @@ def _power_in(told: _Recorded, stamps: Mapping[str, StampsU], windows_s: Floats)
 
     Return None if this power is refused, if every window is empty, or if any window is not finite.
     """
-    windows_s = windows_s[np.diff(windows_s)[:, 0] != 0.0]  # a solve that begins at the gap needs no energy for it
+    windows_s = windows_s[np.diff(windows_s)[:, 0] != 0.0]  # empty: the solve began at its gap
     if not len(windows_s) or not np.all(np.isfinite(windows_s)):
         return None
     spans = merged(told.activity.busy_windows_s())

@@ -65,10 +65,10 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
 def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     """Return which share of the readings in the windows is missing, if more are missing there than elsewhere.
 
-    The share is 0 if chance explains the difference, and for steady readings: equally long and one period apart. It is
-    also 0 for a counter, which loses no energy between two reads. Readings that are missing by chance do not change the
-    mean, but readings that are lost because the device works do. A span is left out if it and the nearer halves of the
-    gaps beside it have no reading, because the meter lost a whole block there.
+    The share is 0 if chance explains the difference, if all readings are equally long and one period apart, and for a
+    counter, which loses no energy between two reads. Readings that are missing by chance do not change the mean, but
+    readings that are lost because the device works do. A span is left out if it and the nearer halves of the gaps
+    beside it have no reading, because the meter lost a whole block there.
     """
     if r.steady:
         return 0.0
@@ -157,7 +157,8 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[Finding
 def in_turn(model: RailModel) -> Margin:
     """Return a bias if even and odd readings differ by another amount at work than at idle: half of this change.
 
-    Means of even and odd readings agree, unless a meter alternates between maximum and minimum, or two converters.
+    Means of even and odd readings agree, unless a meter alternates between maximum and minimum, or between two
+    converters.
     """
     one = model.single
     r = one.readings
@@ -203,9 +204,9 @@ def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_
     """Return the largest error of the mean in watts if readings sample a loop unevenly.
 
     ``times`` is the number of passes through the loop in each span, shape (k,). In a part of the loop without readings,
-    power may be from zero to twice the mean. In the other parts, power is assumed to rise and fall once per pass. The
-    weight of each place has an error, and the mean is wrong by the height of this rise times the largest sum of these
-    errors over adjacent places. The height is dynamic power, or less if readings at different places differ less.
+    power may be from zero to twice the mean. In the other parts, power is assumed to rise and fall once per pass, and
+    readings see some places more than others. The mean is wrong by the height of the rise times the largest excess of
+    weight in adjacent places. The height is dynamic power, or less if readings at different places differ less.
     """
     one, windows_s = model.single, phase.windows_s
     r = one.readings
@@ -313,8 +314,9 @@ def _steps_at_work(model: RailModel) -> tuple[float, float]:
 def scatter_of_mean(watts: Floats, spans: Floats, known_w2: float) -> tuple[float, float]:
     """Return the standard uncertainty of the mean over spans from their scatter, in watts, and its degrees of freedom.
 
-    ``known_w2`` is the part of the variance of one span that other components already include. Neighbours may have
-    the same error, so the scatter is also computed from means of 2, 4, ... neighbours, and the largest result counts.
+    ``known_w2`` is the part of the variance of one span that other components already include. Neighbouring spans may
+    have the same error, so the scatter is also computed from means of 2, 4, ... neighbours, and the largest result
+    counts.
     """
     length = spans[:, 1] - spans[:, 0]
     off = (watts - np.average(watts, weights=length)) * length / length.mean()

@@ -40,7 +40,7 @@ def energy_figures(
 
 
 def _busy_time(times: Figures, phase: str) -> Quantity | None:
-    """Return the busy time per inference of a phase, or of all: the execution time, unless samples overlapped."""
+    """Return the busy time per inference of one or all phases: the execution time, unless samples overlapped."""
     own = times.get(FigureKey("busy_time_per_inference_s", phase))
     return own or times.get(FigureKey("execution_time_s", phase))
 

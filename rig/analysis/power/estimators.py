@@ -7,9 +7,9 @@ A span is a time in which the device works, by its stamps.
 * ``whole`` uses all readings that touch spans, and subtracts the part of these readings outside spans. The power of
   this part is the mean of the readings beside the span, or else of all gaps, or else of idle.
 * ``fitted`` uses all readings near spans, if no reading lies inside one span alone. Stamps, the meter's aperture and
-  its filter determine which part of each reading spans and gaps fill. The fit finds the levels of spans and gaps, the
-  delay of spans against the meter, and the filter's time constant. The filter is one pole or a moving mean of the same
-  delay, whichever fits better.
+  its filter determine how much of each reading is span and how much is gap. The fit finds the levels of spans and gaps,
+  the delay of spans against the meter, and the filter's time constant. The filter is one pole or a moving mean of the
+  same delay, whichever fits better.
 
 If nothing happens at the ends, the first two agree. Dynamic power is the power of spans minus idle under the spans:
 the power that the device would draw at rest at the time of the spans.
@@ -47,7 +47,7 @@ WORST = 0.5
 Idle = tuple[Floats, float]
 """Weights of readings whose weighted sum is idle power under spans, (n,), and its uncertainty besides noise, in W."""
 Parts = Callable[[float, float], Floats]
-"""A function of delay and time constant that returns the parts of readings that spans, gaps and other work fill."""
+"""A function of delay and time constant that returns how much of each reading is span, gap and other work."""
 
 
 @dataclass(frozen=True)

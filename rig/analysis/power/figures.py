@@ -140,8 +140,8 @@ def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle)
     if fit is None:
         return Figures(), (why,)
     told = note(
-        f"Rail {model.rail.name}: of {scope.words}, {why.reason}, so power is fitted to what spans and gaps fill of "
-        f"each reading. Power drawn less than one reading before or after a span counts as its own. For less "
+        f"Rail {model.rail.name}: of {scope.words}, {why.reason}, so power is fitted to the parts of readings that "
+        f"spans and gaps fill. Power drawn less than one reading before or after a span counts as the span's. For less "
         f"uncertainty: {why.remedy}"
     )
     return _stated(model, scope, fit[0], fit[0], fit[1], [told])

@@ -39,7 +39,7 @@ BEYOND = 10.0
 MAX_CLIPPED = 0.1
 """Power is refused if more than this share of the busy readings is at the end of the range."""
 MAX_HIDDEN = 0.01
-"""Power is refused if clipped readings, unless noise explains them, may hide more than this part of dynamic power."""
+"""Power is refused if clipped readings that noise does not explain may hide more than this part of dynamic power."""
 MAX_MISSING = 0.25
 """Power is refused if more than this share of the readings in spans is missing, and fewer are missing elsewhere."""
 
@@ -57,7 +57,7 @@ def instrument_notes(readings: Readings) -> Iterator[Finding]:
         if rail.accuracy is None:
             yield note(f"Rail {rail.name}: instrument uncertainty not stated (no calibration was declared)")
     if not readings.rail.resolution and (values := len(np.unique(readings.raw[readings.ok]))) < LEVELS:
-        why = "declare its resolution, since so few values show no step, and rounding is in no interval"
+        why = "declare its resolution: so few values do not show the step, and no interval includes rounding"
         yield note(f"Rail {readings.rail.name}: all readings have one of {values} values: {why}")
     if (volts := readings.rail.conversion.supply_v) is not None and supply is None:
         why = "whose error is in no interval unless the limit of error in per cent of reading includes it"
@@ -96,8 +96,8 @@ def trace_notes(model: RailModel, activity: Activity) -> Iterator[Finding]:
     yield from lone_check(model)
     if lost := coverage.missing_while_busy(model.readings, activity.busy_windows_s()):
         yield note(
-            f"Rail {name}: {lost:.1%} of the readings in spans are missing, more than elsewhere. What missing readings "
-            "would have shown is stated as bias"
+            f"Rail {name}: {lost:.1%} of the readings in spans are missing, more than elsewhere. Their possible "
+            "effect is stated as bias"
         )
 
 
@@ -119,7 +119,7 @@ def late_stamps_note(rests_s: float) -> Finding:
     """Return a note on spans at whose end the device is at rest."""
     return note(
         f"The device draws no more than at rest in the last {rests_s:.3g} s of a span, so it may have ended its work "
-        "before the stamp, as when a host polls for the answer. Execution time and energy hold this wait. Stamp the "
+        "before the stamp, as when a host polls for the answer. Execution time and energy include this wait. Stamp the "
         "end on the device, or poll more often"
     )
 
@@ -211,7 +211,7 @@ def gain_findings(model: RailModel) -> Iterator[Finding]:
     if change > MOST_CHANGE:
         yield refusal(f"power on rail {name}", f"{words}: readings have more than one scale", remedy)
     else:
-        yield note(f"Rail {name}: {words}. This gain is not known any better, and is part of the uncertainty. {remedy}")
+        yield note(f"Rail {name}: {words}. This change is part of the uncertainty. {remedy}")
 
 
 def too_short(model: RailModel, scope: Scope, short: TooShort) -> Finding:

@@ -3,7 +3,8 @@
 A span is a time in which the device works, by its stamps, and a gap is the time between two spans. The ends may hold an
 inrush, a late begin, late work, or energy that a filter delays. Readings from all spans are averaged by their place in
 the span; the same is done for gaps. If the readings allow a range of power, the figure is the middle of this range, and
-its bias is half of the range. What spans share with the gaps beside them is a changing gain, or a swing of power.
+its bias is half of the range. If spans change together with the gaps beside them, the cause is a changing gain or a
+swing of power.
 """
 
 import math
@@ -25,19 +26,19 @@ from rig.types import Bools, Floats
 GOES_ON = 0.9
 """Work goes on after spans if gaps begin with more than this part of the power at the end of spans."""
 LACKS = 0.1
-"""If ends of spans lack energy, and more than this part of the lack lies outside the spans, the meter lost that part.
+"""If ends of spans lack energy, and more than this share of the missing energy is outside spans, the meter lost it.
 
-The device cannot have drawn less than the level beside.
+The device cannot have drawn less than the level beside the spans.
 """
 LATER = 1.25
 """A moving mean delays energy by this many time constants of the most similar one-pole filter."""
 BEYOND_CORE = (
-    "readings at the ends of spans differ from those within, and nothing tells whether that power is drawn just inside "
+    "readings at the ends of spans differ from those within, and nothing shows whether that power is drawn just inside "
     "or just outside of the spans, so the figure is the middle of both"
 )
 MOVED = (
-    "gaps begin with what spans lack at their begin. This may be a filter that is not declared (filter_tau_s) or a "
-    "capacitor behind the meter, or the device itself, so the figure is the middle of both"
+    "gaps begin with energy that spans lack at their begin. This may be a filter that is not declared (filter_tau_s) "
+    "or a capacitor behind the meter, or the device itself, so the figure is the middle of both"
 )
 ALIKE = 0.25
 """Power above gaps is in proportion to the level of gaps if slope and ratio agree to this part, or within noise."""
@@ -51,7 +52,7 @@ MOST_CHANGE = 0.5
 
 
 def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner: Estimate) -> Margin:
-    """Return the margin for power at ends of spans that is neither that of their core nor that of the level beside.
+    """Return the margin for power at ends of spans that differs from both their core and the level beside.
 
     In a reading at an end, power drawn inside the span grows with the part of the reading that the span fills. Power
     drawn outside grows with the other part. A burst shorter than one reading may be inside or outside, and no reading
@@ -219,7 +220,7 @@ def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
 
     The resting level is the mean of the last third. If the means of the three thirds approach a limit, the resting
     level is extrapolated from them as from an exponential (Aitken, 1926). Readings at the ends are not whole, so the
-    first whole place also stands for the places before it.
+    first whole place also replaces the places before it.
     """
     n, thirds = len(of.level_w), [float(x.mean()) for x in np.array_split(of.level_w, 3)]
     rest_w, (early_w, late_w) = thirds[2], np.diff(thirds)
@@ -289,7 +290,7 @@ def doubts_of_idle(model: RailModel, windows_s: Floats, *, late: bool) -> Iterat
 def idle_pulses_w(model: RailModel) -> float:
     """Return by how many watts pulses raise the mean of idle windows more than that of spans.
 
-    The result is 0 if spans have about as many pulses for their time, or last too short in all to tell.
+    The result is 0 if spans have about as many pulses for their time, or are too short in total to show pulses.
     """
     r = model.single.readings
     off = [_off_median(r.watts, which & r.ok) for which in (model.single.idle, model.single.held)]
@@ -304,7 +305,7 @@ def idle_pulses_w(model: RailModel) -> float:
 
 
 def _off_median(watts: Floats, use: Bools) -> Floats:
-    """Return readings in use less the median of their unbroken row. Short rows are left out, and many are thinned."""
+    """Return readings in use minus the median of their unbroken row. Short rows are left out, and many are thinned."""
     at = np.flatnonzero(use)
     cuts = np.concatenate([[0], np.flatnonzero(np.diff(at) > 1) + 1, [len(at)]])
     rows = np.column_stack([cuts[:-1], cuts[1:]])[np.diff(cuts) >= LEAST]

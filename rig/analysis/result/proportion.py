@@ -34,10 +34,10 @@ def proportion(count: float, n: float, method: str) -> Quantity:
 def independent(right: Sequence[float], data: Sequence[str], weights: Sequence[float] = ()) -> tuple[float, float]:
     """Return the count of right samples and the count of all samples, both as independent samples.
 
-    ``data`` names the data of each sample. Samples with the same data get the same answer, so together they tell no
-    more than one sample. Every sample counts in the share, by its weight or all alike. The count of all is Kish's
-    effective number for clusters (Journal of Official Statistics 8 (1992) 183). It is the number of distinct data if
-    all data weigh the same.
+    ``data`` names the data of each sample. Samples with the same data get the same answer, so together they give no
+    more information than one sample. Every sample counts in the share, by its weight or all alike. The count of all is
+    Kish's effective number for clusters (Journal of Official Statistics 8 (1992) 183). It is the number of distinct
+    data if all data weigh the same.
     """
     each, weights = dict[str, float](), weights or [1.0] * len(data)
     for name, weight in zip(data, weights, strict=True):
@@ -66,7 +66,7 @@ def paired_difference(lost: float, won: float, n: float) -> tuple[float, float]:
     ``won`` counts the cases that only the second system has right, ``lost`` those that only the first has right. The
     Clopper-Pearson limits of both are combined with the correlation of two counts of one sample (Zou and Donner,
     Statistics in Medicine 27 (2008) 1693). If no case differs, the true difference may still not be 0, so the interval
-    reaches, on both sides, as far as that of a count of 0 in n.
+    reaches, on both sides, as far as the interval of a count of 0 in n.
     """
     down, up = lost / n, won / n
     (down_low, down_high), (up_low, up_high) = clopper_pearson(lost, n), clopper_pearson(won, n)

@@ -53,14 +53,14 @@ class Solve:
 
     A claim is a better cost that the solver reports while it runs. ``at_s`` and ``cost_at``, shape (k,), are the times
     and costs of its claims. Times begin when the graph is loaded. ``cost`` is computed from the solution in the answer.
-    It is NaN if it cannot be computed. ``honest`` is False if a cost in the answer or in a claim is not that of its
-    solution. ``budget_s`` is the scenario's budget, or NaN without one. ``over_s`` is the time by which the stamped
-    span exceeded the budget. The span of a loop contains several solves, so ``over_s`` is then that of the longest
-    solve, if the answer states it. ``processor_s`` is the processor time of the solver in ``seconds`` by its own
-    answer, NaN if it states none. A claim does not count if it is later than the budget by more than a solve may
-    overrun. ``astray`` is True if a claim is stamped outside the span of the solve, or if a claim that counts is better
-    than the answer. ``late_cost`` is the cost of the best solution found after the deadline. ``on_s`` is the second of
-    the run in which the solve begins; NaN if it was repeated in a loop.
+    It is NaN if it cannot be computed. ``honest`` is False if a cost in the answer or in a claim differs from the cost
+    of its solution. ``budget_s`` is the scenario's budget, or NaN without one. ``over_s`` is the time by which the
+    stamped span exceeded the budget. The span of a loop contains several solves, so ``over_s`` is then the overrun of
+    the longest solve, if the answer states it. ``processor_s`` is the processor time within ``seconds`` that the answer
+    states, or NaN. A claim does not count if it is later than the budget by more than a solve may overrun. ``astray``
+    is True if a claim is stamped outside the span of the solve, or if a claim that counts is better than the answer.
+    ``late_cost`` is the cost of the best solution found after the deadline. ``on_s`` is when the solve begins, in
+    seconds since the run's start; NaN if it was repeated in a loop.
     """
 
     sample_id: str

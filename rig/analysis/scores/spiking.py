@@ -1,7 +1,7 @@
 """Compute figures of spiking networks: response latency in biological time, synaptic operations, speed.
 
 The device answers with an object that holds ``first_input_ms`` and ``first_output_ms``, ``synaptic_operations``, and
-``synaptic_operations_ne15`` by the convention of NE15-MNIST. The definitions are those of the chapter "Benchmarking
+``synaptic_operations_ne15`` by the convention of NE15-MNIST. The definitions are from the chapter "Benchmarking
 Neuromorphic Vision" (model-level and hardware-level evaluation).
 """
 
@@ -87,8 +87,8 @@ def _fan_outs(run: Run) -> dict[str, int]:
 def _contradiction(said: Mapping[str, Any], fans: Mapping[str, int]) -> str:
     """Return what is impossible in an answer, or "".
 
-    ``fired`` counts the spikes of each population. ``events`` counts those of the one population that ``fired`` leaves
-    out.
+    ``fired`` counts the spikes of each population. ``events`` counts the spikes of the one population that ``fired``
+    leaves out.
     """
     first_ms, then_ms, fired = (said.get(what) for what in ("first_input_ms", "first_output_ms", "fired"))
     if min(said[name] for name in _COUNTS) < 0:

@@ -45,7 +45,7 @@ def stream_of(run: Run, q: Queries) -> Stream | None:
 def change_figures(stream: Stream | None) -> Figures:
     """Return the mean, median and 90th percentile of the time from a scene change to the first sustained right answer.
 
-    The share of changes without such an answer and the share of time with the right scene are added.
+    Two more figures are the share of changes without such an answer and the share of time with the right scene.
     """
     if stream is None:
         return Figures()

@@ -269,7 +269,7 @@ def waited_s(at_s: Floats, each_s: Floats) -> Floats:
 def batched_s(rng: "np.random.Generator", at_s: Floats, sizes: Indices, spent_s: Floats, most: int) -> Floats:
     """Return the latency of each sample that arrives at ``at_s``, shape (draws, n), at a device that takes batches.
 
-    A free device takes every sample that is due, ``most`` of them at the most. ``spent_s`` are the times of recorded
+    A free device takes every sample that is due, up to ``most`` of them. ``spent_s`` are the times of recorded
     batches of ``sizes``, shape (k,). A batch takes the time of a recorded batch of its size, or else of the next larger
     size.
     """
@@ -293,8 +293,8 @@ def batched_s(rng: "np.random.Generator", at_s: Floats, sizes: Indices, spent_s:
 def other_runs(q: Queries, figures: Callable[[Floats], Sequence[float]]) -> tuple[Floats, Floats] | None:
     """Return the mean and the scatter of ``figures`` of the latencies, over ``DRAWS`` runs with other service times.
 
-    Random arrivals are drawn anew; otherwise samples are due as they were. None unless every sample was scheduled and
-    the device serves one batch at a time. ``figures`` takes latencies in ascending order.
+    Random arrivals are drawn anew; otherwise samples keep their due times. The result is None unless every sample was
+    scheduled and the device serves one batch at a time. ``figures`` takes latencies in ascending order.
     """
     if not (q.scheduled and np.any(q.completed) and q.max_pending in (None, 1)):
         return None

@@ -73,7 +73,7 @@ def no_cache(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
         return
     first, among, again = (_median_times(by[name]) for name in ("accuracy", "performance", "compliance"))
     for sample, seconds in again.items():
-        # a run that streams has frames in place of samples of the set; then the accuracy run has the time
+        # a run that streams has frames in place of samples of the set; then the time is from the accuracy run
         if before := (among or first).get(sample, first.get(sample)):
             rule = f"time of sample {sample} repeated, against its time among others"
             ratio = seconds / before

@@ -16,7 +16,7 @@ READINGS = 1 << 18
 OF_THE_SET = ("performance", "accuracy", "power")
 """The purposes of runs that play the samples of the session's data set."""
 DECLARED = ("name", "description", "versions", "artifacts", "network", "algorithm", "options")
-"""What a device declares that stays the same as long as the system does; ``details`` may change at each opening."""
+"""Declared fields of a device that change only with the system; ``details`` may change at each opening."""
 STAMPS_LEAST, VALUES_LEAST = 8, 64
 """With fewer distinct times or readings, a coarse clock or meter may repeat them by chance."""
 
@@ -24,7 +24,7 @@ STAMPS_LEAST, VALUES_LEAST = 8, 64
 def recording_checks(parts: Sequence[Part]) -> Iterator[Finding]:
     """Yield failed checks: two runs with one recording, runs of several data sets, power runs of several meters.
 
-    Yield a note if the device of a run is declared otherwise than that of the first.
+    Yield a note if the device of a run is declared otherwise than in the first run.
     """
     if shared := shared_recording((part.name, part.run) for part in parts):
         one, other, file = shared

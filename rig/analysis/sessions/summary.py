@@ -61,8 +61,8 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         count = len(by["power"][0].run.samples)
         about.append(
             f"Power and execution time are of sequences of {seconds:g} s ({count} in each power run), per inference, "
-            "so that the ends of a sequence are spread over it. Accuracy, latency and the execution time of a single "
-            "sample are of single samples"
+            "so that work at the ends of a sequence is divided among its inferences. Accuracy, latency and the "
+            "execution time of a single sample are of single samples"
         )
         if count == 1:
             about.append("One sequence does not show how sequences differ. Give more samples, or shorten --amortise")
@@ -72,7 +72,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     own: dict[str, Any] = {name: getattr(timed[0].series, name) for name in ("requested_s", "latency_s")}
     own |= {"trials": trial_figures(by), "probes": tuple(probe for probe, _ in rate_probes(parts))}
     own |= {"execution_times_s": _times_s(timed)}
-    # what a failed probe refuses does not concern the other runs
+    # refusals of a failed probe do not concern the other runs
     results = [part.result for part in parts if part.purpose != "probe"]
     return replace(_joined(name, lead.result, results, figures, [*map(note, about), *checks], **own), ruling=ruling)
 
@@ -101,8 +101,8 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
     """Return one result for several sessions of one configuration, which count as trials.
 
     ``sessions`` holds the name, the runs and the result of each. Figures are means over the sessions. Rules about
-    trials apply to the runs of all sessions together. Series are those of the first session, but execution times are
-    from all.
+    trials apply to the runs of all sessions together. Series are from the first session, except execution times, which
+    are from all.
     """
     results = [result for _, _, result in sessions]
     first = results[0]
@@ -216,7 +216,7 @@ def _energies(by: Mapping[str, list[Part]], figures: Figures, same_runs: bool) -
     """Return energy by phase and in total: power times the reported time (NeuroBench, ASC).
 
     ``same_runs`` says that power and time are from the same runs, so that errors of the stamps cancel in the product.
-    The integrated energy stays that of the power runs.
+    The integrated energy is from the power runs alone.
     """
     power = by["power"]
     if not power:
@@ -283,12 +283,12 @@ def _extreme(key: FigureKey, values: Sequence[Quantity]) -> Quantity | None:
 def _mean(values: Sequence[Quantity]) -> Quantity:
     """Return the mean of trials, with an interval no narrower than Student's t of their scatter beyond rounding.
 
-    Errors of single trials are part of this scatter; only what it shows beyond them is added. The scatter counts as a
-    normal error, widened to the interval of Student's t, because with two or three trials the effective degrees of
-    freedom of a sum promise too much. Errors that trials share, such as that of a calibration, cause no scatter. Trials
-    repeat the same samples, so the uncertainty of a finite sample does not shrink with their number. A share of counts
-    gets the mean of the trials' limits. A percentile gets this mean, widened by the scatter. If one trial has too few
-    times to bound a percentile, the mean has no uncertainty.
+    Errors of single trials are part of this scatter; only its excess over them is added. The scatter counts as a normal
+    error, widened to the interval of Student's t, because with two or three trials the effective degrees of freedom of
+    a sum are too large. Errors that trials share, such as an error of calibration, cause no scatter. Trials repeat the
+    same samples, so the uncertainty of a finite sample does not shrink with their number. A share of counts gets the
+    mean of the trials' limits. A percentile gets this mean, widened by the scatter. If one trial has too few times to
+    bound a percentile, the mean has no uncertainty.
     """
     n, each = len(values), [q.value for q in values]
     unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)

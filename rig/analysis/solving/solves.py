@@ -123,7 +123,7 @@ def _targets(run: Run) -> dict[str, dict[str, float]]:
 
 
 def _same(cost: float, claimed: float) -> bool:
-    """Return whether a claimed cost is that of a solution, up to the rounding of sums in another order."""
+    """Return whether a claimed cost equals a solution's, up to the rounding of sums in another order."""
     return math.isclose(cost, claimed, rel_tol=1e-9, abs_tol=1e-12)
 
 
@@ -201,7 +201,7 @@ def _times_to(solves: Sequence[Solve], target: str, to_gap: float | None) -> dic
 
 
 def _sought(solve: Solve, target: str, threshold: float, to_gap: float | None) -> bool:
-    """Return whether a gap is no closer than where the solve stopped, at ``to_gap`` to its preferred target."""
+    """Return whether a gap needs no lower cost than the one at ``to_gap``, where the solve stopped."""
     stop, wanted = solve.targets[by_preference(sorted(solve.targets))[0]], solve.targets[target]
     return to_gap is None or wanted + threshold * abs(wanted) >= stop + to_gap * abs(stop)
 

@@ -95,7 +95,7 @@ def before(ticks: NDArray[np.int64], seconds: Seconds, moments_s: Floats, *, als
 def first_not(holds: Callable[[Indices], Bools], n: int, size: int) -> Indices:
     """Return the first number below ``n`` for which a condition no longer holds, or n, shape (size,).
 
-    ``holds`` tells for numbers, shape (size,), whether the condition is true. It is true up to some number, and never
+    ``holds`` returns for numbers, shape (size,), whether the condition is true. It is true up to some number, and never
     after.
     """
     low, high = np.zeros(size, dtype=np.int64), np.full(size, n, dtype=np.int64)
@@ -211,7 +211,7 @@ def pooled(
 ) -> Readings:
     """Return the whole trace as means over the pieces between ``cuts``.
 
-    ``like`` are single readings of it, on the same time, whose conversion and ends of ranges hold for all. ``beside``
+    ``like`` are single readings of it, on the same time, whose conversion and ends of ranges apply to all. ``beside``
     are the volts that the trace names. Raises ``DataError`` for readings that are not in order of time. A piece that
     holds a reading at the end of the range counts as an overload as a whole.
     """

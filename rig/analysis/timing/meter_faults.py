@@ -209,7 +209,7 @@ def _cut_off(look: Look) -> Screened | None:
 def _on_arrival(look: Look) -> Screened | None:
     """Move readings that were stamped on arrival to the grid of their meter, found from the earliest arrivals.
 
-    Means of successive intervals never overlap, so stamps that overlap are not the times of the readings.
+    The intervals of successive readings never overlap, so stamps that overlap are not the times of the readings.
     """
     trace, hz = look.trace, look.clock.clock.tick_hz
     period = hz / trace.rail.rate_hz if trace.rail.rate_hz > 0.0 else 0.0

@@ -29,7 +29,7 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
 
     This work is looked for in the rail with the highest contrast of spans to noise. Work that occurs three times in one
     idle window, or in every idle window, recurs all the time and is part of idle. If work goes on after most spans, the
-    activity stays as it is.
+    activity stays unchanged.
     """
     spans_s = activity.active_s()
     seen = [(r, of) for r in rails if (of := levels_of(r.readings, spans_s, _among(r, spans_s))) is not None]

@@ -51,7 +51,7 @@ class Sag:
 
 @dataclass(frozen=True)
 class Supply:
-    """Amperes and volts of a rail of amperes, reading by reading, shapes (n,); ``rail`` is that of the volts.
+    """Amperes and volts of a rail of amperes, reading by reading, shapes (n,); ``rail`` is the rail of the volts.
 
     ``window_s`` is the length of one reading of the volts. ``burden_ohm`` is the shunt between volts and device.
     ``sag`` says how the volts follow the amperes inside a volts reading that is as long as several ampere readings.
@@ -113,7 +113,7 @@ class Readings:
     idle_bias_w: float = 0.0
     """Possible error of idle power in watts, because the meter cuts off noise at the low end of its range."""
     pool: Pool | None = None
-    """For a long trace: the single readings behind each; None if each stands for itself."""
+    """For a long trace: the single readings behind each; None if each is a single reading."""
 
     @cached_property
     def aperture_s(self) -> float:
@@ -304,7 +304,7 @@ def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools,
 def sagging(v: Volts, volts: Floats, amperes: Volts, known: Sag | None = None) -> tuple[Floats, Sag | None]:
     """Return volts that follow the amperes between two volts readings, if two ampere readings or more lie there.
 
-    ``volts`` are those of ``mean_volts``, shape (n,), and ``amperes`` the readings of the current. The resistance of
+    ``volts`` are from ``mean_volts``, shape (n,), and ``amperes`` the readings of the current. The resistance of
     the supply is the ``known`` one, or else the slope of volts over the mean current of the same aperture, fitted
     together with a straight line over time.
     """

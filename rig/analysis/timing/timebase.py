@@ -215,7 +215,7 @@ def _rate_of_arrivals(arrivals: Floats, base_tick: int, clock: ClockInfo) -> tup
 def earliest(at: Floats, late: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """Return the straight line, slope first, through the earliest arrivals, and the indices of these arrivals.
 
-    No reading arrives before it was taken. So the earliest arrival of each stretch tells when readings were taken,
+    No reading arrives before it was taken. So the earliest arrival of each stretch shows when readings were taken,
     except for a delay common to all. ``at`` and ``late`` have the shape (n,), and ``at`` rises.
     """
     stretches = np.array_split(np.arange(len(late)), min(STRETCHES, len(late)))

@@ -125,7 +125,7 @@ def _bench(run: Run) -> Iterator[str]:
     if isinstance(made := run.start.workload.details.get("synthetic"), str):
         yield f"The samples are synthetic, not recorded: {made}"
     if isinstance(of := (device := run.start.device).details.get("times_of"), str):
-        yield f"Times and energies are those of {of}, and say nothing of those of {device.name}"
+        yield f"Times and energies are those of {of}, and say nothing about {device.name}"
 
 
 def _training(run: Run) -> Iterator[str]:

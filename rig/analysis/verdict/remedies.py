@@ -43,7 +43,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("readings of rail .* far beyond all others",
      "Delete it if the meter or its link made it; if the device did, measure until it recurs"),
     ("readings of rail .* (that repeat|that a filter|in order|in every)",
-     "Set the meter, or mend its driver, as is said"),
+     "Set the meter, or mend its driver, as the check says"),
     ("solves whose claims", "Stamp claims and spans by one clock, and answer with the best claim"),
     ("readings of rail .* at idle",
      "Check unit, sign, range and filter of the meter, and that the device rests when idle"),

@@ -333,7 +333,7 @@ def goes_on_after_spans(lab: Lab) -> None:
 
 
 AT_IDLE = "readings of rail core at idle"
-FITTED = "fitted to what spans and gaps fill"
+FITTED = "fitted to the parts of readings"
 SWING = "power changes within spans as it does between the gaps"
 SETTLES = "power stays near the level of gaps or falls slowly"
 AT_REST = "draws no more than at rest"
@@ -420,7 +420,7 @@ WORLDS = [
     World("plain", (3,), partial(few_short_spans, 1), refused="."),
     World("plain", (3,), partial(few_short_spans, 3), refused="."),
     # a capacitor and a device that tails off make the same readings, so both are what power may be
-    World("capacitor_behind_the_shunt", (1000013, 1000040), bias=(1e-9, np.inf), says="gaps begin with what spans"),
+    World("capacitor_behind_the_shunt", (1000013, 1000040), bias=(1e-9, np.inf), says="gaps begin with energy that"),
     World("plain", (4, 13), low_begins_behind_a_capacitor),
     World("peaks_paid_back_at_the_limit", (77000002,), never_says=OUTSIDE),  # it recharges for most of each gap
     # the ends of spans

@@ -229,7 +229,7 @@ def test_a_simulator_that_says_whose_times_it_has_is_not_compared_with_real_time
     result = evaluate(spiking(tmp_path / "run", FOUR, details={"times_of": "NEST on this computer"}))
     assert {"execution_time_s", "synaptic_operations_hz"} <= set(map(str, result.quantities))
     assert "real_time_factor" not in result.quantities
-    assert "Times and energies are those of NEST on this computer, and say nothing of those of toy" in result.notes
+    assert "Times and energies are those of NEST on this computer, and say nothing about toy" in result.notes
 
 
 NETWORK: dict[str, Any] = {

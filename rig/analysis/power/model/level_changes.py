@@ -113,7 +113,7 @@ def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats
     every = np.array(pairs + [(a, np.inf, tau) for a in begins for tau in SETTLES]).reshape(-1, 3)
     columns = means(every, start, end, np.empty((0, 3)))
     use = shown(columns, state)
-    # a device may also work on after some of its spans, which leaves idle under spans as it is
+    # a device may also work on after some of its spans; this does not change idle under spans
     beside = columns[:, np.isinf(every[:, 2])] * (state == GAP)[:, None]
     different = [*{column.tobytes(): k for k, column in enumerate(beside.T)}.values()]  # to sort all takes much longer
     beside = np.unique(beside[:, different], axis=1)

@@ -30,7 +30,7 @@ STANDS_OUT = 8.0
 STEPPED = 1e-6
 """If the median of squared differences is below this part of the variance, most readings are equal to the next."""
 SHOWN = 2.0
-"""A difference counts as real if it is at least this many standard errors, where a wrong answer costs little."""
+"""Where a wrong answer costs little, a difference of at least this many standard errors counts as real."""
 ALIKE = (0.0, 0.5, 0.9)
 """Correlations between errors of neighbouring counter values; the fit tries each of them."""
 SEGMENT = 1 << 13
@@ -189,7 +189,7 @@ def _not_negative(terms: Floats, found: Floats) -> Floats:
 
 
 def _without(x: Floats, lines: Lines, period_s: float) -> Floats:
-    """Return the readings of a stretch without its lines, which lie anywhere within half a bin."""
+    """Return the readings of a stretch without its lines; each may be up to half a bin from its frequency."""
     at = np.flatnonzero(np.isfinite(x))
     if not lines or len(at) < SHORTEST:
         return x[at]

@@ -161,7 +161,7 @@ def sum_of(rails: Sequence[AlignedRail]) -> AlignedRail | None:
 
     The result is None for fewer than two rails, for counters, and if readings of the rails have different times.
 
-    The limits of the instruments are left out: they are not those of a sum.
+    The limits of the instruments are left out, because they do not apply to a sum.
     """
     singles = [r.single for r in rails if r.single is not None]
     if len(rails) < 2 or len(singles) not in (0, len(rails)):

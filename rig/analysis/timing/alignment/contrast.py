@@ -90,7 +90,7 @@ class Shown:
         return np.linspace(-0.5, 0.5, PLACES) * float(np.median(np.diff(self.cells.on_s)))
 
     def moved(self, begin_late_s: Floats, end_late_s: Floats) -> Floats:
-        """Return all spans, disjoint, with begins and ends moved as late as those of the cells, shapes (k,)."""
+        """Return all spans, disjoint, with begins and ends moved by lateness given for the cells, shapes (k,)."""
         (on, off), c = self.windows_s.T, self.cells
         moved = [on + np.interp(on, c.on_s, begin_late_s), off + np.interp(off, c.off_s, end_late_s)]
         return merged(np.column_stack(moved))
@@ -253,7 +253,7 @@ def _extents(r: Readings) -> tuple[Floats, Floats]:
 def _cells(windows_s: Floats, period_s: float) -> Cells:
     """Return the spans with cells that reach to the middle of gaps, or less far in long gaps.
 
-    The first and the last cell reach to where no span is, so a train that is a period off fits at neither end.
+    The first and the last cell reach into time without spans, so a train that is a period off fits at neither end.
     """
     spans = windows_s[windows_s[:, 1] > windows_s[:, 0]] if len(windows_s) else windows_s.reshape(-1, 2)
     if not len(spans):

@@ -2,7 +2,7 @@
 
 An edge of the pin marks when a span began or ended, to a tick of the meter. The device's stamps tell which span it was.
 Edges may be missing, extra or bouncing, and the brackets may be uncertain by several spans. So each edge counts as a
-pulse in a trace, and the lag path of these pulses is that of the spans.
+pulse in a trace, and the lag path of these pulses is also the lag path of the spans.
 """
 
 import math
@@ -25,8 +25,8 @@ from rig.types import Bools, Floats, Indices, Pin, Rail
 LEAST = 6
 """At least this many edges must match.
 
-If the edges are shifted by up to this many periods either way, within what the brackets allow, at least this many fewer
-edges must match. Otherwise the edges are not used, because the other shift may be the true one.
+If the edges are shifted by up to this many periods either way, within the limits of the brackets, at least this many
+fewer edges must match. Otherwise the edges are not used, because the other shift may be the true one.
 """
 
 

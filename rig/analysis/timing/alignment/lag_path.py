@@ -1,7 +1,7 @@
 """Estimate by one likelihood the path of spans, which is how late they are along a trace.
 
-The path is a straight line, by the shift and the rate of a clock. The likelihood of a place is that of levels fitted to
-each span (``shown``), and the brackets of the clock are its prior.
+The path is a straight line, by the shift and the rate of a clock. The likelihood of a place comes from levels fitted to
+each span (``contrast``), and the brackets of the clock are its prior.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STRETCHES = 8
 APART = 2.5
 """If placements of the same spans differ by more than this many deviations, the stated uncertainty covers both."""
 NEAR = 4.0
-"""Levels near an edge are means over readings up to this many guards from it (see ``shown.GUARD``)."""
+"""Levels near an edge are means over readings up to this many guards from it (see ``contrast.GUARD``)."""
 HIDDEN = 0.4
 """An edge between two apertures may seem misplaced by this part of the time between them."""
 LEAST_SHIFT = 0.1
@@ -214,7 +214,7 @@ class Seen:
 def _unbiased(s: Shown, late_s: Floats, levels: float, least: int) -> Edges:
     """Return the edges, minus the error that the same method has for modelled readings of spans of even power.
 
-    Fewer than ``least`` edges are of no use, and returned as they are.
+    Fewer than ``least`` edges are of no use, and are returned uncorrected.
     """
     e = edges_of_spans(s, late_s, levels)
     if len(e.in_turn(s.cells)[0]) < least:

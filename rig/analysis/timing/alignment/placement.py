@@ -26,7 +26,7 @@ from rig.types import Floats
 LEAST_SPANS = 8
 """At least this many spans are needed to show that they are elsewhere than the clocks say."""
 MOST_LATE = 4.0
-"""A meter is late by fewer readings, as if each were a mean over eight. What is later is another course of power."""
+"""A meter is late by fewer readings than this, as if each were a mean over eight. Later power has another cause."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class AlignedRail:
     """One rail's readings on the device's time, in run seconds, and the map from the meter's ticks.
 
     ``sigma_s`` is the uncertainty between the meter's clock and the device's. ``host_sigma_s`` is the uncertainty
-    between the meter's clock and the host's. Both hold over the whole activity. ``findings`` are notes, such as which
+    between the meter's clock and the host's. Both apply to the whole activity. ``findings`` are notes, such as which
     readings were moved, and failed checks that the recording itself resolves. ``contradictions`` are the failed checks
     that it does not resolve: readings that do not fit the recorded time or the recorded spans.
     """
@@ -260,8 +260,8 @@ NEIGHBOURS = 12
 def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
     """Return the time constant of a filter that smooths begins and ends alike, or None without one.
 
-    A moving mean counts as the filter that is most like it. What a device itself does at begins and at ends is not
-    alike, but a filter turns both into the same curve.
+    A moving mean counts as the filter that is most like it. The power of a device itself changes differently at begins
+    and at ends, but a filter gives both the same curve.
     """
     r, c = shown.readings, shown.cells
     # an edge between two apertures is found in the middle, so a sharp edge looks as wide as a whole interval
