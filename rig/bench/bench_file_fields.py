@@ -179,7 +179,7 @@ def _own_code(notes: Notes, kind: str, entry: DeviceEntry | MeterEntry) -> bool:
 
 
 def lab_of(raw: bytes) -> dict[str, Any]:
-    """Return lab, operator and ambient temperature, as far as the bench file kept with a run states them."""
+    """Return lab, operator and ambient temperature, each only if the bench file kept with a run states it."""
     try:
         data = tomllib.loads(raw.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):

@@ -31,7 +31,7 @@ class Aperture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one range: |error| <= ``of_reading_percent`` of the reading + ``of_range_percent`` of full scale.
 
-    ``unit`` (W, A, J or V) is that of the readings and of ``full_scale``, which is in W for J. The temperature
+    ``unit`` (W, A, J or V) is the unit of the readings and of ``full_scale``, which is in W for J. The temperature
     coefficients are in per cent per degree, for each degree outside ``temperature_c`` +- ``temperature_span_c`` of the
     calibration. ``linearity_of_range_percent`` limits the part of the error that is neither gain nor offset; None means
     not stated.
@@ -112,7 +112,7 @@ def accuracy(
         said.append("validity not checked, since the recording has no date")
     elif not calibration.valid_from <= on <= calibration.valid_until:
         span = f"from {calibration.valid_from} to {calibration.valid_until}"
-        what = f"the calibration {calibration.path} holds {span}, and the recording is of {on}"
+        what = f"the calibration {calibration.path} is valid {span}, and the recording is of {on}"
         remedy = "Give the calibration that was valid then"
         raise DataError(what, field="calibration", value=str(on), remedy=remedy)
     of_reading, of_range = chosen.of_reading_percent, chosen.of_range_percent

@@ -74,7 +74,7 @@ def network_of(name: str, options: list[str], workload: str | None = None) -> Ne
     if network is None:
         how = command("measure", "--device", name, *(["--simulate"] if known["simulate"] or plant else []))
         remedy = (
-            f"Where each sample is a network of its own, a run has the figures, in the group Complexity: {how}, with "
+            f"If each sample is a network of its own, a run states these figures in the group Complexity: {how}, with "
             "workload and scenario. Any other network is declared by the driver; see docs/how-to/count-operations.md"
         )
         raise SetupError(f"device {name} declares no network", field="network", value=name, remedy=remedy)

@@ -71,7 +71,7 @@ def _submit(args: argparse.Namespace) -> int:
 
 def _findings(made: Submitted, about: Path) -> Iterator[str]:
     """Yield the likely objections of a reviewer, each with its remedy; the worst is last."""
-    yield "Publish the root hash in a second place: it anchors every byte of the submission"
+    yield "Publish the root hash in a second place: it shows whether any byte of the submission changed"
     if made.missing:
         yield f"missing {', '.join(made.missing)}: an audit fails until {about} has them; fill them in and submit again"
     rows = [row for row in made.rows if row.configuration.class_ != "imported"]

@@ -249,7 +249,7 @@ def compared(first: Subject, second: Subject) -> Comparison:
     alone = tuple(key for key in dict.fromkeys((*a, *b)) if (key in a) != (key in b))
     unlike = list(_unlike(first.result, second.result))
     if first.digests & second.digests:
-        unlike.append("recordings: some are in both, so that they repeat nothing")
+        unlike.append("recordings: some are in both, so the second is no repetition")
     return Comparison(first, second, shared, tuple(found), alone, tuple(unlike))
 
 

@@ -80,6 +80,6 @@ def _rate(item: str, info: ClockInfo, brackets: Sequence[Bracket], now_ns: int, 
     if abs(off) - twice_u <= info.tolerance:
         return ok(item, "clock", text, **values)
     if abs(off) - 0.5 * CERTAIN * twice_u > info.tolerance:
-        remedy = f"Declare tick_hz {info.tick_hz * (1.0 + off):.7g} in its driver, or a tolerance that holds this"
+        remedy = f"Declare tick_hz {info.tick_hz * (1.0 + off):.7g} in its driver, or a tolerance that includes this"
         return broken(item, "clock", text, remedy, error, **values)
     return checked(item, "clock", text, "Measure for longer, with --seconds 10", **values)

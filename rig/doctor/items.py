@@ -1,7 +1,7 @@
 """Examine one device or meter: open it, and read its info, its clock and its rails.
 
-An examination is a generator of findings. Between findings it yields texts that name the next step, by which its caller
-can tell where a driver hangs. When the generator is closed, it closes what it opened.
+An examination is a generator of findings. Between findings it yields texts that name the next step, so that its caller
+knows where a driver hangs. When the generator is closed, it closes what it opened.
 """
 
 from collections.abc import Generator, Iterator, Mapping

@@ -128,8 +128,8 @@ def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
 def checked(trace: ImportedTrace, rail: Rail) -> Iterator[Chunk]:
     """Yield the chunks that are not empty, with each infinite reading flagged as an overload.
 
-    The largest magnitude before an infinite reading replaces it, as a lower bound. Raises ``DataError`` for readings
-    and stamps that a run cannot hold.
+    An infinite reading is replaced by the largest magnitude before it, which is a lower bound. Raises ``DataError`` for
+    readings and stamps that a run cannot hold.
     """
     last: Chunk | None = None
     largest = 0.0
@@ -157,7 +157,7 @@ def checked(trace: ImportedTrace, rail: Rail) -> Iterator[Chunk]:
 class Gaps:
     """Counts the readings and the gaps of a trace while it is written; lengths are in ticks of the meter's clock.
 
-    Of a counter it keeps the range of values, and the largest fall with the number and tick of the reading after it.
+    For a counter, it keeps the range of values, and the largest fall with the number and tick of the reading after it.
     """
 
     rail: Rail

@@ -64,8 +64,8 @@ class Connection:
     Weighted sums without an activation, such as a readout's, are no layer; their connection names itself as target.
     ``weights`` counts the weights, and ``zeros`` those that are zero. ``dense`` is the synaptic operations of one
     execution when every weight and every input counts: the weights of a linear connection, and more for a convolution.
-    ``fan_out_max`` is the most nonzero synapses that one input reaches. What is sent in execution t arrives in
-    execution t + ``delay``.
+    ``fan_out_max`` is the most nonzero synapses that one input reaches. An output of execution t arrives in execution t
+    + ``delay``.
     """
 
     name: Name
@@ -143,7 +143,7 @@ def network_faults(network: NetworkInfo) -> Iterator[str]:
         if c.zeros > c.weights:
             yield f"connection {c.name} has {c.zeros} zeros among {c.weights} weights"
         if c.dense < c.fan_out_max:
-            yield f"connection {c.name} has fewer dense operations than one of its inputs reaches synapses"
+            yield f"connection {c.name} has fewer dense operations than synapses from one input"
     for m in network.memory:
         if m.elements_at_start is not None and m.elements_at_start > m.elements:
             yield f"memory {m.name} has more elements at the start than later"

@@ -59,7 +59,7 @@ class Tally:
 
     It starts with the empty set, which costs ``empty_cost``; without ``from_empty``, the empty set is the answer only
     if the solver offers nothing in time. ``seed`` is the solver's seed for this solve. The solver writes its parameters
-    into ``tuning``, which is recorded with the answer. ``pace`` is that of earlier solves.
+    into ``tuning``, which is recorded with the answer. ``pace`` is the pace of earlier solves.
     """
 
     def __init__(
@@ -166,10 +166,11 @@ class SolverDevice(Generic[T]):
     """A device made of two functions: ``load`` prepares a problem, ``solve`` offers solutions until no time is left.
 
     ``problem_of`` makes the problem from a payload. ``fresh``, which is not timed, prepares the loaded problem for each
-    solve. ``info.details`` states ``schedule_depends_on_budget``. ``longest_s`` is the longest budget, ``default_s``
-    that of a solve with neither a timeout nor a cost to stop at. See ``solve_seed`` for the seeds, ``Tally`` for
-    ``from_empty`` and ``blocking`` for ``power``. If a solve has not ended ``patience_s`` after its time, its best
-    offer is the answer, and the device cannot be used any more. Raises ``UsageError`` for options out of range.
+    solve. ``info.details`` states ``schedule_depends_on_budget``. ``longest_s`` is the longest budget, and
+    ``default_s`` the budget of a solve with neither a timeout nor a cost to stop at. See ``solve_seed`` for the seeds,
+    ``Tally`` for ``from_empty`` and ``blocking`` for ``power``. If a solve has not ended ``patience_s`` after its time,
+    its best offer is the answer, and the device cannot be used any more. Raises ``UsageError`` for options out of
+    range.
     """
 
     def __init__(

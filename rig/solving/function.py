@@ -19,7 +19,7 @@ from rig.types import DeviceInfo
 PATIENCE_S = 10.0
 """If a generator neither yields nor returns for this long (s) after its time, its solve ends, and no other begins."""
 ROUNDED = 1e-6
-"""A sampler's energy that differs from the cost by at most this, relative or absolute, is the cost, rounded."""
+"""A sampler's energy may differ from the cost by this, relative or absolute, because of rounding."""
 GIVES = ("timeout_s", "stop_at_cost", "seed")
 """Parameters that a solver gets if it has them."""
 Solve = Callable[..., Any]

@@ -100,8 +100,8 @@ def _beyond(found: Submission, made: Submission) -> Iterator[str]:
 def _claim_beyond(claim: Claim, made: Claim | None) -> Iterator[str]:
     """Yield how a claim differs from the recordings, beyond what another version of the code may change.
 
-    The value may differ by half of the new interval, an end by a quarter of it, and each of n trials by half of it
-    times the root of n.
+    The value may differ by half of the new interval, an end by a quarter of the interval, and each of n trials by half
+    of the interval times the root of n.
     """
     if made is None or (claim.unit, claim.runs, len(claim.trials)) != (made.unit, made.runs, len(made.trials)):
         yield "no figure of this name, unit and number of runs is made of the sessions"
@@ -151,7 +151,7 @@ def differences(found: bytes, made: bytes, margins: Mapping[float, float] = Mapp
 
     Words and whole numbers must be equal. A number in ``margins`` may differ by its margin; any other number by
     ``RELATIVE`` of itself, or by one in its last digit if it has at least ``READ`` digits. In a picture, a number of
-    two or more decimals may differ by one in its last. For texts with different numbers of lines, only the first
+    two or more decimals may differ by one in its last digit. For texts with different numbers of lines, only the first
     difference is returned.
     """
     if found == made:

@@ -88,7 +88,7 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
 
 
 def changed_files(folder: Path, cells: Sequence[Cell], left: Sequence[Cell] = ()) -> list[str]:
-    """Return the user's own files of which the recordings and the cells ``left`` to record have several versions."""
+    """Return the user's own files that have several versions in the recordings and the cells ``left`` to record."""
     found = defaultdict[str, set[str]](set)
     for cell in left:
         for file, digest in digests_of(cell.request(place_of(folder, cell)).code).items():

@@ -104,7 +104,7 @@ def test_the_length_of_readings_is_the_rails_own_or_its_period_or_as_given(tmp_p
 
 @pytest.mark.parametrize("day", [date(2026, 2, 2), date(2027, 2, 4)])
 def test_outside_its_validity_it_is_refused(day: date) -> None:
-    raised(DataError, accuracy, load(EXAMPLE), "A", says="holds from", range_max=0.1, on=day)
+    raised(DataError, accuracy, load(EXAMPLE), "A", says="is valid from", range_max=0.1, on=day)
 
 
 @pytest.mark.parametrize(("unit", "range_max"), [("A", None), ("A", 1.0), ("W", None)])

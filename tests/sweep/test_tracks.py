@@ -96,7 +96,7 @@ def test_six_networks_give_energy_per_operation_and_execution(here: Path, capsys
         assert low <= true_j <= high and high - low < 0.5 * true_j
     assert len(energy["points"]) == 6
     page = (here / "both" / "tracks.html").read_text()
-    assert "per effective operation" in page and "The line holds" in page
+    assert "per effective operation" in page and "The line fits" in page
 
 
 def test_energy_that_follows_no_operations_is_not_stated(here: Path, capsys: Capture) -> None:

@@ -30,7 +30,7 @@ COMMANDS = {
     "compare": ("rig.commands.compare", "compare runs, sessions or submissions, with each difference's uncertainty"),
     "complexity": ("rig.commands.complexity", "state the memory and operations of a device's network, without a run"),
     "workload": ("rig.commands.workload", "write a problem of a workload to a file"),
-    "completion": ("rig.commands.shell.completion", "print what makes a shell complete command lines of rig"),
+    "completion": ("rig.commands.shell.completion", "print shell code that completes command lines of rig"),
 }
 """The module and the purpose of each command. A module has ``add_arguments(parser)`` and ``run(args) -> exit code``.
 

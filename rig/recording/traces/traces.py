@@ -21,7 +21,7 @@ COLUMNS = ("start_tick", "end_tick", "value", "overload")
 AT_ONCE = 1 << 20
 """A trace of at most this many readings is read into memory; a longer one stays in its file."""
 LOOKED_AT = 1 << 16
-"""When a long trace is opened, the spacing of its first readings, this many, is compared with the declared rate."""
+"""When a long trace is opened, the spacing of this many first readings is compared with the declared rate."""
 
 
 @dataclass(frozen=True)
