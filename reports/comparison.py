@@ -45,7 +45,7 @@ def _named(subject: Subject) -> str:
 
 
 def _wrong(subject: Subject) -> list[str]:
-    """Return whether the figures of a subject are simulated or INVALID, in words that stand with its name."""
+    """Return whether the figures of a subject are simulated or INVALID, in words to print after its name."""
     result = subject.result
     wrong = {"SIMULATED": result.simulated, "INVALID": result.validity is not None and not result.validity.valid}
     return [word for word, applies in wrong.items() if applies]
@@ -172,7 +172,7 @@ def _on_differences(c: Comparison) -> Iterator[str]:
             "The interval takes samples as independent."
         )
     if any(d.cancelled for d in c.differences):
-        yield "Both were measured with one instrument and calibration; what they share of its error cancels."
+        yield "Both were measured with one instrument and calibration; the errors that they share cancel."
     rails = [rail for side in (c.first, c.second) for meter in side.result.start.meters for rail in meter.rails]
     if unstated := sorted({clean(rail.name) for rail in rails if rail.accuracy is None and rail.kind != "edges"}):
         yield f"No calibration is stated for {', '.join(unstated)}, so intervals leave the instruments' errors out."

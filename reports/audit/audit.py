@@ -20,7 +20,7 @@ from rig.errors import RigError, StoreError
 OF_THE_FOLDER = (1, 2, 3)
 """The checks that need no run."""
 NOBODY = "the file of signers does not allow the submission's key for submissions today"
-UNVERIFIED = "its signature is not verified, for ssh-keygen is not installed; install OpenSSH"
+UNVERIFIED = "its signature is not verified, because ssh-keygen is not installed; install OpenSSH"
 
 
 @dataclass(frozen=True)

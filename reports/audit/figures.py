@@ -329,7 +329,7 @@ def service(run: Run) -> Figures:
     return found
 
 
-def by_chance(over: int, count: int, share: float) -> bool:
+def beyond_chance(over: int, count: int, share: float) -> bool:
     """Return whether it is unlikely (``SLACK``) that at most ``over`` of ``count`` queries exceed a percentile."""
     return float(bdtr(over, count, 1 - share)) <= SLACK
 

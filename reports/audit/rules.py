@@ -191,14 +191,14 @@ def _percentile(run: Run, values: Values, latency: Floats) -> Iterator[Judged]:
     name = f"p{share * 100:g}"
     if bound is None:
         if values["early_stopping"]:
-            stated = count > 0 and figures.by_chance(1, count, share)
+            stated = count > 0 and figures.beyond_chance(1, count, share)
             yield f"queries for {name} (early stopping)", count, "as many as an estimate needs", stated
         return
     yield at_most(f"{name} of latency", figures.nearest_rank(latency, share) if count else math.inf, bound, " s")
     if values["early_stopping"]:
         over = int(np.sum(latency > bound))
         what = f"queries, with {over} over the bound, to trust {name} (early stopping)"
-        yield what, count, "as many as chance needs", count > 0 and figures.by_chance(over, count, share)
+        yield what, count, "enough to rule out chance", count > 0 and figures.beyond_chance(over, count, share)
 
 
 def _in_time(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
@@ -297,7 +297,7 @@ def _trials(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterat
 
 
 def _same_samples(runs: list[Run]) -> Iterator[Judged]:
-    """Judge whether the runs of time and power hold the same samples. Runs of longer sequences are compared apart."""
+    """Judge whether the runs of time and power hold the same samples. Longer sequences are compared separately."""
     for longer in (False, True):
         alike = [run for run in runs if run.purpose in COMPARED and bool(_amortised(run)) == longer]
         held = {run.path.name: set(counted(run).sample) for run in alike}

@@ -200,5 +200,5 @@ def cache(e: Evidence) -> Verdict:
         if plain and again and again.value < 0.9 * plain.value:
             faults.append(f"{part.name}: repeated samples take {again.value / plain.value:.0%} of the time of others")
     doubted(faults, [r.said for r in e.rules if r.rule.startswith(OTHERWISE) and r.found.endswith(CHANCE)])
-    allowed = "answers as for accuracy but for a little noise; no faster on samples that were asked before"
+    allowed = "answers as for accuracy, except for a little noise; no faster on samples that were asked before"
     return faults, "repeats as declared", allowed

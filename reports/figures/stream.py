@@ -245,7 +245,7 @@ def _rows(stream: Stream, count: int) -> tuple[str, ...]:
 
 
 def _held(stream: Stream, columns: list[int], begin: float, end: float) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return knots, and the least, mean and greatest probability between them. An answer holds until the next one."""
+    """Return knots, and the least, mean and greatest probability between them. An answer is valid until the next."""
     at, table = stream.at_s, stream.probability[:, columns]
     inside = np.concatenate([at, stream.onset_s])
     knots = np.unique(np.concatenate([inside[(inside > begin) & (inside < end)], [begin, end]]))

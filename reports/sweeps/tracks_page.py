@@ -19,7 +19,7 @@ FRONT = (
     "left out of the front"
 )
 LINE = (
-    "The dynamic energy of an execution by its operations, and each line that holds. This energy is of the last phase, "
+    "The dynamic energy of an execution by its operations, and each line that fits. This energy is of the last phase, "
     "which executes the network, while the energies of the table are of all phases"
 )
 RAILS = "Rails in power and energy"
@@ -109,7 +109,7 @@ def _energies(found: Tracks) -> list[tuple[str, str]]:
             idle = [point.idle_j for point in found.points[device]]
             told = f"{per_operation} per effective operation and {per_execution} per execution, above idle. Idle under "
             told += f"an execution is {_said(Quantity(min(idle), 'J'))} to {_said(Quantity(max(idle), 'J'))} more. "
-            told += f"The line holds: chi-squared is {line.misfit:.3g}, and {line.allowed:.3g} is allowed."
+            told += f"The line fits: chi-squared is {line.misfit:.3g}, and {line.allowed:.3g} is allowed."
         sentences.append((clean(short(device)), clean(told)))
     return sentences
 

@@ -34,7 +34,7 @@ DATED_NS = 10**18
 BUSY, TIME = "busy_time_per_inference_s", "execution_time_s"
 PRODUCTS = ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
 STEP_BOUNDS = 2.0
-"""Dynamic power below this many times its bound is no step in the trace, for noise may look like spans."""
+"""Dynamic power below this many times its bound is no step in the trace, because noise may look like spans."""
 INTEGRAL, JOULES_MOST = "energy_per_inference_integrated_j", 0.05
 """Integrated energy may differ from power times time of the same runs by at most this part, besides both intervals."""
 SAID = ("kind", "aperture_s", "gain_id", "pin", "pin_lag_s")

@@ -56,13 +56,13 @@ class RailPower:
     """The mean power from the first request to the last answer; NaN without readings there."""
     gap_w: float
     rests: bool
-    """Whether the middle of some gaps is not above idle. In other gaps, and near spans, the device may still work."""
+    """Whether the middle of some gaps is at idle or below. In other gaps, and near spans, the device may still work."""
     apart: bool
     """Whether gaps are at another level than idle, so that gaps too change the area above idle."""
     ends_w: float
     """The error in W from half a reading at each end of a span, plus the change of the mean when readings shift."""
     differ_w: float
-    """How far the mean inside spans is from the area: a reading at an end does not tell what is drawn on each side.
+    """How far the mean inside spans is from the area: a reading at an end does not show what is drawn on each side.
 
     This is 0 if no reading is in a gap; the bounds then contain the difference.
     """
@@ -154,11 +154,11 @@ def _unknown_w(area: float, active: float, window: Floats, met: int, drift: floa
 
 
 def _differ_w(area: float, inner: float, gap: float, window: Floats, facts: Facts) -> float:
-    """Return how far the mean inside spans is from the area above idle, less what the gaps beside spans add to it.
+    """Return how far the mean inside spans is from the area above idle, without the part that gaps beside spans add.
 
-    It is not 0 if power differs at the ends of spans, such as where the device works later than stamped, or varies in
-    gaps. Gaps without readings are treated as idle. If no reading is inside spans, gaps are assumed to draw at most as
-    much as spans.
+    It is not 0 if power varies in gaps, or differs at the ends of spans, such as where the device works later than
+    stamped. Gaps without readings are treated as idle. If no reading is inside spans, gaps are assumed to draw at most
+    as much as spans.
     """
     gaps = float(np.clip(window[1:, 0] - window[:-1, 1], 0.0, 2 * PAD * facts.period_s).sum())
     if np.isnan(inner):
