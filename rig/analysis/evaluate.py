@@ -117,7 +117,7 @@ def _recorded(run: Run, at_once: int) -> _Recorded:
     clock, clock_checks = off_line_checks(run, clock)
     queries, answers, spans = queries_of(run), answers_of(run), activity_of(run, clock)
     activity, rails = with_work_outside(spans, aligned_rails(run, spans, clock, _end_s(run), at_once))
-    turn = max((r.turn for r in rails), default=0.0)  # the device's clock or the meter's may be the cause
+    turn = max((r.turn for r in rails), default=0.0)  # the device's or the meter's clock may be wrong
     against = {r.readings.rail.name: (*r.contradictions, *restless(r, activity)) for r in rails}
     sound = [r for r in rails if not against[r.readings.rail.name]]
     whole = sum_of(rails) if len(sound) == len(rails) else None

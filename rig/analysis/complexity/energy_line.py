@@ -1,10 +1,10 @@
 """Fit energy per synaptic operation and per execution to the energies of several networks on one device.
 
 The dynamic energy of an execution is taken to be the energy per execution plus the energy of its effective operations.
-The line is fitted by least squares of relative residuals. Weights by the uncertainties would favour a network whose
-uncertainty was found too small by chance. The two numbers of the line are linear in the energies, so errors of
-calibration, which all networks share, propagate with their signs (GUM 5.2.2, H.3). Whether networks
-share an error of busy or idle power is unknown, so the larger uncertainty of the two cases is stated.
+The line is fitted by least squares of relative residuals. Weighting by uncertainty would favour a network whose
+uncertainty is too small by chance. Both fitted energies are linear in the measured energies, so errors of calibration,
+which all networks share, propagate with their signs (GUM 5.2.2, H.3). Whether networks share an error of busy or idle
+power is unknown, so the larger uncertainty of the two cases is stated.
 """
 
 from collections.abc import Sequence
@@ -92,7 +92,7 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
 
 
 def _owned(points: Sequence[Point], of: tuple[str, ...]) -> list[Quantity]:
-    """Return the energies. All runs share an error whose origin begins with ``of``; each other error is of one run."""
+    """Return the energies. All runs share an error whose origin begins with ``of``; any other belongs to one run."""
     return [owned(p.dynamic, str(k), lambda origin: origin.startswith(of)) for k, p in enumerate(points)]
 
 
@@ -106,7 +106,7 @@ def _common(q: Quantity) -> dict[str, float]:
 
 
 def _own_variance(q: Quantity) -> float:
-    """Return the variance of a quantity that other runs do not share; its bias counts as uniform within the bound."""
+    """Return the part of the variance that other runs do not share; the bias counts as uniform within its bound."""
     shared = sum(u * u for u in _common(q).values())
     return max(q.u**2 - shared, 1e-12 * q.u**2) + q.bias**2 / 3.0
 

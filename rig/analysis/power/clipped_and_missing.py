@@ -34,10 +34,10 @@ BLOCK = 1 << 12
 
 
 def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
-    """Return the largest error of each clipped reading in watts, and which errors have no explanation (third case).
+    """Return the largest error of each clipped reading in watts, and which errors are of the third case below.
 
     Both have the shape (n,). A clipped reading, at the end of the meter's range, is a lower bound of the power. There
-    are three cases. The readings beside a run of clipped readings may be so close that noise lifted the run; then the
+    are three cases. The readings beside a row of clipped readings may be so close that noise explains the row; then the
     error is about one width of the noise. If the reading beside is clearly higher, the meter changed its range too
     late, and the error is ``UNSEEN`` times the distance to that reading. Otherwise, as in an inrush current, the trace
     has no upper bound, and the error is as large as the reading itself.
@@ -94,7 +94,7 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
 def _lost_at(r: Readings, spans: Floats) -> bool:
     """Return whether more of the pauses between readings touch spans than by chance.
 
-    The share of missing readings is too coarse where each span lacks a few readings at its begin.
+    The share of missing readings is too coarse a measure if each span lacks a few readings at its begin.
     """
     pace = r.pace()
     at = np.flatnonzero(pace > GAP_PERIODS)
@@ -155,7 +155,7 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[Finding
 
 
 def in_turn(model: RailModel) -> Margin:
-    """Return a bias if even and odd readings differ by another amount at work than at idle: half of this change.
+    """Return a bias if the difference of even and odd readings changes between idle and work: half of this change.
 
     Means of even and odd readings agree, unless a meter alternates between maximum and minimum, or between two
     converters.
@@ -299,7 +299,7 @@ def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: 
 
 
 def _steps_at_work(model: RailModel) -> tuple[float, float]:
-    """Return the mean square of power steps beyond noise in W**2, and the number of spans that may share their places.
+    """Return the mean square of power steps beyond noise in W**2, and how many spans may have steps at the same place.
 
     A step is the difference of two readings within a span, one after the other without a pause.
     """

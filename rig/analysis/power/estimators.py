@@ -40,7 +40,7 @@ LEAST = 4
 STEPS = 6
 """Number of Gauss-Newton steps for delay and filter."""
 LARGEST = 0.5
-"""Largest step of the delay in periods, and of the time constant as a part of itself."""
+"""Largest step of the delay in periods, and of the time constant relative to itself."""
 WORST = 0.5
 """A fit is not used if its uncertainty is above this part of dynamic power."""
 
@@ -230,7 +230,7 @@ def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> t
 
     ``total`` is the weight of the parts of readings outside windows at each end; like the levels, it has the shape
     (2 k,). The level beside an end is the mean of the nearest readings in the gap, and their number follows from
-    ``total``. If the gap has no reading, the level is that of all gaps, or else of idle.
+    ``total``. If the gap has no reading, the level of all gaps is used, or else idle.
     """
     r = model.readings
     free = np.flatnonzero(r.ok & ~model.busy & ~signal.touches(regions, r.start_s, r.end_s))

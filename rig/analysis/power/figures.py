@@ -150,7 +150,7 @@ def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle)
 def _stated(
     model: RailModel, scope: Scope, chosen: Estimate, inner: Estimate, margin: Margin, notes: list[Finding]
 ) -> PowerFigures:
-    """Return idle, active and dynamic power by the chosen estimate, or a refusal if readings are clipped or missing."""
+    """Return the power by the chosen estimate, or a refusal if too many readings are clipped or missing."""
     if (beyond := findings.beyond_range(model, chosen)) is not None:
         return Figures(), (beyond,)
     lost = missing_while_busy(model.readings, scope.windows_s)

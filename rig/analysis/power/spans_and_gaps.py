@@ -1,10 +1,10 @@
 """Compute margins and doubts from how spans and the gaps between them differ, at their ends and from one to the next.
 
-A span is a time in which the device works, by its stamps, and a gap is the time between two spans. The ends may hold an
-inrush, a late begin, late work, or energy that a filter delays. Readings from all spans are averaged by their place in
-the span; the same is done for gaps. If the readings allow a range of power, the figure is the middle of this range, and
-its bias is half of the range. If spans change together with the gaps beside them, the cause is a changing gain or a
-swing of power.
+A span is a time in which the device works, by its stamps, and a gap is the time between two spans. At the ends there
+may be an inrush, a late begin, late work, or energy that a filter delays. Readings from all spans are averaged by their
+place in the span; the same is done for gaps. If the readings allow a range of power, the figure is the middle of this
+range, and its bias is half of the range. If spans change together with the gaps beside them, the cause is a changing
+gain or a swing of power.
 """
 
 import math
@@ -54,9 +54,9 @@ MOST_CHANGE = 0.5
 def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner: Estimate) -> Margin:
     """Return the margin for power at ends of spans that differs from both their core and the level beside.
 
-    In a reading at an end, power drawn inside the span grows with the part of the reading that the span fills. Power
-    drawn outside grows with the other part. A burst shorter than one reading may be inside or outside, and no reading
-    shows which. If the spans fill all readings at ends equally, the code assumes such a burst.
+    Power drawn inside the span raises a reading at an end in proportion to the part that the span fills. Power drawn
+    outside raises it in proportion to the other part. A burst shorter than one reading may be inside or outside, and no
+    reading shows which. If the spans fill all readings at ends equally, the code assumes such a burst.
     """
     apart_w = full.value_w - inner.value_w
     noise_w = model.noise_u_w(full.level - inner.level)
@@ -155,8 +155,8 @@ def unrested_w(model: RailModel, windows_s: Floats) -> float:
 def rests_for(model: RailModel, spans_s: Floats) -> float:
     """Return for how many seconds the device is at rest at the end of a span.
 
-    The result is 0 if noise might explain the rest, or if it is at most the part ``LACKS`` of the span. ``spans_s`` has
-    the shape (k, 2).
+    The result is 0 if noise might explain the low power, or if it lasts at most the part ``LACKS`` of the span.
+    ``spans_s`` has the shape (k, 2).
     """
     rise = _curve(model, spans_s[:, 0], spans_s[:, 1], model.busy & model.readings.ok)
     top_w = float(rise.level_w.max()) if rise is not None else 0.0
@@ -268,7 +268,7 @@ def gain_change(model: RailModel) -> float:
 
 
 def doubts_of_idle(model: RailModel, windows_s: Floats, *, late: bool) -> Iterator[tuple[float, str]]:
-    """Yield by how many watts idle under the spans may differ from idle windows, and why, or "" if a margin says it.
+    """Yield by how many watts idle under the spans may differ from idle windows, and why, or "" if a margin says why.
 
     Spans may include power that swings, power at the begin of gaps (``late``), or power that settles after the work.
     """

@@ -1,6 +1,6 @@
 """Compute percentiles of a finite sample, with distribution-free intervals from its order statistics.
 
-Successive values may be alike, as waits in a queue are. They are then worth fewer independent values.
+Successive values may be correlated, as waits in a queue are. They are then worth fewer independent values.
 """
 
 import math
@@ -12,7 +12,7 @@ from rig.analysis.result.quantity import CONFIDENCE, Component, Quantity, widene
 from rig.types import Floats
 
 SURELY = 5.0
-"""The autocovariance is summed up to a lag of this many times the number of successive values that are alike."""
+"""The autocovariance is summed up to a lag of this many times the number of successive correlated values."""
 AT_ONCE = 1 << 14
 """If there are more values, means of successive values are taken first."""
 UNBOUND = "nearest rank; too few to bound it"
@@ -37,7 +37,7 @@ def independent(values: Floats) -> float:
     """Return how many independent values would have a mean as uncertain as the mean of these values.
 
     The values are in order of time, shape (n,). The variance of their mean is the sum of the autocovariance, up to a
-    lag at which values are no longer alike (Sokal, Monte Carlo Methods in Statistical Mechanics, 1997, section 3).
+    lag at which values are no longer correlated (Sokal, Monte Carlo Methods in Statistical Mechanics, 1997, section 3).
     """
     each = -(-len(values) // AT_ONCE)
     means = values[: len(values) // each * each].reshape(-1, each).mean(axis=1)

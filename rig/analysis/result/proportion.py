@@ -35,8 +35,8 @@ def independent(right: Sequence[float], data: Sequence[str], weights: Sequence[f
     """Return the count of right samples and the count of all samples, both as independent samples.
 
     ``data`` names the data of each sample. Samples with the same data get the same answer, so together they give no
-    more information than one sample. Every sample counts in the share, by its weight or all alike. The count of all is
-    Kish's effective number for clusters (Journal of Official Statistics 8 (1992) 183). It is the number of distinct
+    more information than one sample. Every sample counts in the share, by its weight or all equally. The count of all
+    is Kish's effective number for clusters (Journal of Official Statistics 8 (1992) 183). It is the number of distinct
     data if all data weigh the same.
     """
     each, weights = dict[str, float](), weights or [1.0] * len(data)

@@ -68,8 +68,8 @@ def change_figures(stream: Stream | None) -> Figures:
 def stream_accuracy(stream: Stream) -> Quantity:
     """Return the share of the time in which the latest answer is right.
 
-    For the interval, the stream is sampled at as many moments as there are answers. Successive moments that are alike
-    count as fewer.
+    For the interval, the stream is sampled at as many moments as there are answers. Correlated successive moments count
+    as fewer.
     """
     n = max(len(stream.at_s), 1)
     looks_s = stream.begin_s + (stream.end_s - stream.begin_s) * (np.arange(n) + 0.5) / n
@@ -128,7 +128,7 @@ def scenes_at(stream: Stream, at_s: Floats) -> NDArray[np.object_]:
 
 
 def _probabilities(answer: Any) -> dict[str, float]:
-    """Return the probability of each class in an answer; without ``probability``, that of its label is 1."""
+    """Return the probability of each class in an answer; without ``probability``, its label has probability 1."""
     if isinstance(answer, Mapping) and isinstance(answer.get("probability"), Mapping):
         return {str(k): float(v) for k, v in answer["probability"].items() if isinstance(v, (int, float))}
     label = answer_in(answer)

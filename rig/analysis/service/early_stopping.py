@@ -11,7 +11,7 @@ CONFIDENCE = 0.99
 
 
 def needed(over: int, percentile: float) -> int:
-    """Return the smallest number of queries of which ``over`` may exceed the bound of a ``percentile`` (0 to 1).
+    """Return the least number of queries if ``over`` of them may exceed the bound of a ``percentile`` (0 to 1).
 
     The result is h(t) + t, with t = ``over`` and h(t) the least h for which BinomCDF(t; h + t, 1 - p) <= 1 - CONFIDENCE
     (MLPerf Inference, early stopping for latency percentiles). needed(1, 0.9) is 64: with fewer queries there is no

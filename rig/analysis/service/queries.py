@@ -90,7 +90,7 @@ class Queries:
         """Return the latencies of completed samples, from request to completion at the host; they include the link.
 
         In a loop, one execution begins when the previous one ends, so the latency of one execution is the mean over the
-        loop. If the loop was due at a scheduled time, its latency is that of the whole loop.
+        loop. If the loop was due at a scheduled time, the latency is of the whole loop.
         """
         # host stamps are whole nanoseconds, and rounding must not make a sample late
         times_s = np.round(self.completed_s - self.requested_s, 9)

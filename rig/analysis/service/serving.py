@@ -72,8 +72,8 @@ def _latencies(q: Queries, early_stopping: float | None) -> Figures:
     """Return the latencies; if samples are scheduled, their uncertainty includes how other runs would queue.
 
     If the device takes samples while it holds others, no other run is simulated, so latencies of random arrivals get no
-    interval. If few samples waited, successive latencies seem alike for a short time only, so an interval from them
-    would be too narrow.
+    interval. If few samples waited, successive latencies seem correlated for a short time only, so an interval from
+    them would be too narrow.
     """
     other_s = None if (other := other_runs(q, _mean_and_percentiles)) is None else other[1]
     found = latencies(q.served_s(), early_stopping, q.looped, other_s, q.batches(q.issue))
@@ -92,8 +92,8 @@ def latencies(
     A latency is infinite without an answer, and the mean leaves it out. ``early_stopping`` is one percentile, 0 to 1,
     for which MLPerf's early-stopping estimate is added. ``least_u_s`` is the scatter of the mean and of the
     ``PERCENTILES`` over simulated runs. In the interval of a percentile, the latencies count as at most
-    ``most`` independent ones. This also applies to a percentile that no latency exceeds: there the latencies
-    cannot show how alike they are.
+    ``most`` independent ones. This also applies to a percentile that no latency exceeds: there the latencies cannot
+    show how correlated they are.
     """
     ordered, n = np.sort(times_s), len(times_s)
     u_s = np.zeros(1 + len(PERCENTILES)) if least_u_s is None else least_u_s
@@ -103,7 +103,7 @@ def latencies(
     for p, least_s in zip(PERCENTILES, u_s[1:].tolist(), strict=True):
         above = times_s > nearest_rank(ordered, p)
         value = percentile(ordered, p, count=min(independent(above.astype(float)), most))
-        if least_s and not value.stated:  # the scatter over runs already includes how alike successive latencies are
+        if least_s and not value.stated:  # the scatter over runs already includes this correlation
             value = percentile(ordered, p)
         out |= {FigureKey("latency_p{percentile}_s", percentile=100 * p): _at_least(value, least_s)}
     if early_stopping is not None and math.isfinite(found := estimate(ordered, early_stopping)):
@@ -233,7 +233,7 @@ def in_time_share(q: Queries, deadline_s: float) -> Quantity:
 
 
 def share_of(which: Bools, method: str, most: float = math.inf) -> Quantity:
-    """Return the share of samples in ``which``, shape (n,); successive samples that are alike count as fewer.
+    """Return the share of samples in ``which``, shape (n,); correlated successive samples count as fewer.
 
     They count as at most ``most`` in the interval.
     """

@@ -30,7 +30,7 @@ def session_checks(
 ) -> tuple[Finding, ...]:
     """Return the checks of every run except probes, and those of the session.
 
-    ``figures`` are those of the session. ``by`` holds the runs that gave these figures, by purpose.
+    ``figures`` are the session's. ``by`` holds the runs that gave these figures, by purpose.
     """
     checks = [*_whole_session(parts), *recording_checks(parts), *trial_checks(by, rules), *_one_system(parts, rules)]
     checks += [*_outlined(parts[0].run, rules), *_reported(parts, figures, rules)]

@@ -85,7 +85,7 @@ class Activity:
 
     @property
     def overlaps(self) -> bool:
-        """Return whether spans of different samples overlap, as on two cores, so that windows hold several."""
+        """Return whether spans of different samples overlap, as on two cores, so that a window holds several."""
         return any(len(p.windows_s) > len(self.phases[name].windows_s) for name, p in self.spans.items())
 
     def excluded_s(self) -> Floats:

@@ -22,7 +22,7 @@ from rig.types import Floats, Indices
 def on_device_clock(run: Run) -> tuple[Run, Timebase]:
     """Return the run, with spans from a pin if its device marks them there, and the timebase of the spans' clock.
 
-    Raises ``DataError`` if several pins are declared to hold the spans, and for an issue without exactly one begin and
+    Raises ``DataError`` if several pins are declared to mark the spans, and for an issue without exactly one begin and
     one end.
     """
     pins = [t for t in run.traces.values() if t.rail.kind == "edges" and t.rail.pin is not None]

@@ -6,8 +6,8 @@ spans from the first to the last. Results that depend on every reading are sums 
 
 These sums are over pieces that the estimators never split. The estimators need to know whether a reading is before or
 after a few moments: the ends of spans and of idle windows, and these ends moved by the uncertainty of the clock and by
-the settling of the filter. A reading that holds such a moment is a piece by itself, so a sum over pieces is the same
-sum over single readings. The whole trace is also divided evenly.
+the settling of the filter. A reading that holds such a moment is a piece by itself, so a sum over pieces equals the sum
+over single readings. The whole trace is also divided evenly.
 """
 
 import itertools
@@ -39,9 +39,9 @@ GOLDEN = 0.618034
 def stretches(trace: Trace, meter: Timebase, activity: Activity, at_once: int) -> tuple[Floats, Activity]:
     """Return disjoint windows with at most ``at_once`` readings in all, and the activity within these windows.
 
-    The windows have one length before they are joined. They are about the middles of idle windows, the first and the
-    last mark, the ends of the trace, and the begin, the end and an inner place of some spans. ``meter`` places readings
-    by brackets. Raises ``DataError`` if the last reading is not after the first.
+    The windows have the same length before they are joined. They are about the middles of idle windows, the first and
+    the last mark, the ends of the trace, and the begin, the end and an inner place of some spans. ``meter`` places
+    readings by brackets. Raises ``DataError`` if the last reading is not after the first.
     """
     n = len(trace.value)
     first_s, last_s = meter.seconds(np.asarray(trace.start_tick[np.array([0, n - 1])])).tolist()
@@ -145,7 +145,7 @@ def moments_s(r: Readings, activity: Activity, sigma_s: float, host_sigma_s: flo
 
 
 def span_sigma_s(r: Readings, activity: Activity, sigma_s: float) -> float:
-    """Return the uncertainty of the ends of spans among the readings; ``sigma_s`` is that between the two clocks.
+    """Return the uncertainty of the ends of spans among the readings; ``sigma_s`` is from the map of the clocks.
 
     It includes the step of the stamps and, as far as spans are in step with the readings, the time between apertures in
     which ends stay hidden.

@@ -245,8 +245,8 @@ def _on_arrival(look: Look) -> Screened | None:
 def _renewed(look: Look) -> Screened | None:
     """Put a counter's values at the pace of its renewals, if this more than halves the scatter of successive readings.
 
-    The host finds a new value up to a poll after it was made, so the ends of intervals scatter, and means with them. If
-    a counter is polled several times for each value, its new values are kept where they were found.
+    The host finds a new value up to a poll after it was made, so the ends of intervals scatter, and so do means over
+    them. If a counter is polled several times for each value, its new values are kept where they were found.
     """
     if look.trace.rail.kind != "cumulative":
         return None
@@ -314,7 +314,7 @@ def screened(trace: Trace, clock: Timebase, idle_s: Floats, arrived: Floats, rul
     """Return a trace after all rules: wrong readings count as missing, and wrong stamps are replaced.
 
     ``idle_s`` are the idle windows, shape (k, 2). ``arrived`` has for each delivery the tick at which its last reading
-    ended and the run second by which the host had it, shape (m, 2).
+    ended, and when the host had received it, in run seconds, shape (m, 2).
     """
     some, out = _some(trace), Screened(trace)
     valued = trace.rail.kind in ("mean", "point") and len(some.value) >= LEAST

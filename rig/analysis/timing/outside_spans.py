@@ -173,7 +173,7 @@ def _how(windows: list[Floats], work: Floats, step_w: float) -> str:
     most_w = max(rest, float(np.quantile(work, 1.0 - FEWER)))
     over, at_work = (float(np.mean(np.maximum(w - most_w, 0.0))) for w in (quiet, work))  # rare pulses are in both
     if over - at_work > 0.5 * abs(level - rest):
-        return "so far above those of work that their excess is half of what work adds"
+        return "so far above readings at work that their mean excess is over half of dynamic power"
     above, below = int(np.count_nonzero(off > far)), off < -far
     lone, most = int(np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:])), int(2.0 * FEWER * len(off))
     if lone >= SEVERAL and lone > 4 * above and np.count_nonzero(below) < min(2 * lone, most):

@@ -148,7 +148,7 @@ def _shared(known: Floats) -> list[float]:
 
 
 def step_of(value: Floats) -> float:
-    """Return the step of which all differences of readings are multiples, in their own unit; 0 without one.
+    """Return the step that divides all differences of readings, in their own unit; 0 without one.
 
     Readings of fewer than ``LEVELS`` values, or of too many values, do not show a step.
 
@@ -176,7 +176,7 @@ def step_in(value: Floats, beside: Floats) -> tuple[float, Floats]:
 
 
 def _common(levels: Floats) -> float:
-    """Return the largest step of which all differences of sorted levels are multiples, or 0 without one."""
+    """Return the largest step that divides all differences of sorted levels, or 0 without one."""
     closest = float(np.min(np.diff(levels), initial=math.inf))
     for parts in range(1, FRACTIONS + 1):
         multiples = (levels - levels[0]) / (step := closest / parts)

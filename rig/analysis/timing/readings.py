@@ -71,7 +71,7 @@ class Supply:
 
 @dataclass(frozen=True)
 class Pool:
-    """The single readings behind readings of a long trace, each the mean of successive single readings; shapes (n,).
+    """The single readings behind each reading of a long trace, which is their mean; shapes (n,).
 
     ``of`` is the number of single readings, and ``many`` the number of valid ones among them. ``weight`` is the length
     of these valid ones divided by ``aperture_s``, the length of one reading.
@@ -172,7 +172,7 @@ def volts_of(trace: Trace, timebase: Timebase) -> Volts:
 def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) -> Readings:
     """Return a trace in watts on the run's axis; a cumulative counter becomes the means between its readings.
 
-    ``volts`` are those of the rail that its conversion names as ``supply_rail``. Raises ``DataError`` for a counter
+    ``volts`` are from the rail that its conversion names as ``supply_rail``. Raises ``DataError`` for a counter
     that wrapped or was reset, for readings that are not in order of time, and for a supply without volts.
     """
     rail, c = trace.rail, trace.rail.conversion

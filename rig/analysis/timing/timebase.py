@@ -94,8 +94,8 @@ def fit_brackets(
 
     The clock may have been read at any moment of its round trip. So half of the shortest round trip, as a rectangular
     distribution, is part of sigma: an asymmetric link shifts every middle by the same time, and no repetition shows
-    this. ``arrivals``, shape (k, 2), hold the tick of the latest reading and the run second by which the host had it.
-    They bound the rate of a clock that was read only once. ``bend_s`` is the correction of the host's clock
+    this. ``arrivals``, shape (k, 2), hold the tick of the latest reading, and when the host had received it, in run
+    seconds. They bound the rate of a clock that was read only once. ``bend_s`` is the correction of the host's clock
     during the run.
 
     Raises ``ValueError`` if there is no bracket.
@@ -173,7 +173,7 @@ def _quickest(middle: Floats, half: Floats) -> NDArray[np.int64]:
 def _slope(x: Floats, y: Floats, half: Floats, clock: ClockInfo, bend_s: float) -> tuple[float, float, float]:
     """Return the weighted slope, its sigma, and the scatter about the line.
 
-    The slope is nominal, with the clock's tolerance as its limit, if the readings determine it no better.
+    The slope is nominal, with the clock's tolerance as its limit, if the readings do not determine it better.
     """
     nominal_sigma = clock.tolerance / math.sqrt(3.0)
     if len(x) < 2 or np.ptp(x) <= 0:

@@ -1,6 +1,6 @@
 """Check whether a run follows its rules: for each rule, what was found and what is allowed.
 
-The rules in a recording must be those of the rig's own set of the same name.
+The rules in a recording must equal the rig's own set of the same name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,7 +46,7 @@ def checks_of(rules: Rules, run: Run, q: Queries, figures: Figures) -> list[Find
 
 
 def named(findings: Iterable[Finding], rules: Rules | None) -> tuple[Finding, ...]:
-    """Return findings; checks without a source or remedy get that of their rule."""
+    """Return findings; a check without a source or remedy gets it from its rule."""
     return tuple(_named(f, rules) if f.effect == "check" else f for f in findings)
 
 
@@ -152,7 +152,7 @@ def is_known(rules: Rules) -> bool:
 
 
 def differing_rules(rules: Rules, scenario: str) -> Iterator[Finding]:
-    """Yield a failed check if recorded rules are not those of the rig's own set of their name and scenario."""
+    """Yield a failed check if recorded rules differ from the rig's own set of their name and scenario."""
     if not is_known(rules):
         return
     rule, allowed = f"the rules are those of {rules.name}", "as the set has it"

@@ -353,8 +353,8 @@ WORLDS = [
     World("plain", (4,), partial(steps_of_the_high_range, 10), off=1.0, figures=(POWER, ACTIVE), narrow=0.05),
     World("clips_at_peaks", (0,), refused="end of the meter's range"),
     # readings of another unit, sign or meaning
-    World("prefix_lost_at_the_threshold", (1,), refused=f"{AT_IDLE}: so far above those of work"),
-    World("negative_read_as_unsigned", (1,), refused=f"{AT_IDLE}: so far above those of work"),
+    World("prefix_lost_at_the_threshold", (1,), refused=f"{AT_IDLE}: so far above readings at work"),
+    World("negative_read_as_unsigned", (1,), refused=f"{AT_IDLE}: so far above readings at work"),
     World("readings_swapped_within_each_word", (20000000,), refused="rail core in order: readings exchanged in pairs"),
     World("halves_of_each_buffer_are_swapped", (20000005, 20000006), refused="rail core in order: blocks of 17|23 re"),
     World("bit_of_the_converter_is_stuck", (1, 4), refused="in every band of their range: in every second"),

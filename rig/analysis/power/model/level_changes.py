@@ -1,7 +1,7 @@
 """The shapes that a change of idle power may have in a trace.
 
-They are steps, times at another level, decays and heat of the work. Times are in lengths of the trace. A block is a few
-neighbouring readings as one mean, see ``blocks``.
+They are steps, intervals at another level, decays and heat of the work. Times are divided by the length of the trace. A
+block is a few neighbouring readings as one mean, see ``blocks``.
 """
 
 import math
@@ -27,11 +27,11 @@ TINY = 1e-9
 
 
 def means(shapes: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
-    """Return the mean of each shape over each time from ``start`` to ``end``, shape (times, c).
+    """Return the mean of each shape over each interval from ``start`` to ``end``, shape (intervals, c).
 
-    A row of ``shapes`` has a begin, an end and a time constant; infinity means none. A step has only a begin. A time at
-    another level also has an end. A decay has a begin and a time constant. Heat has all three, and follows ``work``,
-    which is from ``work_of``.
+    A row of ``shapes`` has a begin, an end and a time constant; infinity means none. A step has only a begin. An
+    interval at another level also has an end. A decay has a begin and a time constant. Heat has all three, and follows
+    ``work``, which is from ``work_of``.
     """
     since, until, tau = shapes.T
     settles, heats = np.isfinite(tau), is_heat(shapes)
@@ -50,13 +50,13 @@ def is_heat(shapes: Floats) -> Bools:
 
 
 def _faded(at: Floats, tau: Floats, start: Floats, end: Floats) -> Floats:
-    """Return the integral from ``start`` to ``end`` of a value that is 1 at ``at`` and decays, shape (times, c)."""
+    """Return the integral from ``start`` to ``end`` of a value that is 1 at ``at`` and decays, shape (intervals, c)."""
     first, last = np.maximum(start[:, None], at), np.maximum(end[:, None], at)
     return np.asarray(tau * (np.exp((at - first) / tau) - np.exp((at - last) / tau)))
 
 
 def _heat(tau: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
-    """Return the mean from ``start`` to ``end`` of a value that follows the work with a delay, shape (times, c)."""
+    """Return the mean from ``start`` to ``end`` of a value that follows the work late, shape (intervals, c)."""
     found = np.zeros((len(start), len(tau)))
     for since, until, share in work:
         level = np.maximum(np.minimum(end, until) - np.maximum(start, since), 0.0)[:, None]
@@ -105,7 +105,7 @@ def _stays(watts: Floats, before: Bools) -> bool:
 
 
 def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats, Floats]:
-    """Return shapes of times at another level and of steps that decay, (c, 3), and their means in blocks, (b, c)."""
+    """Return shapes of intervals at another level and of decaying steps, (c, 3), and their means in blocks, (b, c)."""
     begins = np.unique(start)[1:]
     # a change that lasts as long as all activity looks the same as another level of all gaps and spans
     first, last = activity_of(state, start, end)

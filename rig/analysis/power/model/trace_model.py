@@ -49,7 +49,7 @@ WINDOWS = 100
 RANGE = (1e-3, 30.0)
 """Smallest variance relative to white noise, and largest relative to the residuals of levels."""
 SHORTEST = 1e-5
-"""Shorter times are lengthened to this part of the trace, because rounding would make their covariance wrong."""
+"""Shorter intervals are lengthened to this part of the trace, because rounding would make their covariance wrong."""
 LEAST_W2 = 1e-60
 """Lower limit of the variance of white noise in W**2, for a trace without any noise."""
 TINY = 1e-12
@@ -59,8 +59,8 @@ TINY = 1e-12
 def _between(twice: Callable[[Floats], Floats], a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
     """Return the mean of a function of time difference, over all pairs of a moment in ``a`` and a moment in ``b``.
 
-    ``a`` and ``b`` are begins and ends of times. ``twice`` is the second antiderivative of the function. The shape is
-    (len(a), len(b)).
+    ``a`` and ``b`` are begins and ends of intervals. ``twice`` is the second antiderivative of the function. The shape
+    is (len(a), len(b)).
     """
     (s, e), (c, d) = (x[:, None] for x in a), b
     return np.asarray((twice(e - c) + twice(s - d) - twice(s - c) - twice(e - d)) / ((e - s) * (d - c)))
@@ -80,7 +80,7 @@ def _smooth(x: Floats) -> Floats:
 def kernels(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
     """Return the covariances of flicker noise of density 1 and of a smooth wander of variance 1.
 
-    The shape is (2, len(a), len(b)). ``a`` and ``b`` are begins and ends of times, in lengths of the trace. The
+    The shape is (2, len(a), len(b)). ``a`` and ``b`` are begins and ends of intervals, in lengths of the trace. The
     covariance of flicker noise includes a constant, which has no effect because the idle level is free.
     """
     return np.array([10.0 - _between(_log, a, b), _between(_smooth, a, b)])
@@ -151,7 +151,7 @@ class TraceModel:
         return float(d.y @ each[:, 0]), float(u_w[0])
 
     def _idle(self, start: Floats, end: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return what ``_predicted`` needs for idle power in m times, in lengths of the trace."""
+        """Return what ``_predicted`` needs for idle power in m intervals, in lengths of the trace."""
         d = self.design
         changes, levels = means(d.shapes, start, end, d.work).T, np.zeros((d.free.shape[1], len(start)))
         levels[0] = 1.0

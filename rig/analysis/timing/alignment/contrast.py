@@ -157,7 +157,7 @@ class Shown:
         """
         c = self.cells
         inside, many = ((x / self.period_s) for x in (c.off_s - c.on_s, c.end_s - c.begin_s))
-        # no power is even to a thousandth; where an edge splits a reading, levels leave a sixth of the squared rise
+        # no power is constant to a thousandth; where an edge splits a reading, levels leave a sixth of the squared rise
         least = np.maximum(1e-3, many / (3.0 * inside * np.maximum(many - inside, 1e-9)))
         left = np.clip(self.left(late_s), np.minimum(least, 1.0)[:, None], None)
         return np.asarray((np.minimum(many, MOST_READINGS)[:, None] * np.log(left)).sum(axis=0))
@@ -216,7 +216,8 @@ def readings_near(shown: Shown, late_s: Floats, margin_s: float = 0.0) -> tuple[
 
 
 def modelled(shown: Shown, begin_late_s: Floats, end_late_s: Floats, levels: float = np.inf) -> Shown:
-    """Return the sums for modelled readings of spans of even power whose begins and ends are this late, shapes (k,).
+    """Return the sums for modelled readings of spans of constant power whose begins and ends are this late, shapes
+    (k,).
 
     They suffice for ``edges_of_spans`` with ``levels``.
     """
@@ -234,7 +235,7 @@ def modelled(shown: Shown, begin_late_s: Floats, end_late_s: Floats, levels: flo
 
 
 def _extents(r: Readings) -> tuple[Floats, Floats]:
-    """Return alternating begins and ends of the times that readings stand for, and the length of each time."""
+    """Return alternating begins and ends of the intervals that readings represent, and the length of each."""
     gap = r.start_s[1:] - r.end_s[:-1]
     half = 0.5 * np.where(gap < GUARD * r.period_s, gap, 0.0)
     ends = 0.5 * max(r.period_s - r.aperture_s, 0.0)
@@ -279,7 +280,7 @@ class Edges:
     share: float = 1.0
     """Of the spans that readings cover and that have room for levels, the share that shows both edges."""
     amiss_s: float = 0.0
-    """Mean error of the edges of modelled spans of even power; it was subtracted from the edges."""
+    """Mean error of the edges of modelled spans of constant power; it was subtracted from the edges."""
     blur_s: float = 0.0
     """How far edges are from steps: a step that is moved by this time has the same misfit."""
 
@@ -291,7 +292,7 @@ class Edges:
 
     @property
     def shape_s(self) -> float:
-        """Return the uncertainty that all edges share because power within spans may be uneven."""
+        """Return the uncertainty that all edges share because power within spans may vary."""
         return math.hypot(0.1 * self.amiss_s, BLURRED * self.blur_s)
 
     @property
@@ -311,8 +312,8 @@ def edges_of_spans(shown: Shown, late_s: Floats, levels: float = np.inf) -> Edge
     """Return the edges of spans near lateness ``late_s``, shape (k,), from areas and levels beside them.
 
     A guard is ``GUARD`` readings and the time in which a filter settles. Levels are means over readings from one guard
-    to ``levels`` guards from an edge. This is exact for spans of even power and readings that are means. Spans and gaps
-    that are shorter than a few readings have no levels, and no edges.
+    to ``levels`` guards from an edge. This is exact for spans of constant power and readings that are means. Spans and
+    gaps that are shorter than a few readings have no levels, and no edges.
     """
     c, guard_s = shown.cells, GUARD * shown.period_s + SETTLE_TAU * shown.tau_s
     inward, found, blur = 0.5 * (c.off_s - c.on_s), list[Floats](), list[Floats]()
@@ -324,11 +325,11 @@ def edges_of_spans(shown: Shown, late_s: Floats, levels: float = np.inf) -> Edge
         left_s, right_s = (beside, inward) if sign > 0 else (inward, beside)
         wide = np.minimum(left_s, right_s) > guard_s
         left_s, right_s = np.minimum(left_s, levels * guard_s), np.minimum(right_s, levels * guard_s)
-        # noise moves an edge by about the root of the number of readings, so ever fewer are looked at
+        # noise moves an edge by about the root of the number of readings, so each round examines fewer
         for power in (1.0, 1.0, 0.5, 0.25, 0.0):
             near_s = np.maximum(((left_s + right_s) / shown.period_s) ** power * shown.period_s, 2.0 * guard_s)
             left, right = shown.watts(at - left_s, at - guard_s), shown.watts(at + guard_s, at + right_s)
-            # a limit inside a reading would split it as if its power were even
+            # a limit inside a reading would split it as if its power were constant
             first = np.maximum(at - left_s, shown.before(at - near_s))
             last = np.minimum(at + right_s, shown.after(at + near_s))
             rise = np.where(right == left, np.nan, right - left)

@@ -212,7 +212,7 @@ class Seen:
 
 
 def _unbiased(s: Shown, late_s: Floats, levels: float, least: int) -> Edges:
-    """Return the edges, minus the error that the same method has for modelled readings of spans of even power.
+    """Return the edges, minus the error that the same method has for modelled readings of spans of constant power.
 
     Fewer than ``least`` edges are of no use, and are returned uncorrected.
     """

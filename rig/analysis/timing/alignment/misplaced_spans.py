@@ -35,7 +35,7 @@ REMEDY = (
 def after_end(r: Readings, end_s: float) -> tuple[Finding, ...]:
     """Return a failed check if readings were taken after the recording had ended, on the run's time.
 
-    The last may end half a second and a hundredth of the run after the host's last stamp.
+    The last reading may end half a second plus a hundredth of the run after the host's last stamp.
     """
     late_s, most_s = float(r.end_s[-1]) - end_s, 0.5 + 0.01 * (end_s - float(r.start_s[0]))
     if late_s <= most_s:

@@ -26,7 +26,7 @@ from rig.types import Floats
 LEAST_SPANS = 8
 """At least this many spans are needed to show that they are elsewhere than the clocks say."""
 MOST_LATE = 4.0
-"""A meter is late by fewer readings than this, as if each were a mean over eight. Later power has another cause."""
+"""A meter is late by less than this many readings, the delay of a mean over eight. Later power has another cause."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
 
 
 def _as_seen(rail: AlignedRail, windows_s: Floats, tolerance: float) -> AlignedRail:
-    """Return the rail with what the edges of its spans show: a filter, other lengths, and clocks that are apart."""
+    """Return the rail with what the edges of its spans show: a filter, other lengths, and clocks that disagree."""
     r, s = rail.readings, rail.seen
     if s is None or len(windows_s) < LEAST_SPANS:
         return rail
