@@ -225,7 +225,7 @@ def _noted(notes: Notes, table: Mapping[str, Any], kind: type[msgspec.Struct], *
 
 
 def _several(names: Any) -> Any:
-    """Return one name or a list of names as a list, which is empty if a name is repeated; other values as they are."""
+    """Return one name or a list of names as a list, which is empty if a name is repeated; other values unchanged."""
     found = [names] if isinstance(names, str) else names
     return [] if isinstance(found, list) and any(found.count(name) > 1 for name in found) else found
 

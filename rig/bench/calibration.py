@@ -98,7 +98,7 @@ def accuracy(
     """Return the limits of one range under the conditions of a measurement, in the unit of the readings.
 
     ``range_max`` chooses the range by its full scale; it may be None if only one range has this unit. Without
-    ``temperature_c``, the temperature is that of the calibration. Without ``on``, the validity is not checked. Without
+    ``temperature_c``, the temperature of the calibration is used. Without ``on``, the validity is not checked. Without
     ``aperture_s``, the largest aperture term is used. ``Accuracy.source`` states these assumptions. Raises
     ``UsageError`` for a condition that is missing or impossible, ``DataError`` outside validity.
     """
@@ -143,7 +143,7 @@ def stated(
     """Return a rail with the accuracy of a calibration file, or the unchanged rail if ``path`` is None.
 
     The limits are in the rail's own unit. Readings of ``OVER_RANGE`` times the full scale or more are overload; a
-    counter has no full scale. Rails without a ``gain_id`` share that of the instrument. The aperture is the rail's,
+    counter has no full scale. Rails without a ``gain_id`` share one for the instrument. The aperture is the rail's,
     else its whole period, else ``aperture_s``.
     """
     if path is None:

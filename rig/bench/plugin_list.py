@@ -22,7 +22,7 @@ _EXTRA = re.compile(r"""extra\s*==\s*['"](.*?)['"]""")
 def describe() -> list[dict[str, Any]]:
     """Return a row per plugin: group, name, package, modes, extra, missing packages of the extra, and a first line.
 
-    The first line is that of the module's docstring, or of the function's for sets of rules, which share a module.
+    The first line is from the module's docstring; for sets of rules, which share a module, from the function's.
     """
     packages = _packages()
     found = sorted(_registered(packages))

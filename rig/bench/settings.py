@@ -62,8 +62,8 @@ Tolerance = Annotated[float, partial(within, 0.0, 0.5)]
 def of_settings(open_: Callable[..., M]) -> Callable[..., M]:
     """Make a factory of ``open_(settings, ...)``: its options are the fields of the record ``settings``.
 
-    A field that is a record itself is replaced by its fields. The other parameters are those of the factory. The
-    factory raises ``UsageError`` for a value that its annotation does not allow.
+    A field that is a record itself is replaced by its fields. The other parameters become parameters of the factory.
+    The factory raises ``UsageError`` for a value that its annotation does not allow.
     """
     kind = get_type_hints(open_)["settings"]
     options = {name: (hint, default) for name, hint, default in _flat(kind, kind())}

@@ -47,7 +47,7 @@ class Asked:
     meters: tuple[str, ...]
     simulate: bool
     others: Mapping[str, str]
-    """Scenario, workload, rules and mode, as far as they are named."""
+    """Scenario, workload, rules and mode, if they are named."""
 
 
 @dataclass(frozen=True, slots=True)
