@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
 
     ``caveat`` is empty if results by these rules can be submitted. ``counted`` and ``kept`` count rules, run by run.
     In ``failed`` and ``passed``, a rule with the same outcome in several runs is one row, which begins with the names
-    of the runs. ``sourced`` tells whether any rule names its source. ``state`` is valid, partial (power was refused) or
+    of the runs. ``sourced`` is True if any rule names its source. ``state`` is valid, partial (power was refused) or
     invalid.
     """
 

@@ -203,7 +203,7 @@ class Sheet:
     ) -> Panel:
         """Add axes of two ranges with ticks; return the functions that place a value across and upwards.
 
-        ``unit`` is that of ``x``, which then gets an SI prefix.
+        ``unit`` is the unit of ``x``, which then gets an SI prefix.
         """
         top = self.y + 6.0
         self.y = bottom = top + height
