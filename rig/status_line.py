@@ -1,6 +1,6 @@
 """One line on the terminal that says what a command does now.
 
-`rig measure` draws the progress of its runs otherwise (``reports/watch/run_progress.py``).
+`rig measure` draws the progress of its runs in another way (``reports/watch/run_progress.py``).
 """
 
 import time

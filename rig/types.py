@@ -22,7 +22,7 @@ Pin = Literal["level", "stamp", "toggle"]
 Unit = Literal["W", "A", "J", "V"]
 MARK_PHASE = "mark"
 CLOCK_TOLERANCE = 1e-3
-"""The default of how far the rate of a clock may be from its nominal rate, as a share."""
+"""The default for the largest relative deviation of a clock's rate from its nominal rate."""
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.int64]
@@ -329,7 +329,7 @@ class Accuracy:
     source: str = ""
     """The origin of the limits."""
     linearity: Size | None = None
-    """Limit of the error that no gain and offset explain, in the raw unit; None: not stated, or ranges change."""
+    """Limit of the error beyond gain and offset, in the raw unit; None: not stated, or ranges change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from rig.factories import Factory
 from rig.types import Clock
 
 BOOT_S = 1.0
-"""The default of ``boot_s`` (s), in which also the inrush current passes."""
+"""The default of ``boot_s`` (s), during which the inrush current passes too."""
 
 
 def feeds(factory: Factory, said: bool | None) -> bool:

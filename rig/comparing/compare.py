@@ -40,7 +40,7 @@ OF_EXECUTIONS = re.compile(
 METERS, RAILS = "mode of the meters", "rails in the totals"
 """Beginnings of entries of ``Comparison.unlike`` that concern power: modes of the meters, and rails in the totals."""
 _OF_A_RUN = ("busy level:", "idle level:", "resolution, ", "change:", "1/f:", "speed")
-"""Beginnings of origins whose errors more samples do not reduce.
+"""Beginnings of origins of errors that more samples do not reduce.
 
 These errors are limits of one run or level, or slower than a run.
 """
@@ -362,7 +362,7 @@ def _growth(key: FigureKey, of: Figures) -> float:
 
 
 def of_instrument(origin: str | None) -> bool:
-    """Return whether an origin of ``apart`` is a calibration or a limit of a run, which do not shrink with samples."""
+    """Return whether an origin is a calibration or a limit of a run: more samples do not reduce its error."""
     own = (origin or "").removeprefix("first:").removeprefix("second:")
     return own.startswith(CALIBRATION + _OF_A_RUN)
 

@@ -157,7 +157,7 @@ def _edges(c: Checks, chunks: Sequence[Chunk]) -> None:
 
 
 def _count(c: Checks, rail: Rail, chunks: Sequence[Chunk], shortest_s: float, longest_s: float) -> None:
-    """Check that ticks grow. Without ticks, check that the number of readings fits the rate within 2 % plus 3."""
+    """Check that ticks grow. Without ticks, check that the readings fit the rate within 2 % plus 3 readings."""
     n = sum(len(chunk.value) for chunk in chunks)
     c.rule("read.some", n > 0, f"no reading of {rail.name} in {shortest_s:.3g} s", "readings of every declared rail")
     if not n:

@@ -15,7 +15,7 @@ from rig.network.description import Activity
 from rig.types import Budget, DeviceInfo, Reply, Sample, SimulatedBench, Span
 
 Run = Callable[..., Any]
-"""Takes a sample. For batches it takes samples and how many times to run them, and returns a sequence."""
+"""A function of a sample. For batches, it takes samples and the number of repetitions, and returns a sequence."""
 Load = Callable[[Sequence[Sample]], None]
 Count = Callable[[Sample], Activity]
 Power = Mapping[str, tuple[float, float]]

@@ -31,7 +31,7 @@ LONG_NS = 1_000_000
 NEARLY_FULL = 0.75
 STAGE, SUBMIT, POLL = "stage() of the device", "submit() of the device", "poll() of the device"
 OUTPUT, ACTIVITY = (f"reading the {part} of a reply of the device" for part in ("output", "activity"))
-"""Names of reads, for the watch: a read runs code of the driver if the driver computes the value only when read."""
+"""Names of parts that are read under the watch, because a driver may compute a part only when it is read."""
 
 
 class Dispatcher:

@@ -107,7 +107,7 @@ def _play(steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatche
 def check_wiring(device: DeviceInfo, meters: Sequence[MeterInfo]) -> None:
     """Check that the meters have the pin and the voltages that are needed, and that no two rails share a file.
 
-    No phase of the device may be named as its pulses at a mark. Raises ``SetupError``.
+    No phase of the device may have the name of its pulses at a mark. Raises ``SetupError``.
     """
     if MARK_PHASE in device.phases:
         what = f"device {device.name} declares a phase {MARK_PHASE!r}, which is the name of its pulses at a mark"

@@ -74,7 +74,7 @@ def run_import(
         if not isinstance(run, ImportedRun):
             raise not_an_import(format_, run, "an ImportedRun or a list of them")
     chosen = values_of(factory, given)
-    # the name of a column, as "P /W", is no place
+    # a column name, such as "P /W", is not a path
     kept = {k: v if keep_identity or not Path(str(v)).is_absolute() else without_place(v) for k, v in chosen.items()}
     about = {"format": format_ if keep_identity else without_place(format_), "source": source.name, "options": kept}
     argv = sys.argv if keep_identity else without_places(sys.argv)

@@ -63,7 +63,7 @@ def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
 
 
 def _may_grow(type_: pa.DataType) -> bool:
-    """Return whether a column may become larger in memory when it is cast, without dictionaries of texts."""
+    """Return whether a cast may make a column larger in memory; dictionaries of texts do not count."""
     coded = pa.types.is_dictionary(type_) and not has_text(type_.value_type)
     return coded or pa.types.is_run_end_encoded(type_) or "view" in str(type_)
 

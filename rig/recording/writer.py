@@ -1,4 +1,4 @@
-"""Write a run directory: lines that hashes chain, and tables and traces that grow by whole batches.
+"""Write a run directory: lines chained by hashes, and tables and traces that grow by whole batches.
 
 ``docs/reference/run-directory.md`` describes the format, and ``rig.recording.reader`` reads it. Nothing here computes a
 result.

@@ -1,4 +1,4 @@
-"""Group sessions by configuration: sessions of one configuration are trials, each configuration is a row."""
+"""Group sessions by configuration: sessions of one configuration are its trials, and each configuration is a row."""
 
 import json
 from collections.abc import Mapping, Sequence

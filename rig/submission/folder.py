@@ -1,4 +1,4 @@
-"""Write a submission folder beside its place, and rename it at the end; sign it; write its archive.
+"""Write a submission folder beside its final place, and rename it at the end; sign it; write its archive.
 
 The bytes of an archive depend only on the folder. ``ssh-keygen`` signs, with a key that never enters the folder.
 """

@@ -11,7 +11,7 @@ import numpy as np
 from rig.types import Floats, Indices
 
 MANY_DOF = 1e5
-"""With at least this many degrees of freedom, one term beside the normal quantile gives eight digits."""
+"""With at least this many degrees of freedom, one correction of the normal quantile gives eight digits."""
 STEPS = 200
 """Largest number of Newton steps; about ten are needed."""
 

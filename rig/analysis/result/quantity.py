@@ -229,8 +229,8 @@ class FigureKey:
 
     An empty ``phase`` or ``rail`` means all phases or all rails. An empty ``method`` means the rig's own method. The
     name of a quantity can contain ``{target}``, ``{threshold}`` or ``{percentile}``, which stand for the fields of
-    these names. ``window`` counts from 1. ``layer`` is a layer or connection of the network, and ``sample`` one of the
-    workload, or a session of learning. ``str(key)`` is the name of the figure in ``results.json``.
+    these names. ``window`` counts from 1. ``layer`` is a layer or connection of the network, and ``sample`` a sample of
+    the workload, or a session of learning. ``str(key)`` is the name of the figure in ``results.json``.
     """
 
     quantity: str

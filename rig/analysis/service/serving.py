@@ -58,7 +58,7 @@ def throughput(q: Queries) -> Figures:
 
 
 def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | None) -> Figures:
-    """Return the duration and the latencies of ``apart``; of several phases, only the sum of their means."""
+    """Return the duration and the latencies of ``apart``; with several phases, only the sum of their means."""
     times_s, issue, duration = q.latency_s(), q.issue[q.completed], FigureKey("duration_s")
     each = [(own, q.batches(issues)) for issues in apart if len(own := times_s[np.isin(issue, issues)])]
     found = latencies(each[0][0], early_stopping, q.looped, most=each[0][1]) if len(each) == 1 else Figures()
@@ -69,7 +69,7 @@ def _of_answers(q: Queries, apart: Sequence[Indices], early_stopping: float | No
 
 
 def _latencies(q: Queries, early_stopping: float | None) -> Figures:
-    """Return the latencies; if samples are scheduled, their uncertainty includes how other runs would queue.
+    """Return the latencies; if samples are scheduled, their uncertainty includes the queues of other runs.
 
     If the device takes samples while it holds others, no other run is simulated, so latencies of random arrivals get no
     interval. If few samples waited, successive latencies seem correlated for a short time only, so an interval from

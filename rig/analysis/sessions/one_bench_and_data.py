@@ -91,6 +91,6 @@ def _digest(numbers: Floats | Indices) -> bytes:
 
 
 def _stamps_ns(run: Run) -> Indices:
-    """Return every stamp of the host at a sample, in order, shape (n,)."""
+    """Return every stamp that the host took for a sample, in order, shape (n,)."""
     told = (run.replies[name].drop_null().to_numpy() for name in ("issued_ns", "completed_ns"))
     return np.sort(np.concatenate(list(told)))

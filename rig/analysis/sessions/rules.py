@@ -1,4 +1,4 @@
-"""Check the runs of a session together: enough runs, alike, of one system, with the figures that the rules ask for."""
+"""Check the runs of a session together: enough that agree, of one system, with the figures that the rules ask for."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -38,7 +38,7 @@ def same_samples(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
 
 
 def one_speed(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
-    """Check that power and accuracy runs are as quick as performance runs, so that all are of one operating point.
+    """Check that power and accuracy runs are as quick as performance runs, so that all are at one operating point.
 
     Each execution of a sample is compared with the same execution in the performance runs, so differences between
     samples cancel. Only the part of a difference beyond clock errors and the scatter of executions counts.
@@ -132,7 +132,7 @@ def _mean(runs: Sequence[Executions]) -> Executions:
 
 
 def _of_clocks(part: Part) -> Iterator[Component]:
-    """Yield the relative errors of a run's mean time from its clock, without the jitter of stamps, which scatters."""
+    """Yield the relative errors of a run's mean time from its clock, without jitter, which is in the scatter."""
     if (time := part.result.quantities.get(TIME)) is not None and time.value:
         for c in time.components:
             if c.source != "stamp jitter":

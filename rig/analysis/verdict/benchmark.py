@@ -55,7 +55,7 @@ def _limited(declared: Parameter | None, allowed: Values) -> Parameter:
 def set_findings(run: Run) -> Iterator[Finding]:
     """Yield a failed check if the samples of a run differ from those of a known benchmark.
 
-    A benchmark is checked only if it states how long the data of one inference last. One check is about this length.
+    A benchmark is checked only if it states how long the data of one inference last. One check compares this length.
     If the rules ask for the whole set, another check compares the number of inferences with the declared number of
     samples. Under rules for submission, an unknown benchmark gets a note.
     """

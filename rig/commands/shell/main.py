@@ -58,7 +58,7 @@ GARBAGE = 1_000_000
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """The numbers of these parameters in glibc's ``malloc.h``."""
 FREED_BYTES = 1 << 25
-"""The largest block that glibc may keep when it is freed. Pages that it fetches anew took a twentieth of a report."""
+"""The largest freed block that glibc may keep. Fetching such pages anew took a twentieth of the time of a report."""
 DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep", "tracks", "workload")
 """Commands that run code of drivers, importers or workloads."""
 COMPLETED = "_ARGCOMPLETE"

@@ -119,7 +119,7 @@ def check_texts(document: Any, where: str = "the start line") -> None:
 
 
 def check_dense(found: os.stat_result, name: str) -> None:
-    """Raise ``StoreError`` for a large file of which almost nothing is on disk: reading it could take hours."""
+    """Raise ``StoreError`` for a large sparse file, because reading it could take hours."""
     held = getattr(found, "st_blocks", found.st_size) * 512
     if found.st_size > SPARSE_BYTES and held < DENSITY * found.st_size:
         raise _beyond(name, f"has {found.st_size} bytes, of which {held} are on the disk", found.st_size)

@@ -31,7 +31,8 @@ BAD_READINGS, MOST_BAD = 0.01, 20
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """When readings without stamps began and ended: the first tick, the ticks between begins, and those in one reading.
+    """When readings without stamps began and ended: the first tick, the ticks between begins, and the ticks in one
+    reading.
 
     Fractions of a tick are allowed.
     """
