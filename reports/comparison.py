@@ -22,7 +22,7 @@ GAP = "  "
 MOST_DIFFERING = 8
 """Without ``--verbose``, at most this many differences between two recordings are shown."""
 MOST_TEXT = 32
-"""The largest length of the shown text of a differing value."""
+"""A differing value is shown with at most this many characters."""
 
 
 def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judged]], verbose: bool = False) -> None:

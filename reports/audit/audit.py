@@ -46,7 +46,7 @@ class Audit:
     invalid: tuple[str, ...] = ()
     """The rows that the submission itself calls INVALID."""
     beside: tuple[str, ...] = ()
-    """The files in folders named ``derived`` that hold no claims of a session or run. No hash covers these files."""
+    """The files in folders named ``derived``, except the claims of a session or run. No hash covers these files."""
     remade: str = ""
     """For a submission: how its pages compare with the same pages generated again."""
 
@@ -133,8 +133,7 @@ def _claimed(subject: Subject, quick: bool) -> Iterator[tuple[str, dict[str, Cla
 
 
 def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> Anchor:
-    """Find what ties the recording to a signer or a published root hash. A tie that was asked for and is not there is a
-    fault."""
+    """Find what ties the recording to a signer or a published root hash. A requested tie that is missing is a fault."""
     asked, by, faults = signers is not None or bool(roots), list[str](), list[str]()
     place = subject.path / SIGNATURE
     if subject.submission is not None and (place.is_file() or place.is_symlink()):

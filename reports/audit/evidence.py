@@ -37,7 +37,7 @@ class Anchor:
     words: str
     holds: bool
     asked: bool
-    """Whether to judge the anchor: signers or a root hash were given, or the signature or its file is not good."""
+    """Whether to judge the anchor: signers or a root hash were given, or the signature or its file is bad."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def each(evidence: Evidence, faults_of: Callable[[Run], Iterable[str]]) -> list[
 
 
 def unlike(evidence: Evidence, what: str, part_of: Callable[[Run], object]) -> list[str]:
-    """Return a fault for each session whose runs differ in ``part_of``; runs where it is None do not count."""
+    """Return a fault for each session whose runs differ in ``part_of``; a run does not count if this is None."""
     found = []
     for part in evidence.subject.parts:
         values = {json.dumps(value, sort_keys=True) for run in part.runs if (value := part_of(run)) is not None}

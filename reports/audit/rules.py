@@ -308,7 +308,7 @@ def _same_samples(runs: list[Run]) -> Iterator[Judged]:
 
 
 def _one_speed(runs: list[Run], values: Values) -> Iterator[Judged]:
-    """Judge whether power and accuracy runs are as quick as performance runs: all must be of one operating point.
+    """Judge whether power and accuracy runs are as quick as performance runs: all must be at one operating point.
 
     The executions of each sample are compared one by one. Differences within the bounds of both clocks and the scatter
     of executions do not count. The scatter follows from leaving out one execution at a time (the jackknife).

@@ -34,7 +34,7 @@ def answers(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:
 def decided(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:
     """Return the sample and the value of each counted output.
 
-    If phases were issued alone, an output of earlier phases only is no answer. With ``silent``, samples that were
+    If phases were issued alone, an output of only earlier phases is no answer. With ``silent``, samples that were
     completed without an output are included, with the answer None.
     """
     every, phases = cast(Any, issues(run)), run.start["device"].get("phases") or []

@@ -182,7 +182,7 @@ def compute(part: Part) -> None:
 
 
 def _energies(figures: Figures, run: reading.Run) -> Figures:
-    """Add to the figures all that follow from power and from times of the same run."""
+    """Add the figures that follow from power and times of the same run."""
     if "active_power_w" not in figures:
         return figures
     if is_solving(run):
@@ -261,7 +261,7 @@ def claims_in(folder: Path) -> dict[str, Claim]:
 
 
 def claims_of_trial(row: dict[str, Any], number: int) -> dict[str, Claim]:
-    """Return the claims about one session; their half widths are the mean's times the root of the session count."""
+    """Return the claims about one session; a half width is the mean's times the root of the number of sessions."""
     found = {}
     for key, one in row["claims"].items():
         low, high = one.get("low"), one.get("high")

@@ -15,7 +15,7 @@ from reports.audit.scores import is_solving, redrawn, truth_of
 
 LATENCY = ("latency_", "execution_time", "duration_s", "throughput", "in_time", "dropped")
 SIMULATED = re.compile(r"\bSIMULATED\b|\bsimulated (?:plant|bench|device|board|instrument|meter)|\bSIM\d{3,}|xylosim")
-"""Words in the descriptions of the rig's simulations that no hardware of the rig has in its description."""
+"""Words in the descriptions of the rig's simulations that no description of its hardware has."""
 LIKE_IT = re.compile(r"(?i)simulat(?!ed ?annealing)\w*")
 INFERENCE_S = {"acoustic scene classification": 1.0}
 """The length of one inference, for tasks that define it."""
@@ -57,7 +57,7 @@ def workload(e: Evidence) -> Verdict:
 def _inferences(run: Run, known: bool = True) -> Iterator[str]:
     """Yield a fault if samples state inferences that disagree with their lengths or their expected answers.
 
-    Without ``known``, yield a doubt if a sample states several, and neither a length nor answers show how many.
+    Without ``known``, yield a doubt if a sample states several inferences, which neither a length nor answers confirm.
     """
     if run.start.get("imported"):
         return
@@ -129,7 +129,7 @@ def clean_end(e: Evidence) -> Verdict:
 
 
 def _unlabelled(run: Run) -> Iterator[str]:
-    """Yield a fault if some samples have a label and others have none, and so do not count in accuracy."""
+    """Yield a fault if only some samples have a label, because the others do not count in accuracy."""
     label = column(table(run, "samples"), "label")
     if any(label) and not _other_data(run) and (lost := label.count(None)):
         yield f"{lost} of {len(label)} samples have no label"

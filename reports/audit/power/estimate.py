@@ -23,9 +23,9 @@ RESTS = 0.25
 MET = 0.35
 """Next to other activity, at most this part of a reading is on the wrong side of a span's end."""
 EDGE_NOISE = 1.5
-"""Two correct methods may differ at the ends of a span by this many deviations of the readings' noise."""
+"""Two correct methods may differ at the ends of a span by this many standard deviations of the readings' noise."""
 BLIND = 2.0
-"""The bound allows for this many deviations of the energy between readings, which no reading saw."""
+"""The bound allows for this many standard deviations of the energy between readings, which no reading saw."""
 STEADY = 1.2e-3
 """The relative bound of the plain method itself: edges, filters, and clocks or levels that are not quite linear."""
 
@@ -49,7 +49,7 @@ class RailPower:
     area: Level
     """The area above idle over the length of the spans."""
     active: Level
-    """``area`` plus the idle level; an error of the idle level under the spans cancels in it."""
+    """``area`` plus the idle level; in this sum, an error of the idle level under the spans cancels."""
     inner: Level
     """The mean above idle of whole readings inside spans, NaN if fewer than three; ``gap_w`` is the same for gaps."""
     average: Level
@@ -62,7 +62,7 @@ class RailPower:
     ends_w: float
     """The error in W from half a reading at each end of a span, plus the change of the mean when readings shift."""
     differ_w: float
-    """How far the mean inside spans is from the area: a reading at an end does not show what is drawn on each side.
+    """How far the mean inside spans is from ``area``: a reading at an end does not show what is drawn on each side.
 
     This is 0 if no reading is in a gap; the bounds then contain the difference.
     """

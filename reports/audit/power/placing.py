@@ -34,7 +34,7 @@ PIECES, UNLIKE = 5, 0.4
 """In a moved trace, the first and last of ``PIECES`` pieces differ by at most ``UNLIKE`` of the power. If readings
 were lost one by one, or came twice, each span is moved further than the span before it."""
 ENDS = 2.0
-"""Two places of the spans are alike if their power differs by at most this many deviations of the readings at ends."""
+"""Two places of the spans are equal if their power differs by at most this many sigmas of the readings at ends."""
 PARTS = np.linspace(0.0, 1.0, 9)
 
 
@@ -52,7 +52,7 @@ def open_s(run: Run, clock: str) -> float:
 def clearest(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts) -> tuple[float, float]:
     """Return how clear the spans are in a rail's readings, and the shift (s) of the spans at which they are clearest.
 
-    If several places are alike, the one nearest to the clocks' place is taken.
+    If several places are equal in this sense, the one nearest to the clocks' place is taken.
     """
     window, most = windows_of(_few(stamped)), open_s(run, trace.clock)
     step = max(facts.period_s / 4, 2 * most / SHIFTS)

@@ -15,7 +15,7 @@ TINY = 1e-300
 HOLE = 3.0
 """If the next reading begins more than this many usual distances later, readings between the two are missing."""
 NEIGHBOURS = 0.9539
-"""The median absolute difference of two Gaussian numbers with deviation 1."""
+"""The median absolute difference of two Gaussian numbers with standard deviation 1."""
 PRODUCT = 5e-4
 """The largest relative difference of mean current times mean voltage from mean power."""
 VOLTS_MOST = 50_000_000
