@@ -98,7 +98,7 @@ def _closing(sheet: Sheet, panel: Panel, x: Span, paths: Sequence[Path]) -> Key:
         least, middle, most = (up(_bent(level(worst, axis=0))) for level in (np.min, np.median, np.max))
         sheet.fill(across(grid), least[:-1], most[:-1], TRACE, 0.3)
         sheet.steps(across(grid), middle, TRACE, width=1.3)
-        key = [(TRACE, "median of solves, in the band of all", "")]
+        key = [(TRACE, "median of solves; the band has all", "")]
     for t, g in [paths[k] for k in _few(len(paths))]:
         sheet.mark(across(t[-1]), up(_bent(g[-1])), INK, hollow=True, radius=3.0)
     return [*key, (INK, "solution given", 0, True)]

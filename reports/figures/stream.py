@@ -130,7 +130,7 @@ def _share(sheet: Sheet, stream: Stream, edges: Floats, panel: Panel) -> None:
 
 def _power(sheet: Sheet, rail: RailSeries, limits: Span, quantities: Mapping[FigureKey, Quantity], left: float) -> Key:
     shown = shown_between(rail, limits, _COLUMNS)
-    key: Key = [(TRACE, "mean, in least to greatest" if shown.bars else "power", "")]
+    key: Key = [(TRACE, "mean, between least and greatest" if shown.bars else "power", "")]
     levels = []
     for word, dash in (("idle", "5 2"), ("average", "1 1.5")):
         q = quantities.get(figure := FigureKey(f"{word}_power_w"))

@@ -66,7 +66,7 @@ def made_again(folder: Path) -> Again:
     held = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_symlink() or not p.is_dir()}
     listed = [f"{name} is missing" for name in sorted({*made, *recorded} - held)]
     left_over = [
-        f"{name} is not made of the sessions"
+        f"{name} does not come from the sessions"
         for name in sorted(held - {*made, *recorded} - OWN)
         if not (name.startswith(f"{SESSIONS}/") and DERIVED in name.split("/"))  # any reader can make these files
     ]

@@ -58,7 +58,7 @@ def check_empty(folder: Path) -> None:
     """Check that a sweep can begin in ``folder``. Raises ``StoreError`` if it holds other files."""
     if folder.exists() and (not folder.is_dir() or any(not p.name.startswith(".") for p in folder.iterdir())):
         what = f"{folder} is not a sweep: it has no {FILE}, and is not empty"
-        remedy = "Name a new directory, or that of a sweep, with --out"
+        remedy = "Name a new directory, or the directory of a sweep, with --out"
         raise StoreError(what, field="out", value=str(folder), remedy=remedy)
 
 

@@ -495,4 +495,4 @@ def test_a_trace_a_reading_late_throughout_is_refused_with_the_option_that_state
     run = plain(tmp_path, t + 0.1, watts, windows=str(tmp_path / "w.csv"))
     (refusal,) = recorded(run, tmp_path / "run")[1].refusals
     assert refusal.reason.endswith("shows at another time: 20 of 20 spans")
-    assert "Of an import, check stamp" in refusal.remedy
+    assert "For an import, check stamp" in refusal.remedy

@@ -80,7 +80,7 @@ def idle(e: Evidence) -> Verdict:
         if not apart and area.w <= STEP_BOUNDS * area.bound_w:
             doubts.append(f"{where}: the readings show no step at the spans; the meter may watch another rail")
     doubted(faults, doubts)
-    return faults, found, "at least as long as the rule; not below the gaps"
+    return faults, found, "at least as long as the rule asks; not below the gaps"
 
 
 def window_places(e: Evidence) -> Verdict:

@@ -71,7 +71,7 @@ def instrument_notes(readings: Readings) -> Iterator[Finding]:
         how = (
             ""
             if sag is None
-            else f". Within a reading of this voltage it follows the current, by {sag.ohm:.3g} +- {sag.ohm_u:.2g} ohm"
+            else f". Within one reading, this voltage follows the current by {sag.ohm:.3g} +- {sag.ohm_u:.2g} ohm"
         )
         yield note(
             f"Rail {readings.rail.name}: power is its current times the voltage of {supply.rail.name}, reading by "
@@ -206,7 +206,7 @@ def gain_findings(model: RailModel) -> Iterator[Finding]:
     if not (change := model.once(gain_change)):
         return
     name = model.rail.name
-    words = f"spans and the gaps beside them change by one factor, by up to {change:.2g} of their mean"
+    words = f"spans and the gaps beside them change by the same factor, by up to {change:.2g} of their mean"
     remedy = "Check ranges, shunts, jumpers and voltage of the rail, and measure again"
     if change > MOST_CHANGE:
         yield refusal(f"power on rail {name}", f"{words}: readings have more than one scale", remedy)

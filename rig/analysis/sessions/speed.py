@@ -79,9 +79,9 @@ def paired(own: Executions, speed: Executions) -> Quantity | None:
     """Return the ratio of the times of the executions that two runs share; None for fewer than two.
 
     It is the ratio of sums, with the standard error of the jackknife (Cochran, Sampling Techniques, 6.17): if all times
-    are longer by one factor, the standard error is 0, however much the samples differ. Long samples weigh more, so the
-    degrees of freedom are those of Kish's effective number (``rig.analysis.result.proportion``). Successive executions
-    that are longer or shorter together, as those of a chip that gets warm, count as fewer.
+    are longer by the same factor, the standard error is 0, however much the samples differ. Long samples weigh more, so
+    the degrees of freedom are those of Kish's effective number (``rig.analysis.result.proportion``). Successive
+    executions that are longer or shorter together, as those of a chip that gets warm, count as fewer.
     """
     shared, mine, theirs = np.intersect1d(own[0], speed[0], assume_unique=True, return_indices=True)
     own_s, speed_s = (_in_turn((shared, seconds)) for seconds in (own[1][mine], speed[1][theirs]))

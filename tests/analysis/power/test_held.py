@@ -416,7 +416,7 @@ WORLDS = [
     World("moving_mean_as_long_as_a_span", (31000004,), narrow=0.1),  # taken as a low pass, it would mean little
     World("filter_declared", (1, 2, 3), off=1.0, figures=(POWER, CORE)),  # trimming leaves out what the filter smears
     World("filter_undeclared", (1000053,), says="filter.*filter_tau_s"),  # eight readings, over spans of nine
-    World("boards_start_one_after_another", (8000000, 8000006), says="smooth alike.*halfway between"),
+    World("boards_start_one_after_another", (8000000, 8000006), says="equally smooth.*halfway between"),
     World("plain", (3,), partial(few_short_spans, 1), refused="."),
     World("plain", (3,), partial(few_short_spans, 3), refused="."),
     # a capacitor and a device that tails off make the same readings, so both are what power may be
@@ -483,7 +483,7 @@ WORLDS = [
     *(World("plain", (3,), partial(bent_clocks, *by), never_says="the clock of the host")
       for by in ((3e-3, 0.0), (0.0, 2e-3))),
     # if levels of spans and gaps change in proportion, the gain is uncertain; for other changes it is not
-    World("plain", (1, 2, 3), sagging_gain, off=1.0, says="change by one factor"),
+    World("plain", (1, 2, 3), sagging_gain, off=1.0, says="change by the same factor"),
     *(World("plain", (4,), partial(lower_from_the_middle, *by_w), no_part=CHANGES)
       for by_w in ((0.2, 0.0), (0.0, 0.2), (0.2, 0.6))),
     World("plain", (5,), two_scales, refused="more than one scale"),

@@ -27,7 +27,7 @@ CONTRAST, LEAST_AMONG = 4.5, 32
 """Two levels differ by over ``CONTRAST`` standard deviations, in at least ``LEAST_AMONG`` readings."""
 REMEDY = (
     "Check that the driver delivers every reading once and at the declared rate (rate_hz, tick_hz), and measure again. "
-    "Of an import, check stamp, sync_s and rate_hz"
+    "For an import, check stamp, sync_s and rate_hz"
 )
 """The remedy if the power of a rail is refused because its recording contradicts itself."""
 

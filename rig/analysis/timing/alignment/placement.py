@@ -144,9 +144,9 @@ def _as_seen(rail: AlignedRail, windows_s: Floats, tolerance: float) -> AlignedR
     tau_s = None if r.tau_s or seen.whole is None else undeclared_tau_s(s, seen.whole)
     if tau_s is not None:
         told = note(
-            f"Rail {r.rail.name}: begins and ends of spans are smooth alike, as behind a filter of {tau_s:.3g} s that "
-            "is not declared (filter_tau_s). The device itself may also be slow: power is stated halfway between the "
-            "two cases. If there is a filter, declare it"
+            f"Rail {r.rail.name}: begins and ends of spans are equally smooth, as behind a filter of {tau_s:.3g} s "
+            "that is not declared (filter_tau_s). The device itself may also be slow: power is stated halfway between "
+            "the two cases. If there is a filter, declare it"
         )
         r = replace(r, tau_s=tau_s)
         smooth = replace(rail.found(told), readings=r, sigma_s=max(rail.sigma_s, r.period_s), seen=shown(r, windows_s))
