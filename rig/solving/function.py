@@ -96,7 +96,7 @@ def _solved(solve: Solve, given: list[str], loaded: tuple[Qubo, Any], tally: Tal
     if not isinstance(found, Iterator):
         tally.offer(*_best(found, problem))
         return
-    step_s = 0.0  # a step begins only if it ends in time when it takes as long as the last one
+    step_s = 0.0  # a step begins only if there is time for one as long as the last
     while (left_s := tally.left_s()) > 0 and left_s > step_s:
         began_ns = time.monotonic_ns()
         if (answer := next(found, None)) is None:

@@ -52,7 +52,7 @@ def open_s(run: Run, clock: str) -> float:
 def clearest(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts) -> tuple[float, float]:
     """Return how clear the spans are in a rail's readings, and the shift (s) of the spans at which they are clearest.
 
-    If several places are equal in this sense, the one nearest to the clocks' place is taken.
+    If noise leaves several places equally clear, the one nearest to the clocks' place is taken.
     """
     window, most = windows_of(_few(stamped)), open_s(run, trace.clock)
     step = max(facts.period_s / 4, 2 * most / SHIFTS)

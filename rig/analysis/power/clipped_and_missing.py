@@ -224,7 +224,7 @@ def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_
     n, mean = len(used), np.zeros(PLACES)
     for part in np.array_split(np.arange(n), 1 + n // BLOCK):
         mean += _looks(begin[part], lasting[part]).sum(axis=0) / n
-    drawn = np.random.default_rng(0).choice(n, min(n, PLACES), replace=False)  # a regular choice may be in step itself
+    drawn = np.random.default_rng(0).choice(n, min(n, PLACES), replace=False)  # every k-th may be in step with the loop
     apart = 0.5 * float(np.mean(np.abs(_looks(begin[drawn], lasting[drawn]) - mean)))
     shown_w = float(np.std(r.watts[used])) / max(apart, 1e-9)
     uneven = float(np.ptp(np.append(0.0, np.cumsum(mean - 1.0)))) / PLACES

@@ -104,7 +104,7 @@ def _long_enough(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
         yield at_least("duration", round(off_s - on_s, 9), rules.min_duration_s, "min_duration_s", "{:g} s")
     if run.start.meters:
         idle_ns = run.idle_windows_ns()
-        # a window is stamped before and after the sleep, so it is never shorter than that
+        # a window is stamped before and after the sleep, so it is never shorter than the sleep
         shortest_s = float(np.min(idle_ns[:, 1] - idle_ns[:, 0])) / 1e9 if len(idle_ns) else 0.0
         yield at_least("shortest idle window", shortest_s, rules.idle_s, "idle_s", "{:g} s")
 

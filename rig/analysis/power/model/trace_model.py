@@ -335,7 +335,7 @@ class Box:
 def _explored(d: Design, box: Box) -> tuple[Design, Floats, Floats, Floats]:
     """Return the design, m sets of log variances, their log importance, and the probabilities of sizes and changes.
 
-    The probabilities have the shape (m, sizes, 1 + c) and are those within each set. The sets, called points, are drawn
+    The probabilities have the shape (m, sizes, 1 + c) and sum to 1 in each set. The sets, called points, are drawn
     from the whole box first, and then near likely points. There are many compound changes. The design includes only
     those that raise the likelihood most, at the best of the first points or at one of two points with less noise.
     """
