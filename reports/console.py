@@ -54,7 +54,7 @@ def print_result(result: Result, file: IO[str] | None = None, verbose: bool = Fa
     with console.capture() as printed:
         console.print(lines(result, verbose))
     console.file.write(re.sub(r" +$", "", printed.get(), flags=re.MULTILINE))
-    console.file.flush()  # pictures are drawn after this
+    console.file.flush()  # before pictures are drawn, which takes time
 
 
 def _headlines(result: Result) -> Table:

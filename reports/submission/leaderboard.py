@@ -193,7 +193,7 @@ def _rails(row: Configuration) -> str:
 def _tier(row: Configuration) -> str:
     """Return the smallest gap of the benchmark that the mean gap does not exceed; empty for tasks without gaps.
 
-    The benchmark defines the gap of the solutions that were found (eq. 24), without an interval.
+    The interval of the gap is not used: the benchmark's gap is that of the solutions found (eq. 24).
     """
     claims = (row.claims.get(str(FigureKey("gap_{target}_mean", target=target))) for target in TARGETS)
     gap = next((claim.value for claim in claims if claim is not None), None)

@@ -68,7 +68,7 @@ def _likeliest(rows: Sequence[Row], figures: Figures) -> str:
 
 
 def _widest(rows: Sequence[Row], varied: Sequence[str]) -> str:
-    """Return the key with the most values, a key of numbers if there is one."""
+    """Return the key with the most values: among keys of numbers if there are any, else among all."""
     values = {key: {row[key] for row in rows if row.get(key) is not None} for key in varied}
     several = [key for key in varied if len(values[key]) > 1]
     plain = [key for key in several if all(isinstance(v, (int, float)) for v in values[key])]

@@ -119,7 +119,7 @@ def inside(windows_s: Floats, start_s: Floats, end_s: Floats) -> Indices:
 
 
 def count_before(edges_s: Floats, t_s: Floats, side: Literal["left", "right"] = "left") -> Indices:
-    """Return how many of the sorted edges are before each moment, or with "right" at it too; shape of ``t_s``."""
+    """Return how many sorted edges are before each moment or, with "right", before or at it; shape of ``t_s``."""
     if not len(t_s) or not (t_s[1:] >= t_s[:-1]).all():
         return edges_s.searchsorted(t_s, side)
     # search each edge among the moments, because there are far more moments than edges

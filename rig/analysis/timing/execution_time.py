@@ -75,7 +75,7 @@ def time_figures(
     held = min(float(np.median(p.inferences)) for p in spans.values())
     figures |= spread(per_inference_s(activity), device, held=held, loops=any(p.looped for p in spans.values()))
     for name, b in busy.items():
-        if not math.isclose(b.seconds, spent_s[name]):  # it is less if samples overlap
+        if not math.isclose(b.seconds, spent_s[name]):  # less if samples overlap
             told = "time in which any sample ran, over inferences: different samples overlapped"
             each = mean_time(b, device, sum(late_s[phase] for phase in b.stamps), told)
             figures |= {FigureKey("busy_time_per_inference_s", name): each}

@@ -182,7 +182,7 @@ def _stuck(look: Look) -> Screened | None:
         band, place = np.divmod((value - levels[at + 1] + 0.5 * apart.min()) / period, 1.0)
         filled = np.count_nonzero(np.unique(band, return_counts=True)[1] >= MANY)
         evenly = np.histogram(place, SEVERAL, (0.0, 0.5))[0].min() > FEW * len(value)
-        # few levels may lie in two bands, or at places of their own in several, by chance
+        # by chance, a few levels may fill only two bands, or only a few places in several
         if filled > 2 and evenly and np.max(place) * period < 0.5 * period + apart.min():
             rule = f"readings of rail {look.trace.rail.name} in every band of their range"
             found = "in every second band, as if a bit were stuck: read the meter's own display, or use another meter"
@@ -245,8 +245,8 @@ def _on_arrival(look: Look) -> Screened | None:
 def _renewed(look: Look) -> Screened | None:
     """Put a counter's values at the pace of its renewals, if this more than halves the scatter of successive readings.
 
-    The host finds a new value up to a poll after it was made, so the ends of intervals scatter, and so do means over
-    them. If a counter is polled several times for each value, its new values are kept where they were found.
+    The host finds a new value up to one poll later than it was made. The ends of intervals therefore scatter, and so do
+    means over them. If a counter is polled several times for each value, its new values are kept where they were found.
     """
     if look.trace.rail.kind != "cumulative":
         return None

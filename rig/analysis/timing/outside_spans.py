@@ -171,7 +171,7 @@ def _how(windows: list[Floats], work: Floats, step_w: float) -> str:
     if all(len(w) > 1 and w[-1] > w[0] and np.all(np.diff(w) >= 0.0) for w in (*windows, work)):
         return "that never fall, like those at work"
     most_w = max(rest, float(np.quantile(work, 1.0 - FEWER)))
-    over, at_work = (float(np.mean(np.maximum(w - most_w, 0.0))) for w in (quiet, work))  # rare pulses are in both
+    over, at_work = (float(np.mean(np.maximum(w - most_w, 0.0))) for w in (quiet, work))  # rare pulses occur in both
     if over - at_work > 0.5 * abs(level - rest):
         return "so far above readings at work that their mean excess is over half of dynamic power"
     above, below = int(np.count_nonzero(off > far)), off < -far

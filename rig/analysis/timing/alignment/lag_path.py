@@ -140,14 +140,14 @@ def _refined(
             each = s.doubt(best[0] + a + (best[1] + b) * lever)
             k = int(np.argmin(each))
             best, by_s, turn = (best[0] + float(a[k]), best[1] + float(b[k])), 0.5 * by_s, 0.5 * turn
-            if np.ptp(each) < 1.0:  # chance changes doubt by as much
+            if np.ptp(each) < 1.0:  # chance alone changes the doubt by this much
                 break
         places.append((*best, float(each[k])))
     return sorted(places, key=lambda p: p[2])
 
 
 def far_places(s: Shown, least_s: float, most_s: float) -> Floats:
-    """Return the latenesses within limits at which the trace is most like the spans, unsorted, by one FFT of both."""
+    """Return, unsorted, the latenesses within limits at which the trace is most like the spans, by one FFT of each."""
     c = s.cells
     begin_s, end_s = max(c.begin_s[0] + least_s, s.at_s[0]), min(c.end_s[-1] + most_s, s.at_s[-1])
     step_s = max(0.5 * s.period_s, c.width_s / PER_SPAN, (end_s - begin_s) / AT_ONCE)

@@ -270,7 +270,7 @@ def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
     count = int(min(NEIGHBOURS, *(float(np.median(x)) / r.period_s for x in room_s)))
     if count < 3:
         return None
-    tried_s = r.period_s * np.array([1e-3, *0.2 * 1.25 ** np.arange(lag_path.GROUPS)])  # the first means no filter
+    tried_s = r.period_s * np.array([1e-3, *0.2 * 1.25 ** np.arange(lag_path.GROUPS)])  # the first: no filter
     taus = []
     for stamp, lag in ((c.on_s, edges.begin_s), (c.off_s, edges.end_s)):
         x, y = _curve(r, (stamp + lag)[np.isfinite(lag)], count)
