@@ -84,6 +84,11 @@ DRAWS = (
         "meters.poles_registers_and_polls",
         "faults.medians_gates_and_double_carries",
     ),
+    (
+        "devices.neighbours_locks_and_resumes",
+        "meters.coarse_meters_tails_and_wandering_clocks",
+        "faults.shares_templates_and_equal_gaps",
+    ),
 )
 """The modules of each draw of kinds; each name lacks its ending ``_kinds``."""
 KINDS: dict[str, Kind] = {}
