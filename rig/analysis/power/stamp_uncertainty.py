@@ -95,26 +95,26 @@ def _unexplained_s(model: RailModel, windows_s: Floats) -> tuple[float, float]:
     if len(windows_s) < LEAST:
         return math.inf, math.inf
     spans = windows_s[np.argsort(windows_s[:, 0])]
-    fill = mean_signal(edges_of(merged(spans)), r.start_s, r.end_s, r.tau_s)
-    near = touches(merged(spans + margin_s(model.sigma_s, r.tau_s)), r.start_s, r.end_s) & r.ok
+    near = np.flatnonzero(touches(merged(spans + margin_s(model.sigma_s, r.tau_s)), r.start_s, r.end_s) & r.ok)
+    fill = mean_signal(edges_of(merged(spans)), r.start_s[near], r.end_s[near], r.tau_s)
     many, above = r.many[near], model.above_w[near]
-    power = float(np.sum(many * above) / np.sum(many * fill[near])) if np.any(fill[near] > 0) else 0.0
+    power = float(np.sum(many * above) / np.sum(many * fill)) if np.any(fill > 0) else 0.0
     if power == 0.0:
         return math.inf, math.inf
     between_s = np.maximum.accumulate(0.5 * (spans[1:, 0] + spans[:-1, 1]))  # a span may end before the previous span
     owner = count_before(between_s, model.middle_s[near])
-    each_s = r.end_s - r.start_s if r.counter else r.many * r.period_s
+    each_s = r.end_s[near] - r.start_s[near] if r.counter else many * r.period_s
 
     def left_s(level: Floats | float) -> Floats:
-        left = (above - level * fill[near]) / power * each_s[near]
+        left = (above - level * fill) / power * each_s
         return np.asarray(np.bincount(owner, left, len(spans)), np.float64)
 
     # all spans have the same power, or each has its own above gaps; a wrong assumption only raises the scatter
     jitter_s, all_s = float(np.std(left_s(power), ddof=1)), math.inf
-    within = (1.0 - fill[near] < 1e-3) * many
+    within = (1.0 - fill < 1e-3) * many
     count = np.bincount(owner, weights=within, minlength=len(spans))
     if np.all(count > 0):
-        above = above - model.trace.gaps_w[0] * (1.0 - fill[near])
+        above = above - model.trace.gaps_w[0] * (1.0 - fill)
         own = np.bincount(owner, weights=above * within, minlength=len(spans)) / count
         own_s = left_s(own[owner])
         scatter_s = float(np.std(own_s, ddof=1))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -132,7 +132,9 @@ class Quantity:
             "interval_95": list(self.interval()) if self.stated else None,
             "n": self.n,
             "method": self.method,
-            "components": [asdict(c) | {"dof": _finite(c.dof)} for c in self.components],
+            "components": [
+                {"source": c.source, "u": c.u, "dof": _finite(c.dof), "shared": c.shared} for c in self.components
+            ],
         }
 
 
