@@ -125,7 +125,9 @@ def count_before(edges_s: Floats, t_s: Floats, side: Literal["left", "right"] = 
     # search each edge among the moments, because there are far more moments than edges
     before, upto = edges_s.searchsorted(t_s[[0, -1]], side)
     first = t_s.searchsorted(edges_s[before:upto], "right" if side == "left" else "left")
-    return np.repeat(np.arange(before, upto + 1), np.diff(first, prepend=0, append=len(t_s)))
+    many = np.append(first, len(t_s))
+    many[1:] -= first
+    return np.repeat(np.arange(before, upto + 1), many)
 
 
 def means_by(of: Indices, n: int, weight: Floats | None, values: Floats) -> tuple[Floats, Floats]:

@@ -60,10 +60,11 @@ class Profile:
     @cached_property
     def lag(self) -> Indices:
         """Return how many readings ago each value occurred last, 0 if never."""
-        lag = np.zeros(len(self.code), dtype=np.int64)
-        if int(self.code.max(initial=-1)) < len(lag) - 1:
-            order = np.argsort(self.code, kind="stable")
-            same = np.flatnonzero(self.code[order[1:]] == self.code[order[:-1]])
+        lag, most = np.zeros(len(self.code), dtype=np.int64), int(self.code.max(initial=0))
+        if most < len(lag) - 1:
+            code = self.code.astype(np.min_scalar_type(most))  # 16 bits are sorted ten times as fast
+            order = np.argsort(code, kind="stable")
+            same = np.flatnonzero(code[order[1:]] == code[order[:-1]])
             lag[order[same + 1]] = order[same + 1] - order[same]
         return lag
 
