@@ -261,11 +261,12 @@ def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float)
     spread_w = float(np.std(watts[seen], ddof=1)) if np.count_nonzero(seen) > 1 else abs(mean_w)
     parts, bias_w = [], 0.0
     outside = ~covered(r, spans)
-    if outside.any():
-        part = float(length[outside].sum() / length.sum())
-        bias_w += UNSEEN * part * spread_w
-        u_w = part * spread_w * math.sqrt(1.0 / np.count_nonzero(seen) + 1.0 / np.count_nonzero(outside))
-        parts.append(Component("spans outside the trace", u_w, max(float(np.count_nonzero(seen)) - 1.0, 1.0)))
+    absent = outside | lost_in_a_block(r, spans)
+    if absent.any():
+        part, out = (float(length[which].sum() / length.sum()) for which in (absent, outside))
+        bias_w += UNSEEN * out * spread_w
+        u_w = part * spread_w * math.sqrt(1.0 / np.count_nonzero(seen) + 1.0 / np.count_nonzero(absent))
+        parts.append(Component("spans without readings", u_w, max(float(np.count_nonzero(seen)) - 1.0, 1.0)))
     if missing:
         none = float(length[~seen & ~outside].sum() / length.sum())
         whole = min(none, missing)

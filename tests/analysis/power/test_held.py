@@ -377,8 +377,9 @@ WORLDS = [
     World("gated_at_once", (1, 2), off=1.0, narrow=0.01, bias=(0.0, 1e-3)),
     World("gated_by_class", (1_000_000,), narrow=5e-3),
     # what no reading saw
-    World("trace_ends_early", (0,), bias=(1e-6, np.inf), part="spans outside the trace",
+    World("trace_ends_early", (0,), bias=(1e-6, np.inf), part="spans without readings",
           says="holds no reading, so a drift of idle is not known"),
+    World("recorder_keeps_every_few_spans_as_idle_drifts", (25013,), part="spans without readings"),
     World("plain", (0, 2), rises_and_is_seen_in_part, off=1.0, narrow=0.12),
     World("a_class_missing", (1, 3), off=1.0),
     World("a_class_missing", (1000030,), off=1.0, narrow=0.25),  # a span without a reading draws 0 to 2 times the mean
