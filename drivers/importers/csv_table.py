@@ -45,8 +45,8 @@ class Layout:
     """The place of a table: ``above`` lines come before its header.
 
     ``units`` are the cells of a row of units, one for each of ``names``. This row is ``below`` lines below the header.
-    Without such a row, they are empty and 0. ``has_decimal`` tells whether the importer has the option ``decimal``, so
-    that a remedy may name it.
+    Without such a row, ``units`` is empty and ``below`` is 0. ``has_decimal`` tells whether the importer has the option
+    ``decimal``, so that a remedy may name it.
     """
 
     names: tuple[str, ...]
@@ -197,9 +197,9 @@ def _is_nan(cell: str) -> bool:
 def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None) -> str:
     """Return the decimal mark: the stated one, or the one that follows from the numbers.
 
-    If commas separate the columns, the mark is the point. Otherwise a number such as 1.955 is ambiguous. A number
-    decides if it begins with zero, or if other than three digits follow its mark. Raises ``UsageError`` if the numbers
-    leave the mark open.
+    If commas separate the columns, the mark is the point. Otherwise a number such as 1.955 is ambiguous. A number that
+    begins with zero decides, and so does one with more or fewer than three digits after its mark. Raises ``UsageError``
+    if the numbers leave the mark open.
     """
     if given is not None:
         if given not in (".", ","):

@@ -34,7 +34,7 @@ _APART = "import sys;sys.path[:]=[p for p in sys.path if p];"
 """Python 3 code that removes the working directory from the path, because it may contain unrelated modules."""
 PROTOCOL = 1
 _GONE = None
-"""Put into the inbox when the worker is gone. No message is None."""
+"""Put into the inbox when the worker is gone. A message is never None."""
 _LOG_TAIL = 1500
 _ENDING_S = 0.5
 """After the link has ended, the worker's process may take this long to end (s)."""

@@ -24,7 +24,7 @@ Reading = tuple[int, int, float]
 
 @dataclass(frozen=True)
 class Polled:
-    """The number of one rail: ``look`` returns it, ``begin`` prepares a new start. Both may raise ``RigError``.
+    """The number that one rail reads: ``look`` returns it, ``begin`` prepares a new start. Both may raise ``RigError``.
 
     A reading covers the last ``covers_s`` before the end of the look; 0 means the value at the look. If the source
     renews the number at its own pace (``renewed``), a look becomes a reading if the value is new, or ``stale_s`` after

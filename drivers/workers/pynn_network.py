@@ -42,7 +42,7 @@ def on_grid(events: Any, sources: int, step_ms: float, sample_id: str) -> tuple[
 
 
 def whole_steps_ms(seconds: float, step_ms: float) -> float:
-    """Return the time of a presentation (ms): the whole steps that hold it."""
+    """Return the time of a presentation (ms), rounded up to whole steps."""
     return math.ceil(1000.0 * seconds / step_ms) * step_ms
 
 

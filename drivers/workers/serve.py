@@ -31,7 +31,7 @@ from typing import Any
 
 PROTOCOL = 1
 _END = None
-"""Put into the inbox when the host is gone; no message is None."""
+"""Put into the inbox when the host is gone; a message is never None."""
 _TRACE_LINES = 12
 
 

@@ -155,7 +155,7 @@ def open_device(
     clock_tolerance: float = CLOCK_TOLERANCE,
     tuning: str = "",
 ) -> Device:
-    """Open the board on a serial ``port`` (extra ``serial``), or with ``simulate`` QEMU on a simulated bench.
+    """Open the board on a serial ``port`` (extra ``serial``). With ``simulate``, open QEMU on a simulated bench.
 
     ``baud`` is the rate of the port. ``network`` is the exported network (.h) that the firmware was built with,
     by default the shipped one; a board with another network is refused. With ``together`` both phases are one span,

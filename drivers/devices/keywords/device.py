@@ -60,9 +60,9 @@ def open_device(
 
     ``weights`` is a torch file with the network's state dictionary. Training takes ``epochs`` over the samples of the
     base words (Adam, rate 0.01 for m5 and 0.001 for snn), with random numbers from ``seed``. ``readout`` is ``trained``
-    or ``prototypes``, which takes all samples of the base words. With ``count``, each answer is computed once more
-    outside its span, to count its operations. ``threads`` of the CPU are those of torch by default. Opening may take
-    ``start_s``.
+    or ``prototypes``; prototypes are made from all samples of the base words. With ``count``, each answer is computed
+    once more outside its span, to count its operations. ``threads`` of the CPU are those of torch by default. Opening
+    may take ``start_s``.
 
     Raises ``MissingExtraError`` without torch, ``UsageError`` for options out of range, ``DataError`` for a workload or
     weights that do not fit.

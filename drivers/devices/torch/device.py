@@ -47,11 +47,11 @@ def open_device(
 
     The module gives out one number for each class, shape (batch, classes), and the largest one is the answer.
     ``classes`` names them, with commas between; by default they are counted from 0. For a NIR graph, ``dt_s`` is the
-    time step, ``reset`` is "subtract" or "zero", and ``dtype`` is its type of numbers; events have the shape (steps,
-    inputs), and audio becomes events as for a Xylo. The outputs of a graph are summed over the steps.
+    time step, ``reset`` is "subtract" or "zero", and ``dtype`` is the type of its numbers; events have the shape
+    (steps, inputs), and audio becomes events as for a Xylo. The outputs of a graph are summed over the steps.
 
     ``processor`` is "cpu", "cuda" or "cuda:N". ``batch`` is how many samples run together. ``threads`` of the CPU are
-    those of torch by default. ``clock_mhz`` locks the clock of a GPU, which takes root. With ``count``, each sample of
+    those of torch by default. ``clock_mhz`` locks the clock of a GPU, which needs root. With ``count``, each sample of
     the workload runs once more beforehand to count its operations. ``warmup`` is how often the network runs at opening.
     Opening may take ``start_s``.
 

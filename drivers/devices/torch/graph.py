@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from drivers.devices.nir_file import Edges, Nodes, check_edges, ends_of, finite, refused
 
 Given = Sequence[tuple[str, bool]]
-"""The nodes that lead to a node, each with whether its output is from the step before."""
+"""The nodes that lead to a node. The flag is true if the output is from the step before."""
 NEURONS = ("Neurons", "Threshold")
 """The classes of modules whose outputs are spikes and count as activations. Output membranes do not count."""
 _STATEFUL = ("CubaLIF", "LIF", "IF", "CubaLI", "LI", "I")
@@ -235,7 +235,7 @@ def _values(name: str, node: Any, dt_s: float) -> dict[str, NDArray[Any]]:
              if hasattr(node, what)}  # fmt: skip
     for what, values in steps.items():
         if values.min() < 1.0 - 1e-9:
-            said = f"has {what} of {values.min():g} time steps of {dt_s:g}"
+            said = f"has {what} of {values.min():g} time steps of {dt_s:g} s"
             raise refused(name, said, "Euler's method takes 1 or more: check --option dt_s")
     of_membrane = 1.0 / steps.get("tau_mem", steps.get("tau", np.ones_like(r)))
     gain = r * (of_membrane if leaks else dt_s)

@@ -42,7 +42,7 @@ class Model:
 
 
 def read_model(torch: Any, network: str, dt_s: float | None, reset: str | None) -> Model:
-    """Read ``FILE.nir`` or ``FILE.py:function``, which returns a module and a tensor as one sample gives it.
+    """Read ``FILE.nir`` or ``FILE.py:function``, which returns a module and a tensor shaped like a sample.
 
     A graph with neurons needs a time step and, if they spike, a ``reset``. Raises ``SetupError`` if one of these is
     missing, ``DataError`` for a file that is no network, ``UsageError`` for another name.
@@ -59,7 +59,7 @@ def read_model(torch: Any, network: str, dt_s: float | None, reset: str | None) 
 
 
 def no_memory(error: BaseException) -> bool:
-    """Return whether an error of torch means that memory is short. On a CPU, its class does not tell this."""
+    """Return whether an error of torch means that memory is short. On a CPU, its class does not show this."""
     return isinstance(error, MemoryError) or "you tried to allocate" in str(error)
 
 
@@ -75,7 +75,7 @@ def _of_function(torch: Any, network: str) -> Model:
     known = isinstance(made, tuple) and len(made) == 2
     if not (known and isinstance(made[0], torch.nn.Module) and isinstance(made[1], torch.Tensor)):
         got = ", ".join(type(part).__name__ for part in made) if isinstance(made, tuple) else type(made).__name__
-        remedy = "Return a torch.nn.Module, and a tensor as one sample gives it, without a batch"
+        remedy = "Return a torch.nn.Module, and a tensor shaped like a sample, without a batch"
         raise DataError(f"{network} returns {got}", field="network", value=network, remedy=remedy)
     module, example = made
     digest = hashlib.sha256(file.read_bytes())

@@ -2,7 +2,7 @@
 
 The stopwatch of the board's FPGA stamps every reading of the power monitor, and no function that Rockpool calls reads
 the stopwatch directly. So the driver takes the time from these stamps. Among the readings of the last seconds, the one
-with the least delay gives the offset between the host's clock and the stopwatch, up to the link's shortest delay.
+with the least delay gives the offset between the host's clock and the stopwatch, except for the link's shortest delay.
 Readouts of the core are taken to have the same delay, so the offset also converts their times, and begin and end of a
 span. The power monitor therefore runs from open to close, and no other program may use it.
 """
@@ -32,8 +32,8 @@ BACK_US = 800_000
 """A stamp may be at most this much older than the newest stamp, because readings of different channels are not in
 order. A board is open for longer than this before a measurement, so a restart of the stopwatch is detected."""
 AHEAD_NS = 60_000_000_000
-"""A stamp may be at most this much ahead of the host's clock. A restart in the counter's second half looks like a
-larger step, to the counter's end. When this program was held up, the readings that waited make a smaller step."""
+"""A stamp may be at most this much ahead of the host's clock. A restart in the counter's second half looks like a step
+to the counter's end, which is larger. Readings that waited while this program was held up make a smaller step."""
 WINDOW_NS = 3_000_000_000
 """The stamp with the least delay is used for at most this long; a clock that is 100 ppm off moves by 0.3 ms then."""
 LOOK_NS, NEAR = 2_000_000, 0.25

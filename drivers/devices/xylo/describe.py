@@ -73,7 +73,7 @@ def describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipOp
 def describe_microphone(network: Network, kit: Kit, backend: MicrophoneBackend, chip: ChipOptions) -> DeviceInfo:
     """Describe a chip that listens."""
     details = {
-        "inference_time": "from the issue until a sample was heard and its last time step was worked through",
+        "inference_time": "from the issue until a sample was heard and its last time step was processed",
         "idle": "the chip listens and works in idle windows too: dynamic power is what the sound adds",
         "front_end": "the microphone of the board, to which each sample is played",
     }

@@ -1,7 +1,7 @@
 """Decode the words of files of Prophesee, little-endian: EVT2 (32 bits) and EVT3 (16 bits) in .raw, and .dat (32 bits).
 
-Times of a .raw count from the first time word of the file, as in the vendor's tools: the camera's own clock began with
-the camera, and not with the recording. Events before this word have no time and are left out.
+Times of a .raw count from the first time word of the file, as in the vendor's tools: the camera's own clock began when
+the camera was switched on, before the recording. Events before this word have no time and are left out.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ def decoded(words: Ints, version: int) -> Ints:
 
 def _dat(words: Ints) -> Ints:
     time, place = words[:, 0].astype(np.int64), words[:, 1]
-    # the counter begins again after 2 ** 32 microseconds; events that are a little out of order do not begin it again
+    # the counter wraps after 2 ** 32 microseconds; an event that is a little out of order is not a wrap
     turns = np.cumsum(np.rint(np.diff(time, prepend=time[:1]) / -(2.0**32)).astype(np.int64))
     return _events(time + (turns << 32), place & 0x3FFF, place >> 14 & 0x3FFF, place >> 28 & 1)
 
@@ -69,7 +69,7 @@ def _times(words: Ints, kind: Ints) -> tuple[Ints, Ints]:
         part[int(np.argmax(is_high)) if is_high.any() else len(at) :] for part in (at, value, is_high)
     )
     highs = value[is_high]
-    # the upper half has 12 bits, and begins again after 2 ** 24 microseconds
+    # the upper half has 12 bits, and wraps after 2 ** 24 microseconds
     highs += np.cumsum(np.diff(highs, prepend=highs[:1]) < -2048) << 12
     high = (highs - highs[:1])[np.cumsum(is_high) - 1]
     # a new upper half begins with a lower half of 0; a repeated one changes nothing

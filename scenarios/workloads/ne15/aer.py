@@ -1,8 +1,8 @@
 """AER-DAT2.0 files (.aedat) of a 128 x 128 retina: ``#`` lines, then 32-bit address and microseconds, big-endian.
 
-Bits 1 to 7 of an address are x, bits 8 to 14 are y, and bit 0 is set for OFF events. There are two dialects: the
-address of an OFF event is that of the pixel's ON event plus 1 in jAER, and minus 1 in NE15-MNIST. After a subtraction,
-x must be corrected, because bits 1 to 7 are then those of the neighbouring pixel.
+Bits 1 to 7 of an address are x, bits 8 to 14 are y, and bit 0 is set for OFF events. There are two dialects. An OFF
+event has the address of the pixel's ON event plus 1 in jAER, and minus 1 in NE15-MNIST. After a subtraction, x must be
+corrected, because bits 1 to 7 then belong to the neighbouring pixel.
 
 ``export`` also writes arrays of spike times for PyNN.
 """
@@ -52,7 +52,7 @@ def read_aedat(path: Path, dialect: str) -> Events:
     off = address & 1
     place = address + off if dialect == "ne15" else address
     if (outside := place >> 15 != 0).any():
-        raise _unfit(path, "address", int(address[outside][0]), "an address is of no pixel")
+        raise _unfit(path, "address", int(address[outside][0]), "an address belongs to no pixel")
     if (np.diff(times) < 0).any():
         raise _unfit(path, "time", int(times[:-1][np.diff(times) < 0][0]), "its times go back")
     return np.column_stack([times, off * PIXELS + ((place >> 8) & 127) * SIDE + ((place >> 1) & 127)])

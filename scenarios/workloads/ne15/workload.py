@@ -29,7 +29,8 @@ ADDRESSES = {"poisson": mnist.PIXELS, "rank-order": 4 * mnist.PIXELS, "dvs": 2 *
 """Number of sources by encoding: pixels, four layers of ganglion cells, or ON and OFF of a retina's pixels."""
 DIGITS = [str(digit) for digit in range(10)]
 SILENCE_US = 1_000_000
-"""Before its first event, a recording may be silent this much longer than the time from its first to its last event."""
+"""A recording may be silent before its first event for the time from its first to its last event, and this time
+more."""
 PUBLISHED_HZ = (2000.0, 5000.0)
 """Summed rates in Q. Liu's thesis chapter: for training and most figures, and for its table of NEST and SpiNNaker."""
 
@@ -156,7 +157,7 @@ def _recorded(folder: Path, dialect: str, blank_s: float, fold: int | None, fold
     length_s = max(float(stream[-1, 0]) * 1e-6 for stream in streams)
     details = {"encoding": "dvs", "addresses": ADDRESSES["dvs"], "dialect": dialect, "blank_s": blank_s}
     details |= {"fold": fold, "folds": None if fold is None else folds, "files": [name for name, _ in rows]}
-    details |= {"classes": sorted({label for _, label in listed})}  # a network knows those of other folds too
+    details |= {"classes": sorted({label for _, label in listed})}  # the network has the labels of other folds too
     images = [Image(number, *row) for number, row in enumerate(rows)]
     return _workload(images, streams.__getitem__, length_s + blank_s, details)
 

@@ -143,9 +143,7 @@ def _dwave(lines: Lines, dimod: Any) -> Any:
     terms = _terms(lines, rest, int(n))
     counts = sum(u == v for u, v in terms), sum(u != v for u, v in terms)
     if counts != (alone, couplers):
-        found = (
-            f"{counts[0]} nodes and {counts[1]} couplers follow, and not the {alone:g} and {couplers:g} that it states"
-        )
+        found = f"{counts[0]} nodes and {counts[1]} couplers follow this line, which states {alone:g} and {couplers:g}"
         raise lines.fault(first, found)
     return _model(int(n), _folded(lines, terms), 0.0, dimod)
 
