@@ -52,7 +52,7 @@ def test_what_is_handed_in_is_no_option_even_by_keyword() -> None:
     assert build(needs_nothing, {"workload": "w"}, {}) == {"count": 1, "workload": "w"}
 
 
-def test_what_nobody_has_is_a_setup_error_that_names_it() -> None:
+def test_a_parameter_that_nobody_provides_is_a_setup_error_that_names_it() -> None:
     raised(SetupError, build, factory, {"bench": "field"}, {}, says="needs a device")
     assert needs(factory, "device")
     assert not needs(factory, "bench")
@@ -233,7 +233,7 @@ def test_the_list_says_what_is_missing_of_a_packages_own_extra(tmp_path: Path, m
     assert (row["extra"], row["installed"], row["missing"]) == ("bench", False, ["no-such-package"])
 
 
-def test_the_list_says_whose_plug_in_it_is_by_the_package_that_is_first_on_the_path(
+def test_of_two_versions_of_a_package_the_list_shows_the_first_on_the_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for version, name in (("1.0", "old-meter"), ("2.0", "new-meter")):

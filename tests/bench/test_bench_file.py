@@ -426,7 +426,7 @@ options = { instrument = "B" }
 """
 
 
-def test_outputs_of_one_supply_instruments_of_one_server_and_one_board_twice_are_let_be(tmp_path: Path) -> None:
+def test_outputs_of_one_supply_instruments_of_one_server_and_one_board_twice_are_accepted(tmp_path: Path) -> None:
     assert len(open_bench(written(tmp_path, SHARED_PORTS)).meters) == 5
 
 
@@ -450,7 +450,7 @@ def test_what_is_impossible_is_found_unopened(before: str, after: str, says: str
     assert remedy.removeprefix("an ") in problem.error.remedy
 
 
-def test_a_rate_of_nought_is_let_be_where_it_is_the_drivers_default(tmp_path: Path) -> None:
+def test_a_rate_of_zero_is_accepted_where_it_is_the_drivers_default(tmp_path: Path) -> None:
     assert open_bench(written(tmp_path, SHARED_PORTS.replace('instrument = "A"', 'instrument = "A", rate_hz = 0.0')))
 
 

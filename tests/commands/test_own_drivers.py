@@ -257,7 +257,7 @@ def test_the_watts_that_it_states_are_what_the_meter_measures(own: Path, capsys:
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("more", [(), ("--simulate",)])
-def test_without_watts_the_error_leads_on(own: Path, capsys: Capture, more: tuple[str, ...]) -> None:
+def test_the_error_without_watts_says_how_to_state_them(own: Path, capsys: Capture, more: tuple[str, ...]) -> None:
     code = main(["measure", "--device", "mine.py:open_plain", "--meter", "mock", *more, "--out", "run"])
 
     told = capsys.readouterr().err

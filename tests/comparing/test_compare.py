@@ -167,7 +167,7 @@ def test_of_runs_alike_one_in_twenty_shows_a_difference_however_unlike_their_sam
 
 @pytest.mark.parametrize("same", [True, False])
 def test_of_runs_whose_times_drift_few_show_a_difference(same: bool) -> None:
-    """Each execution keeps 0.9 of what the one before was slower, as on a chip that gets warm and cools."""
+    """Each execution keeps 0.9 of the delay of the one before, as on a chip that gets warm and cools."""
 
     def drawn(rng: np.random.Generator) -> Floats:
         steps = rng.standard_normal((2, 800)).tolist()
@@ -575,7 +575,7 @@ def test_energy_saved_on_the_answers_is_not_passed_without_a_word(right: int, sa
 
 
 def test_a_share_that_changes_by_a_multiple_is_as_uncertain_as_that_multiple_of_the_first() -> None:
-    """Of shares that have trebled, a limit of +200 % calls no more than chance does worse."""
+    """For shares that have trebled, a limit of +200 % says "worse" no more often than chance allows."""
     rng, dropped, outcomes = np.random.default_rng(1), FigureKey("dropped_share"), Counter[str]()
     for _ in range(600):
         one, other = (subject({dropped: proportion(rng.binomial(100, p), 100, "")}) for p in (0.1, 0.3))
@@ -661,7 +661,7 @@ def test_an_invalid_result_passes_no_gate(tmp_path: Path, capsys: Capture) -> No
     assert "INVALID" in capsys.readouterr().err
 
 
-def test_what_both_declare_differently_is_named_in_its_place(pair: Path, capsys: Capture) -> None:
+def test_a_difference_of_two_declarations_is_named_with_its_path(pair: Path, capsys: Capture) -> None:
     run(pair, "a", "b", "--json")
     (found,) = json.loads(capsys.readouterr().out)
     assert found["differs"]["device.details.power_profile.phase_w.inference.core"] == [0.003, 0.0033]

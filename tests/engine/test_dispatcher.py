@@ -151,7 +151,7 @@ def test_warm_up_issues_of_a_schedule_are_recorded_as_warm_up() -> None:
 
 
 @pytest.mark.parametrize("then", [Idle(1.0), Mark(), Issue(samples(1))])
-def test_what_is_no_part_of_the_schedule_waits_for_what_is_under_way(then: Step) -> None:
+def test_a_step_outside_the_schedule_waits_for_the_samples_under_way(then: Step) -> None:
     plant, device = bench(1.0, holds=2)
     with played(device, [*due([0.0, 0.0, 0.1]), then], plant, (open_meter(plant),)) as run:
         last_ns = max(c for d, c in rows(run, "due_ns", "completed_ns") if d is not None)
@@ -295,7 +295,7 @@ def test_an_answer_after_the_declared_timeout_is_too_late_in_either_loop(steps: 
     (Reply("s0", None, ((1, 2),)), "hold a tuple, not a Span"),  # type: ignore[arg-type]
     ("s0", "gave a str, not a Reply"),
 ])  # fmt: skip
-def test_an_answer_that_nobody_asked_for_or_that_is_none_ends_the_run_by_name(answer: Any, says: str) -> None:
+def test_an_unrequested_or_malformed_answer_ends_the_run_by_name(answer: Any, says: str) -> None:
     plant, device = bench()
     poll = device.poll
     device.poll = lambda timeout_s: [answer for _ in poll(timeout_s)]  # type: ignore[method-assign]

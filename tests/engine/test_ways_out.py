@@ -99,7 +99,7 @@ TIMED: list[Step] = [Issue(samples(2), due_ns=k * 1_000_000) for k in range(9)]
     ("method", "steps"), [("stage", one_by_one()), ("submit", one_by_one()), ("poll", one_by_one()), ("poll", TIMED)]
 )
 @whatever
-def test_whatever_leaves_a_device_is_its_error(
+def test_any_exception_of_a_device_is_its_error(
     play: Play, plant: SimPlant, method: str, steps: list[Step], error: BaseException
 ) -> None:
     ended, run = play(leaving(Queue(plant.clock), method, error, at=3), steps)
@@ -113,7 +113,7 @@ def test_whatever_leaves_a_device_is_its_error(
 
 @pytest.mark.parametrize("method", ["start", "read", "timer", "stop"])
 @whatever
-def test_whatever_leaves_a_meter_is_its_error(play: Play, plant: SimPlant, method: str, error: BaseException) -> None:
+def test_any_exception_of_a_meter_is_its_error(play: Play, plant: SimPlant, method: str, error: BaseException) -> None:
     meter = leaving(open_meter(plant), method, error)
     ended, run = play(open_device(plant, marks=False), one_by_one(), (meter,))
 
@@ -129,7 +129,7 @@ def failing(error: BaseException) -> Iterator[Step]:
 
 
 @whatever
-def test_what_leaves_a_scenario_is_blamed_on_file_and_line(play: Play, plant: SimPlant, error: BaseException) -> None:
+def test_an_exception_of_a_scenario_names_file_and_line(play: Play, plant: SimPlant, error: BaseException) -> None:
     ended, run = play(Queue(plant.clock), failing(error))
 
     line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "# this line" in text)
@@ -154,7 +154,7 @@ class Lazy(Sequence[Sample]):
         return 4
 
 
-def test_what_leaves_a_workload_is_blamed_on_it_and_not_on_the_device(by_hand: ByHand, plant: SimPlant) -> None:
+def test_an_exception_of_a_workload_is_blamed_on_it_and_not_on_the_device(by_hand: ByHand, plant: SimPlant) -> None:
     device, lazy = Queue(plant.clock), Lazy()
     device.stage = lambda samples: list(lazy)  # type: ignore[assignment,method-assign]
     work = SampleSet("blank", "none", "1", "0" * 64, lazy)

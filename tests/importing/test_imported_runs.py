@@ -286,7 +286,7 @@ def test_idle_over_a_window_of_activity_is_refused_and_both_are_named(tmp_path: 
     assert not (tmp_path / "run").exists()
 
 
-def test_idle_that_touches_a_window_is_let_be(tmp_path: Path) -> None:
+def test_idle_that_touches_a_window_is_accepted(tmp_path: Path) -> None:
     check(plain(tmp_path, idle="0.58:0.6,0.8:0.9"), tmp_path / "run")
 
 

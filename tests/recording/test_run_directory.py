@@ -214,7 +214,7 @@ def test_a_session_is_its_runs_in_order_wherever_it_is(folder: Path, tmp_path_fa
         assert runs_in(place) == [(place / name, name) for name in ("performance", "power")]
 
 
-def test_a_run_by_itself_stands_for_itself(folder: Path) -> None:
+def test_a_path_of_a_run_leads_to_this_run_alone(folder: Path) -> None:
     assert runs_in(folder / "power") == [(folder / "power", "")]
 
 

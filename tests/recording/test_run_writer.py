@@ -112,7 +112,7 @@ def test_a_directory_that_another_writer_took_a_moment_ago_is_refused(
     raised(StoreError, Recorder, recorder.path, says="File exists")
 
 
-def test_a_directory_that_was_moved_is_no_matter_of_room(tmp_path: Path) -> None:
+def test_a_moved_directory_is_not_reported_as_a_full_disk(tmp_path: Path) -> None:
     with Recorder(tmp_path / "session" / "run") as recorder:
         (tmp_path / "session").rename(tmp_path / "moved")
         caught = raised(StoreError, recorder.stop, says="end of the recording")

@@ -92,7 +92,7 @@ def test_a_slice_is_that_second_of_its_clip(tau: Path) -> None:
     assert str(sample.cut_from).endswith("park-lisbon-3-3-a.wav")
 
 
-def test_a_payload_can_be_changed_without_changing_the_next_look(tau: Path) -> None:
+def test_a_changed_payload_does_not_change_the_next_one(tau: Path) -> None:
     samples = opened(tau).samples
     samples[0].payload[:] = 0
     assert np.any(samples[0].payload)

@@ -51,7 +51,7 @@ def test_the_edges_of_larger_graphs_are_too(nodes: int, density: float, seed: in
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64])
-def test_how_the_work_is_cut_does_not_show(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_the_size_of_a_chunk_does_not_change_the_edges(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     whole = gnm_edges(40, 0.6, 11).edges
     monkeypatch.setattr(gnm, "_CHUNK", chunk)
     assert np.array_equal(gnm_edges(40, 0.6, 11).edges, whole)

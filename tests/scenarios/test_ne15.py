@@ -135,7 +135,7 @@ def test_an_image_is_recovered_from_the_order_of_its_first_spikes() -> None:
         assert events[:, 0].tolist() == list(range(1000, 1000 * len(events) + 1, 1000))
 
 
-def test_without_the_correction_of_overlap_the_same_number_of_spikes_tells_less() -> None:
+def test_without_the_correction_of_overlap_the_same_number_of_spikes_recovers_less() -> None:
     events, values = rank_order(DRAWN, 0.3)
     few = rank_order(DRAWN, 0.02)
     closeness = [np.corrcoef(reconstructed(*found), DRAWN)[0, 1] for found in (few, (events, values))]
@@ -220,7 +220,7 @@ def test_a_stream_depends_on_its_seed_and_its_image_alone(folder: Path) -> None:
     assert [sample.id for sample in one.samples[:2]] == ["test-00000", "test-00001"]
 
 
-def test_the_folds_part_the_images(folder: Path) -> None:
+def test_the_folds_divide_the_images(folder: Path) -> None:
     given: dict[str, Any] = {"data": str(folder), "md5": False, "folds": 4, "encoding": "rank-order"}
     parts = [open_workload(fold=k, **given).samples for k in range(4)]
     assert sorted(sample.id for part in parts for sample in part) == [f"test-{k:05d}" for k in range(20)]
@@ -247,7 +247,7 @@ def test_a_recording_whose_times_count_from_the_start_of_the_camera_is_refused(t
         raised(DataError, open_workload, data=str(tmp_path), encoding="dvs", says=said)
 
 
-def test_a_retina_s_recordings_are_parted_by_folds_too_and_say_how_many_addresses_they_have(drawn: Path) -> None:
+def test_folds_divide_the_recordings_of_a_retina_too_and_these_state_their_number_of_addresses(drawn: Path) -> None:
     parts = [open_workload(data=str(drawn / "flashing"), encoding="dvs", fold=k, folds=2) for k in range(2)]
     assert [[sample.id for sample in part.samples] for part in parts] == [
         [f"{k:05d}.aedat" for k in range(first, 4, 2)] for first in range(2)

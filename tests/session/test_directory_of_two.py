@@ -25,7 +25,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("mode", ["together", "session"])
-def test_a_directory_that_another_fills_during_setup(tmp_path: Path, monkeypatch: Patch, mode: str) -> None:
+def test_a_directory_filled_during_setup_is_refused(tmp_path: Path, monkeypatch: Patch, mode: str) -> None:
     request = rig.Request(device="mock", meters=("mock",), mode=mode, options=OPTIONS, out=tmp_path / "shared")
     first: dict[str, bytes] = {}
 
@@ -102,7 +102,7 @@ def test_a_target_that_cannot_be_written_is_refused_before_anything_is_opened(mo
     raised(StoreError, rig.measure, rig.Request(device="mock", out=out), says=r"new.run cannot be written", quiet=True)
 
 
-def test_a_full_disk_is_not_told_as_one_without_locks(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_full_disk_is_not_reported_as_a_disk_without_locks(tmp_path: Path, monkeypatch: Patch) -> None:
     full = raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     monkeypatch.setattr("rig.session.locks.FileLock.acquire", full)
     with pytest.raises(StoreError, match="Make room"), locked(tmp_path / ".lock", "the session"):

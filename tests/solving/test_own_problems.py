@@ -146,7 +146,7 @@ def test_an_edge_list_is_an_independent_set_problem() -> None:
     ("a.qubo", "0 0 1\n", 1, "p qubo"),
     ("a.qubo", "p qubo 0 2 1 1\n0 0 1\n0 2 1\n", 3, "'2' is not a variable: they are whole numbers from 0 to 1"),
     ("a.qubo", "p qubo 0 2 2 1\n0 0 1\n0 1 1\n", 1, "1 nodes and 1 couplers follow"),
-    ("a.qubo", "p qubo 0 2 1.7 1\n0 0 1\n0 1 1\n", 1, "1 nodes and 1 couplers follow this line, which states 1.7 and 1"),
+    ("a.qubo", "p qubo 0 2 1.7 1\n0 0 1\n0 1 1\n", 1, "1 couplers follow this line, which states 1.7 and 1"),
     ("a.qplib", "P\nQBL\nminimize\n2\n", 2, "the problem type is QBL"),
     ("a.qplib", "P\nQBN\nminimize\n2\n1\n2 1 3\n0\n", 8, "ends too early"),
 ])  # fmt: skip

@@ -49,7 +49,7 @@ class Clothed:
 
     def __init__(self, driver: Any) -> None:
         if "PYTEST_CURRENT_TEST" not in os.environ:
-            raise RuntimeError("a simulated bench in hardware's clothes is for tests alone")
+            raise RuntimeError("a simulated bench that claims to be hardware is for tests alone")
         self._driver = driver
         vars(self).update(abilities(driver, type(self)))
 

@@ -144,12 +144,12 @@ def test_an_option_goes_to_the_devices_that_have_it_or_to_one(here: Path, capsys
     (("n900.txt", "--devices", "own.py:open_solver"), 6, "this network is too large"),
     (("n150.txt", "--devices", "mock,mock"), UsageError.exit_code, "twice"),
 ])  # fmt: skip
-def test_what_cannot_be_is_told(words: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
+def test_impossible_words_are_refused(words: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
     found, _, err = tracks(capsys, *words)
     assert found == code and text in err and "Traceback" not in err
 
 
-def test_the_table_stands_on_the_terminal(here: Path, capsys: Capture) -> None:
+def test_the_table_is_printed_on_the_terminal(here: Path, capsys: Capture) -> None:
     given = ("n150.txt", "--devices", COUNTING, "--simulate", "--meter", METER, *QUICK, "--out", "both")
     assert main(["tracks", *given]) == 0
     out = capsys.readouterr().out
@@ -162,7 +162,7 @@ def track(device: str, simulated: bool, accuracy: float, energy_j: float, time_s
     return Track(device, "n", "done", simulated, "VALID", Figures(values), "")
 
 
-def test_the_front_is_what_no_other_one_of_its_kind_excels() -> None:
+def test_the_front_has_the_tracks_that_no_other_of_their_kind_beats() -> None:
     best, worse = track("a", False, 0.9, 1.0, 1.0), track("b", False, 0.9, 2.0, 1.0)
     dear = track("c", False, 1.0, 9.0, 9.0)
     simulated, unmetered = track("d", True, 0.5, 5.0, 5.0), replace(best, figures=Figures())

@@ -91,7 +91,7 @@ def test_every_figure_is_the_one_computed_by_hand(tmp_path: Path) -> None:
     assert {name: found[name] for name in by_hand} == pytest.approx(by_hand, rel=1e-15)
 
 
-def test_samples_that_are_networks_of_their_own_are_counted_against_their_own(tmp_path: Path) -> None:
+def test_a_sample_with_a_network_of_its_own_is_counted_against_this_network(tmp_path: Path) -> None:
     """Counted by hand: NETWORK, and one with a single layer of 2 neurons whose 6 synapses have no zeros."""
     small = NetworkInfo((Layer("output", 2),), (Connection("in-output", "in", "output", 6, 0, 6, 2),), ())
     did = {"in": {"active": [3, 3]}, "output": {"active": [1, 2]}, "in-output": {"acs": [6, 6], "macs": [0, 0]}}
@@ -174,7 +174,7 @@ def test_nothing_arrives_of_what_was_sent_later_than_the_delay_allows(delay: int
     assert [note for note in result.notes if "more operations than the active neurons of hidden reach" in note]
 
 
-def test_counts_as_large_as_a_description_allows_stay_what_they_are(tmp_path: Path) -> None:
+def test_the_largest_counts_that_a_description_allows_do_not_overflow(tmp_path: Path) -> None:
     """A product of two such counts, or a sum of products, exceeds 64 bits."""
     whole = Connection("in-output", "in", "output", MOST, 0, MOST, MOST)
     network = NetworkInfo((Layer("in", MOST), Layer("output", 1)), (whole,), ())
@@ -224,7 +224,7 @@ def test_operations_are_those_of_the_inferences_that_were_metered(tmp_path: Path
 
 
 @pytest.mark.parametrize("answers", [[("a", ONE), ("b", {})], [("b", OTHER)]], ids=["without counters", "nothing done"])
-def test_a_metered_span_without_operations_gives_no_energy_of_one(tmp_path: Path, answers: list[Any]) -> None:
+def test_a_metered_span_without_operations_gives_no_energy_per_operation(tmp_path: Path, answers: list[Any]) -> None:
     assert energies(tmp_path, answers) == Figures()
 
 
@@ -323,7 +323,7 @@ def test_too_few_networks_and_too_alike_ones_are_refused() -> None:
     assert "no interval" in line_of(bare).refusal
 
 
-def test_a_point_is_what_one_execution_asks_for_and_takes() -> None:
+def test_a_point_has_the_operations_and_energies_of_one_execution() -> None:
     q = Quantity(3e-9, "J", (Component("noise", 1e-11),))
     figures = Figures({
         FigureKey("effective_macs_per_execution"): Quantity(100.0, "1"),
@@ -338,7 +338,7 @@ def test_a_point_is_what_one_execution_asks_for_and_takes() -> None:
 
 
 @pytest.mark.parametrize(("label", "told"), [("x", True), (None, False)])
-def test_a_network_whose_training_nothing_tells_is_noted_if_answers_are_judged(
+def test_a_network_of_unknown_training_is_noted_if_answers_are_judged(
     label: str | None, told: bool, tmp_path: Path
 ) -> None:
     notes = evaluated(tmp_path, [("a", ONE)], label=label).notes

@@ -48,7 +48,7 @@ def test_noise_that_touches_the_end_of_the_range_is_told_and_bounded(tmp_path: P
     assert said(found.result, "are at the end of the meter's range")
 
 
-def test_a_range_that_was_never_reached_is_not_spoken_of(tmp_path: Path) -> None:
+def test_a_range_that_was_never_reached_is_not_mentioned(tmp_path: Path) -> None:
     result = measured(tmp_path, {"clip": 3.0}).result
     assert "range" not in told(result)
     assert result.quantities[POWER].bias < 1e-3 * result.quantities[POWER].value
@@ -110,7 +110,7 @@ def test_readings_that_are_no_number_and_spans_outside_the_trace_are_counted() -
     assert covered_share(readings(), windows) == 0.25
 
 
-def test_a_meter_whose_readings_come_when_they_come_has_no_gaps() -> None:
+def test_readings_at_irregular_times_have_no_gaps() -> None:
     start = np.cumsum(np.random.default_rng(1).exponential(1e-3, 1000))
     assert not list(missing_notes("core", readings(start_s=start, end_s=start + 1e-4), np.array([[0.1, 0.2]])))
 

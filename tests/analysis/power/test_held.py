@@ -384,7 +384,7 @@ WORLDS = [
     World("a_class_missing", (1, 3), off=1.0),
     World("a_class_missing", (1000030,), off=1.0, narrow=0.25),  # a span without a reading draws 0 to 2 times the mean
     World("first_readings_missing", (1000003,), off=1.0),
-    World("plain", (3,), partial(thinned, 0.05), bias=(0.0, 1e-3)),  # those that are missing by chance are no bias
+    World("plain", (3,), partial(thinned, 0.05), bias=(0.0, 1e-3)),  # readings that are missing by chance are no bias
     World("plain", (0, 2), partial(thinned, 0.5), off=1.0, figures=FOUR),
     World("plain", (0, 2), partial(slightly_late, 0.4), off=1.0, figures=FOUR),
     World("plain", (0, 2), rounded, off=1.0, figures=FOUR),
@@ -406,7 +406,7 @@ WORLDS = [
     World("gaps_barely_above_idle", (0, 1), narrow=0.01),
     World("clocks_stay_up", (0, 1), narrow=5e-3, says="depends on what idle is"),
     World("even_spans_over_a_slow_link", (0, 1), narrow=0.01),
-    # steps of a meter at idle are no change, and pulses at work and at idle do not part them
+    # a meter's steps at idle are no change of level, nor are pulses that come at work and at idle
     World("usb_meter_of_coarse_amperes_and_volts", (22005, 23003)),
     World("regulator_skips_pulses_at_work_too_and_work_is_faint", (23002, 23010)),
     # a filter, a reading or a gap as long as spans: power is fitted to the shares of spans and gaps in each reading
@@ -414,13 +414,13 @@ WORLDS = [
     World("pole_as_long_as_a_span", (31000001,), narrow=1.0, says=FITTED),
     World("moving_mean_as_long_as_a_span", (31000003,), narrow=1.0, says=FITTED),
     World("inferences_faster_than_readings", (31000003, 31000004), narrow=1.0, says=FITTED),
-    World("moving_mean_as_long_as_a_span", (31000004,), narrow=0.1),  # taken as a low pass, it would mean little
+    World("moving_mean_as_long_as_a_span", (31000004,), narrow=0.1),  # fitted as a low pass, power would be uncertain
     World("filter_declared", (1, 2, 3), off=1.0, figures=(POWER, CORE)),  # trimming leaves out what the filter smears
     World("filter_undeclared", (1000053,), says="filter.*filter_tau_s"),  # eight readings, over spans of nine
     World("boards_start_one_after_another", (8000000, 8000006), says="equally smooth.*halfway between"),
     World("plain", (3,), partial(few_short_spans, 1), refused="."),
     World("plain", (3,), partial(few_short_spans, 3), refused="."),
-    # a capacitor and a device that tails off make the same readings, so both are what power may be
+    # a capacitor and a device whose power falls slowly make the same readings, so the interval covers both
     World("capacitor_behind_the_shunt", (1000013, 1000040), bias=(1e-9, np.inf), says="gaps begin with energy that"),
     World("plain", (4, 13), low_begins_behind_a_capacitor),
     World("peaks_paid_back_at_the_limit", (77000002,), never_says=OUTSIDE),  # it recharges for most of each gap
@@ -428,7 +428,7 @@ WORLDS = [
     World("governor_follows_load", (1000004, 1000020), part="place of spans beside other levels"),
     World("plain", (0, 2), work_before_each_span, narrow=0.02),
     World("plain", (2,), bias=(0.0, 1e-3)),
-    World("plain", (4,), partial(slightly_late, 0.2), narrow=2e-3),  # begins and ends together do not show the delay
+    World("plain", (4,), partial(slightly_late, 0.2), narrow=2e-3),  # their common shift does not show the delay
     World("starts_on_coarse_tick", (61000000, 61000002, 61000003), off=1.0, figures=(ENERGY,)),
     World("few_spans_on_a_drifting_supply", (9000000, 9000001, 9000002), off=1.0, narrow=0.03),
     World("core_sleeps_while_the_rest_works", (8000005,), failed=(), says="Dynamic power is negative"),
@@ -445,7 +445,7 @@ WORLDS = [
     World("counter_polled_fast", (31000003, 31000005), off=1.0, narrow=0.03),
     World("rapl_filters_its_energy", (77000000,), off=1.0, narrow=0.03),
     World("points_behind_a_declared_pole", (1_000_000,), off=1.0),  # a point is far shorter than the trace
-    # what lies at other times than the spans is refused, and told
+    # work at other times than the spans is refused with its reason
     World("every_reading_twice", (1_000_000,), refused="after the end of the recording"),
     World("wrong_rate", (11, 1_000_000, 1_000_070), refused="of (the )?spans|along the run"),
     World("lost_block", (1000115, 1000182, 1_000_000, 1_000_001, 1_000_006, 1_000_039, 1_000_078),
@@ -456,7 +456,7 @@ WORLDS = [
     World("plain", (3,), stamped_as_nothing, refused="a window lasts 0 s"),
     World("plain", (7,), partial(ring_buffer, 0.5), refused="at another time"),
     World("plain", (9,), partial(ring_buffer, 0.2), refused="at another time|at idle"),
-    # power that some spans lack is elsewhere, which no lost readings explain; or nearly all stamps are wrong
+    # some spans lack power that is at another time, which lost readings do not explain; or nearly all stamps are wrong
     *(World(kind, (seed,), refused="at another time") for kind, seed in (
         ("blocks_out_of_order", 1_000_005), ("kernels_launched_asynchronously", 1_000_006),
         ("rate_switched_without_a_word", 1_000_004), ("trace_off_by_a_few_pitches", 1_000_007),
@@ -471,7 +471,7 @@ WORLDS = [
     World("noise_comes_in_bunches", (1_000_001, 1_000_005)), World("spinning_firmware_idles_like_work", (1_000_000,)),
     World("plain", (0,)), World("gated_at_once", (1,)), World("class_of_powers", (2,)), World("first_spans_hot", (0,)),
     World("bursts", (1,)),
-    World("governor_follows_load", (1_000_012,), figures=(), never_says="missing"),  # no negative count of losses
+    World("governor_follows_load", (1_000_012,), figures=(), never_says="missing"),  # no count of losses is negative
     # clocks
     World("plain", (3,), partial(device_rate, 8e-4), off=1.0, figures=(TIME,), never_says=STEPPED),
     World("plain", (3,), bent_clock, figures=(), says=f"{STEPPED}.*off a straight line"),
@@ -514,7 +514,7 @@ EACH = [(world, seed) for world in WORLDS for seed in world.seeds]
 
 
 @pytest.mark.parametrize(("world", "seed"), EACH, ids=[f"{world.kind}-{seed}" for world, seed in EACH])
-def test_a_bench_is_held_told_of_or_refused(world: World, seed: int, tmp_path: Path) -> None:
+def test_a_bench_has_the_figures_notes_and_refusals_of_its_row(world: World, seed: int, tmp_path: Path) -> None:
     world.check(seed, tmp_path)
 
 

@@ -185,7 +185,7 @@ def test_a_constant_voltage_is_said_to_have_its_error_in_no_interval(tmp_path: P
 
 
 @pytest.mark.parametrize(("rail", "says"), [("vcc", "is not in the recording"), ("core", "no volts")])
-def test_a_supply_that_is_none_is_refused(tmp_path: Path, rail: str, says: str) -> None:
+def test_a_rail_without_volts_is_refused_as_a_supply(tmp_path: Path, rail: str, says: str) -> None:
     caught = raised(DataError, result_of, tmp_path / "run", says=says, conversion={"unit": "A", "supply_rail": rail})
     assert caught.field == "supply_rail"
 

@@ -61,7 +61,7 @@ def test_executions_of_a_loop_are_samples_that_follow_each_other() -> None:
     closed = queries([NAN, NAN], [0.0, 1.0], [1.0, 2.0], inferences=3, executions=10)
     found = serving.throughput(closed)
     assert (found["throughput_samples_hz"].value, found["throughput_inferences_hz"].value) == (20 / 2.0, 60 / 2.0)
-    assert found["throughput_samples_hz"].n == 2  # for the finite sample, a loop is one
+    assert found["throughput_samples_hz"].n == 2  # a loop counts as one independent value
     assert closed.latency_s().tolist() == [0.1, 0.1]
     assert queries([0.0], [0.0], [1.0], executions=10).latency_s().tolist() == [1.0]
 
@@ -132,7 +132,7 @@ def waits_in_a_queue(seed: int, n: int) -> Floats:
     return 1.0 + np.array(list(accumulate(gaps, lambda wait, gap: max(wait + 1.0 - gap, 0.0), initial=0.0)))[:n]
 
 
-def test_latencies_in_a_queue_are_as_uncertain_as_they_are_alike() -> None:
+def test_latencies_in_a_queue_are_as_uncertain_as_their_correlation_makes_them() -> None:
     """The mean wait of random arrivals at even service is half of that at random service (Pollaczek and Khinchine)."""
     every = waits_in_a_queue(1000, 600_000)
     true = {"latency_mean_s": 1.0 + 0.5 * 0.75 / (1.0 - 0.75), "latency_p50_s": float(np.median(every))}
@@ -177,7 +177,7 @@ def test_percentiles_count_the_latencies_of_one_batch_as_one(count: int, uneven:
     ([0.0, 1.0, 1.0, 1.0], [1.0, 4.0, 4.0, 4.0], 1.6),  # (1 + 3)^2 / (1^2 + 3^2)
     ([0.0, 1.0, 2.0, NAN], [1.0, 4.0, NAN, NAN], 2.0),  # one has no answer, and one was dropped
 ])  # fmt: skip
-def test_latencies_issued_or_answered_together_are_worth_one(
+def test_latencies_issued_or_answered_together_count_as_one(
     issued_s: list[float], completed_s: list[float], worth: float
 ) -> None:
     q = queries([NAN] * 4, issued_s, completed_s)
@@ -315,7 +315,7 @@ def test_a_sample_that_is_refused_is_neither_served_nor_in_time(refusal: Any) ->
     assert found["throughput_samples_hz"].value == 0.75 * whole["throughput_samples_hz"].value
     assert [found[f"latency_{part}_s"].value for part in ("mean", "p50", "p90")] == [0.5, 0.5, math.inf]
     assert (serving.in_time_share(answered, 0.7).value, serving.in_time_share(refused, 0.7).value) == (1.0, 0.75)
-    silent = replace(answered, outputs=(refusal,))  # a device that has nothing to say is served as it is timed
+    silent = replace(answered, outputs=(refusal,))  # a device that never answers counts by its times
     assert serving.service_figures(silent) == whole
     (told,) = {f.found for f in without_number(found)}
     assert told == "a sample without an answer is never served"
@@ -532,7 +532,7 @@ def test_an_interval_holds_the_true_percentile_at_least_as_often_as_it_claims(n:
 
 
 @given(values=st.lists(st.floats(0, 1e3), min_size=1, max_size=300), percentile=PERCENTS)
-def test_an_interval_stands_round_the_nearest_rank(values: list[float], percentile: float) -> None:
+def test_an_interval_contains_the_nearest_rank(values: list[float], percentile: float) -> None:
     ordered = np.sort(values)
     low, high = interval(ordered, percentile)
     assert low <= nearest_rank(ordered, percentile) <= high

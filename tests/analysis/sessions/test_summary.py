@@ -224,7 +224,7 @@ def test_five_trials_of_the_same_problems_show_no_more_of_other_problems_than_on
 
 
 def test_phases_of_a_cascade_count_by_their_executions_in_the_energy_of_a_session() -> None:
-    """``b`` runs in 4 of 10 inferences; if all ran both, 1.4 J would be another mix than 2 J."""
+    """``b`` runs in 4 of 10 inferences: 1.4 J is their mix. If ``b`` ran in all, the mix would take 2 J."""
     key = FigureKey("energy_per_inference_j")
     energies = Figures({replace(key, phase=p): Quantity(j, "J") for p, j in (("", 1.4), ("a", 1.0), ("b", 1.0))})
     for n_b, mix_j in ((4, 0.0), (10, 0.6 / 3.0**0.5)):
@@ -233,7 +233,7 @@ def test_phases_of_a_cascade_count_by_their_executions_in_the_energy_of_a_sessio
         assert abs(_of_other_mix(energies, times, "ab")[key].u) == pytest.approx(mix_j, abs=1e-12)
 
 
-def test_an_extreme_of_trials_is_one_and_no_mean() -> None:
+def test_an_extreme_of_trials_is_the_extreme_of_one_trial_and_no_mean() -> None:
     key, best = FigureKey("overrun_max_s"), FigureKey("cost_best")
     stated = ((1.0, -4.0), (2.0, -5.0))
     found = over_trials([Figures({key: Quantity(s, "s"), best: Quantity(cost, "1")}) for s, cost in stated])
@@ -356,9 +356,9 @@ OTHERWISE = "samples answered otherwise for {} than for accuracy"
     ("power", "wxyz", "wwww", 3),  # a device that skips the work uses little power
     ("speed", [{"label": "a", "p": 0.9}] * 4, [{"label": "a", "p": 0.8}] * 4, 0),  # only the decision matters
     ("speed", [{"label": "a"}] * 4, [{"label": "b"}] * 4, 4),
-    # one percent of the accuracy is one answer in 100: ten that all become right are no noise
+    # one percent of accuracy is one answer in 100, and may be noise: ten answers that all become right are not
     ("power", "x" * 96 + "y" * 4, "x" * 100, 0), ("power", "x" * 90 + "y" * 10, "x" * 100, 10),
-    # equally many wrong of 40, in other samples: chance makes 9 of 4 at one percent
+    # of 40 answers as many are wrong, but of other samples: 8 may differ by chance, 10 may not
     ("power", "y" * 2 + "x" * 38, "x" * 38 + "y" * 2, 0), ("power", "y" * 4 + "x" * 36, "x" * 36 + "y" * 4, 0),
     ("power", "y" * 5 + "x" * 35, "x" * 35 + "y" * 5, 10),
 ])  # fmt: skip

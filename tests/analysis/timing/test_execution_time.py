@@ -91,7 +91,7 @@ def test_the_time_of_an_inference_does_not_depend_on_others_beside_it(
     n = len(table)
     batches = n if batch == 1 else len({row["on_tick"] for row in table})
     assert batches == n or batches < 0.5 * n
-    assert len(found.result.series.executions["inference"]) == batches  # as they are compared with those of other runs
+    assert len(found.result.series.executions["inference"]) == batches  # a batch counts once
     assert q["execution_time_s"].value == pytest.approx(0.1 * batches / n, 1e-4)
     assert q["execution_time_s"].half_width() < 1e-3 * q["execution_time_s"].value
     p50 = q["phase.inference.execution_time_p50_s"]
@@ -154,7 +154,7 @@ def test_the_power_of_the_first_part_of_spans_is_not_that_of_whole_spans(tmp_pat
     assert power.half_width() < 0.05 * power.value
 
 
-def test_percentiles_of_times_that_drift_are_as_uncertain_as_they_are_alike() -> None:
+def test_percentiles_of_times_that_drift_are_as_uncertain_as_their_correlation_makes_them() -> None:
     """A chip that gets warm: successive times differ little."""
     held, clock = 0, cast(Any, SimpleNamespace(step_s=1e-9, rate_sigma=0.0))
     for seed in range(100):

@@ -262,7 +262,7 @@ def test_one_long_delay_leaves_the_solves_after_it_an_answer(monkeypatch: pytest
     assert 0.0 < tally.spare_s() < 0.09
 
 
-def test_what_a_solve_took_of_the_processor_stands_beside_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_processor_time_of_a_solve_is_stated_beside_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(busy_from_s=0.0)
     monkeypatch.setattr(solver, "time", host)
     with closing(made(lambda graph, tally: host.works(0.02))) as opened:

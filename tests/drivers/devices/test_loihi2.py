@@ -87,7 +87,7 @@ def test_a_payload_that_is_no_graph_never_reaches_lava(stand_in: None) -> None:
 # ---- options ------------------------------------------------------------------------------
 
 
-def test_what_is_asked_reaches_the_worker_in_builtins(stand_in: None) -> None:
+def test_options_reach_the_worker_as_builtins(stand_in: None) -> None:
     texts = {"seed": "4", "refract": "9", "hyperparameters": '{"temperature": 2, "x": [1]}'}
     raised(UsageError, build, loihi2.open_device, {"simulate": True}, texts, says="hyperparameters")
     texts["hyperparameters"] = '{"temperature": 2, "x": 1}'

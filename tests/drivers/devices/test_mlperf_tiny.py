@@ -218,7 +218,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_answer_that_is_none_ends_the_query_with_a_typed_error(fault: str) -> None:
+def test_a_malformed_answer_ends_the_query_with_a_typed_error(fault: str) -> None:
     spoil, text = FAULTS[fault]
     with bench() as (board, device):
         device.stage([sample()])
@@ -359,7 +359,7 @@ def test_a_payload_that_the_input_cannot_hold_is_a_data_error(kind: str, payload
     assert "s7" in raised(DataError, Model(kind).encoded, Sample("s7", payload)).message
 
 
-def test_one_output_is_parted_by_a_threshold_and_scores_that_are_no_probabilities_are_not_called_so() -> None:
+def test_a_threshold_decides_a_single_output_and_scores_that_are_no_probabilities_are_not_called_so() -> None:
     model = Model(labels="normal,anomaly", threshold=10.0)
     assert [model.answer((x,))["label"] for x in (9.9, 10.0)] == ["normal", "anomaly"]
     assert Model().answer((3.5,)) == {"scores": [3.5]}

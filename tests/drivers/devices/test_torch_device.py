@@ -132,7 +132,7 @@ def test_it_counts_each_sample_beforehand_and_leaves_nothing_on_the_module(netwo
         ("small", {"dtype": "int8"}, UsageError, "float32"),
     ],
 )
-def test_what_cannot_be_is_told_before_anything_is_recorded(
+def test_an_impossible_network_is_refused_before_anything_is_recorded(
     name: str, options: dict[str, Any], kind: type[RigError], text: str, network: Named
 ) -> None:
     file = network(name) if name.isidentifier() else name

@@ -112,7 +112,7 @@ def test_power_that_is_not_current_times_voltage_is_refused(wrong: str, off: flo
                 module.open_import(source, windows=windows(tmp_path))
 
 
-def test_ppk2_reads_no_more_than_it_can_deliver(tmp_path: Path) -> None:
+def test_ppk2_refuses_a_current_above_its_range(tmp_path: Path) -> None:
     source = ppk(tmp_path, header="Timestamp(ms),Current(A),D0-D7")
     with pytest.raises(DataError, match="a PPK2 measures up to 1 A"):
         ppk2.open_import(source, supply_v=SUPPLY_V, window_channel="D1")
@@ -139,7 +139,7 @@ def jls(path: Path, signals: dict[str, tuple[str, np.ndarray]], first: dict[str,
     return path
 
 
-def test_jls_takes_power_or_what_makes_it(tmp_path: Path) -> None:
+def test_jls_takes_power_or_its_factors(tmp_path: Path) -> None:
     amps, volts = WATTS / SUPPLY_V, np.full(len(WATTS), SUPPLY_V)
     given_: dict[str, Any] = {"windows": windows(tmp_path)}
     full = {"current": ("A", amps), "voltage": ("V", volts), "power": ("W", WATTS)}

@@ -184,7 +184,7 @@ def test_a_unit_that_contradicts_the_header_is_refused_unless_insisted(header: s
     check(plain(tmp_path, *columns, header=f"t,{header}", overrule_header=True, **options), tmp_path / "run")
 
 
-def test_times_and_rows_of_units_are_held_to_as_well(tmp_path: Path) -> None:
+def test_contradicting_units_of_times_and_in_rows_of_units_are_refused_too(tmp_path: Path) -> None:
     raised(UsageError, scope, tmp_path, header="t_ms,Ch1", time="t_ms:s", says="states ms and time declares s")
     raised(UsageError, scope, tmp_path, below="(s),(mW)\n", says="'Ch1' states mW and power declares W")
     raised(UsageError, scope, tmp_path, header="t (min),Ch1", time="t (min):s", says="states min and time declares s")
@@ -195,7 +195,7 @@ def test_times_and_rows_of_units_are_held_to_as_well(tmp_path: Path) -> None:
     ("t (UTC)", "iso"), ("power_w", "W"), ("I (µA)", "uA"), ("i_ua", "uA"), ("P (W rms)", "W"), ("t (S)", "s"),
     ("A_1", "mA"),
 ])  # fmt: skip
-def test_what_agrees_or_states_no_unit_is_let_be(header: str, declared: str) -> None:
+def test_a_header_that_agrees_or_states_no_unit_is_accepted(header: str, declared: str) -> None:
     agree(header, "", declared, "power")
 
 

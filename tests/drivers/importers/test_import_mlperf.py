@@ -129,7 +129,7 @@ def test_readings_without_watts_are_left_out(absent: str, tmp_path: Path) -> Non
     assert average(run, tmp_path / "out") == (pytest.approx(sum(held) / 59), 59)
 
 
-def test_what_nothing_counts_has_the_peers_average_and_no_energy_of_ours(tmp_path: Path) -> None:
+def test_a_run_without_a_count_has_the_peers_average_and_no_energy_per_inference(tmp_path: Path) -> None:
     expected = part(tmp_path / "run_1", BEGIN, said={})
     run = only(tmp_path)
     assert average(run, tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
@@ -139,7 +139,7 @@ def test_what_nothing_counts_has_the_peers_average_and_no_energy_of_ours(tmp_pat
 
 
 @pytest.mark.parametrize(("meter_h", "zone"), [(-7.0, "-07:00"), (5.5, "Asia/Kolkata")])
-def test_zones_apart_are_asked_for(meter_h: float, zone: str, tmp_path: Path) -> None:
+def test_a_zone_is_asked_for_if_the_logs_do_not_overlap(meter_h: float, zone: str, tmp_path: Path) -> None:
     expected = part(tmp_path / "run_1", BEGIN, meter_h=meter_h)
     assert raised(UsageError, open_import, tmp_path).field == "timezone"
     assert average(only(tmp_path, timezone=zone), tmp_path / "out") == (pytest.approx(expected[0]), expected[1])

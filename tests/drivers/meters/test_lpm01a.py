@@ -63,7 +63,7 @@ def test_readings_survive_any_cut(amperes: list[float], at: list[int]) -> None:
 
 
 @given(currents, currents, st.integers(0, 2**31 - 1), st.integers(0, 99), cuts)
-def test_stamps_stand_where_they_stood(a: list[float], b: list[float], ms: int, load: int, at: list[int]) -> None:
+def test_stamps_keep_their_places(a: list[float], b: list[float], ms: int, load: int, at: list[int]) -> None:
     stamp = b"\xf0\xf3" + ms.to_bytes(4, "big") + bytes([load]) + b"\xff\xff"
     found = fed(Stream(), b"\r\n" + _binary(np.array(a)) + stamp + _binary(np.array(b)) + b"\xf0\xf4\xff\xff\r\nx", at)
 

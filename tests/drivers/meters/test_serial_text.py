@@ -57,7 +57,7 @@ def test_a_line_says_what_its_columns_are_declared_to_be(
     "12,3.5", "12,3.5,6,7", "12,3.5,", "12,3.5x,6", "12,0x10,6", "-1,3.5,6", "1e3,3.5,6", "12,3..5,6", "12;3.5;6",
     "12,1_0,6",
 ])  # fmt: skip
-def test_a_line_that_is_not_exactly_that_is_no_reading(text: str) -> None:
+def test_a_line_that_is_not_exactly_as_declared_is_no_reading(text: str) -> None:
     raised(LineError, layout_of("time:ms, a:mW, b:mW", "comma").row, text)
 
 

@@ -174,7 +174,7 @@ def test_time_that_passes_while_it_is_stopped_holds_no_readings() -> None:
 
 
 @pytest.mark.parametrize(("count", "began_s"), [(900, 2.0), (90_000, 30.0)], ids=["lost", "too many"])
-def test_a_count_that_the_time_since_the_trigger_does_not_hold_is_an_error(count: int, began_s: float) -> None:
+def test_a_count_that_does_not_fit_the_time_since_the_trigger_is_an_error(count: int, began_s: float) -> None:
     meter = sampled_meter(INFO, Tape([count], began_s=began_s))
     meter.start()
 

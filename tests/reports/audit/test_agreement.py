@@ -92,7 +92,7 @@ def reported(run: Path) -> dict[str, Compared]:
 
 @pytest.mark.parametrize(("seed", "few"), [(1142, False), (1096, True), (1098, True)])
 def test_two_right_methods_may_differ_by_what_leaves_the_plain_one_unsure(tmp_path: Path, seed: int, few: bool) -> None:
-    """So it is if too few readings show a gap's level, or clocks place a span to no better than a reading."""
+    """It is unsure if too few readings show a gap's level, or if clocks place a span no better than to a reading."""
     measured(shortened(draw(seed), seed) if few else draw(seed), tmp_path / "run")
     assert len(reported(tmp_path / "run")) >= 10 or few
 
@@ -105,7 +105,7 @@ def test_two_right_methods_may_differ_by_what_leaves_the_plain_one_unsure(tmp_pa
 def test_what_short_gaps_draw_is_not_drawn_by_the_spans_and_what_these_draw_first_is(
     tmp_path: Path, readings: float, gap_w: float, counter: bool, first: int
 ) -> None:
-    """Gaps are at, below or above idle; for some no reading shows the level. A tenth of a span may draw thrice."""
+    """Gaps are at, below or above idle; for some no reading shows the level. A span's first tenth may draw triple."""
     how: dict[str, Any] = {"gap_s": readings / RATE_HZ, "counter": counter, "first_w": first * BUSY_W}
     active = reported(recording(tmp_path / "run", 1e-3, gap_w, **how))["active_power_w"]
     assert abs(active.plain - (0.9 + 0.1 * first) * BUSY_W) <= active.bound
