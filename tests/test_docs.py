@@ -1,4 +1,4 @@
-"""A program checks what it can of the pages: files, commands, codes and links. Every example runs as it says."""
+"""Files, commands, codes and links that the pages name are right. Every example runs as its text says."""
 
 import ast
 import inspect
@@ -71,7 +71,7 @@ def test_commands_of_the_readme_and_the_examples_parse() -> None:
         assert all((ROOT / name).is_file() for name in files if name.endswith(".py"))
 
 
-def test_no_two_errors_have_an_exit_code_of_their_own_in_common() -> None:
+def test_no_two_kinds_of_error_define_the_same_exit_code() -> None:
     kinds = [k for _, k in inspect.getmembers(errors, inspect.isclass) if issubclass(k, errors.Ended)]
     codes = [kind.exit_code for kind in kinds if "exit_code" in vars(kind) and kind is not errors.Ended]
 

@@ -207,7 +207,7 @@ def test_every_key_is_found_on_its_line(tables: list[tuple[str, list[tuple[str, 
     assert {where: line for where, line in lines_of(text).items() if len(where) <= 2} == wanted
 
 
-def test_a_key_inside_a_table_in_one_line_stands_on_that_line() -> None:
+def test_a_key_inside_a_table_in_one_line_is_on_that_line() -> None:
     assert lines_of("[a]\n\nb = { c.d = 1 }\n")["a", "b", "c", "d"] == 3
 
 

@@ -82,7 +82,7 @@ def test_a_network_that_depends_on_a_workload_states_what_it_costs_with_one(caps
     (("network", "export", "--out", "a.json"), 3, "does not end in .nir"),
     (("network", "export", "--out", "no/such/folder/a.nir"), 7, "cannot write"),
 ])  # fmt: skip
-def test_what_cannot_be_done_is_told(argv: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
+def test_what_cannot_be_done_is_reported(argv: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
     found, _, err = said(capsys, *argv)
     assert found == code
     assert text in err

@@ -51,7 +51,7 @@ def test_a_driver_that_prints_nothing_leaves_no_log(tmp_path: Path) -> None:
     ("leaves", "with exit code 0", "together", "rig report"),
     ("crashes", "by the signal SIGSEGV", "session", "rig measure --resume"),
 ])  # fmt: skip
-def test_a_driver_that_ends_the_process_is_told_of_by_the_exit_code(
+def test_a_driver_that_ends_the_process_is_reported_by_the_exit_code(
     tmp_path: Path, how: str, says: str, mode: str, then: str
 ) -> None:
     ended = measured(tmp_path / "run", f"{DRIVERS}:{how}", *BRIEF[:3], mode, *BRIEF[4:])
@@ -64,7 +64,7 @@ def test_a_driver_that_ends_the_process_is_told_of_by_the_exit_code(
 
 
 @needs_a_parent
-def test_a_mistake_in_the_rig_is_not_told_as_one_of_a_driver(tmp_path: Path) -> None:
+def test_a_mistake_in_the_rig_is_not_reported_as_one_of_a_driver(tmp_path: Path) -> None:
     broken = "import rig.session.measure as m; m.measure = lambda *a, **k: 1 / 0; "
     ended = python(broken + MAIN, "measure", "--device", "mock", "--out", tmp_path / "run")
 

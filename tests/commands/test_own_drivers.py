@@ -195,7 +195,7 @@ def test_an_error_of_a_drivers_own_fails_the_command(tmp_path: Path, capsys: Cap
 
 
 @pytest.mark.parametrize("close", ["sys.stdout.close()", "os.close(1)"])
-def test_a_driver_that_closes_standard_output_leaves_a_recording_that_is_told_of(elsewhere: Path, close: str) -> None:
+def test_a_driver_that_closes_standard_output_leaves_a_recording_that_is_reported(elsewhere: Path, close: str) -> None:
     once = f"import os, sys\nfirst = [0]\ndef once():\n    first and first.pop() == 0 and {close}\n"
     source = GOOD.replace("        return", "        once()\n        return") + once
     (elsewhere / "board.py").write_text(source)
@@ -278,7 +278,7 @@ def test_watts_that_are_none_are_refused_when_the_device_is_made(power: Any, say
 # ---- `rig check` -------------------------------------------------------------------------------
 
 
-def test_a_bench_that_keeps_every_rule_is_told_part_by_part(capsys: Capture) -> None:
+def test_a_bench_that_keeps_every_rule_is_reported_part_by_part(capsys: Capture) -> None:
     code = main(("check", "--device", "mock", "--json"))
 
     rows = json.loads(capsys.readouterr().out)

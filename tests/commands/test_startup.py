@@ -57,7 +57,7 @@ OPENS = {"importlib.metadata", "inspect", "ast", "tempfile", "threading"}
     ("list xylo", "core_clock_hz", VENDORS),
     ("list mock", "inference_s", {"scipy.signal", "scipy.stats"}),  # each worker of a sweep opens it anew
 ])  # fmt: skip
-def test_names_are_told_without_what_they_do_not_need(argv: str, shown: str, without: set[str]) -> None:
+def test_names_are_listed_without_what_they_do_not_need(argv: str, shown: str, without: set[str]) -> None:
     said, modules = ran(*argv.split())
 
     assert shown in said
@@ -86,7 +86,7 @@ def test_json_of_a_run_imports_and_draws_no_page(tmp_path: Path) -> None:
     assert not modules & {"pandas", "scipy", "matplotlib", "jinja2", "reports.figures.draw", "rig.submission"}
 
 
-def test_figures_are_told_before_any_page_is_written(tmp_path: Path) -> None:
+def test_figures_are_reported_before_any_page_is_written(tmp_path: Path) -> None:
     write(plain_lab(1, "plain"), tmp_path / "run")
     there = []
 

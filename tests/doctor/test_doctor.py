@@ -77,7 +77,7 @@ DEVICE = '[devices.sim]\ndriver = "mock"\noptions = {{ {} }}\n'
 
 
 @pytest.mark.parametrize("ppm", [-3000.0, 5000.0])
-def test_a_clock_beyond_its_tolerance_is_broken_and_its_rate_is_told(visit: Doctor, ppm: float) -> None:
+def test_a_clock_beyond_its_tolerance_is_broken_and_its_rate_is_reported(visit: Doctor, ppm: float) -> None:
     clock = of(visit(text=DEVICE.format(f"device_drift_ppm = {ppm}"), seconds=0.3), "sim", "clock")
 
     assert clock.level == "broken"

@@ -324,7 +324,7 @@ def test_whatever_an_exception_says_the_stop_line_is_written_and_read(play: Play
 
 
 @pytest.mark.parametrize("error", [KeyError(), RecursionError("deep")])
-def test_an_exception_of_a_driver_is_told_with_its_place(play: Play, plant: SimPlant, error: Exception) -> None:
+def test_an_exception_of_a_driver_is_reported_with_its_place(play: Play, plant: SimPlant, error: Exception) -> None:
     ended, _ = play(leaving(Queue(plant.clock), "poll", error), STEPS)
     assert re.search(r"Error(: deep)?\. See [a-z_]+\.py, line \d+\. What was", str(ended))
 

@@ -64,7 +64,7 @@ def test_the_rate_of_a_clock_is_no_better_than_stated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "energyrunner"])  # its example has no idle
-def test_readings_of_every_format_stand_where_the_device_worked(name: str, tmp_path: Path) -> None:
+def test_readings_of_every_format_are_where_the_device_worked(name: str, tmp_path: Path) -> None:
     """A reading that is stamped at its other end would be outside its window."""
     options = lay_out(CASES[name], tmp_path / "in", None)
     given = [f"{k}={v}" for k, v in options.items()]
@@ -269,7 +269,7 @@ def test_a_phase_that_is_nearly_idle_is_a_slip(tmp_path: Path, phase: str) -> No
     assert "idle or warmup" in e.remedy
 
 
-def test_phases_of_unequal_counts_are_told(tmp_path: Path) -> None:
+def test_phases_of_unequal_counts_are_reported(tmp_path: Path) -> None:
     given = own_windows(tmp_path, "0,0.55,idle,", "0.6,0.8,inference,5", "1.0,1.2,inference,5", "1.4,1.6,encoding,5")
     _, result = recorded(plain(tmp_path, windows=given), tmp_path / "run")
     assert any("(inference 10, encoding 5)" in note for note in result.notes)

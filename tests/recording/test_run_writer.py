@@ -309,7 +309,7 @@ def test_files_are_hashed_while_written_and_not_read_again(threaded: Recorder, m
     assert stop is not None and stop.files["traces/core.arrows"] == hashlib.sha256(trace.read_bytes()).hexdigest()
 
 
-def test_a_file_that_is_taken_away_while_it_is_recorded_is_told(threaded: Recorder) -> None:
+def test_a_file_that_is_taken_away_while_it_is_recorded_is_reported(threaded: Recorder) -> None:
     threaded.chunk(readings(0, 100), 1)
     threaded.settle()
     (threaded.path / "traces" / "core.arrows").unlink()

@@ -54,7 +54,7 @@ def rows(page: str, caption: str) -> list[str]:
     return re.findall(r"<tr>(<th scope=\"row\".*?)</tr>", table, re.DOTALL)
 
 
-def test_what_was_measured_never_stands_with_what_was_not(tmp_path: Path) -> None:
+def test_what_was_measured_is_never_listed_with_what_was_not(tmp_path: Path) -> None:
     for of in ("measured", "simulated", "imported", "estimated"):
         made(tmp_path, f"one-{of}", class_=of)
     page = board(tmp_path)
@@ -111,7 +111,7 @@ def test_figures_whose_audit_failed_are_not_shown(tmp_path: Path, order: tuple[b
 @pytest.mark.parametrize(
     ("gap", "tier"), [(-0.1, "gap ≤ 1%"), (0.01, "gap ≤ 1%"), (0.04, "gap ≤ 5%"), (0.2, "gap &gt; 10%")]
 )
-def test_solvers_stand_in_the_tiers_that_the_benchmark_names(tmp_path: Path, gap: float, tier: str) -> None:
+def test_solvers_are_in_the_tiers_that_the_benchmark_names(tmp_path: Path, gap: float, tier: str) -> None:
     made(tmp_path, "a", claims={"gap_official_mean": claim(gap, "1")})
     assert f"<td>{tier}</td>" in rows(board(tmp_path), "Measured on")[0]
 

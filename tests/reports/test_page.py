@@ -52,7 +52,7 @@ def page_of(result: Result) -> str:
     return render(None, result)["report.html"].decode()
 
 
-def test_what_stands_unfolded_is_short_and_says_everything_once(page: str) -> None:
+def test_what_is_unfolded_is_short_and_says_everything_once(page: str) -> None:
     text = unfolded(page)
     assert len(text.split()) < 500
     for section in ("1. System architecture", "2. Algorithm", "3. Workflow", "4. Timing", "5. Power", "6. Results"):
@@ -79,7 +79,7 @@ def test_the_six_figures_leave_out_details_and_what_is_absent() -> None:
     assert keys[1:4] == ["execution_time_s", "idle_power_w", "active_power_w"]
 
 
-def test_the_gap_that_stands_first_is_to_the_target_that_the_benchmark_prefers() -> None:
+def test_the_first_gap_is_to_the_target_that_the_benchmark_prefers() -> None:
     gaps = {FigureKey("gap_{target}_mean", target=of): q(0.1, "1") for of in ("best_known", "mine", "specified")}
     assert key_figures(replace(made_up(), quantities=Figures(gaps)))[0].target == "specified"
 
@@ -128,7 +128,7 @@ def test_what_is_not_stated_of_an_algorithm_is_what_rules_miss(declared: dict[st
     assert {title for title, text in said if text == "not stated"} == missing
 
 
-def test_trials_stand_against_what_the_rules_allow() -> None:
+def test_trials_are_drawn_against_what_the_rules_allow() -> None:
     result = without_pictures(made_up())
     trials = {TIME: tuple(q(value, "s", 0.001) for value in (0.9, 0.91, 0.95))}
     several = replace(result, series=replace(result.series, trials=trials))
@@ -136,7 +136,7 @@ def test_trials_stand_against_what_the_rules_allow() -> None:
     assert picture(result, "trials") == ""
 
 
-def test_readings_of_a_clock_stand_about_its_fit() -> None:
+def test_readings_of_a_clock_are_drawn_about_its_fit() -> None:
     result = without_pictures(made_up())
     reads = {"meter": np.column_stack([np.arange(40.0), np.linspace(-1e-5, 1e-5, 40), np.full(40, 5e-5)])}
     said = picture(replace(result, series=replace(result.series, clock_reads=reads)), "clocks")
@@ -164,7 +164,7 @@ def test_each_key_figure_has_one_bar_of_its_sources() -> None:
     assert said.count(": ±") == 5
 
 
-def test_gaps_stand_against_energy_where_power_was_measured() -> None:
+def test_gaps_are_drawn_against_energy_where_power_was_measured() -> None:
     result = without_pictures(made_up())
     at, costs = np.array([0.1, 0.2]), np.array([-30.0, -40.0])
     one = Solve("p", 0.5, 0.5, -40.0, -40.0, 0, True, at, costs, {"official": -40.0})
@@ -233,7 +233,7 @@ def test_a_box_stands_for_what_was_recorded_and_says_where_it_ran_and_whether_it
         ("postprocess", "Post-processing"), ("classify", "Post-processing"),
     ],
 )  # fmt: skip
-def test_a_phase_stands_in_the_box_that_its_name_begins_with(phase: str, box: str) -> None:
+def test_a_phase_is_in_the_box_that_its_name_begins_with(phase: str, box: str) -> None:
     assert box_of(phase) == box
 
 
@@ -241,7 +241,7 @@ def declaring(found: Result, **device: object) -> Result:
     return replace(found, start=structs.replace(found.start, device=structs.replace(found.start.device, **device)))
 
 
-def test_what_the_device_declares_of_a_box_and_a_phase_that_never_ran_are_told() -> None:
+def test_what_the_device_declares_of_a_box_and_a_phase_that_never_ran_are_reported() -> None:
     found = declaring(
         made_up(), details={"workflow": {"Host pre-processing": "events are encoded"}}, phases=["inference", "decode"]
     )
@@ -250,7 +250,7 @@ def test_what_the_device_declares_of_a_box_and_a_phase_that_never_ran_are_told()
     assert lines["Post-processing"] == ("decode: declared, none recorded",)
 
 
-def test_the_versions_of_the_published_baselines_stand_beside_those_of_the_device() -> None:
+def test_the_versions_of_the_published_baselines_are_beside_those_of_the_device() -> None:
     found = declaring(made_up(), versions={"dwave-samplers": "1.7.0"}).start
     qubo = structs.replace(found, workload=structs.replace(found.workload, benchmark=open_workload(nodes=10).benchmark))
     pairs = dict(algorithm(qubo))
@@ -261,7 +261,7 @@ def test_the_versions_of_the_published_baselines_stand_beside_those_of_the_devic
 
 
 @pytest.mark.parametrize(("configuration", "told"), [("efficiency", "efficiency"), ("", "not stated")])
-def test_the_configuration_stands_with_its_run_and_in_the_section_on_timing(
+def test_the_configuration_is_with_its_run_and_in_the_section_on_timing(
     tmp_path: Path, configuration: str, told: str
 ) -> None:
     (run,) = members(bound(tmp_path, [("power", "power")], configuration=configuration), None)

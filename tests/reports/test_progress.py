@@ -232,7 +232,7 @@ def test_without_a_terminal_nothing_is_shown(capsys: Capture) -> None:
     assert capsys.readouterr() == ("", "")
 
 
-def test_without_a_terminal_progress_is_told_now_and_then(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_progress_is_reported_now_and_then(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     line, at = StatusLine(), [0.0]
     monkeypatch.setattr("rig.status_line.time.monotonic", lambda: at[0])
     for at[0] in (0.0, 1.0, 4.9, 5.1):

@@ -60,7 +60,7 @@ def test_plain_numbers_read_well() -> None:
     assert [si(x, "Hz") for x in (1280.0, None, math.nan, 90.0)] == ["1.28 kHz", "not stated", "n/a", "90 Hz"]
 
 
-def test_a_figure_stands_under_its_phase_and_rail() -> None:
+def test_a_figure_is_under_its_phase_and_rail() -> None:
     key = FigureKey("idle_power_w", "inference", "vdd.core")
     said = ("phase and rail", "Phase inference, rail vdd.core", "Idle power")
     assert (kind_of(key), heading(key), title(key)) == said
@@ -136,7 +136,7 @@ def grouped(*keys: FigureKey) -> list[Group]:
     return groups(dict.fromkeys(keys, Quantity(1.0, "1")))
 
 
-def test_groups_stand_in_one_order_and_figures_of_service_as_they_came() -> None:
+def test_groups_are_in_one_order_and_figures_of_service_as_they_came() -> None:
     names = ("duration_s", "average_power_w", "accuracy", "stream_accuracy", "slip_max_s")
     part, rail, both = (FigureKey("active_power_w", *of) for of in (("p",), ("", "io"), ("p", "io")))
     more = (rail, FigureKey("active_power_w", method=TRIMMED), both, part)

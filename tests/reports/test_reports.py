@@ -241,7 +241,7 @@ def test_a_file_has_every_rule_and_the_failed_ones_first(failing: dict[str, str]
         assert found in failing[name].replace("\u00a0", " ")
 
 
-def test_rules_of_a_session_stand_with_their_run_and_of_one_run_as_they_are() -> None:
+def test_rules_of_a_session_are_with_their_run_and_of_one_run_as_they_are() -> None:
     one = Finding("time of sample a: b repeated", "1", "0.9", True)
     verdict = verdict_of(judged(LATE, KEPT, IDLE, WHOLE, one))
     assert verdict is not None and [rule.rule for rule in verdict.failed] == [LATE.rule, IDLE.rule]

@@ -127,7 +127,7 @@ def test_the_table_of_a_stream_gives_every_answer_back() -> None:
         assert found == pytest.approx(stream.probability[:, k].tolist(), abs=1e-9)
 
 
-def test_the_table_stands_beside_the_figures_and_goes_with_the_stream(tmp_path: Any) -> None:
+def test_the_table_is_beside_the_figures_and_goes_with_the_stream(tmp_path: Any) -> None:
     write(streamed(made_up_stream()), tmp_path)
     table = tmp_path / "figures" / "stream.csv"
     assert table.read_bytes() == stream_csv(made_up_stream())

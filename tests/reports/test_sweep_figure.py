@@ -83,7 +83,7 @@ def test_cells_without_the_figure_are_left_out() -> None:
     assert sweep_figure([{"rate": 1, "simulated": None}], ("rate",), {}, None, None) is None
 
 
-def test_a_quantity_may_stand_against_another_along_the_key_that_moves_it() -> None:
+def test_a_quantity_may_be_drawn_against_another_along_the_key_that_moves_it() -> None:
     svg = drawn(table([1, 2, 3], ["a", "b"]), "energy_per_inference_j", "execution_time_s")
     assert "against Execution time, mean (s)" in svg
     assert {"load = a", "load = b"} <= set(re.findall(r">([^<>]+)</text>", svg))
@@ -92,7 +92,7 @@ def test_a_quantity_may_stand_against_another_along_the_key_that_moves_it() -> N
     assert {"load = a", "load = c"} <= set(re.findall(r">([^<>]+)</text>", fewer))
 
 
-def test_what_was_simulated_in_part_is_told_line_by_line() -> None:
+def test_what_was_simulated_in_part_is_reported_line_by_line() -> None:
     rows = [row | {"simulated": row["load"] == "b"} for row in table([1, 2, 3], ["a", "b"])]
     texts = re.findall(r">([^<>]+)</text>", drawn(rows, None, "rate"))
     assert {"load = a", "load = b (SIMULATED)", "SIMULATED in part"} <= set(texts)

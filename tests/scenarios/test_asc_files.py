@@ -215,7 +215,7 @@ def test_a_folder_with_labels_has_the_classes_it_lists(tmp_path: Path, column: s
     assert all(s.payload.shape == (RATE_HZ,) for s in workload.samples)
 
 
-def test_a_clip_that_a_list_leaves_out_is_told_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_clip_that_a_list_leaves_out_is_named_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = write_folder(tmp_path)
     write_audio(root / "wind-1.wav", 1.0)
 

@@ -53,7 +53,7 @@ def test_a_benchmark_that_the_rig_does_not_know_is_said_to_set_own_limits(sessio
     assert not [note for note in edited(session(S), under_known, tmp_path).notes if note.startswith("Limits of")]
 
 
-def test_samples_with_equal_data_and_warm_up_are_told(session: Sessions, tmp_path: Path) -> None:
+def test_samples_with_equal_data_and_warm_up_are_reported(session: Sessions, tmp_path: Path) -> None:
     power = next(part for part in session(S).parts if part.purpose == "power")
     one_payload = rows("samples", lambda k, row: row | {"payload_sha256": "0" * 64})
     notes = evaluate(open_run(rewritten(power.run.path, tmp_path / "equal", one_payload))).notes

@@ -49,7 +49,7 @@ def test_every_row_has_a_quotation_and_a_check_or_the_reason_for_none() -> None:
 
 
 @NO_TEXTS
-def test_every_quotation_of_the_page_stands_in_its_text() -> None:
+def test_every_quotation_of_the_page_is_in_its_text() -> None:
     held = texts()
     assert [(r.number, q) for r in rows() if r.number[0] in held for q in r.quotes if q not in held[r.number[0]]] == []
 

@@ -52,7 +52,7 @@ def scenes() -> AscWorkload:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_work_stands_between_idle_windows_and_marks_after_the_warm_up(name: str, scenes: AscWorkload) -> None:
+def test_work_is_between_idle_windows_and_marks_after_the_warm_up(name: str, scenes: AscWorkload) -> None:
     steps = list(EVERY[name](scenes, replace(FREE, min_duration_s=0.0), warmup=2, idle_s=0.5))
     kinds = [type(s) if not (isinstance(s, Issue) and s.warmup) else "warm" for s in steps]
     assert kinds[:4] == [Mark, "warm", "warm", Idle]

@@ -1,5 +1,4 @@
-"""Targets of unpublished problems: computed into a file, verified, and used in a measurement of the scenario of
-solvers."""
+"""Targets of unpublished problems: computed into a file, verified, and used in a measurement."""
 
 import json
 import os
@@ -45,7 +44,7 @@ def file(tmp_path: Path) -> Path:
 # ---- a measurement's targets ----------------------------------------------------------------
 
 
-def test_targets_of_a_file_stand_under_their_own_names(file: Path) -> None:
+def test_targets_of_a_file_keep_their_own_names(file: Path) -> None:
     tabu = row(6, name="specified", method=targets_command.TABU, versions="dwave-samplers 1.6.0")
     write_rows([row(5), row(6), tabu], file)
     details = opened(file).details
@@ -55,7 +54,7 @@ def test_targets_of_a_file_stand_under_their_own_names(file: Path) -> None:
     assert details["targets_file"]["name"] == "targets.json"
 
 
-def test_what_is_proven_optimal_is_told(file: Path) -> None:
+def test_what_is_proven_optimal_is_reported(file: Path) -> None:
     write_rows([row(5, proven=targets_command.PROOF), row(6)], file)
     assert opened(file).details["targets_proven"] == {IDS[0]: targets_command.PROOF}
 
@@ -69,7 +68,7 @@ def test_the_better_of_a_file_and_the_table_is_best_known(file: Path) -> None:
     assert details["targets"]["best_known"] == {"mis-n50-d0.1-s0": known.cost}
 
 
-def test_a_proof_outranks_tabu_whose_target_stands_beside_it(file: Path) -> None:
+def test_a_proof_outranks_tabu_whose_target_is_kept_too(file: Path) -> None:
     tabu = row(5, name="specified", method=targets_command.TABU)
     write_rows([tabu, row(5, cost=-2, certificate="90" + "00" * 2, proven=targets_command.PROOF)], file)
     targets = opened(file, "5").details["targets"]
@@ -104,7 +103,7 @@ def test_a_file_that_is_not_there_is_refused(file: Path) -> None:
     raised(DataError, opened, file, says="No such file")
 
 
-def test_where_no_target_is_known_the_command_is_told(file: Path) -> None:
+def test_where_no_target_is_known_the_command_is_reported(file: Path) -> None:
     write_rows([row(5)], file)
     (note,) = opened(file).details["notes"]
     assert "rig targets 20 0.25 6 --out" in note
@@ -113,7 +112,7 @@ def test_where_no_target_is_known_the_command_is_told(file: Path) -> None:
     assert "notes" not in open_workload(nodes=50, density=0.1).details
 
 
-# ---- what a solve is to come close to -------------------------------------------------------
+# ---- the target that ends a solve -----------------------------------------------------------
 
 
 def test_a_solve_ends_close_to_the_specified_target_before_the_best_known(file: Path) -> None:
@@ -165,7 +164,7 @@ def test_each_method_adds_its_rows_to_a_file_and_a_workload_takes_them(capsys: C
     ("20", "20", [("specified", targets_command.PROOF)]),
     ("50", "0.05", [("best_known", targets_command.SEARCH), ("specified", targets_command.TABU)]),
 ])  # fmt: skip
-def test_by_default_the_size_decides_between_proof_and_tabu_and_the_best_known_stands_beside(
+def test_by_default_the_size_decides_between_proof_and_tabu_and_the_best_known_is_written_too(
     capsys: Capture, file: Path, nodes: str, seconds: str, rows: list[tuple[str, str]]
 ) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")

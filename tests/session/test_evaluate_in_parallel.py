@@ -1,4 +1,4 @@
-"""Long runs of a session are evaluated in two processes, with the results and the errors of one."""
+"""Long runs of a session are evaluated in two processes, with the same results and errors as in one."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ here, power = os.getpid(), [k for k, run in enumerate(runs) if run.traces]
 
 
 def told(folder: Path, body: str) -> str:
-    """Run a script in a process without threads, as the command line is, and return what it prints."""
+    """Run a script in a process without threads, like the command line, and return what it prints."""
     done = python(BEGIN + body, folder)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
@@ -64,7 +64,7 @@ for first in (power, power[1:]):
 """) == "True\nTrue\n"  # fmt: skip
 
 
-def test_what_a_killed_process_owed_is_evaluated_here(session: Path) -> None:
+def test_runs_that_a_killed_process_left_are_evaluated_here(session: Path) -> None:
     assert told(session, """
 def killed(run):
     if os.getpid() != here:

@@ -1,4 +1,4 @@
-"""A killed session holds its runs so far, is INVALID, and can be continued; a forged session is recognised."""
+"""A killed session keeps its ended runs, is INVALID, and can be continued; a forged session is recognised."""
 
 import errno
 import json
@@ -77,7 +77,7 @@ def session(killed: Path, tmp_path: Path) -> Path:
     return shutil.copytree(killed, tmp_path / "session")
 
 
-def test_it_is_reported_as_far_as_it_came_and_invalid(session: Path) -> None:
+def test_its_ended_runs_are_reported_and_it_is_invalid(session: Path) -> None:
     result = result_of(session)
     assert result.validity is not None and result.verdict == "INVALID"
     assert ("1", "3") in [(c.found, c.allowed) for c in result.validity.checks if c.rule == "runs of the session"]
@@ -226,7 +226,7 @@ def test_ones_own_session_goes_on_with_its_code_without_trust_and_a_copy_does_no
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_code_that_changed_between_the_runs_of_a_session_is_told(own: Path, capsys: Capture, changed: bool) -> None:
+def test_code_that_changed_between_the_runs_of_a_session_is_reported(own: Path, capsys: Capture, changed: bool) -> None:
     if changed:
         Path("mine.py").write_text(f"{MINE}# new\n")
     rig.measure(request_in(own, trust=False), quiet=True, resume=True)
@@ -234,7 +234,7 @@ def test_code_that_changed_between_the_runs_of_a_session_is_told(own: Path, caps
     assert any("several versions of mine.py" in text for text in rig.evaluated(own).result.notes) == changed
 
 
-def test_code_outside_of_the_working_directory_that_did_not_change_is_not_told(
+def test_code_outside_of_the_working_directory_that_did_not_change_is_not_reported(
     own: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     (tmp_path / "mine.py").write_text(MINE)
@@ -246,7 +246,7 @@ def test_code_outside_of_the_working_directory_that_did_not_change_is_not_told(
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_a_device_that_is_declared_otherwise_after_a_break_is_told(here: Path, changed: bool) -> None:
+def test_a_device_that_is_declared_otherwise_after_a_break_is_reported(here: Path, changed: bool) -> None:
     (here / "board.py").write_text(BOARD)
     (here / "firmware").write_text("1.0")
     with killed_before("performance"):
@@ -259,7 +259,7 @@ def test_a_device_that_is_declared_otherwise_after_a_break_is_told(here: Path, c
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_a_bench_file_that_changed_after_a_break_is_told(here: Path, capsys: Capture, changed: bool) -> None:
+def test_a_bench_file_that_changed_after_a_break_is_reported(here: Path, capsys: Capture, changed: bool) -> None:
     bench = '[devices.board]\ndriver = "mock"\noptions = { idle_w = 0.001 }\n'
     (here / "bench.toml").write_text(bench)
     with killed_before("performance"):
@@ -360,14 +360,14 @@ LEADING = ("..", "../one", "/etc", "a/b", "", ".", "a\nb", "x" * 300)
     (lambda document: document["runs"].append(document["runs"][-1]), IntegrityError, "twice"),
     *((lambda d, name=name: d["runs"][0].update(path=name), StoreError, "cannot be read") for name in LEADING),
 ])  # fmt: skip
-def test_runs_that_are_dropped_swapped_doubled_or_lie_elsewhere_are_refused(
+def test_runs_that_are_dropped_swapped_doubled_or_elsewhere_are_refused(
     whole: Path, change: Callable[[dict[str, Any]], None], error: type[Exception], says: str
 ) -> None:
     bind_again(whole, change)
     raised(error, rig.report, whole, says=says)
 
 
-def test_a_dropped_last_run_is_missed(whole: Path) -> None:
+def test_a_dropped_last_run_is_noticed(whole: Path) -> None:
     bind_again(whole, without("power"))
     result = result_of(whole)
     assert result.validity is not None
@@ -384,7 +384,7 @@ def test_a_run_of_another_session_is_refused(whole: Path, wholes: tuple[Path, Pa
 
 
 def alike(run: Path) -> None:
-    """Forge a run so that every answer is its first one."""
+    """Forge a run: every answer becomes its first answer."""
     said = read(run / "replies.arrows")
     outputs = said["output"].to_pylist()
     first = next(filter(None, outputs))

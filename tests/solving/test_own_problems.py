@@ -150,7 +150,7 @@ def test_an_edge_list_is_an_independent_set_problem() -> None:
     ("a.qplib", "P\nQBL\nminimize\n2\n", 2, "the problem type is QBL"),
     ("a.qplib", "P\nQBN\nminimize\n2\n1\n2 1 3\n0\n", 8, "ends too early"),
 ])  # fmt: skip
-def test_what_is_wrong_in_a_text_is_told_by_line(tmp_path: Path, name: str, text: str, line: int, says: str) -> None:
+def test_what_is_wrong_in_a_text_is_named_by_line(tmp_path: Path, name: str, text: str, line: int, says: str) -> None:
     (tmp_path / name).write_text(text)
 
     told = raised(DataError, open_workload, data=str(tmp_path / name))
@@ -158,7 +158,7 @@ def test_what_is_wrong_in_a_text_is_told_by_line(tmp_path: Path, name: str, text
     assert says in told.message
 
 
-def test_binary_files_that_are_damaged_are_told_of(tmp_path: Path) -> None:
+def test_binary_files_that_are_damaged_are_reported(tmp_path: Path) -> None:
     main(["workload", "export", "qubo-mis", "12", "0.25", "3", "--out", str(tmp_path / "g.npz")])
     with np.load(tmp_path / "g.npz") as file:
         arrays = dict(file)
@@ -215,7 +215,7 @@ def test_targets_come_from_an_option_or_a_file_of_costs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "says"), [
     ("one nan", "not a finite"), ("two 3", "no problem"), ("one", "NAME COST"), ("one -3\none -2", "in an earlier"),
 ])  # fmt: skip
-def test_a_file_of_costs_that_is_wrong_is_told_of(tmp_path: Path, text: str, says: str) -> None:
+def test_a_file_of_costs_that_is_wrong_is_reported(tmp_path: Path, text: str, says: str) -> None:
     as_coo(tmp_path / "one.coo")
     (tmp_path / "costs.txt").write_text(text)
 

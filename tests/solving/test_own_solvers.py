@@ -217,7 +217,7 @@ def test_a_solution_found_too_late_does_not_count() -> None:
     (lambda model: exact(model).slice(0), "gave 0 samples"),
     (lambda model: dimod.SampleSet.from_samples({0: 1}, "BINARY", 0.0), "1 variables for 3 bits"),
 ])  # fmt: skip
-def test_what_is_no_sample_set_of_the_model_is_told_of(solve: Any, says: str) -> None:
+def test_what_is_no_sample_set_of_the_model_is_reported(solve: Any, says: str) -> None:
     raised(DeviceError, replied, rig.solver(solve), says=says)
 
 
@@ -256,7 +256,7 @@ def test_a_sampler_does_what_the_rig_asks_of_a_device() -> None:
     ("dimod:json.JSONDecoder", UnknownNameError, "dimod sampler in json"),
     ("mock:other", UsageError, "takes no name after a colon"),
 ])  # fmt: skip
-def test_a_name_that_leads_to_no_sampler_is_told_of(name: str, error: type[Exception], says: str) -> None:
+def test_a_name_that_leads_to_no_sampler_is_reported(name: str, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         load("devices", name)()
 

@@ -191,7 +191,7 @@ def test_a_grid_grows_by_the_cells_that_are_new(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_code_that_changed_between_the_cells_is_told(here: Path, capsys: Capture, changed: bool) -> None:
+def test_code_that_changed_between_the_cells_is_reported(here: Path, capsys: Capture, changed: bool) -> None:
     mine = "from fixtures.bench.mock_device import open_device\n"
     words = ("--device", "mine.py:open_device", *bench.QUICK, "--meter", "mock", "--out", "s", "--jobs", "0")
     for seconds, own in (("0.01", mine), ("0.01,0.02", f"{mine}# new\n" if changed else mine)):

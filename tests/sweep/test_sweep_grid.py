@@ -139,7 +139,7 @@ def test_named_seeds_are_the_same_problems_in_every_cell() -> None:
 
 
 @pytest.mark.parametrize("sizes", [["0", "12"], ["12", "0"]])
-def test_a_value_out_of_range_fails_its_own_cells_wherever_it_stands(sizes: list[str]) -> None:
+def test_a_value_out_of_range_fails_its_own_cells_wherever_it_is(sizes: list[str]) -> None:
     grid = checked(problems(options={}, vary={"workload.nodes": sizes}))
     assert [cell.options["workload.nodes"] for cell in cells_of([grid])] == sizes
 

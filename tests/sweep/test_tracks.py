@@ -106,7 +106,7 @@ def test_energy_that_follows_no_operations_is_not_stated(here: Path, capsys: Cap
     assert "no line" in energy["refusal"] and "per_operation_j" not in energy
 
 
-def test_a_device_that_does_not_take_the_network_is_told_others_are_measured(here: Path, capsys: Capture) -> None:
+def test_a_device_that_does_not_take_the_network_is_named_and_others_are_measured(here: Path, capsys: Capture) -> None:
     devices = f"{COUNTING},own.py:open_solver"
     code, document, _ = tracks(capsys, "n900.txt", "--devices", devices, "--simulate", "--meter", f"{COUNTING}={METER}")
     assert code == 0 and document["done"] == 1

@@ -185,7 +185,7 @@ def test_the_largest_counts_that_a_description_allows_do_not_overflow(tmp_path: 
     assert found["effective_acs_per_sample"] == float(MOST) * times
 
 
-def test_a_declared_rate_that_the_samples_contradict_is_told(tmp_path: Path) -> None:
+def test_a_declared_rate_that_the_samples_contradict_is_reported(tmp_path: Path) -> None:
     assert not [n for n in evaluated(tmp_path / "a", [("a", ONE)], a=0.2).notes if "rate" in n]
     assert [n for n in evaluated(tmp_path / "b", [("a", ONE)], a=2.0).notes if "rate" in n]
 

@@ -40,7 +40,7 @@ def test_an_inrush_that_the_range_cut_off_is_refused_and_never_stated(tmp_path: 
     assert "Choose a higher range" in told(result)
 
 
-def test_noise_that_touches_the_end_of_the_range_is_told_and_bounded(tmp_path: Path) -> None:
+def test_noise_that_touches_the_end_of_the_range_is_reported_and_bounded(tmp_path: Path) -> None:
     found = measured(tmp_path, {"clip": 1.03, "noise": 0.01})
     power = found.result.quantities[POWER]
     assert held(power, found.real()["dynamic_power_w"])

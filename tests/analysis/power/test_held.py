@@ -596,7 +596,7 @@ def test_noise_of_neighbouring_readings_under_load_is_stated(tau: float, tmp_pat
     assert expected_w / 2.5 < np.hypot(u_of(found, "noise under load"), found.components[0].u) < 2.5 * expected_w
 
 
-def test_dynamic_power_is_told_for_both_levels_of_idle_where_they_differ(tmp_path: Path) -> None:
+def test_dynamic_power_is_reported_for_both_levels_of_idle_where_they_differ(tmp_path: Path) -> None:
     _, result = evaluated("gated_deep", 1_000_000, tmp_path)
     (note,) = (note for note in result.notes if note.startswith(ON_FIGURE) and "depends on what idle is" in note)
     told = [float(words.split()[-1]) for words in note.split(" W above")[:2]]

@@ -160,7 +160,7 @@ def test_a_mean_over_sessions_of_old_and_new_clips_is_held() -> None:
     assert 0.93 * 300 <= held < 300
 
 
-def test_samples_without_a_label_are_told(tmp_path: Path) -> None:
+def test_samples_without_a_label_are_reported(tmp_path: Path) -> None:
     run = copied(tmp_path, [1] * 3, [True] * 3, silent=2)
     found = accuracy_figures(run, answers_of(run))["accuracy"]
     assert (found.n, found.value) == (3, 1.0)
@@ -188,14 +188,14 @@ def test_answers_outside_the_labels_fail_a_check(
     assert all(not c.ok and c.rule == "answers that are no label of the workload" for c in checks)
 
 
-def test_a_device_that_never_answered_is_told_so(tmp_path: Path) -> None:
+def test_that_a_device_never_answered_is_reported(tmp_path: Path) -> None:
     run = answered(tmp_path, [None, {"label": None}])
     checks = list(answer_checks(run, answers_of(run)))
     told = ("samples that the device answered", "0 of 2: each answer is null", False)
     assert [(c.rule, c.found, c.ok) for c in checks] == [told]
 
 
-def test_some_answers_that_are_lost_are_told(tmp_path: Path) -> None:
+def test_some_answers_that_are_lost_are_reported(tmp_path: Path) -> None:
     run = answered(tmp_path, ["x", None, "x"])
     (told,) = answer_checks(run, answers_of(run))
     assert told.effect == "note" and told.found.startswith("1 of 3 answers are null")

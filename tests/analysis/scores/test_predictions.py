@@ -62,7 +62,7 @@ def test_mean_and_quartiles_are_over_samples(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("points", "kept"), [([1.0, 2.0], SERIES), ([1.0, 2.0, 4.0], np.array([0.0, 0.0, np.nan, 1.0, 1.0]))]
 )
-def test_a_forecast_that_cannot_be_judged_is_told(points: list[float], kept: Any, tmp_path: Path) -> None:
+def test_a_forecast_that_cannot_be_judged_is_reported(points: list[float], kept: Any, tmp_path: Path) -> None:
     result = forecast(tmp_path, [("a", points)], kept)
     assert "smape_mean" not in {str(key) for key in result.quantities}
     assert [note for note in result.notes if note.startswith("forecasts of the whole series")]
@@ -102,7 +102,7 @@ def test_the_mean_as_prediction_explains_nothing_and_the_truth_everything(seed: 
     assert r2(wanted, np.tile(wanted.mean(axis=0), (20, 1))) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_r2_stands_for_each_session_and_as_their_mean(tmp_path: Path) -> None:
+def test_r2_is_stated_for_each_session_and_as_their_mean(tmp_path: Path) -> None:
     right, middle = TRUTH[1:].tolist(), [[1.0, 3.0]] * 3
     found = regression(tmp_path, [("a", right), ("b", middle), ("c", middle), ("c", right)]).quantities
     assert [found[f"sample.{name}.r2"].value for name in "abc"] == pytest.approx([1.0, 0.0, 0.5])
@@ -115,7 +115,7 @@ def test_r2_stands_for_each_session_and_as_their_mean(tmp_path: Path) -> None:
     ([[None, 1.0]] * 3, TRUTH), ([["x", 1.0]] * 3, TRUTH), ([["0", "1"]] * 3, TRUTH),
     ([[0.0, 1.0]] * 3, np.ones((4, 2))), (None, TRUTH), ("nothing", TRUTH),
 ])  # fmt: skip
-def test_predictions_that_cannot_be_judged_are_told(rows: Any, truth: Any, tmp_path: Path) -> None:
+def test_predictions_that_cannot_be_judged_are_reported(rows: Any, truth: Any, tmp_path: Path) -> None:
     """A session that the device left unanswered must not improve the mean."""
     result = regression(tmp_path, [("a", rows), ("b", TRUTH[1:].tolist())], truth)
     assert not {"r2", "sample.a.r2"} & {str(key) for key in result.quantities}

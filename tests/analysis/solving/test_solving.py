@@ -93,7 +93,7 @@ def test_one_solve_that_stays_away_leaves_a_share_and_no_official_figures() -> N
     assert not [key for key in map(str, figures) if key.endswith(("_official_s", "_official_j"))]
 
 
-def test_of_gaps_closer_than_where_solves_were_told_to_stop_nothing_is_told() -> None:
+def test_of_gaps_closer_than_where_solves_were_told_to_stop_nothing_is_reported() -> None:
     found = replace(solve("p", -50.0), targets={"best": -52.0, "official": -50.0})
     told = {str(key) for key in solving_figures([found], True, to_gap=0.05) if key.quantity.startswith("reached_gap")}
     assert told == {"reached_gap_official_0_1_share", "reached_gap_official_0_05_share", "reached_gap_best_0_1_share"}
@@ -113,7 +113,7 @@ def test_overruns_are_never_below_zero_and_the_worst_is_judged_and_not_the_mean(
     assert not late.ok
 
 
-def test_costs_that_were_stated_otherwise_and_sets_with_conflicts_are_told() -> None:
+def test_costs_that_were_stated_otherwise_and_sets_with_conflicts_are_reported() -> None:
     liar, clashing = replace(solve("p", 0.0), claimed=-999.0), replace(solve("q", 95.0), conflicts=12)
     first, second, *_ = [f.text for f in solving_findings([liar, clashing], 2, True) if f.effect == "note"]
     assert "1 of 2 solves stated another cost" in first and "-999 for 0" in first
@@ -128,7 +128,7 @@ def test_costs_that_were_stated_otherwise_and_sets_with_conflicts_are_told() -> 
     ([replace(solve("p"), targets={"given": 50.0})], True, None, "beat the given target, such as -40 for 50"),
     ([replace(solve("p", 3.0), targets={"given": 0.0})], True, None, "1 of 1 solves have a given target of 0"),
 ])  # fmt: skip
-def test_odd_targets_and_why_no_time_to_a_gap_is_told_are_told(
+def test_odd_targets_and_why_no_time_to_a_gap_is_stated_are_reported(
     solves: list[Solve], timed: bool, to_gap: float | None, why: str
 ) -> None:
     notes = [f.text for f in solving_findings(solves, 1, timed, to_gap) if f.effect == "note"]

@@ -122,7 +122,7 @@ def test_a_trace_and_a_pin_that_disagree_are_told_apart(tmp_path: Path) -> None:
     assert not said(right.result, "apart")
 
 
-def test_every_method_that_was_tried_stands_in_the_report(tmp_path: Path) -> None:
+def test_every_method_that_was_tried_is_in_the_report(tmp_path: Path) -> None:
     clock = measured(tmp_path / "run", LEVEL, LEVEL).result.clocks["meter"]
     assert {"brackets", "marks", "activity", "edges"} == set(clock.considered)
     assert clock.sigma_s == min(clock.considered.values())

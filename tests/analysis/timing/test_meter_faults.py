@@ -56,7 +56,7 @@ def work(seed: int = 3) -> Floats:
 
 @given(pace=st.floats(1.1, 6.0), seed=st.integers(0, 99))
 @example(pace=1.9931600647075705, seed=0)
-def test_conversions_that_were_polled_too_often_stand_where_they_were_made(pace: float, seed: int) -> None:
+def test_conversions_that_were_polled_too_often_are_placed_where_they_were_made(pace: float, seed: int) -> None:
     conversions = noise(300, seed)
     found = screened(conversions[np.floor(np.arange(pace, 300 * pace) / pace).astype(int) - 1]).trace
     number = np.arange(len(found.value))

@@ -218,13 +218,13 @@ def test_the_sets_ask_what_their_sources_ask() -> None:
 
 
 @pytest.mark.parametrize(("asked_hz", "told"), [(10.0, False), (13.0, True)])
-def test_a_draw_of_arrivals_far_from_the_rate_asked_is_told(asked_hz: float, told: bool, tmp_path: Path) -> None:
+def test_a_draw_of_arrivals_far_from_the_rate_asked_is_reported(asked_hz: float, told: bool, tmp_path: Path) -> None:
     every = [Asked(0.1 * k, 0.1 * k, 0.1 * k + 0.05) for k in range(20)]
     remarks = remarks_of(recording(tmp_path / "run", every, options={"arrival_hz": asked_hz}))
     assert any("due at 10 Hz" in remark for remark in remarks) is told
 
 
-def test_that_totals_add_what_several_meters_read_is_told(tmp_path: Path) -> None:
+def test_that_totals_add_what_several_meters_read_is_reported(tmp_path: Path) -> None:
     def of(name: str, rail: str, unit: str = "W", kind: str = "mean") -> dict[str, Any]:
         conversion = {"unit": unit, "supply_v": None, "burden_ohm": 0.0, "supply_rail": None}
         return METER | {"name": name, "rails": [{"name": rail, "kind": kind, "conversion": conversion}]}
@@ -325,7 +325,7 @@ POWER = refusal(FigureKey("active_power_w"), "no trace", "Measure again")
 RULING = Ruling("quick", "", False)
 
 
-def test_a_check_that_casts_doubt_stands_among_the_notes_where_it_fails_under_any_written_rules() -> None:
+def test_a_check_that_casts_doubt_is_among_the_notes_where_it_fails_under_any_written_rules() -> None:
     result = replace(made_up(), findings=(DOUBT, PASSED_DOUBT, BROKEN_RULE), ruling=None)
 
     assert result.validity is None

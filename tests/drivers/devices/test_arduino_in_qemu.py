@@ -124,7 +124,7 @@ def test_qemu_ends_with_the_process_that_started_it(how: signal.Signals) -> None
         assert len(both) == 2 and not psutil.wait_procs(both, 30.0)[1]
 
 
-def test_a_qemu_that_dies_is_told() -> None:
+def test_a_qemu_that_dies_is_reported() -> None:
     with closing(Emulator()) as running:
         processes(running)[1].kill()
         with pytest.raises(DeviceError, match="is gone"):
@@ -132,7 +132,7 @@ def test_a_qemu_that_dies_is_told() -> None:
                 running.line.line(float("inf"))
 
 
-def test_a_qemu_that_does_not_start_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_qemu_that_cannot_start_is_reported_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "qemu-system-arm"
     program.write_text("#!/bin/sh\necho no such machine >&2\nexit 1\n")
     program.chmod(0o755)

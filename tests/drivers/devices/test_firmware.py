@@ -124,7 +124,7 @@ def test_the_answer_to_infer_is_that_of_mlperf_tiny(talk: Talk) -> None:
     (("db 00",), "more bytes than db load announced"), (("db load 32000", "db 0000", "infer 1 0"), "no sample"),
     (("db " + "0" * 2000,), "longer than"), (("features",), "no features"),
 ])  # fmt: skip
-def test_what_cannot_be_done_is_told_and_the_next_is_taken(talk: Talk, commands: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_done_is_refused_and_the_next_is_taken(talk: Talk, commands: tuple[str, ...], said: str) -> None:
     for command in commands:
         lines = talk.ask(command)
     (line,) = lines

@@ -132,7 +132,7 @@ def test_the_named_interpreter_comes_before_that_of_the_environment_and_the_own_
     raised(SetupError, opened, says="nowhere/named", interpreter="/nowhere/named")
 
 
-def test_an_interpreter_without_lava_is_told_by_the_worker() -> None:
+def test_an_interpreter_without_lava_is_reported_by_the_worker() -> None:
     raised(MissingExtraError, opened, says=r"cannot import Lava.*lava-optimization", interpreter=sys.executable)
 
 
@@ -203,7 +203,7 @@ def test_costs_are_those_of_the_benchmarks_matrix(graph: Graph, seed: int) -> No
     assert x @ q @ x == ours.cost(x.astype(np.uint8)) == graph.cost(x)
 
 
-def test_what_is_found_is_told_with_its_time_and_its_cost() -> None:
+def test_what_is_found_is_reported_with_its_time_and_its_cost() -> None:
     network = Playback([(0.0, -1, (0,))], [(0.0, -2, (0, 2))])
     told = played(network, 10.0, -2.0)
     ((phase, on_ns, off_ns, executions),) = told["spans"]

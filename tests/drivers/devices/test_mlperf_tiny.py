@@ -256,13 +256,13 @@ def test_a_board_that_restarts_and_a_plug_that_is_pulled_are_told_at_once_and_st
     ("m-[Expecting", (b"m-[Expecting 17 bytes]\r\n",), "did not confirm that it will load 16"),
     ("m-ready", (), "gave no answer within"),
 ])  # fmt: skip
-def test_a_load_that_went_wrong_is_told(begins: str, instead: tuple[bytes, ...], text: str) -> None:
+def test_a_load_that_went_wrong_is_reported(begins: str, instead: tuple[bytes, ...], text: str) -> None:
     with bench(timeout_s=SHORT_S) as (board, device):
         board.spoil = replaced(begins, *instead)
         assert text in raised(DeviceError, device.stage, [sample()]).message
 
 
-def test_a_sample_of_another_size_is_told_in_the_boards_own_words() -> None:
+def test_a_sample_of_another_size_is_reported_in_the_boards_own_words() -> None:
     with bench() as (_, device):
         caught = raised(RigError, device.stage, [Sample("long", np.zeros(17, np.int8))], says="exceeds maximum of 16")
         assert "MAX_DB_INPUT_SIZE" in caught.remedy

@@ -120,7 +120,7 @@ def test_few_samples_make_small_batches_so_that_an_epoch_has_steps(samples: int,
     (("asc", "--device", "arduino", "--epochs", "0", "--out", "a.h"), 3, "epochs"),
     (("asc", "--device", "arduino", "--option", "audio_hz=8000", "--out", "a.h"), 6, "no slice of 16000"),
 ])  # fmt: skip
-def test_what_cannot_be_trained_is_told(argv: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
+def test_what_cannot_be_trained_is_reported(argv: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
     assert main(("network", "train", *argv)) == code
     assert text in capsys.readouterr().err
 

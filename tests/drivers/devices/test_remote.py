@@ -202,7 +202,7 @@ def test_after_a_timeout_a_late_answer_is_not_taken_for_the_next() -> None:
         raised(DeviceError, answers, device, 1, says="ended unexpectedly")
 
 
-def test_what_the_worker_raises_is_told_and_it_works_on() -> None:
+def test_what_the_worker_raises_is_reported_and_it_works_on() -> None:
     body = 'def output(self, sample, budget):\n    if sample["id"] == "one": 1 / 0\n    return 5'
     with closing(opened(body)) as device:
         error = raised(DeviceError, answer, device, ONE, says="ZeroDivisionError")
@@ -275,7 +275,7 @@ def test_an_interpreter_that_hangs_is_given_up_with_its_children(tmp_path: Path)
     gone([int(pid.read_text())])
 
 
-def test_a_host_that_refuses_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_refuses_is_reported_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script(tmp_path / "ssh", "echo 'ssh: connect to host board: no route' >&2\nexit 255")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     unopened(says="on board: ssh: connect", interpreter="python3", host="board")

@@ -117,7 +117,7 @@ def test_a_sample_without_events_is_presented_though_spynnaker_takes_no_lists_th
     assert (output["events"], output["label"], output["synaptic_operations"]) == (0, None, 0)
 
 
-def test_the_span_of_inference_is_the_time_of_the_run_and_stands_after_mapping_and_loading() -> None:
+def test_the_span_of_inference_is_the_time_of_the_run_and_is_after_mapping_and_loading() -> None:
     front_end = FrontEnd()
     worker = machine(front_end)
     for sample_id in ("s1", "s0"):  # each makes a network anew

@@ -197,7 +197,7 @@ def test_a_nested_graph_is_the_same_network_as_its_nodes(depth: int, tmp_path: P
     assert spikes(within, raster)[0] == spikes(flat, raster)[0]
 
 
-def test_what_is_wrong_in_a_nested_graph_is_told_by_its_node_and_by_what_to_do() -> None:
+def test_what_is_wrong_in_a_nested_graph_is_reported_by_its_node_and_by_what_to_do() -> None:
     raised(DataError, checked, *nested(3, more=nir.LIF(*(np.ones(5) for _ in range(4)))), says=r"'n0\.more' is a LIF")
     raised(DataError, checked, *nested(3, second=nir.Input(np.array([5]))), says="'n0' .* 2 nodes of the kind Input")
     nodes, edges = nested(3)

@@ -116,7 +116,7 @@ def test_texts_may_be_named_after_the_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("unit", "scale"), [("nJ", 1e9), ("J", 1.0), ("mJ", 1e3)])
-def test_another_unit_is_told_by_the_results_and_asked_for(unit: str, scale: float, tmp_path: Path) -> None:
+def test_another_unit_is_known_by_the_results_and_asked_for(unit: str, scale: float, tmp_path: Path) -> None:
     expected = session(tmp_path / "s", 1000.0, LPM01A, scale)
     assert raised(UsageError, open_import, tmp_path / "s", says=f"unit={unit}").field == "unit"
     found = stated(recorded(tmp_path / "s", tmp_path / "run", unit=unit), 5)
@@ -191,7 +191,7 @@ def test_the_successor_of_the_runner_writes_its_samples_into_its_results(tmp_pat
     assert run.start.device.name == "ad01"
 
 
-def test_another_rate_of_the_successor_is_told_by_its_results(tmp_path: Path) -> None:
+def test_another_rate_of_the_successor_is_known_by_its_results(tmp_path: Path) -> None:
     successor(tmp_path / "s", TRIALS[:1])
     (tmp_path / "s" / "results.txt").write_text((tmp_path / "s" / "results.txt").read_text().replace("10.576", "5.288"))
     assert raised(UsageError, open_import, tmp_path / "s").field == "rate_hz"
@@ -211,7 +211,7 @@ def test_what_is_no_trial_is_refused(entry: dict[str, object], tmp_path: Path) -
     raised(DataError, open_import, tmp_path, says=r"results\.json")
 
 
-def test_a_pointer_in_place_of_the_trace_is_told(tmp_path: Path) -> None:
+def test_a_pointer_in_place_of_the_trace_is_reported(tmp_path: Path) -> None:
     session(tmp_path / "s", 1000.0, LPM01A[:3])
     (tmp_path / "s" / "trace1-energy.bin").write_text("version https://git-lfs.github.com/spec/v1\nsize 4\n")
     raised(DataError, open_import, tmp_path / "s", says="git lfs pull")

@@ -109,7 +109,7 @@ def test_published_average_and_comparison_with_ranging(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [plain, channels, analyzers])
-def test_the_total_is_taken_whatever_stands_behind_it(line: Line, tmp_path: Path) -> None:
+def test_the_total_is_taken_whatever_follows_it(line: Line, tmp_path: Path) -> None:
     expected = part(tmp_path / "run_1", BEGIN, line=line)
     assert average(only(tmp_path), tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
 
@@ -194,7 +194,7 @@ def test_an_import_inside_the_folder_is_not_imported_again(tmp_path: Path) -> No
     assert only(tmp_path).name == "run_1"
 
 
-def test_a_clock_that_was_set_back_is_told(tmp_path: Path) -> None:
+def test_a_clock_that_was_set_back_is_reported(tmp_path: Path) -> None:
     part(tmp_path / "run_1", BEGIN)
     path = tmp_path / "run_1" / "spl.txt"
     lines = path.read_text().splitlines()

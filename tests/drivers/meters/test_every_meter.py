@@ -125,7 +125,7 @@ def test_the_energy_of_a_computation_is_what_it_used(
     ("nvml", lambda sim: setattr(sim.gpus[0], "lost", True), MeterError, "GPU is lost"),
     ("nvml", lambda sim: setattr(sim.gpus[0], "begin_mj", 0), MeterError, "fell from"),
 ])  # fmt: skip
-def test_what_goes_away_is_told_after_what_came(
+def test_what_goes_away_is_reported_after_what_came(
     name: str, fault: Callable[[Any], object], kind: type[MeterError], says: str
 ) -> None:
     with live(name) as instrument:

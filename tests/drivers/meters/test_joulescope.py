@@ -104,7 +104,7 @@ def edges_of(meter: Meter, plant: LivePlant, seconds: float = 0.2) -> tuple[np.n
     return column(chunks, "start_tick", rail), column(chunks, "value", rail), round(1e9 * now_s)
 
 
-def test_edges_of_an_input_stand_on_the_clock_of_the_readings(it: StandIn) -> None:
+def test_edges_of_an_input_are_on_the_clock_of_the_readings(it: StandIn) -> None:
     meter = it.open(mark_input=0, pin="level", pin_lag_s=1e-6)
     assert meter.info().rails[1] == Rail("joulescope in0", "edges", rate_hz=1e6, pin="level", pin_lag_s=1e-6)
     ticks, levels, now_ns = edges_of(meter, it.plant)

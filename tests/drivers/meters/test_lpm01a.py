@@ -96,7 +96,7 @@ def test_whatever_comes_is_readings_or_a_stream_error(data: bytes, at: list[int]
     (b"\xf0\xf1Short circuit\xff\xff", "reports: Short circuit"), (b"\xf0\xf6\xff\xff", "switched its target off"),
     (b"\x05\xa0", "cannot measure"),
 ])  # fmt: skip
-def test_what_is_no_reading_is_told(data: bytes, text: str) -> None:
+def test_what_is_no_reading_is_reported(data: bytes, text: str) -> None:
     raised(StreamError, Stream().feed, data, says=text)
 
 
@@ -113,7 +113,7 @@ def test_a_count_that_keeps_pace_is_right_over_any_wrap(begin_s: int, stamps: in
 
 
 @given(st.integers(3, 500), st.sampled_from([-1, 1]))
-def test_losses_are_told_once_they_exceed_a_millisecond(lost: int, sign: int) -> None:
+def test_losses_are_reported_once_they_exceed_a_millisecond(lost: int, sign: int) -> None:
     keeper = Timekeeper(1000.0)
     keeper.check(Stamp(0, 0.0, 0.0))
     keeper.check(Stamp(1000, 1.0, 0.0))
@@ -128,7 +128,7 @@ def test_small_losses_add_up() -> None:
     raised(StreamError, keeper.check, Stamp(2997, 3.0, 0.0), says="lost 3 of 3000")
 
 
-def test_a_full_buffer_is_told() -> None:
+def test_a_full_buffer_is_reported() -> None:
     keeper = Timekeeper(1000.0)
     keeper.check(Stamp(0, 0.0, 0.0))
     raised(StreamError, keeper.check, Stamp(1000, 1.0, 1.0), says="full buffer")
@@ -149,7 +149,7 @@ def test_its_supply_is_set_where_it_differs_and_taken_from_its_own_answer() -> N
 # ---- faults -------------------------------------------------------------------------------
 
 
-def test_a_short_stall_loses_nothing_and_a_long_one_is_told() -> None:
+def test_a_short_stall_loses_nothing_and_a_long_one_is_reported() -> None:
     with live("lpm01a") as it:
         with closing(it.open(rate_hz=1e4)) as meter:
             assert len(values(taken(meter, 0.3, lambda: it.sim.stall(0.1)))) == it.sim.taken
@@ -183,7 +183,7 @@ def test_a_port_on_which_nobody_answers_is_a_setup_error() -> None:
         assert "3686400" in raised(SetupError, open_meter, port=wire.port, timeout_s=0.2).remedy
 
 
-def test_a_command_that_is_refused_is_told_in_its_own_words() -> None:
+def test_a_command_that_is_refused_is_reported_in_its_own_words() -> None:
     with live("lpm01a", refuses="funcmode") as it:
         assert raised(SetupError, it.open, says="Argument out of range").field == "funcmode"
 

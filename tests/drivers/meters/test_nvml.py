@@ -100,7 +100,7 @@ def test_a_counter_that_stands_still_is_a_setup_error(monkeypatch: pytest.Monkey
         raised(SetupError, it.open, says="changed 0 times")
 
 
-def test_no_driver_and_nothing_to_measure_are_told() -> None:
+def test_no_driver_and_nothing_to_measure_are_reported() -> None:
     with live("nvml", fails=LIBRARY_NOT_FOUND) as it:
         assert "nvidia-smi" in raised(SetupError, it.open).remedy
     with live("nvml", gpus=(FakeGpu(missing=("energy", "instant")),)) as it:

@@ -58,7 +58,7 @@ def test_joules_only_grow_over_any_number_of_wraps(begin_uj: int, steps: list[tu
     assert found[-1] - found[0] == pytest.approx(used_uj * 1e-6, abs=2e-6)
 
 
-def test_a_gap_in_which_it_may_have_wrapped_unseen_is_told() -> None:
+def test_a_gap_in_which_it_may_have_wrapped_unseen_is_reported() -> None:
     counter = Script([(0.0, 0), (0.4, 1), (0.9, 2)], 1.0, 2.0)
     counter.look()
     counter.look()

@@ -203,7 +203,7 @@ def test_a_stall_loses_nothing_while_the_memory_lasts() -> None:
 
 
 @pytest.mark.parametrize("fault", [lambda server: server.stall(0.15), lambda server: server.slow(100_000)])
-def test_a_link_that_outlasts_the_memory_is_told_and_not_averaged_over(fault: Callable[[Any], None]) -> None:
+def test_a_link_that_outlasts_the_memory_is_reported_and_not_averaged_over(fault: Callable[[Any], None]) -> None:
     with live("scpi-dmm", memory=1000) as it, closing(it.open(rate_hz=50_000)) as meter:
         threading.Timer(0.05, fault, (it.sim.server,)).start()
         meter.start()
@@ -390,7 +390,7 @@ def test_a_full_buffer_ends_the_run_after_all_that_it_holds() -> None:
     series([*TRIGGERS, (END, b"2"), data(1, 2, 2.0, 4.0)], 2, use)
 
 
-def test_an_instrument_that_does_not_start_is_told() -> None:
+def test_an_instrument_that_does_not_start_is_reported() -> None:
     dialogue = [*TRIGGERS[:2], ("TRIG:STAT?", b"IDLE;IDLE;0"), ("SYST:ERR?", b'0,"No error;0;0 0"')]
     raised(MeterError, series, dialogue, 1000, lambda source: source.begin(HostClock()), says="does not start: IDLE")
 

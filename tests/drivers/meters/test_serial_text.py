@@ -113,7 +113,7 @@ def test_a_steady_count_keeps_pace_with_any_clock_within_its_tolerance(drift: fl
 
 
 @given(st.floats(-4e-3, 4e-3), st.sampled_from([20.0, 50.0, 100.0]), st.integers(1, 50), st.integers(0, 9))
-def test_lines_that_are_lost_or_too_many_are_told(drift: float, rate_hz: float, lost: int, seed: int) -> None:
+def test_lines_that_are_lost_or_too_many_are_reported(drift: float, rate_hz: float, lost: int, seed: int) -> None:
     raised(MeterError, paced, rate_hz, drift, 20.0, seed, 8.0, lost, says="are missing")
     raised(MeterError, paced, 100.0, drift, 20.0, seed, 8.0, -1, says="were too many")
 
@@ -133,7 +133,7 @@ def test_it_declares_what_the_lines_show_and_no_accuracy() -> None:
 
 @pytest.mark.parametrize("ready_s", [0.002, 0.03])
 @pytest.mark.parametrize("time_column", ["time:us", "-"])
-def test_what_is_read_first_happened_inside_the_bracket(time_column: str, ready_s: float) -> None:
+def test_the_first_reading_is_inside_the_bracket(time_column: str, ready_s: float) -> None:
     sketch = Sketch(columns="time:us,count:count", ready_s=ready_s, drift=0.0)
     options: Options = {"columns": f"{time_column}, number:W", "rate_hz": 200.0, "latency_s": 0.3}
     with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:
@@ -247,7 +247,7 @@ def test_a_time_that_stands_still_is_named() -> None:
     ("time:ms,core:mW", TIMED), ("count:count,core:mW", COUNTED),
     ("core:mJ,time:us", {"columns": "core:mJ, time:us"}), ("core:mJ", {"columns": "core:mJ", "rate_hz": 200.0}),
 ])  # fmt: skip
-def test_a_board_that_restarts_is_told(columns: str, options: Options) -> None:
+def test_a_board_that_restarts_is_reported(columns: str, options: Options) -> None:
     with live("serial-text", sketch=Sketch(columns=columns)) as it, closing(it.open(**options)) as meter:
         meter.start()
         time.sleep(0.1)
@@ -273,7 +273,7 @@ def test_lines_that_are_not_as_declared_are_quoted() -> None:
         raised(SetupError, it.open, columns="time:ms, a:mW, b:mW", kind="point", boot_s=0.2, says="2 columns, and 3 ")
 
 
-def test_a_mean_of_unknown_length_is_refused_by_what_lacks() -> None:
+def test_means_of_unknown_length_are_refused_with_the_missing_options() -> None:
     assert "neither rate_hz nor aperture_s" in raised(RigError, open_meter, columns="t:ms, a:mW").message
 
 

@@ -179,7 +179,7 @@ def test_one_answer_that_noise_changes_is_excused(session: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("every", "outcome"), [(7, "warned"), (3, "failed")])
-def test_answers_that_differ_by_over_a_tenth_are_told(session: Path, tmp_path: Path, every: int, outcome: str) -> None:
+def test_many_differing_answers_are_reported(session: Path, tmp_path: Path, every: int, outcome: str) -> None:
     """Chance may change three of 12 answers (a warning), but not eight (a failure); only one check reports it."""
 
     def noisy(name: str, lines: Lines, tables: Tables) -> None:

@@ -179,7 +179,7 @@ def test_a_table_that_says_more_than_the_claims(folder: Path, old: str, new: str
     assert said in told(audit(folder, quick=True), 30).found
 
 
-def test_runs_of_another_session_are_told(tmp_path: Path) -> None:
+def test_runs_of_another_session_are_reported(tmp_path: Path) -> None:
     one, two = (session(tmp_path / name) for name in ("one", "two"))
     folder = submitted(tmp_path / "made", one).path
     assert 2 not in failed(audit(folder, quick=True))

@@ -195,7 +195,7 @@ def test_the_command_prints_writes_and_exits(tmp_path: Path, capsys: pytest.Capt
     assert json.loads(capsys.readouterr().out)["audits"][0]["quick"]
 
 
-def test_what_no_hash_covers_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_no_hash_covers_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A submitter can put an own audit beside the folder."""
     folder = submitted(tmp_path / "made", unpacked("single-session", tmp_path / "lab")).path
     (folder / "derived").mkdir()

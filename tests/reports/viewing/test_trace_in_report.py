@@ -157,7 +157,7 @@ def test_missing_readings_are_columns_without_a_number() -> None:
     assert [j["text"] for j in jumps if j["title"] == "most energetic"] == ["inference 2: 1 mJ"]
 
 
-def test_where_readings_are_missing_none_is_drawn_and_no_energy_is_told() -> None:
+def test_where_readings_are_missing_none_is_drawn_and_no_energy_is_reported() -> None:
     whole = one_rail(np.full(1000, 1e-3), 100.0, np.array([[1.0, 2.0], [4.5, 5.5]]))
     (rail,) = whole.rails
     there = (rail.start_s < 4.0) | (rail.start_s >= 6.0)

@@ -64,7 +64,7 @@ def test_an_address_that_is_none_is_a_bad_request(url: str) -> None:
     assert asked(url, "http://[x/", Host=urlsplit(url).netloc)[0] == 400
 
 
-def test_a_browser_that_leaves_is_not_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_browser_that_leaves_is_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
     server, found = server_of(PAGE, "", columns)
     server.daemon_threads = False  # so that closing waits for the answer
     client = socket.create_connection(("127.0.0.1", urlsplit(found).port or 0))

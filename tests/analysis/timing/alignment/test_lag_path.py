@@ -325,7 +325,7 @@ def plain_union(windows: Floats) -> list[tuple[float, float]]:
 
 
 @given(ANY_WINDOWS)
-def test_merged_windows_cover_the_same_and_stand_apart(windows: Floats) -> None:
+def test_merged_windows_cover_the_same_and_are_apart(windows: Floats) -> None:
     found = signals.merged(windows)
     assert [tuple(row) for row in found] == plain_union(windows)
     assert signals.merged(found).tolist() == found.tolist()
