@@ -233,9 +233,7 @@ def test_the_list_says_what_is_missing_of_a_packages_own_extra(tmp_path: Path, m
     assert (row["extra"], row["installed"], row["missing"]) == ("bench", False, ["no-such-package"])
 
 
-def test_of_two_versions_of_a_package_the_list_shows_the_first_on_the_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_shows_the_version_that_is_first_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for version, name in (("1.0", "old-meter"), ("2.0", "new-meter")):
         registering(tmp_path / version, monkeypatch, "lab-meters", f"{name} = json:loads", version)
     rows = {row["name"]: row["package"] for row in describe() if row["group"] == "meters"}

@@ -166,7 +166,7 @@ def test_of_runs_alike_one_in_twenty_shows_a_difference_however_unlike_their_sam
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_of_runs_whose_times_drift_few_show_a_difference(same: bool) -> None:
+def test_few_runs_whose_times_drift_show_a_difference(same: bool) -> None:
     """Each execution keeps 0.9 of the delay of the one before, as on a chip that gets warm and cools."""
 
     def drawn(rng: np.random.Generator) -> Floats:
@@ -504,7 +504,7 @@ def gate(a: Quantity, b: Quantity, limit: str, one: str = "", other: str = "") -
 @pytest.mark.parametrize(("second", "outcome"), [
     (1.08, "worse"), (1.06, "not decided"), (1.05, "not decided"), (1.04, "not decided"), (1.02, "not worse"),
 ])  # fmt: skip
-def test_the_interval_of_the_change_lies_above_the_limit_or_below_it_or_over_it(second: float, outcome: str) -> None:
+def test_the_interval_of_the_change_is_above_the_limit_or_below_it_or_contains_it(second: float, outcome: str) -> None:
     assert gate(energy(1.0, 0.007), energy(second, 0.007), "energy_per_inference_j > +5%").outcome == outcome
 
 

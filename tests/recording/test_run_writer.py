@@ -174,7 +174,7 @@ def announced(path: Path) -> list[tuple[int, int]]:
     return [(e.readings, e.arrived_ns) for e in rig.open_run(path).of_type(ChunkArrived)]
 
 
-def test_a_disk_that_takes_nothing_holds_up_nobody_and_loses_nothing(threaded: Recorder, disk: threading.Event) -> None:
+def test_a_disk_that_takes_nothing_delays_nobody_and_loses_nothing(threaded: Recorder, disk: threading.Event) -> None:
     for k in range(5):
         threaded.chunk(readings(100 * k, 100), k)
         threaded.flush()

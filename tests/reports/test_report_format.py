@@ -148,7 +148,7 @@ def test_groups_are_in_one_order_and_figures_of_service_as_they_came() -> None:
     assert [str(key) for key, _ in found[1].entries] == ["latency_p50_s", "duration_s"]
 
 
-def test_a_terminal_shows_of_one_sample_at_a_time_what_is_asked_for_first() -> None:
+def test_a_terminal_shows_the_main_figures_of_one_sample_at_a_time() -> None:
     names = ("duration_s", "throughput_samples_hz", "throughput_inferences_hz", "latency_mean_s")
     keys = [*map(FigureKey, names), *map(latency, (50, 97, 99, 99.9)), EARLY]
     (service,) = grouped(*keys)

@@ -140,7 +140,7 @@ def texts(
     return [html.unescape(text) for text in re.findall(r">([^<>]+)</text>", picture.decode())]
 
 
-def test_of_solvers_the_gap_comes_first_then_the_cost() -> None:
+def test_the_gap_of_solvers_comes_before_the_cost() -> None:
     latency = FigureKey("latency_p{percentile}_s", percentile=99)
     figures = {str(key): key for key in (latency, FigureKey("execution_time_s"), FigureKey("cost_mean"), GAP)}
     rows = [row | dict.fromkeys(figures, 0.5) for row in solved()]

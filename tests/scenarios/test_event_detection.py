@@ -57,7 +57,7 @@ def test_truth_leaves_out_the_first_half_second_small_boxes_and_other_classes(tm
     assert set(map(str, opened(tmp_path).details["detect"]["boxes"].values())) == {"[]"}
 
 
-def test_of_a_track_the_last_box_of_a_frame_counts(tmp_path: Path) -> None:
+def test_the_last_box_of_a_track_in_a_frame_counts(tmp_path: Path) -> None:
     drive.write(tmp_path, 12)
     table = np.concatenate([drive.boxes(12)] * 2)
     table["t"][12:] += 10_000

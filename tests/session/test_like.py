@@ -129,7 +129,7 @@ def test_other_samples_are_no_repetition(run: Path, tmp_path: Path, capsys: Capt
     assert main([*words, "--allow-invalid", "--option", "samples=4", "--option", "audio_hz=1000"]) == 0
 
 
-def test_of_a_lone_run_the_mode_is_taken(run: Path) -> None:
+def test_the_mode_of_a_lone_run_is_taken(run: Path) -> None:
     taken, _ = like(run)
     assert (taken.mode, taken.trials) == ("together", None)
 

@@ -259,7 +259,7 @@ def test_what_a_reader_would_read_otherwise_is_a_difference(there: str, here: st
     assert len(differences(there.encode(), here.encode())) == n
 
 
-def test_of_texts_of_different_lengths_the_first_line_that_tells_something_is_named() -> None:
+def test_the_first_line_with_other_content_is_named_in_texts_of_different_lengths() -> None:
     there, here = b'{\n "a": 1,\n "b": 2\n}', b'{\n "a": 1\n}'
     assert differences(there, here) == ["""line 3: ' "b": 2', made again '}'"""]
     assert differences(here, there) == ["""line 3: '}', made again ' "b": 2'"""]

@@ -144,7 +144,7 @@ def test_a_value_out_of_range_fails_its_own_cells_wherever_it_is(sizes: list[str
     assert [cell.options["workload.nodes"] for cell in cells_of([grid])] == sizes
 
 
-def test_a_grid_of_which_no_value_is_taken_is_refused() -> None:
+def test_a_grid_without_an_acceptable_value_is_refused() -> None:
     raised(UsageError, checked, problems(options={}, vary={"nodes": ["0", "1"]}), says="nodes is 0")
     raised(UsageError, checked, problems(options={"density": "7"}, vary={"nodes": ["12", "13"]}), says="density")
 

@@ -151,7 +151,7 @@ def test_a_waiting_process_says_for_whom(tmp_path: Path) -> None:
     assert said == [f"waiting for device bench, in use by process {os.getpid()}"]
 
 
-def test_a_claim_leaves_nothing_behind_and_holds_against_its_own_remains(tmp_path: Path) -> None:
+def test_a_claim_leaves_no_file_and_works_where_one_was_left(tmp_path: Path) -> None:
     with claimed(tmp_path / "desk", "cell") as desk, (desk / ".lock").open() as lock, pytest.raises(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert not (tmp_path / "desk").exists()

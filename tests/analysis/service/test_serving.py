@@ -419,7 +419,7 @@ def test_queries_are_read_in_issue_order_without_warm_up_and_with_what_each_stan
     assert q.latency_s().round(9).tolist() == [0.1, 0.1, 0.1]
 
 
-def test_of_two_queries_for_one_sample_the_first_begun_was_issued_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_begun_of_two_queries_for_one_sample_was_issued_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device of two cores answers the second before the first; it names only the sample."""
     (one,) = samples(1)
     plant, device = bench(0.2, holds=4)

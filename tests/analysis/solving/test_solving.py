@@ -93,7 +93,7 @@ def test_one_solve_that_stays_away_leaves_a_share_and_no_official_figures() -> N
     assert not [key for key in map(str, figures) if key.endswith(("_official_s", "_official_j"))]
 
 
-def test_of_gaps_closer_than_where_solves_were_told_to_stop_nothing_is_reported() -> None:
+def test_gaps_below_the_gap_that_stops_solves_are_not_reported() -> None:
     found = replace(solve("p", -50.0), targets={"best": -52.0, "official": -50.0})
     told = {str(key) for key in solving_figures([found], True, to_gap=0.05) if key.quantity.startswith("reached_gap")}
     assert told == {"reached_gap_official_0_1_share", "reached_gap_official_0_05_share", "reached_gap_best_0_1_share"}

@@ -293,7 +293,7 @@ def test_the_pace_of_a_counter_is_as_uncertain_as_its_looks_make_it() -> None:
 
 
 @pytest.mark.parametrize(("drift", "found"), [(0.0, False), (0.1, True)])
-def test_what_is_delivered_when_a_meter_stops_tells_nothing_of_a_drift(drift: float, found: bool) -> None:
+def test_readings_delivered_when_a_meter_stops_show_no_drift(drift: float, found: bool) -> None:
     rng = np.random.default_rng(2)
     ended_s = 0.26 * np.arange(1, 20)
     at_s = ended_s + 0.28 + drift * ended_s + rng.uniform(-0.025, 0.025, 19)

@@ -51,7 +51,7 @@ def test_a_rate_that_it_has_not_is_a_setup_error_and_the_driver_is_let_go(it: St
     assert it.sim.latest.finalized
 
 
-def test_of_several_one_must_be_named_and_is_let_go_when_it_is_closed(it: StandIn) -> None:
+def test_one_of_several_must_be_named_and_is_released_when_closed(it: StandIn) -> None:
     it.sim.paths = (PATH, JS110)
     raised(SetupError, it.open, says="Connected")
     it.open(instrument="000123").close()

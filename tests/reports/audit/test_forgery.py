@@ -239,7 +239,7 @@ def test_a_figure_that_the_rules_ask_for_and_nobody_claims(handed_in: Path, tmp_
     assert told["4"].endswith("is called VALID, and it claims no idle_power_w")
 
 
-def test_sessions_of_a_row_that_lie_apart(handed_in: Path, tmp_path: Path) -> None:
+def test_sessions_of_a_row_that_differ_too_much(handed_in: Path, tmp_path: Path) -> None:
     def apart(claims: dict[str, Any]) -> None:
         one = claims["active_power_w"]
         one["trials"] = [0.9 * one["value"], 1.1 * one["value"]]

@@ -84,7 +84,7 @@ def test_without_openssh_a_submission_counts_as_unsigned(folder: Path, monkeypat
     assert audit(folder, quick=True).anchor == "self-consistent, not anchored"
 
 
-def test_rules_by_which_no_one_may_submit_are_the_last_word(folder: Path) -> None:
+def test_rules_that_allow_no_submission_decide_the_outcome(folder: Path) -> None:
     found = audit(folder / "sessions" / "session-trials" / "accuracy", quick=True)
     simulated, measured = worst(found), worst(replace(found, simulated=False))
     assert simulated[0] == measured[0] == "NEVER SUBMITTABLE"

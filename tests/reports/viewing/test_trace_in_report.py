@@ -70,7 +70,7 @@ def page() -> bytes:
 # ---- what is in the page ------------------------------------------------------------------
 
 
-def test_of_a_short_trace_every_reading_is_in_the_page(page: bytes) -> None:
+def test_every_reading_of_a_short_trace_is_in_the_page(page: bytes) -> None:
     result = made_up()
     model = model_of(page)
     total, core, io = model["rails"]
@@ -83,7 +83,7 @@ def test_of_a_short_trace_every_reading_is_in_the_page(page: bytes) -> None:
     assert model["extent"] == [0.0, 40.0]
 
 
-def test_of_a_long_trace_the_columns_hold_its_least_and_greatest() -> None:
+def test_the_columns_of_a_long_trace_have_its_least_and_greatest() -> None:
     watts = np.full(1_000_000, 1e-3)
     watts[[123_456, 654_321]] = 5e-3, 1e-5
     whole = model_in(one_rail(watts, 1e4))["rails"][0]["layers"][-1]
