@@ -166,7 +166,8 @@ def _held(folder: Path) -> Iterator[None]:
             yield
         finally:
             for file in (lock, holder_of(lock)):
-                file.unlink(missing_ok=True)
+                with suppress(FileNotFoundError, PermissionError):  # Windows removes the lock when it is released
+                    file.unlink()
 
 
 def go_on(folder: Path) -> str:

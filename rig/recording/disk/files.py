@@ -380,7 +380,9 @@ def write_whole(path: Path, content: bytes, *, sync: bool = False, refuse: Refus
 
 
 def sync_to_disk(path: Path) -> None:
-    """Sync one file, or the names in one directory, to disk."""
+    """Sync one file, or the names in one directory, to disk; Windows lets neither be synced by a reader."""
+    if not BY_DESCRIPTOR:
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
