@@ -4,6 +4,8 @@ import os
 import select
 import time
 
+from rig.errors import SetupError
+
 SPIN_NS = 200_000
 """Sleeps on an ordinary kernel overshoot by up to this (ns), so the last part of a wait has no sleep."""
 
@@ -24,6 +26,22 @@ class HostClock:
             time.sleep((left_ns - SPIN_NS) * 1e-9)
         while time.monotonic_ns() < ns:
             pass
+
+
+def host_clock() -> HostClock:
+    """Return the host's clock. Raises ``SetupError`` if it steps by more than ``SPIN_NS``, as all stamps then would."""
+    step_s = min(_step_ns() for _ in range(5)) * 1e-9  # other programs interrupt a few readings
+    if step_s > SPIN_NS * 1e-9:
+        what, remedy = f"the host's clock steps by {step_s:.2g} s", "On Windows, use Python 3.13 or newer"
+        raise SetupError(what, field="clock", value=step_s, remedy=remedy)
+    return HostClock()
+
+
+def _step_ns() -> int:
+    begin_ns = end_ns = time.monotonic_ns()
+    while end_ns == begin_ns:
+        end_ns = time.monotonic_ns()
+    return end_ns - begin_ns
 
 
 def _yield_thread() -> None:

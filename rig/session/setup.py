@@ -13,7 +13,7 @@ from rig.bench.request import Request
 from rig.bench.value_checks import APART, WHERE
 from rig.conformance.workload import ATTRIBUTES
 from rig.engine.acquisition import Bench
-from rig.engine.clock import HostClock
+from rig.engine.clock import HostClock, host_clock
 from rig.engine.play_steps import check_wiring
 from rig.engine.watchdog import let_go, patiently
 from rig.errors import SetupError, UnknownNameError, closest, refused
@@ -113,7 +113,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         remedy = "Give the same data with --data, and its options with --option; see `rig list NAME`"
         raise refused("workload", workload.digest_sha256, remedy, what)
     plant: SimulatedBench | None = build(plant_factory, {}, options["bench"]) if plant_factory else None
-    clock: Clock = plant.clock if plant is not None else HostClock()
+    clock: Clock = plant.clock if plant is not None else host_clock()
     given: dict[str, Any] = {"bench": plant, "clock": clock, "simulate": request.simulate, "workload": workload}
     with ExitStack() as handles:
         meters = _feeding(request, given, takers, handles)

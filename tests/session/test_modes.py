@@ -1,5 +1,7 @@
 """The runs of ``rig measure``: a session by default, one run by --mode, trials, compliance, and their ends."""
 
+import os
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from tests.support.paths import SUPPORT
 from tests.support.raised import raised, raising
 from tests.support.submissions import session as recorded
 
-Capture = pytest.CaptureFixture[str]
+Capture, Patch = pytest.CaptureFixture[str], pytest.MonkeyPatch
 
 DEVICES = SUPPORT / "serving.py"
 HONEST, CACHING = (f"{DEVICES}:{name}" for name in ("honest", "caching"))
@@ -39,13 +41,34 @@ def failed(result: rig.Result) -> list[str]:
 
 
 def ids(run: rig.Run) -> list[str]:
-    rows = run.replies.to_pylist()
-    return [row["sample_id"] for row in rows if not row["warmup"]]
+    return [row["sample_id"] for row in run.replies.to_pylist() if not row["warmup"]]
 
 
 def test_two_meters_with_rails_of_one_name_are_refused_before_anything_is_recorded(tmp_path: Path) -> None:
     raised(SetupError, recorded, tmp_path / "out", says=r"core\.arrows", meters=("mock", "mock"))
     assert not (tmp_path / "out").exists()
+
+
+def test_on_a_host_clock_of_coarse_steps_nothing_real_is_measured(session: Measure, monkeypatch: Patch) -> None:
+    fine_ns = time.monotonic_ns  # on Windows, Python 3.12 reads a clock of 15.6 ms
+    monkeypatch.setattr(time, "monotonic_ns", lambda: fine_ns() // 15_625_000 * 15_625_000)
+    raised(SetupError, session, says=r"steps by 0\.016 s.*3\.13", device="numpy-esn", meters=("none",))
+    session()
+
+
+def test_a_session_needs_no_directory_to_be_opened_and_no_lock_in_use_to_be_removed(
+    session: Measure, monkeypatch: Patch
+) -> None:
+    """Windows does neither."""
+
+    def refusing(call: Callable[..., Any], wrong: Callable[[Path], bool]) -> Callable[..., Any]:
+        refuse = raising(PermissionError(13, "as on Windows"))
+        return lambda path, *given, **more: (refuse if wrong(Path(path)) else call)(path, *given, **more)
+
+    monkeypatch.setattr("rig.recording.disk.files.BY_DESCRIPTOR", False)
+    monkeypatch.setattr(os, "open", refusing(os.open, Path.is_dir))
+    monkeypatch.setattr(Path, "unlink", refusing(Path.unlink, lambda path: path.name == ".lock"))
+    assert len(runs_in(session())) == 3
 
 
 def test_a_request_takes_the_text_of_a_path_and_options_by_name(tmp_path: Path) -> None:
