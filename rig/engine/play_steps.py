@@ -114,7 +114,7 @@ def check_wiring(device: DeviceInfo, meters: Sequence[MeterInfo]) -> None:
         raise SetupError(what, field="phases", value=MARK_PHASE, remedy="Give the phase another name")
     _check_pin(device, meters)
     rails = [rail for info in meters for rail in info.rails]
-    for path, count in Counter(trace_path(rail.name) for rail in rails).items():
+    for path, count in Counter(trace_path(rail.name).casefold() for rail in rails).items():
         if count > 1:
             remedy = "Give every rail of every meter a name of its own, by an option of its driver (`rig list METER`)"
             raise SetupError(f"{count} rails would share the file {path}", field="rail", value=path, remedy=remedy)

@@ -247,7 +247,7 @@ class Recorder:
             what = f"the rail {rail.name!r} of {info.name} cannot be written: {why}"
             remedy = "Correct what the driver of this meter declares"
             raise StoreError(what, field="rail", value=rail.name, remedy=remedy) from error
-        if any(trace_path(rail.name) == trace_path(known) for known in self._readings):
+        if any(trace_path(rail.name).casefold() == trace_path(known).casefold() for known in self._readings):
             what = f"two rails would share the file {trace_path(rail.name)}"
             remedy = "Give every rail of every meter a name of its own"
             raise StoreError(what, field="rail", value=rail.name, remedy=remedy)

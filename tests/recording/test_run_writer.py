@@ -25,6 +25,7 @@ from fixtures.bench.true_power import open_plant
 from fixtures.worlds.random_draw import blank, steps
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
+from rig.engine.play_steps import check_wiring
 from rig.engine.record import record
 from rig.errors import DiskTooSlowError, MeterError, RigError, SetupError, StoreError
 from rig.recording.disk.files import Folder, Opened
@@ -89,11 +90,12 @@ def test_readings_of_a_rail_that_no_meter_declared_are_refused(recorder: Recorde
     raised(MeterError, recorder.chunk, Chunk("core", np.ones(1)), 1, says="no meter declared")
 
 
-@pytest.mark.parametrize("names", [("core", "core"), ("a/b", "a b")])
+@pytest.mark.parametrize("names", [("core", "core"), ("a/b", "a b"), ("core", "Core")])
 def test_two_rails_cannot_share_a_file(recorder: Recorder, names: tuple[str, str]) -> None:
     first, second = (Rail(name) for name in names)
     recorder.open_trace(meter(first), first, 0)
     raised(StoreError, recorder.open_trace, meter(second), second, 0, says="share")
+    raised(SetupError, check_wiring, rig.blocking(lambda sample: None).info(), [meter(first, second)], says="share")
 
 
 @pytest.mark.parametrize("rail", [Rail("core", rate_hz=float("nan")), Rail("core", kind="median"), Rail("")])  # type: ignore[arg-type]
