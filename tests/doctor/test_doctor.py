@@ -49,8 +49,7 @@ def visit(here: Path) -> Doctor:
         if text is not None:
             path = here / "bench.toml"
             path.write_text(text, encoding="utf-8")
-        found = diagnose(names, path, Settings(**{"seconds": SECONDS} | given))
-        return [f for f in found if f.item != "host"]
+        return [f for f in diagnose(names, path, Settings(**{"seconds": SECONDS} | given)) if f.item != "host"]
 
     return run
 

@@ -86,8 +86,7 @@ def test_a_span_too_short_for_the_meter_has_at_most_a_wide_figure_and_the_repeat
 
 def test_a_repeat_that_was_not_enough_is_answered_with_one_that_is(tmp_path: Path) -> None:
     short = on_plant(tmp_path / "short", stream={"repeat": 5}, **SHORT).result
-    long = on_plant(tmp_path / "long", stream={"repeat": remedy_of(short)}, **SHORT).result
-    assert POWER in long.quantities
+    assert POWER in on_plant(tmp_path / "long", stream={"repeat": remedy_of(short)}, **SHORT).result.quantities
 
 
 METHODS = ("info", "stage", "submit", "poll", "timer", "close")
@@ -184,8 +183,7 @@ def test_a_rail_split_into_equal_parts_is_no_more_certain(tmp_path: Path) -> Non
     # rails with readings at different times have no sum of readings
     fewer = {name: getattr(trace, name)[:-1] for name in ("start_tick", "end_tick", "value", "overload")}
     parts["part0"] = replace(parts["part0"], **fewer | {"value": fewer["value"] / 4.0})
-    apart = evaluate(replace(run, traces=parts)).quantities
-    assert apart[POWER].half_width() < 0.7 * whole[POWER].half_width()
+    assert evaluate(replace(run, traces=parts)).quantities[POWER].half_width() < 0.7 * whole[POWER].half_width()
 
 
 def right_without(found: OnPlant, warmup: int) -> bool:

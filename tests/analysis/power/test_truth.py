@@ -101,8 +101,7 @@ def test_a_goal_is_missed_by_what_it_is_about(table: list[Row], goals: set[str])
 
 
 def test_recordings_of_the_second_draw_count_as_much() -> None:
-    wrong = [row(k, 1.0, 1e-3) for k in range(400)]
-    found = bench.verdict(gaussian(), wrong)["goals"]
+    found = bench.verdict(gaussian(), [row(k, 1.0, 1e-3) for k in range(400)])["goals"]
     assert not found["coverage"]
     assert not found["silent"]
 

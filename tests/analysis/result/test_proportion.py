@@ -181,8 +181,7 @@ def test_samples_without_a_label_are_reported(tmp_path: Path) -> None:
 def test_answers_outside_the_labels_fail_a_check(
     outputs: list[Any], classes: list[str] | None, said: list[str], tmp_path: Path
 ) -> None:
-    details = {} if classes is None else {"classes": classes}
-    run = answered(tmp_path, outputs, details=details)
+    run = answered(tmp_path, outputs, details={} if classes is None else {"classes": classes})
     checks = [c for c in answer_checks(run, answers_of(run)) if c.effect == "check"]
     assert [c.found for c in checks] == said
     assert all(not c.ok and c.rule == "answers that are no label of the workload" for c in checks)
@@ -283,8 +282,7 @@ def test_pairs_of_any_law_are_held(n: int) -> None:
     for down in (0.001, 0.01, 0.05, 0.2, 0.4):
         for up in (0.001, 0.01, 0.05, 0.2, 0.5):
             chance = multinomial.pmf(np.column_stack([lost, won, n - lost - won]), n, [down, up, 1 - down - up])
-            held = (low <= up - down) & (up - down <= high)
-            assert chance[held].sum() >= 0.94, (down, up)
+            assert chance[(low <= up - down) & (up - down <= high)].sum() >= 0.94, (down, up)
 
 
 # ---- samples that the network was trained on ---------------------------------------------------

@@ -124,8 +124,7 @@ def test_predictions_that_cannot_be_judged_are_reported(rows: Any, truth: Any, t
 
 def test_a_run_on_synthetic_samples_says_so(tmp_path: Path) -> None:
     run = recorded(tmp_path, [("a", [])], SERIES, {"synthetic": "drawn by hand"}, "forecast")
-    result = evaluate(open_run(run))
-    assert "The samples are synthetic, not recorded: drawn by hand" in result.notes
+    assert "The samples are synthetic, not recorded: drawn by hand" in evaluate(open_run(run)).notes
 
 
 # ---- boxes, by COCO's mean average precision ---------------------------------------------------

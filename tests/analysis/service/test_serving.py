@@ -286,8 +286,7 @@ def test_a_free_device_takes_all_that_is_due_up_to_a_batch_for_the_time_that_suc
 
 def test_times_of_service_that_are_alike_are_drawn_together() -> None:
     slow = np.repeat(np.random.default_rng(1).exponential(size=50), 20)
-    drawn = drawn_s(np.random.default_rng(2), slow, 1000)
-    assert np.mean(np.diff(drawn) == 0.0) > 0.8
+    assert np.mean(np.diff(drawn_s(np.random.default_rng(2), slow, 1000)) == 0.0) > 0.8
     assert len(drawn_s(np.random.default_rng(2), slow[:1], 5)) == 5
 
 

@@ -111,8 +111,7 @@ def test_a_session_is_as_complete_and_as_simulated_as_its_runs(summary: Summaris
     runs = []
     for name, error, mode in (("performance", None, "hardware"), ("power", DeviceError("broke"), "simulator")):
         how: dict[str, Any] = {"error": error, "mode": mode, "size": 4, "known": samples(4)}
-        run = recording(tmp_path / name, asked(), rules=LOOSE, purpose=name, **how)
-        runs.append((name, name, run))
+        runs.append((name, name, recording(tmp_path / name, asked(), rules=LOOSE, purpose=name, **how)))
     both, one = whole_of(*runs), whole_of(*runs[:1])
     assert (both.complete, both.simulated, one.complete, one.simulated) == (False, True, True, False)
     assert ("power: the run", "broken off") in failed(both)
@@ -219,8 +218,7 @@ def test_five_trials_of_the_same_problems_show_no_more_of_other_problems_than_on
         for name, c in (("p", -40.0), ("q", -42.0), ("r", -47.0))
     ]
     one, key = solving_figures(solves, True), FigureKey("gap_{target}_mean", target="best_known")
-    five = over_trials([one] * 5)[key]
-    assert five.interval() == pytest.approx(one[key].interval())
+    assert over_trials([one] * 5)[key].interval() == pytest.approx(one[key].interval())
 
 
 def test_phases_of_a_cascade_count_by_their_executions_in_the_energy_of_a_session() -> None:

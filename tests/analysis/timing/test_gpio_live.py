@@ -41,8 +41,7 @@ def test_a_board_in_energy_mode_is_timed_by_its_pin(tmp_path: Path, monkeypatch:
         Recorder(tmp_path / "run") as recorder,
     ):
         bench, workload = Bench(device, (meter,), plant.clock), BlankWorkload(samples)
-        start = start_document(bench, workload, "run", {"name": "single-stream"}, [])
-        recorder.event(start)
+        recorder.event(start_document(bench, workload, "run", {"name": "single-stream"}, []))
         collect([Idle(0.3), *(Issue([s]) for s in samples), Idle(0.3)], bench, recorder)
     result = evaluate(open_run(tmp_path / "run"))
     spans = [(on, off) for _, on, off in plant.activity]

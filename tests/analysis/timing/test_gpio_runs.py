@@ -118,8 +118,7 @@ def test_edges_place_a_slow_meter_to_a_look_though_some_are_missing_and_some_bou
 def test_a_trace_and_a_pin_that_disagree_are_told_apart(tmp_path: Path) -> None:
     late = measured(tmp_path / "late", {"pin": "level", "pin_delay_s": 3e-4}, {"pin": "level", "noise": 1e-3}, n=60)
     assert said(late.result, "and their combined uncertainty is")
-    right = measured(tmp_path / "right", LEVEL, {"pin": "level", "noise": 1e-3}, n=60)
-    assert not said(right.result, "apart")
+    assert not said(measured(tmp_path / "right", LEVEL, {"pin": "level", "noise": 1e-3}, n=60).result, "apart")
 
 
 def test_every_method_that_was_tried_is_in_the_report(tmp_path: Path) -> None:
@@ -150,8 +149,7 @@ ON_PIN = STAMP | {"on_pin": True}
 
 
 def test_its_clock_is_the_meters_whose_rate_enters_every_time(tmp_path: Path) -> None:
-    found = measured(tmp_path / "run", ON_PIN, STAMP)
-    result = found.result
+    result = measured(tmp_path / "run", ON_PIN, STAMP).result
     time, power = result.quantities["execution_time_s"], result.quantities["dynamic_power_w"]
     assert set(result.clocks) == {"meter"}
     assert any(c.source == "clock rate, device to host" for c in time.components)
@@ -212,8 +210,7 @@ def test_a_recording_without_the_pins_trace_says_what_is_missing(tmp_path: Path)
 
 
 def test_a_loop_on_a_pin_stands_for_its_executions(tmp_path: Path) -> None:
-    found = measured(tmp_path / "run", ON_PIN, STAMP, n=3)
-    rows = found.run.replies.to_pylist()
+    rows = measured(tmp_path / "run", ON_PIN, STAMP, n=3).run.replies.to_pylist()
     assert [(r["phase"], r["on_tick"], r["executions"]) for r in rows] == 3 * [("inference", None, 1)]
     assert json.loads(rows[0]["output"])["label"] == "x"
 

@@ -83,8 +83,7 @@ def test_readings_lie_about_the_map_within_half_of_their_round_trips_and_the_slo
     second, residual, half = ideal.residuals([b for b in brackets if b.after_ns > b.before_ns], 0).T
     assert np.all(np.diff(second) > 0)
     assert np.all(np.abs(residual) <= half + 1.0 / HZ)
-    one_way = Wire(there_s=2e-3, back_s=0.0, rate=1e-4).read([1.0, 2.0])
-    found = ideal.residuals(one_way, 0)
+    found = ideal.residuals(Wire(there_s=2e-3, back_s=0.0, rate=1e-4).read([1.0, 2.0]), 0)
     assert found[:, 1] == pytest.approx(-found[:, 2], abs=1.0 / HZ)
 
 
