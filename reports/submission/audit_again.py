@@ -103,7 +103,7 @@ def imported_again(run: Run) -> Iterator[str]:
 
 def _stated(run: Run) -> bytes:
     """Return as text what the lines, tables and traces of a run state, except its readings."""
-    start = {key: value for key, value in msgspec.to_builtins(run.whole.start).items() if key not in OWN}
+    start = {key: value for key, value in msgspec.structs.asdict(run.whole.start).items() if key not in OWN}
     # other versions of an importer may read in other pieces, and word their notes in other ways
     lines = [line for line in run.whole.events if not isinstance(line, (ChunkArrived, Note))]
     told = [start, *lines, run.ended, [(one.clock, len(one.value)) for one in traces(run).values()]]

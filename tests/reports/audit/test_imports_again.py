@@ -18,7 +18,7 @@ from reports.submission.audit_again import imported_again
 from rig.commands.shell.main import main
 from rig.importing.write import KEPT, run_import
 from tests.support.scpi_bench import calibration
-from tests.support.submission_folder import altered
+from tests.support.submission_folder import altered, unpacked
 
 CASES = cases()
 TRACE, REPLIES = "traces/p.arrows", "replies.arrows"
@@ -48,16 +48,17 @@ def test_an_import_of_every_format_equals_its_originals(name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("identity", [False, True])
-def test_an_import_equals_its_originals_without_its_calibration_file(identity: bool, tmp_path: Path) -> None:
+def test_an_import_with_slashes_equals_its_originals_without_its_calibration(identity: bool, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    file, told = calibration(tmp_path / "in", unit="W"), "of /home/ada, 3 V /1 A"
-    run = imported("plain-csv", tmp_path, identity=identity, calibration=file, device_description=told)
+    told = {"calibration": calibration(tmp_path / "in", unit="W"), "device_description": "of /home/ada, 3 V /1 A"}
+    told |= {"time": "t /s:s", "power": "P /W:W"}
+    run = imported("plain-csv", tmp_path, identity=identity, old=b"t,p,v", new=b"t /s,P /W,v", **told)
     assert compared(run).outcome == "passed"
 
 
-def test_the_name_of_a_column_with_a_slash_is_recorded_whole(tmp_path: Path) -> None:
-    run = imported("plain-csv", tmp_path, old=b"t,p,v", new=b"t /s,P /W,v", time="t /s:s", power="P /W:W")
-    assert compared(run).outcome == "passed"
+@pytest.mark.parametrize("name", ["import-energyrunner", "import-plain-csv"])
+def test_an_import_by_an_older_version_equals_its_originals(name: str, tmp_path: Path) -> None:
+    assert compared(unpacked(name, tmp_path)).outcome == "passed"
 
 
 def times(file: str, name: str, factor: float) -> Edit:
@@ -115,10 +116,7 @@ def test_what_cannot_be_imported_again_is_said_not_to_be_compared(
     assert check.found.startswith("run is not compared with its originals: ") and says in check.found
 
 
-def test_nothing_is_imported_from_a_folder_with_a_file_that_no_hash_covers(tmp_path: Path) -> None:
+def test_nothing_is_imported_by_a_quick_audit_or_from_a_folder_with_a_file_that_no_hash_covers(tmp_path: Path) -> None:
     ((run := imported("otii", tmp_path)) / KEPT / "x.csv").write_text("t,p\n")
     assert "holds files that no hash covers" in compared(run).found
-
-
-def test_a_quick_audit_imports_nothing(tmp_path: Path) -> None:
-    assert compared(imported("plain-csv", tmp_path), quick=True).why == "left out by --quick"
+    assert compared(run, quick=True).why == "left out by --quick"
