@@ -106,14 +106,14 @@ def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool, a
 
 
 def _rules(part: Part) -> list[Rule]:
-    """Judge the rules of a part (a session or a lone run). A search has no trials, so only its runs are judged."""
+    """Judge the rules of a part (a session or a lone run). A search needs probes that fail, so none is judged."""
     found: list[Rule] = []
     values = None
-    for run in part.runs:
+    for run in part.asked:
         values, _ = values_of(run)
         found += judge_run(run, values) if values is not None else []
-    if values is not None and not part.searched and (part.bound or values["session"]):
-        found += judge_session(part.runs, values, part.plain)
+    if values is not None and (part.bound or values["session"]):
+        found += judge_session(part.asked, values, part.plain)
     return found
 
 
@@ -122,11 +122,11 @@ def _claimed(subject: Subject, quick: bool) -> Iterator[tuple[str, dict[str, Cla
     if subject.submission is not None:
         for one, parts in subject.configurations:
             for number, part in enumerate(parts):
-                plain = {} if quick or part.searched else of_session(part)
+                plain = {} if quick else of_session(part)
                 yield clean(one["sessions"][number]), claims_of_trial(one, number), plain
         return
     (part,) = subject.parts
-    whole = {} if quick or part.searched else of_session(part)
+    whole = {} if quick else of_session(part)
     yield "." if part.bound else part.name, claims_in(part.folder), whole
     for run in part.runs if part.bound else ():
         yield clean(run.path.name), claims_in(run.path), part.plain.get(run.path.name, {})

@@ -44,9 +44,9 @@ class Part:
     """Why the plain power of a run could not be computed."""
 
     @property
-    def searched(self) -> bool:
-        """Return whether this is a search for a limit, whose runs do not repeat one trial."""
-        return any(run.purpose == "probe" for run in self.runs)
+    def asked(self) -> list[reading.Run]:
+        """Return the runs that must keep the rules: all except the probes of a session, which search for a limit."""
+        return [run for run in self.runs if not (self.bound and run.purpose == "probe")]
 
 
 @dataclass
