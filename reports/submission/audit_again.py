@@ -28,7 +28,7 @@ WHOLE = (1, 2)
 NOT_COMPARED = "pages not compared"
 EQUALS = "submission.json and results.csv are equal; other versions or edits by hand changed the rest"
 DIFFER = "submission.json or results.csv differs too, by less than the intervals of the figures as computed now"
-UNEXPLAINED = "no version explains"
+UNEXPLAINED = "beyond what another version may change"
 OWN = ("run_id", "created_utc", "argv", "environment", "as_recorded")
 """Fields of the start line in which two imports of the same files may differ."""
 
