@@ -107,11 +107,12 @@ def _claim_beyond(claim: Claim, made: Claim | None) -> Iterator[str]:
         yield "no figure of this name, unit and number of runs is made of the sessions"
         return
     half = 0.0 if made.low is None or made.high is None else max(made.high - made.value, made.value - made.low)
-    pairs = [(claim.value, made.value, half), (claim.low, made.low, half / 2), (claim.high, made.high, half / 2)]
-    pairs += [(a, b, half * len(made.trials) ** 0.5) for a, b in zip(claim.trials, made.trials, strict=True)]
-    for there, here, allowed in pairs:
+    ends = [("low end ", claim.low, made.low, half / 2), ("high end ", claim.high, made.high, half / 2)]
+    trials = zip(claim.trials, made.trials, strict=True)
+    each = [("trial ", there, here, half * len(made.trials) ** 0.5) for there, here in trials]
+    for what, there, here, allowed in [("", claim.value, made.value, half), *ends, *each]:
         if there is not None and (here is None or not math.isclose(there, here, rel_tol=RELATIVE, abs_tol=allowed)):
-            yield f"{there:.6g}, made again {'no interval' if here is None else f'{here:.6g} within {allowed:.2g}'}"
+            yield f"{what}{there:.6g}, made again {'none' if here is None else f'{here:.6g} within {allowed:.2g}'}"
 
 
 def _printed_beyond(found: bytes, made: bytes) -> Iterator[str]:
