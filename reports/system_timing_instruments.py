@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Collection
 from typing import Any
 
-from msgspec import UNSET, to_builtins
+from msgspec import to_builtins
 
 from reports.format import NOT_STATED, flatten, say, si, signed
 from rig.analysis.result.quantity import Component, FigureKey, Quantity
@@ -97,7 +97,7 @@ def timing(result: Result) -> Pairs:
         ("Recorded clocks", "; ".join(map(_clock_text, start.clocks)) or NOT_STATED),
         ("Inferences timed in a trial", say(timed and timed.n)),
     ]
-    amortised = {} if scenario.amortise_s is UNSET else {"amortise_s": scenario.amortise_s}
+    amortised = {} if scenario.amortise_s is None else {"amortise_s": scenario.amortise_s}
     chosen = {k: v for k, v in (amortised | scenario.options).items() if v is not None}
     pairs += [(f"Scenario: {_words(k)}", v) for k, v in flatten(chosen) if k]
     ours = {} if start.rules is None else to_builtins(start.rules)

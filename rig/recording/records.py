@@ -122,13 +122,13 @@ class _Number:
         raise DataError(what, field=self._name, remedy="See docs/reference/run-directory.md for what it must hold")
 
 
-class ScenarioRecord(Record, frozen=True):
+class ScenarioRecord(Record, frozen=True, omit_defaults=True):
     """How samples were issued."""
 
     name: str = ""
     options: Object = {}
     """Every option of the scenario's run."""
-    amortise_s: float | UnsetType = UNSET
+    amortise_s: float | None = None
     """Length of the sequences that share the cost of configuring (s)."""
 
     latency_bound_s = _Number("latency_bound_s")

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import UNSET
-
 from rig.bench.request import Request
 from rig.errors import UnknownNameError, UsageError, refused
 from rig.factories import options_of
@@ -59,14 +57,13 @@ def like(path: Path, workload: str | None = None) -> tuple[Request, list[str]]:
             (left if why else options).append(f"{group}.{key}{f': {why}' if why else f'={text}'}")
     purposes = [purpose for _, purpose in asked]
     session = is_session(path)
-    amortise_s = start.scenario.amortise_s
     return Request(
         device="", scenario=scenario, workload=task,
         rules=_known("rules", start.rules.name) if start.rules is not None else "quick",
         mode="session" if session else next((m for m, p in PURPOSES.items() if p == start.purpose), "together"),
         trials=max(1, *(purposes.count(p) for p in ("performance", "power"))) if session else None,
-        amortise_s=None if amortise_s is UNSET else amortise_s, compliance="compliance" in purposes,
-        repeats_sha256=next((s.workload.digest_sha256 for s, _ in asked if s.scenario.amortise_s is UNSET), ""),
+        amortise_s=start.scenario.amortise_s, compliance="compliance" in purposes,
+        repeats_sha256=next((s.workload.digest_sha256 for s, _ in asked if s.scenario.amortise_s is None), ""),
         configuration=clean(start.configuration)[:MOST_CHARACTERS], options=tuple(options),
     ), left  # fmt: skip
 

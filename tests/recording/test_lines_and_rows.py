@@ -51,14 +51,14 @@ def test_lines_of_other_types_and_other_fields_are_passed_over(tmp_path: Path) -
     assert len(run.lines) == 4
 
 
-def test_what_older_recordings_hold_in_details_is_found_in_its_field() -> None:
+def test_what_older_recordings_hold_in_details_or_as_null_is_found_in_its_field() -> None:
     device = {"details": {"schedule_depends_on_budget": False, "solver": "tabu", "colour": "blue"}}
     workload = {"details": {"targets": {"best": {"p1": -3}}, "notes": ["a note"], "nodes": 20}}
-    found = start_of(LEAST | {"device": device, "workload": workload})
+    found = start_of(LEAST | {"device": device, "workload": workload, "scenario": {"amortise_s": None}})
     assert found.device.schedule_depends_on_budget is False
     assert found.device.algorithm.solver == "tabu"
     assert (found.workload.targets, found.workload.notes) == ({"best": {"p1": -3.0}}, ["a note"])
-    assert found.workload.nodes == 20
+    assert (found.workload.nodes, found.scenario.amortise_s) == (20, None)
 
 
 def test_details_with_another_meaning_of_a_name_stay_where_they_are() -> None:

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET
 
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.result.figure_catalogue import entry_of
@@ -197,8 +196,7 @@ def _complexity(by: Mapping[str, list[Part]]) -> dict[FigureKey, Quantity]:
 
 def _sequence_s(by: Mapping[str, list[Part]]) -> float:
     """Return the length of the sequences over which power was measured, in seconds; 0 if measured on samples."""
-    seconds = by["power"][0].run.start.scenario.amortise_s if by["power"] else 0.0
-    return 0.0 if seconds is UNSET else seconds
+    return (by["power"][0].run.start.scenario.amortise_s or 0.0) if by["power"] else 0.0
 
 
 def _amortised(times: Mapping[FigureKey, Quantity], power: Mapping[FigureKey, Quantity]) -> dict[FigureKey, Quantity]:
