@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from scipy.signal import lfilter
 
 from rig.analysis.power.model.blocks import GAP, IDLE, SPAN, Blocks, blocks_of, look_errors
 from rig.analysis.power.model.trace_model import fit
@@ -14,6 +15,9 @@ STATES = np.array([IDLE] * 8 + [SPAN, GAP] * 9 + [SPAN] + [IDLE] * 8)
 K = np.arange(len(STATES))
 LATER = K >= 17
 NOISE_W = 1e-3
+UNLIKE = 2.0 * ((STATES == SPAN) & (K < 13))
+"""Additional power of the first spans, and leakage that follows the heat of all, with a time constant of two blocks."""
+HEAT = 0.3 * lfilter([0.005], [1.0, -0.995], np.repeat((STATES == SPAN) + UNLIKE, 100)).reshape(-1, 100).mean(axis=1)
 
 
 def idle_of(seed: int, gap_w: float, slow: Floats) -> tuple[float, float]:
@@ -43,10 +47,12 @@ def test_idle_stays_in_the_range_of_two_windows_that_agree(follow: float) -> Non
         (0.3 * (LATER & (STATES != SPAN)), 0.0, 1.0),
         (0.3 * LATER, 0.0, 1.0 + 0.3 * float(np.mean(LATER[STATES == SPAN]))),
         (0.3 * ((STATES == IDLE) & (K > 20) & (K < 31)), 0.3, 1.0),
+        (0.3 * K, 0.0, 1.0 + 0.3 * float(np.mean(K[STATES == SPAN]))),
+        (HEAT + UNLIKE, 0.0, 1.0 + float(np.mean(HEAT[STATES == SPAN]))),
     ],
-    ids=["before the first span", "of what yields to the work", "that spans share", "awake into an idle window"],
+    ids=["before spans", "while work yields", "that spans share", "into a window", "as a line", "by heat of power"],
 )
-def test_a_step_is_of_idle_only_where_spans_share_it(slow: Floats, gap_w: float, idle_w: float) -> None:
+def test_a_change_is_of_idle_only_where_spans_share_it(slow: Floats, gap_w: float, idle_w: float) -> None:
     value_w, u_w = idle_of(4, gap_w, slow)
     assert value_w == pytest.approx(idle_w, abs=5e-3)
     assert u_w < 1e-2

@@ -14,8 +14,8 @@ from rig.types import Bools, Floats, Indices
 
 RARE = 0.1
 """Prior probability that the level of idle power changes during a recording, by one of the shapes below."""
-DECAYS = (0.05, 0.15, 0.5, 2.0)
-"""Time constants of a decay from the begin of the trace; the longest is a drift along a line."""
+DECAYS = (0.05, 0.15, 0.5, 2.0, 100.0)
+"""Time constants of a decay from the begin of the trace to 0 at its end; the longest is a drift along a line."""
 SETTLES = tuple(0.01 * 2.0**k for k in range(7))
 """Time constants of a decay after a step."""
 HEATS = tuple(0.01 * 2.0 ** (0.5 * k) for k in range(13))
@@ -24,6 +24,8 @@ BEYOND = 2.0
 """A time after the end of the trace, for a begin or end that is never reached."""
 TINY = 1e-9
 """A length that stands for a single moment."""
+LEAST_W = 1e-200
+"""Lower limit of the power of work, for a trace without any."""
 
 
 def means(shapes: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
@@ -38,6 +40,8 @@ def means(shapes: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
     slow = np.where(settles, tau, 1.0)
     level = np.maximum(np.minimum(end[:, None], until) - np.maximum(start[:, None], since), 0.0)
     found = np.where(settles, _faded(since, slow, start, end), level) / (end - start)[:, None]
+    last = np.where(settles & (since == 0.0), np.exp(-1.0 / slow), 0.0)
+    found = (found - last) / (1.0 - last)
     if np.any(heats):
         most = np.max(_heat(tau[heats], work[:, 1], work[:, 1] + TINY, work), axis=0)
         found[:, heats] = _heat(tau[heats], start, end, work) / most
@@ -64,14 +68,15 @@ def _heat(tau: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
     return np.asarray(found / (end - start)[:, None])
 
 
-def work_of(state: Indices, start: Floats, end: Floats, many: Floats) -> Floats:
-    """Return begin, end and relative busy time of each block of spans, shape (k, 3).
+def work_of(state: Indices, start: Floats, end: Floats, many: Floats, watts: Floats) -> Floats:
+    """Return begin, end and relative mean power of the work of each block of spans, shape (k, 3).
 
-    Without spans, it is one row for all activity.
+    This power is above idle. Without spans, it is one row for all activity.
     """
     span = state == SPAN
     if np.any(span):
-        return np.column_stack([start[span], end[span], many[span] / (end - start)[span]])
+        above = np.maximum(np.abs(watts[span] - np.mean(watts[state == IDLE])), LEAST_W)
+        return np.column_stack([start[span], end[span], above * many[span] / (end - start)[span]])
     first, last = activity_of(state, start, end)
     return np.array([[first, last, 1.0]] if first < last else []).reshape(-1, 3)
 

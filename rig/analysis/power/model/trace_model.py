@@ -153,7 +153,8 @@ class TraceModel:
     def _idle(self, start: Floats, end: Floats) -> tuple[Floats, Floats, Floats]:
         """Return what ``_predicted`` needs for idle power in m intervals, in lengths of the trace."""
         d = self.design
-        changes, levels = means(d.shapes, start, end, d.work).T, np.zeros((d.free.shape[1], len(start)))
+        within = np.maximum(start, 0.0), np.maximum(end, SHORTEST)  # a decay is not known before the trace
+        changes, levels = means(d.shapes, *within, d.work).T, np.zeros((d.free.shape[1], len(start)))
         levels[0] = 1.0
         return kernels(d.times, (start, end)), np.vstack([np.zeros(len(start)), changes]), levels
 
@@ -269,7 +270,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
     slow = max(float(np.mean(left[state != SPAN] ** 2)), floor)
     size2 = max(float(np.mean(y[state == SPAN]) - np.mean(y[state == IDLE])) ** 2 if SPAN in states else 0.0, slow)
     white = white_w2 + RANGE[0] * floor * np.eye(len(y))
-    work = work_of(state, *times, blocks.many)
+    work = work_of(state, *times, blocks.many, y)
     shapes, changes = simple_changes(state, *times, y, work)
     sizes = np.zeros(1)
     if GAP in states:
