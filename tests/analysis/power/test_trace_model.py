@@ -35,8 +35,7 @@ def idle_of(seed: int, gap_w: float, slow: Floats) -> tuple[float, float]:
 def test_idle_stays_in_the_range_of_two_windows_that_agree(follow: float) -> None:
     """Clocks stay on between spans, and spans change with the gaps: predicted idle was once 47 % off."""
     wander = np.cumsum(np.random.default_rng(1).normal(0.0, 0.05, len(STATES)))
-    at_work = (STATES == GAP) * 1.0 + (STATES == SPAN) * follow
-    value_w, u_w = idle_of(1, 0.6, (wander - wander[8]) * at_work)
+    value_w, u_w = idle_of(1, 0.6, (wander - wander[8]) * ((STATES == GAP) + (STATES == SPAN) * follow))
     assert abs(value_w - 1.0) <= 2.0 * u_w < 0.06
 
 
@@ -81,8 +80,7 @@ def test_work_in_one_gap_does_not_raise_idle_under_the_span_after_it() -> None:
 ])  # fmt: skip
 @pytest.mark.parametrize("watts", [0.0, 1.0, 1e-9])
 def test_few_blocks_and_constant_readings_without_noise_give_a_level(states: list[int], watts: float) -> None:
-    n = len(states)
-    start = np.arange(n, dtype=float)
+    n, start = len(states), np.arange(float(len(states)))
     blocks = Blocks(np.array(states), start, start + 1.0, np.full(n, watts), np.ones(n), np.arange(n), np.ones(n))
     model = fit(blocks, np.zeros((n, n)))
     weight, rest_w = model.idle_under(np.array([[0.3, 0.6]]))
@@ -92,8 +90,7 @@ def test_few_blocks_and_constant_readings_without_noise_give_a_level(states: lis
 
 
 def test_long_stretches_make_several_blocks_and_many_share_some() -> None:
-    n = 6000
-    start = np.arange(n, dtype=float)
+    n, start = 6000, np.arange(6000.0)
     where, gap, held = np.full(n, -1), np.full(n, -1), np.full(n, -1)
     where[:1000], where[-1000:] = 0, 1
     held[1000:5000:2], gap[1001:5000:2] = np.arange(2000), np.arange(2000)
@@ -115,14 +112,10 @@ def test_errors_of_looks_between_adjacent_blocks_cancel_in_their_sum(n: int, see
     assert energy.sum() == pytest.approx(looks[0] + looks[-1])
 
 
-MEBIBYTE = 1 << 20
-
-
 @pytest.mark.parametrize("each", [1.0, 1e3])
 def test_a_million_spans_and_a_billion_readings_are_fitted_in_little_memory(each: float) -> None:
     """A reading may represent a mean of many; the memory of the trace itself is not counted."""
-    n = 1_000_000
-    start = np.arange(2.0 * n)
+    n, start = 1_000_000, np.arange(2e6)
     span, idle = np.arange(2 * n) % 2 == 1, np.arange(2 * n) < 1000
     watts = np.where(span & ~idle, 2.0, 1.0) + np.random.default_rng(1).normal(0.0, 1e-3, 2 * n)
     number = np.arange(2 * n) // 2
@@ -135,4 +128,4 @@ def test_a_million_spans_and_a_billion_readings_are_fitted_in_little_memory(each
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert float(weight @ watts) == pytest.approx(1.0, abs=1e-3)
-    assert peak < 60 * MEBIBYTE + 4 * watts.nbytes
+    assert peak < 60 * 2**20 + 4 * watts.nbytes
