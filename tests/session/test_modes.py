@@ -17,7 +17,8 @@ from tests.support.paths import SUPPORT
 from tests.support.raised import raised, raising
 from tests.support.submissions import session as recorded
 
-Capture, Patch = pytest.CaptureFixture[str], pytest.MonkeyPatch
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 
 DEVICES = SUPPORT / "serving.py"
 HONEST, CACHING = (f"{DEVICES}:{name}" for name in ("honest", "caching"))

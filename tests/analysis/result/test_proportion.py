@@ -47,8 +47,7 @@ def test_the_mean_of_shares_by_class_is_held(share: float) -> None:
     rng = np.random.default_rng(1)
     held = 0
     for _ in range(400):
-        drawn = [(float(c), 10) for c in rng.binomial(10, share, 4)]
-        low, high = mean_proportion(drawn, "").interval()
+        low, high = mean_proportion([(float(c), 10) for c in rng.binomial(10, share, 4)], "").interval()
         assert 0.0 <= low <= high <= 1.0
         held += low <= share <= high
     assert held >= 0.94 * 400
