@@ -16,10 +16,10 @@ RARE = 0.1
 """Prior probability that the level of idle power changes during a recording, by one of the shapes below."""
 DECAYS = (0.05, 0.15, 0.5, 2.0, 100.0)
 """Time constants of a decay from the begin of the trace to 0 at its end; the longest is a drift along a line."""
-SETTLES = tuple(0.01 * 2.0**k for k in range(7))
-"""Time constants of a decay after a step."""
 HEATS = tuple(0.01 * 2.0 ** (0.25 * k) for k in range(25))
 """Time constants of leakage power that follows the heat of the work."""
+SETTLES = HEATS[::4]
+"""Time constants of a decay after a step."""
 BEYOND = 2.0
 """A time after the end of the trace, for a begin or end that is never reached."""
 TINY = 1e-9
