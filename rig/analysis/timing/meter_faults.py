@@ -19,7 +19,7 @@ from rig.recording.traces.traces import AT_ONCE, COLUMNS, Trace
 from rig.types import Bools, Floats
 
 MOST, STRETCHES = AT_ONCE, 16
-"""``MOST`` readings of a longer trace are looked at, in ``STRETCHES`` stretches spread evenly over it."""
+"""Of a trace of more than ``MOST`` readings, half as many are read, in ``STRETCHES`` stretches spread evenly over it."""
 LOST, SLOWER = 0.2, 1.05
 """Power is refused above the share ``LOST`` of repeated readings.
 
@@ -337,6 +337,6 @@ def screened(trace: Trace, clock: Timebase, idle_s: Floats, arrived: Floats, rul
 
 
 def _some(trace: Trace) -> Trace:
-    n, each = len(trace.value), MOST // STRETCHES
+    n, each = len(trace.value), MOST // (2 * STRETCHES)
     first = np.linspace(0, n - each, STRETCHES).astype(np.int64)
     return trace.part(0, n) if n <= MOST else trace.parts(np.column_stack([first, first + each]))

@@ -106,7 +106,7 @@ def test_volts_of_exactly_zero_are_no_readings(tmp_path: Path) -> None:
 
 
 def test_a_long_trace_is_mended_throughout_by_what_parts_of_it_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter_faults, "MOST", 800)
+    monkeypatch.setattr(meter_faults, "MOST", 1600)
     value, at = work(), np.arange(5, 2000, 60)
     value[at] = value[at - 1]
     assert missing(value) == at.tolist()

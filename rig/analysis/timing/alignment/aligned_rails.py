@@ -80,9 +80,9 @@ def _astray(found: AlignedRail) -> AlignedRail:
 
 
 def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[AlignedRail]:
-    """Align the rails of one clock by single readings in stretches of their traces, and sum all readings."""
+    """Align the rails of one clock by half of ``at_once`` readings, in stretches of traces, and sum all readings."""
     first, activity = meter.bracketed, meter.activity
-    looked_at_s, part = long_traces.stretches(max(own, key=lambda t: len(t.value)), first, activity, at_once)
+    looked_at_s, part = long_traces.stretches(max(own, key=lambda t: len(t.value)), first, activity, at_once // 2)
     near = [long_traces.single(t, first, looked_at_s) for t in own]
     volts = filter(None, map(meter.supply, own))
     beside = {t.rail.name: long_traces.single(t, meter.clock_of(t, first), looked_at_s) for t in volts}
