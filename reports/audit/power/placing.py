@@ -12,7 +12,7 @@ from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats
 
 SEARCHED, SHIFTS = 300, 4000
-"""The number of spans that place the readings, and the largest number of shifts that are tried.
+"""The number of spans and of idle windows that place the readings, and the largest number of shifts that are tried.
 
 With a coarser step, a place one whole span away could look better than the true place.
 """
@@ -57,7 +57,7 @@ def clearest(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts)
     window, most = windows_of(_few(stamped)), open_s(run, trace.clock)
     step = max(facts.period_s / 4, 2 * most / SHIFTS)
     tried = np.arange(-most - step, most + 2 * step, step)
-    (level, _), (rest, _) = _seen(run, trace, tried, window, idle)
+    (level, _), (rest, _) = _seen(run, trace, tried, window, _few(idle))
     level = np.nan_to_num(level)
     upwards = -1.0 if level.mean() < rest[len(tried) // 2] else 1.0
     clear = float(np.ptp(level) / (facts.noise_w + 1e-3 * abs(float(level.mean())) + TINY))
@@ -93,7 +93,7 @@ def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Fac
     open_by = open_s(run, trace.clock) + 3 * period + SETTLED * trace.rail.filter_tau_s + (trace.rail.aperture_s or 0.0)
     far, few = open_by + SEEN_S, _few(every)
     tried = np.arange(-far, far, max(period / 2, far / SEARCHED))
-    (inside, seen_s), (rest, rest_s) = _seen(run, trace, tried, few, idle)
+    (inside, seen_s), (rest, rest_s) = _seen(run, trace, tried, few, _few(idle))
     clear = (inside - rest) * np.sign(np.nansum(inside - rest))
     if np.isnan(clear).all():
         return 0.0
