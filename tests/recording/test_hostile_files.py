@@ -18,6 +18,7 @@ import pytest
 from benchmarks.faults.forge import hash_again, lines_of, read
 from drivers.importers.csv_table import all_of, find
 from drivers.importers.windows import read_windows
+from reports.audit.audit import audit
 from reports.render import write
 from rig.analysis.evaluate import evaluate
 from rig.commands.shell.main import main
@@ -28,8 +29,10 @@ from rig.recording.disk.size_limits import read_bounded
 from rig.recording.reader import open_run
 from rig.recording.session import FILE, bind, open_session
 from rig.session.report import parts_of, report
+from tests.support.asleep import recording
 from tests.support.hostile.arrow_bombs import REFUSED, empty_batches, put
 from tests.support.raised import raised
+from tests.support.run_by_hand import rewritten
 from tests.support.submission_folder import altered
 
 Patch = pytest.MonkeyPatch
@@ -141,17 +144,13 @@ def test_a_small_file_that_would_become_large_is_refused_at_once(run: Path, name
 
 
 @pytest.mark.parametrize("name", ["replies.arrows", "traces/core.arrows"])
-def test_empty_batches_cost_little(run: Path, name: str) -> None:
+def test_empty_batches_cost_little_and_very_many_are_refused(run: Path, name: str) -> None:
     rows = read(run / name).num_rows
     empty_batches(run, name, 5_000)
     with soon():
         opened = open_run(run)
     assert {len(opened.replies), len(opened.traces["core"].value)} >= {rows}
     assert opened.truncated == ()
-
-
-@pytest.mark.parametrize("name", ["replies.arrows", "traces/core.arrows"])
-def test_very_many_empty_batches_are_refused(run: Path, name: str) -> None:
     empty_batches(run, name, 12_000)
     with soon(), pytest.raises(StoreError, match="more than 10000 batches without a row"):
         open_run(run)
@@ -184,6 +183,19 @@ def test_a_table_of_one_endless_line_is_refused_and_not_held(tmp_path: Path, rea
             file.write(b"1" * (1 << 20))
     with soon(50.0), pytest.raises(DataError, match="a line of more than 1048576 bytes"):
         read_it(table)
+
+
+def test_ten_thousand_short_idle_windows_cost_little_and_one_note(tmp_path: Path) -> None:
+    def share(events: list[dict[str, Any]], _: object) -> None:
+        edge = np.linspace(events[1]["on_ns"], events[1]["off_ns"], 20_001).astype(int).tolist()
+        events[1:2] = [
+            events[1] | {"on_ns": on, "off_ns": off} for on, off in zip(edge[:-1:2], edge[1::2], strict=True)
+        ]
+
+    many = rewritten(recording(tmp_path / "few", 1e-3, 1e-3), tmp_path / "many", share)
+    with soon(GROWN_MB):
+        audit(many)
+    assert sum("holds no reading" in note.found for note in evaluate(open_run(many)).findings) == 1
 
 
 # ---- the same JSON -------------------------------------------------------------------------

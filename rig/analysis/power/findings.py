@@ -82,15 +82,18 @@ def instrument_notes(readings: Readings) -> Iterator[Finding]:
 def trace_notes(model: RailModel, activity: Activity) -> Iterator[Finding]:
     """Yield notes on missing and clipped readings, and a failed check if one reading is far beyond all others.
 
-    An idle window without a reading also gets a note.
+    Idle windows without a reading also get a note.
     """
     name = model.rail.name
-    for on_s, off_s in activity.idle_s.tolist():
-        if not np.any(model.idle & (model.middle_s > on_s) & (model.middle_s < off_s)):
-            yield note(
-                f"Rail {name}: the idle window at {on_s:.6g} to {off_s:.6g} s holds no reading, so a drift of idle is "
-                "not known"
-            )
+    on_s, off_s = activity.idle_s.T
+    middle_s = model.middle_s[model.idle]
+    blind = np.flatnonzero(np.searchsorted(middle_s, off_s) <= np.searchsorted(middle_s, on_s, "right"))
+    if len(blind):
+        first, others = blind[0], f", as do {len(blind) - 1} more" if len(blind) > 1 else ""
+        yield note(
+            f"Rail {name}: the idle window at {on_s[first]:.6g} to {off_s[first]:.6g} s holds no reading{others}, so a "
+            "drift of idle is not known"
+        )
     yield from coverage.missing_notes(name, model.readings, activity.busy_windows_s())
     yield from coverage.overload_notes(name, model)
     yield from lone_check(model)
