@@ -330,15 +330,11 @@ def test_what_a_driver_prints_is_dropped_where_there_is_no_room_for_it(full: Tex
         assert sys.stdout.write("40 degrees\n")
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_a_command_ends_at_a_closed_stream(stream: str, tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(sys, stream, None)
-    assert main(["report", str(tmp_path), "--json"]) == 7
-
-
-def test_a_command_ends_at_a_full_stream(full: TextIO, tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(sys, "stdout", full)
-    assert main(["report", str(tmp_path), "--json"]) == 7
+def test_a_command_ends_at_a_closed_or_full_stream(full: TextIO, tmp_path: Path) -> None:
+    for name, stream in (("stdout", None), ("stderr", None), ("stdout", full)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, name, stream)
+            assert main(["report", str(tmp_path), "--json"]) == 7
 
 
 @pytest.mark.parametrize("asked", ["--version", "list"])

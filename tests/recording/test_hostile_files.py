@@ -187,10 +187,8 @@ def test_a_table_of_one_endless_line_is_refused_and_not_held(tmp_path: Path, rea
 
 def test_ten_thousand_short_idle_windows_cost_little_and_one_note(tmp_path: Path) -> None:
     def share(events: list[dict[str, Any]], _: object) -> None:
-        edge = np.linspace(events[1]["on_ns"], events[1]["off_ns"], 20_001).astype(int).tolist()
-        events[1:2] = [
-            events[1] | {"on_ns": on, "off_ns": off} for on, off in zip(edge[:-1:2], edge[1::2], strict=True)
-        ]
+        pairs = np.linspace(events[1]["on_ns"], events[1]["off_ns"], 20_000).astype(int).reshape(-1, 2).tolist()
+        events[1:2] = [events[1] | {"on_ns": on, "off_ns": off} for on, off in pairs]
 
     many = rewritten(recording(tmp_path / "few", 1e-3, 1e-3), tmp_path / "many", share)
     with soon(GROWN_MB):

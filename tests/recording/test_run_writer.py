@@ -132,8 +132,7 @@ def test_every_file_and_directory_was_synced_and_the_seal_last(tmp_path: Path, m
     assert len(places) > 5
     assert [name for name, inode in places.items() if inode not in synced] == []
     last = {name: len(synced) - synced[::-1].index(inode) for name, inode in places.items()}
-    late = sorted(last, key=last.__getitem__)[-3:]
-    assert late == [f"run/{EVENTS}", f"run/{SEAL}", "run"]
+    assert sorted(last, key=last.__getitem__)[-3:] == [f"run/{EVENTS}", f"run/{SEAL}", "run"]
 
 
 # ---- readings on their way to disk -------------------------------------------------------------

@@ -166,8 +166,7 @@ def test_empty_result_still_renders(tmp_path: Any) -> None:
     files = {str(p.relative_to(tmp_path)) for p in write(whole, tmp_path)}
     bare = replace(without_pictures(whole), quantities=Figures(), clocks={}, findings=())
     bare = replace(bare, start=start())
-    written = write(bare, tmp_path)
-    assert {p.name for p in written} == {"results.json", "report.md", "report.html"}
+    assert {p.name for p in write(bare, tmp_path)} == {"results.json", "report.md", "report.html"}
     assert {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()} < files
     assert "No figure could be computed" in (tmp_path / "report.html").read_text()
 

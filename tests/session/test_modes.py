@@ -107,8 +107,7 @@ def test_a_mode_is_one_run_with_its_meter_and_no_session(session: Measure, mode:
 
 
 def test_without_a_meter_no_power_is_measured(session: Measure) -> None:
-    folder = session(meters=("none",))
-    assert [why for _, why in runs_in(folder)] == ["accuracy", "performance"]
+    assert [why for _, why in runs_in(session(meters=("none",)))] == ["accuracy", "performance"]
 
 
 def test_only_power_runs_play_longer_sequences_when_asked(session: Measure) -> None:

@@ -121,8 +121,7 @@ def test_the_peak_of_a_deterministic_server_is_the_analytic_one_and_every_probe_
     runs = [(why, rig.open_run(path).start.scenario.options["arrival_hz"]) for path, why in runs_in(folder)]
     assert {hz for why, hz in runs if why == "probe"} == set(tried)
     assert {hz for why, hz in runs if why != "probe"} == {peak_hz}
-    files = render(None, result)
-    assert "figures/peak.svg" in files
+    assert "figures/peak.svg" in render(None, result)
     assert "Highest rate within the rules" in [card["title"] for card in cards(result, key_figures(result))]
 
 

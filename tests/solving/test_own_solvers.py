@@ -353,8 +353,7 @@ def test_a_check_finds_what_would_trip_a_run(own: Path, capsys: Capture, target:
     names = ("--device", "mine.py:open_device", "--workload", "mine.py:open_workload", "--scenario", "optimization")
 
     assert main(["check", *names, "--meter", "none"]) == 33
-    told = capsys.readouterr().out
-    assert rule in told
+    assert rule in capsys.readouterr().out
 
 
 def test_a_check_finds_a_scenario_that_cannot_be_played(own: Path, capsys: Capture) -> None:

@@ -74,8 +74,7 @@ def refrozen(out: Path, change: Callable[[Any], None]) -> None:
 ])  # fmt: skip
 def test_a_grid_that_contradicts_itself_is_refused(copy: Path, change: Callable[[Any], None]) -> None:
     refrozen(copy, change)
-    caught = raised(RigError, go_on, copy, "--table", says="grid")
-    assert caught.remedy
+    assert raised(RigError, go_on, copy, "--table", says="grid").remedy
 
 
 def altered(path: Path) -> None:

@@ -294,8 +294,7 @@ def test_a_damaged_or_missing_file_is_refused(tmp_path: Path) -> None:
 def test_options_that_a_graph_needs(options: dict[str, Any], error: type[RigError], text: str, tmp_path: Path) -> None:
     for name, value in (("dt_s", 0.01), ("quantize", "none")):
         raised(UsageError, xylo.open_device, open_plant(seed=1), says=name, simulate=True, **{name: value})
-    path = written(tmp_path / "a.nir", *graph(6))
-    raised(error, loaded, path, says=text, **options)
+    raised(error, loaded, written(tmp_path / "a.nir", *graph(6)), says=text, **options)
 
 
 def test_two_writes_have_one_digest_and_another_weight_has_another(tmp_path: Path) -> None:

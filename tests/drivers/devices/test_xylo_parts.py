@@ -57,8 +57,7 @@ def test_an_unreadable_network_is_refused(content: str | None, tmp_path: Path) -
 
 
 def test_a_network_survives_writing_and_reading(tmp_path: Path) -> None:
-    shipped = load_network()
-    write_network(tmp_path / "copy.json", shipped)
+    write_network(tmp_path / "copy.json", load_network())
     assert (tmp_path / "copy.json").read_bytes() == SHIPPED.read_bytes()
 
 
