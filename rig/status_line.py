@@ -15,7 +15,7 @@ PLAIN_EVERY_S, TERMINAL_EVERY_S = 5.0, 0.2
 
 
 class StatusLine:
-    """A line on standard error below other output; none if ``quiet`` or if standard error is not a terminal."""
+    """A line on standard error below other output; if ``quiet`` or not on a terminal, ``pace`` prints whole lines."""
 
     def __init__(self, quiet: bool = False) -> None:
         err = Console(stderr=True)

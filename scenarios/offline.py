@@ -6,7 +6,7 @@ from rig.types import Clock, Issue, Rules, Sample, Step, Workload
 from scenarios.idle_and_warmup import Enough, framed, idle_and_warmup, once
 
 SLACK = 1.1
-"""Factor on the minimum duration of the rules: time is counted from before the first samples are loaded."""
+"""Margin on the rules' minimum duration, because our time includes loading the first samples."""
 
 
 def offline(

@@ -106,7 +106,7 @@ def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool, a
 
 
 def _rules(part: Part) -> list[Rule]:
-    """Judge the rules of a part (a session or a lone run). A search needs probes that fail, so none is judged."""
+    """Judge the rules of a part (a session or a lone run). Probes of a search are not judged, since some must fail."""
     found: list[Rule] = []
     values = None
     for run in part.asked:

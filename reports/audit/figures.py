@@ -330,7 +330,7 @@ def service(run: Run) -> Figures:
 
 
 def beyond_chance(over: int, count: int, share: float) -> bool:
-    """Return whether it is unlikely (``SLACK``) that at most ``over`` of ``count`` queries exceed a percentile."""
+    """Return whether chance (``SLACK``) hardly explains that only ``over`` of ``count`` queries exceed a percentile."""
     return float(bdtr(over, count, 1 - share)) <= SLACK
 
 

@@ -57,7 +57,7 @@ def _clock_source(root: Path) -> Finding:
     text += f"{si(info.resolution, 's')}, step {si(step_s, 's')}, {si(read_s, 's')} for each time stamp"
     values: dict[str, Number] = {"source": source, "resolution_s": info.resolution, "read_s": read_s, "step_s": step_s}
     slow = read_s > CLOCK_READ_S or info.resolution > 1e-6
-    other = "choose the clock source tsc at boot, on Windows Python 3.13, or another computer"
+    other = "choose the clock source tsc at boot (on Windows: Python 3.13), or another computer"
     remedy = f"Time stamps are slow or coarse: {other}" if slow else ""
     return checked(ITEM, "clock", text, remedy, **values)
 

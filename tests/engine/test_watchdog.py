@@ -1,4 +1,4 @@
-"""A driver's call that does not return ends the run, named, and the process if it cannot be interrupted."""
+"""A driver's call that does not return is named and ends the run, and the process if it cannot be interrupted."""
 
 import re
 import sys

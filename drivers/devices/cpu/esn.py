@@ -93,7 +93,7 @@ class Trained:
         return recurrent("reservoir", self.weights_in, self.weights, "read", self.weights_out[:, None])
 
     def network(self) -> NetworkInfo:
-        """Return the description of the network. Each sample has other zero weights, at the same density."""
+        """Return the description of the network. Which weights are zero differs by sample; the density does not."""
         arrays = {"input": self.weights_in, "recurrent": self.weights, "readout": self.weights_out[:, None]}
         memory = (*memory_of(arrays), Memory("state", "states", self.shape.neurons, 64, 0))
         layers = (Layer("reservoir", self.shape.neurons),)

@@ -26,13 +26,13 @@ up to ``SEEN_S`` beyond what the clocks allow."""
 NOTHING, ALL = 0.4, 0.72
 """Shares of a span's power in a shifted trace. Where only the stamps have a span, the power is below ``NOTHING``, or
 below half of ``NOTHING`` if no shifted span overlaps a stamped one. Where only the readings have a span, the power
-is higher by over ``ALL``. The readings of a meter that is merely late have some power in both."""
+is higher than there by over ``ALL``. The readings of a meter that is merely late have some power in both."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
-"""Another place of the spans is better if its power is higher by over ``SURE`` deviations of noise and ``MORE`` times
-the power, but less than ``MOST`` times. Beyond ``MOST``, spans are below idle and gaps above it: a wrong place."""
+"""Another place of the spans is better if its power is higher by over ``SURE`` deviations of noise and over ``MORE`` of
+itself, but by less than ``MOST`` of itself. Beyond that, spans are below idle, so the place is wrong."""
 PIECES, UNLIKE = 5, 0.4
-"""In a moved trace, the first and last of ``PIECES`` pieces differ by at most ``UNLIKE`` of the power. If readings
-were lost one by one, or came twice, each span is moved further than the span before it."""
+"""In a moved trace, the first and last of ``PIECES`` pieces differ by at most ``UNLIKE`` of the power. Lost or
+doubled readings would move each span further than the span before it."""
 ENDS = 2.0
 """Two places of the spans are equal if their power differs by at most this many sigmas of the readings at ends."""
 PARTS = np.linspace(0.0, 1.0, 9)
@@ -87,7 +87,7 @@ def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Fac
     """Return how much later (s) than stamped the spans are in a trace; 0 if they are not clearly elsewhere.
 
     Another place must be clearer than every place that clocks, readings and filter allow. Besides, there must be
-    nearly no power where only the stamps have a span, and nearly all of it where only the readings have one.
+    little power where only the stamps have a span, and most of it where only the readings have one.
     """
     every, period = batches(stamped)[0], facts.period_s
     open_by = open_s(run, trace.clock) + 3 * period + SETTLED * trace.rail.filter_tau_s + (trace.rail.aperture_s or 0.0)
@@ -136,9 +136,9 @@ def looked_at(
 ) -> tuple[dict[str, Floats], int]:
     """Return the windows of each kind (s), float64 of shape (k, 2), and how many ends of spans meet other activity.
 
-    ``spans`` are the spans within the trace, ``unplaced`` the same without the shift, ``region`` the spans with their
-    edges, ``wide`` the same widened by the uncertainty of the clocks. ``inner`` are spans and ``gap`` the gaps between
-    spans, both shortened by that uncertainty (at most a reading) and by the time in which the filter settles.
+    ``spans`` are the spans within the trace, ``unplaced`` these spans without the shift, ``region`` the spans with
+    their edges, ``wide`` the region widened by the uncertainty of the clocks. ``inner`` are spans and ``gap`` the gaps
+    between spans, both shortened by that uncertainty (at most a reading) and by the time in which the filter settles.
     ``middle`` are the middle thirds of gaps, ``eighth`` the eighths of idle windows, ``asked`` the time from the first
     request to the last answer.
     """

@@ -279,7 +279,7 @@ def _extreme(key: FigureKey, values: Sequence[Quantity]) -> Quantity | None:
 
 
 def _mean(values: Sequence[Quantity]) -> Quantity:
-    """Return the mean of trials, with an interval no narrower than Student's t of their scatter beyond rounding.
+    """Return the mean of trials, with an interval no narrower than Student's t of their scatter, rounding aside.
 
     Errors of single trials are part of this scatter; only its excess over them is added. The scatter counts as a normal
     error, widened to the interval of Student's t, because with two or three trials the effective degrees of freedom of

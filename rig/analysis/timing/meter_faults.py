@@ -19,7 +19,7 @@ from rig.recording.traces.traces import AT_ONCE, COLUMNS, Trace
 from rig.types import Bools, Floats
 
 MOST, STRETCHES = AT_ONCE, 16
-"""Of a trace of more than ``MOST`` readings, half as many are read, in ``STRETCHES`` stretches spread evenly over it."""
+"""Of a trace of more than ``MOST`` readings, half as many are read, in ``STRETCHES`` stretches evenly over it."""
 LOST, SLOWER = 0.2, 1.05
 """Power is refused above the share ``LOST`` of repeated readings.
 

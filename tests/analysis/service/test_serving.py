@@ -106,7 +106,7 @@ def test_percentiles_are_nearest_rank_with_an_interval_from_order_statistics() -
 
 
 def test_the_interval_of_a_percentile_has_the_order_statistics_as_its_ends() -> None:
-    """Half of the times are short: the median may be one of them, but no longer than the long ones."""
+    """Half of the times are short, so the interval of the median reaches from a short time to a long one."""
     times_s = np.repeat([0.01, 0.05], [49, 51])
     low, high = percentile(times_s, 0.5).interval()
     assert (low, high) == pytest.approx((0.01, 0.05))
@@ -156,7 +156,7 @@ def batched(seed: int, count: int, uneven: bool = False) -> Queries:
 @pytest.mark.parametrize("uneven", [False, True])
 @pytest.mark.parametrize("count", [8, 20, 60, 150])
 def test_percentiles_count_the_latencies_of_one_batch_as_one(count: int, uneven: bool) -> None:
-    """A percentile may be the longest latency, which all of a batch have; then no other latency is longer."""
+    """All samples of a batch may have the longest latency; a percentile equal to it has none above it."""
     least = {50: 6, 90: 36, 97: 122, 99: 368}  # fewer independent values do not bound the percentile
     held, stated = Counter[int](), Counter[int]()
     for seed in range(200):
@@ -196,7 +196,7 @@ LATENCIES = ("latency_mean_s", "latency_p50_s", "latency_p90_s")
 
 
 def least_held(every: Iterable[Queries], runs: Iterable[Queries]) -> int:
-    """Return for how many of the runs each of three latencies, or more, is stated and holds its mean over every run."""
+    """Return the least number of ``runs``, over three latencies, that state it and hold its mean over ``every`` run."""
     ordered = [np.sort(q.latency_s()) for q in every]
     true = np.mean([[one.mean(), nearest_rank(one, 0.5), nearest_rank(one, 0.9)] for one in ordered], axis=0)
     held = Counter[str]()
@@ -234,7 +234,7 @@ def in_batches(seed: int, n: int, load: float, most: int = 4) -> Queries:
 
 @pytest.mark.parametrize("load", [0.4, 0.8, 0.9])
 def test_latencies_of_batches_are_as_uncertain_as_another_draw_of_arrivals_makes_them(load: float) -> None:
-    """A draw of few waits looks as if waits were alike for a short time, so its own latencies cannot tell."""
+    """In a draw of few waits, correlation looks short, so its own latencies cannot show the uncertainty."""
     runs = [in_batches(seed, 400, load) for seed in range(300)]
     assert least_held(runs, runs[:60]) > 52
 

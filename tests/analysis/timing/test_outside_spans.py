@@ -1,4 +1,4 @@
-"""Work that no span covers: what of it goes on from the ends of spans."""
+"""Work outside spans: the part that continues after spans end."""
 
 import msgspec
 import numpy as np

@@ -250,7 +250,7 @@ def test_a_solver_uses_its_time_and_ends_within_it_even_if_its_steps_get_slower(
 
 
 def test_one_long_delay_leaves_the_solves_after_it_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a call seems to take half the budget, none begins again, and its true pace is never learnt."""
+    """A call that seems to take half the budget never begins again, so its true pace is never learnt."""
     host, pace = Host(), Pace()
     pace.step(0.01, 1.0)
     monkeypatch.setattr(solver, "time", host)
