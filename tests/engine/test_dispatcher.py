@@ -1,6 +1,7 @@
 """The queue to the device: schedules are kept while it is busy, queues are exact, and failures lose nothing.
 
-The engine plays a scenario's steps in order. It writes rows, drains meters and reads clocks where this costs no time."""
+The engine plays a scenario's steps in order. It writes rows, drains meters and reads clocks where this costs no time.
+"""
 
 import os
 import shutil
