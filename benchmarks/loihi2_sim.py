@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from benchmarks.command_line import parser_of
 from drivers.devices.cpu import cpu_tabu
 from drivers.devices.loihi2 import device as loihi2
-from rig.analysis.solving.targets import gap
+from rig.analysis.solving.gap_to_target import gap
 from rig.errors import MissingExtraError
 from rig.types import Budget, Device, Sample
 from scenarios.workloads.qubo_mis.workload import open_workload

@@ -66,12 +66,12 @@ def unclipped(model: RailModel) -> tuple[Floats, Bools]:
 
 POWER, MODEL, TIMING = "rig.analysis.power.", "rig.analysis.power.model.", "rig.analysis.timing."
 CASES: Mapping[str, Case] = {
-    "changes of level": Case(MODEL + "level_changes.shown", lambda columns, _: np.zeros(columns.shape[1], bool)),
+    "changes of level": Case(MODEL + "idle_level_changes.shown", lambda columns, _: np.zeros(columns.shape[1], bool)),
     "times at another level": Case(MODEL + "trace_model._with_compound", lambda design, _: design),
     "hum": Case(MODEL + "noise.lines_of", always(())),
     "noise that lasts in idle": Case(MODEL + "trace_model._lasting", lambda state, _: 1e-9 * np.eye(len(state))),
     "heat of the work": Case(MODEL + "trace_model.work_of", always(np.zeros((0, 3)))),
-    "steps that spans do not share": Case(MODEL + "level_changes._stays", always(False)),
+    "steps that spans do not share": Case(MODEL + "idle_level_changes._stays", always(False)),
     "power that swings": Case(POWER + "spans_and_gaps.swings", always(False)),
     "what gaps begin with": Case(POWER + "spans_and_gaps.gaps_above_w", always(0.0)),
     "what settles after the work": Case(POWER + "spans_and_gaps.settles_w", always(0.0)),

@@ -17,7 +17,7 @@ from reports.format import say
 from reports.page_templates import as_json, policy, script, templates
 from reports.session import members, session_of
 from reports.verdict_by_rule import verdict_of
-from reports.viewing.embedded import embedded
+from reports.viewing.trace_in_report import embedded
 from reports.workflow import workflow
 from rig.analysis.power.findings import ON_FIGURE
 from rig.analysis.result.finding import Finding

@@ -8,7 +8,7 @@ from reports.format import KINDS, budget, groups, parts_of, short_text, si, text
 from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.quantity import LITERAL, FigureKey, Quantity
 from rig.analysis.result.result import Result
-from rig.analysis.solving.targets import by_preference
+from rig.analysis.solving.gap_to_target import by_preference
 from rig.terminal import clean
 
 _POWER = tuple(map(FigureKey, ("idle_power_w", "average_power_w", "average_energy_per_sample_j")))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from rig.analysis.solving.targets import OFFICIAL, by_preference
+from rig.analysis.solving.gap_to_target import OFFICIAL, by_preference
 from rig.bench.settings import positive, within
 from rig.errors import refused
 from rig.types import Budget, Issue, Rules, Step, Workload

@@ -10,7 +10,7 @@ from reports.figures.colour_sheet import COLOURS, INK, LEFT, LIMIT, MUTED, TRACE
 from reports.format import prefix
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.series import Solve
-from rig.analysis.solving.targets import THRESHOLDS, by_preference
+from rig.analysis.solving.gap_to_target import THRESHOLDS, by_preference
 from rig.terminal import clean
 from rig.types import Floats, Indices
 

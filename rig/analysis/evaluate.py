@@ -40,7 +40,7 @@ from rig.analysis.timing.outside_spans import restless, with_work_outside
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.verdict import recording_faults as faults
 from rig.analysis.verdict.benchmark import sample_findings, set_findings
-from rig.analysis.verdict.rules import checks_of, named, ruling_of
+from rig.analysis.verdict.rule_checks import checks_of, named, ruling_of
 from rig.errors import MeasurementRefusedError
 from rig.recording.events import Brackets, ChunkArrived, IdleWindow
 from rig.recording.reader import Run

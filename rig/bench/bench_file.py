@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rig.bench.bench_file_checks import Entry, driver_name, factory_of, places_of, problems_of, texts_of
 from rig.bench.bench_file_fields import FILE, BenchFile, MeterEntry, Notes, Problem, read
-from rig.bench.driver_checks import Entry, driver_name, factory_of, places_of, problems_of, texts_of
 from rig.bench.request import Request
 from rig.errors import MissingExtraError, UsageError, refused
 from rig.factories import options_of

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rig.bench.bench_file_checks import Entry, driver_name, factory_of, texts_of
 from rig.bench.bench_file_fields import PATIENCE_S, BenchFile, MeterEntry, Problem
-from rig.bench.driver_checks import Entry, driver_name, factory_of, texts_of
 from rig.bench.power_up import feeds
 from rig.doctor.items import Item
 from rig.errors import MissingExtraError, RigError, UnknownNameError, refused

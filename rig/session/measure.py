@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rig.analysis.verdict.remedies import remedy_of
+from rig.analysis.verdict.rule_remedies import remedy_of
 from rig.bench.request import Request
 from rig.conformance.device import check_declared
 from rig.engine.acquisition import Bench

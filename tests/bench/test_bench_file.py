@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 
 from rig.analysis.evaluate import evaluate
 from rig.bench.bench_file import examine, find_bench, request_of
+from rig.bench.bench_file_checks import factory_of
 from rig.bench.bench_file_fields import lab_of, line_of, lines_of
-from rig.bench.driver_checks import factory_of
 from rig.bench.request import Request
 from rig.errors import DataError, RigError, SetupError, UnknownNameError, UsageError
 from rig.factories import build, options_of

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 from numpy.typing import NDArray
 
-from rig.analysis.solving.targets import THRESHOLDS, gap
+from rig.analysis.solving.gap_to_target import THRESHOLDS, gap
 from rig.errors import DataError, UsageError
 from rig.solving.model import from_hex
 from scenarios.workloads.qubo_mis import random_graphs as gnm

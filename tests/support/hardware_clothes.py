@@ -19,7 +19,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import summarise
-from rig.analysis.solving.targets import SPECIFIED
+from rig.analysis.solving.gap_to_target import SPECIFIED
 from rig.bench.request import Request
 from rig.recording.reader import open_run
 from rig.session.measure import measure

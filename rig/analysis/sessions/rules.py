@@ -11,7 +11,7 @@ from rig.analysis.sessions.loadgen_tests import no_cache, same_answers
 from rig.analysis.sessions.one_bench_and_data import recording_checks
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.speed import one_speed, same_samples
-from rig.analysis.verdict.rules import named
+from rig.analysis.verdict.rule_checks import named
 from rig.recording.reader import Run
 from rig.types import Rules
 

@@ -21,7 +21,7 @@ from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.rate_probes import peak_rate, rate_probes
 from rig.analysis.sessions.rules import ACCURACY, by_purpose, session_checks, trial_checks, trial_figures
 from rig.analysis.sessions.speed import APART, other_speed
-from rig.analysis.verdict.rules import is_known
+from rig.analysis.verdict.rule_checks import is_known
 from rig.recording.session import SizeProbe
 from rig.types import Floats
 

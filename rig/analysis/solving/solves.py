@@ -15,7 +15,7 @@ from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import LITERAL, Component, FigureKey, Figures, Quantity, product
 from rig.analysis.result.series import Solve
 from rig.analysis.scores.answers import Answer
-from rig.analysis.solving.targets import OFFICIAL, THRESHOLDS, by_preference, gap
+from rig.analysis.solving.gap_to_target import OFFICIAL, THRESHOLDS, by_preference, gap
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
 from rig.plugins import problem_factory

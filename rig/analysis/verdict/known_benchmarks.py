@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import count, takewhile
 from typing import NamedTuple
 
-from rig.analysis.solving.targets import OFFICIAL, SPECIFIED, THRESHOLDS
+from rig.analysis.solving.gap_to_target import OFFICIAL, SPECIFIED, THRESHOLDS
 from rig.types import Benchmark
 
 Values = tuple[float | str | None, ...]

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rig.analysis.solving.targets import BEST_KNOWN, OFFICIAL, SPECIFIED
+from rig.analysis.solving.gap_to_target import BEST_KNOWN, OFFICIAL, SPECIFIED
 from rig.errors import DataError, reason
 from rig.recording.disk.files import write_whole
 from scenarios.workloads.qubo_mis.graph import Graph

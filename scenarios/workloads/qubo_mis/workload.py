@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rig.analysis.solving.targets import OFFICIAL, SPECIFIED, THRESHOLDS
+from rig.analysis.solving.gap_to_target import OFFICIAL, SPECIFIED, THRESHOLDS
 from rig.analysis.verdict.known_benchmarks import QUBO, qubo_sizes
 from rig.errors import refused, unfit
 from rig.recording.disk.files import regular, replacing

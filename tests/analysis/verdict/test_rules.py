@@ -21,8 +21,8 @@ from rig.analysis.service.early_stopping import needed
 from rig.analysis.service.queries import queries_of
 from rig.analysis.service.serving import service_figures
 from rig.analysis.verdict.recording_faults import remarks_of
-from rig.analysis.verdict.remedies import REMEDIES, remedy_of
-from rig.analysis.verdict.rules import checks_of, named, ruling_of
+from rig.analysis.verdict.rule_checks import checks_of, named, ruling_of
+from rig.analysis.verdict.rule_remedies import REMEDIES, remedy_of
 from rig.errors import DeviceError
 from rig.recording.reader import Run
 from rig.recording.records import ImportRecord

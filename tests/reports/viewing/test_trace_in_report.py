@@ -16,8 +16,8 @@ import pytest
 from fixtures.bench.true_power import ORIGIN_NS
 from reports.page_templates import as_json
 from reports.render import render
-from reports.viewing.embedded import embedded, series_look
 from reports.viewing.jumps import jumps_of
+from reports.viewing.trace_in_report import embedded, series_look
 from rig.analysis.result.series import RailSeries, Series
 from rig.recording.reader import Run, open_run
 from rig.types import Floats

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rig.analysis.solving.targets import SPECIFIED
+from rig.analysis.solving.gap_to_target import SPECIFIED
 from rig.bench.settings import one_of
 from rig.errors import DataError, IntegrityError, refused
 from rig.plugins import imported

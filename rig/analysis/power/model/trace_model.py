@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from rig.analysis.power.model.blocks import GAP, IDLE, SPAN, Blocks
-from rig.analysis.power.model.level_changes import RARE, compound_changes, is_heat, means, simple_changes, work_of
+from rig.analysis.power.model.idle_level_changes import RARE, compound_changes, is_heat, means, simple_changes, work_of
 from rig.analysis.result.distributions import normal_quantile
 from rig.types import Bools, Floats, Indices
 
@@ -183,7 +183,7 @@ class Design:
     ``y`` are the means of the blocks in watts. ``white`` is the covariance of white noise, (b, b), and ``kernel`` are
     the covariances of slow noise, (3, b, b). ``scatter`` marks the blocks of each state that may scatter, (s, b).
     ``free`` are the columns of the free levels, (b, f). ``columns`` are the columns for gaps and for each change,
-    (b, 1 + c); the changes have the ``shapes`` of ``level_changes``. ``gap_sizes_w2`` are possible variances of the
+    (b, 1 + c); ``idle_level_changes`` makes the ``shapes`` of changes. ``gap_sizes_w2`` are possible variances of the
     level of gaps, and ``change_w2`` is the variance of a change. ``prior`` is the log probability of each change, (c,).
     """
 

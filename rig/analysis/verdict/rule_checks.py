@@ -16,7 +16,7 @@ from rig.analysis.service.early_stopping import needed
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import in_time, scheduling_delays_s
 from rig.analysis.verdict.benchmark import benchmark_checks
-from rig.analysis.verdict.remedies import remedy_of
+from rig.analysis.verdict.rule_remedies import remedy_of
 from rig.analysis.warmup import warmup_issues
 from rig.errors import RigError
 from rig.plugins import load, names
