@@ -50,8 +50,10 @@ def performed(task: Any) -> Any:
 
 
 def _end_after(wait: Callable[[], Any]) -> None:
-    """End this process, because the pool does not tell idle workers to end if another worker died (Python 3.12)."""
+    """End this process after ``wait``, because a pool that lost a worker tells no idle one to end (Python 3.12)."""
     wait()
     with _WORKING:
-        time.sleep(SENDING_S)
+        pass
+    time.sleep(SENDING_S)
+    with _WORKING:  # held briefly, because a signal that finds it locked interrupts the task
         os._exit(0)

@@ -101,7 +101,7 @@ def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signal
         assert any("press Ctrl-C again" in line for line in process.stderr or ())  # two signals at once count as one
     process.send_signal(signals[-1])
     code, said = ended(process)
-    assert (code, "0 of 3 cells done" in said) == (1, True), said
+    assert (code, "0 of 3 cells done" in said, "KeyboardInterrupt" in said) == (1, True, False), said
     (broken,) = aside(tmp_path / "s")
     run = open_run(tmp_path / "s" / "broken" / broken)
     assert run.sealed
