@@ -18,7 +18,8 @@ def meter_failed(
 
 UNFIT = (OSError, EOFError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError,
          AssertionError, MemoryError)  # fmt: skip
-"""Errors of numpy, HDF5, nir and torch for damaged or unfit data; any other error is reported as a driver's."""
+"""Errors of numpy, HDF5, nir and torch for damaged or unfit data; any other error is reported as an error of the
+driver."""
 
 
 @contextmanager

@@ -151,7 +151,7 @@ def _separator(given: str | None) -> str | None:
 def _of_several(found: Sequence[str], line: str, path: Path, decimal: str | None) -> str:
     """Return the one separator that is in the header. Raises ``UsageError`` if there are several.
 
-    A header of one column has no separator. Then any will do, but not the decimal mark.
+    A header of one column has no separator. Then any separator but the decimal mark will do.
     """
     there = [s for s in found if s in line]
     if len(there) > 1:

@@ -15,9 +15,9 @@ def open_import(source: Path) -> SingleTrace:
     """Import the power of a statistics recording, ``#time,current,voltage,power,charge,energy`` in s, A, V, W, C and J.
 
     Windows are in the seconds of ``#time``, whose first row need not be at 0. Each row has the means since the row
-    before. From row to row, charge rises by the later row's current times the time between the rows, and energy by its
-    power times this time. Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file of another
-    format, or whose power is not its current times its voltage.
+    before. From row to row, charge rises by the later row's current times the time between the rows, and energy rises
+    by its power times this time. Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file of
+    another format, or whose power is not its current times its voltage.
     """
     form = ("a statistics recording", f"The header of such a recording begins with {','.join(COLUMNS)}")
     layout = find(source, lambda names: names if _bare(names) == _bare(COLUMNS) else None, form=form)

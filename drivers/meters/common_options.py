@@ -29,7 +29,7 @@ class Instrument:
     """The options that meters have in common.
 
     ``clock_tolerance`` limits the relative rate error of the meter's sample timer. ``calibration`` names a calibration
-    file with limits of error in the rail's unit, ``calibration_range`` one of its ranges if it has several.
+    file with limits of error in the rail's unit. ``calibration_range`` names one of its ranges, if it has several.
     ``temperature_c`` is the temperature at the measurement. Without a file no accuracy is stated. See
     docs/reference/calibration.md.
     """

@@ -26,7 +26,7 @@ SHARE = 0.25
 """A *slice* is one call of ``run``. It may take this share of the time left."""
 LONGEST_SLICE_S = 0.1
 _NO_TARGET = -(2**30)
-"""No set has a cost this low, so Lava's target never ends a solve; only the deadline does."""
+"""No set has a cost this low, so Lava's own target never ends a solve."""
 _MEASURED_S = 0.15
 _SETTLE_S = 0.2
 _FEW_STEPS = 4
@@ -57,7 +57,7 @@ class Network:
         from lava.magma.core.process.variable import VarServer
 
         for server in (ProcessServer, VarServer):
-            server().reset_server()  # otherwise the server keeps every network
+            server().reset_server()  # otherwise each server would keep every network
         self._pipe, pipe_end = os.pipe()
         os.set_blocking(self._pipe, False)
         np.random.seed(seed)  # the network's processes are forks: their random numbers start from this state

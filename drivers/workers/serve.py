@@ -13,8 +13,8 @@ can be imported by this name. The last source has ``open_worker(options)``, whic
   ``"activity"``, ``{layer or connection: {counter: bytes}}``: little-endian 64-bit integers, one for each execution;
 - ``close()``.
 
-Its exceptions are sent back. An exception with a dictionary ``rig`` (kind, message, field, value, remedy) becomes the
-error of the rig that is named by ``kind``.
+The object's exceptions are sent back. An exception with a dictionary ``rig`` (kind, message, field, value, remedy)
+becomes the error of the rig that is named by ``kind``.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Served:
 
         First this process becomes the leader of a group, so that it can be ended with its child processes.
         """
-        if os.getpgid(0) != os.getpid():  # over ssh it leads no group yet
+        if os.getpgid(0) != os.getpid():  # over ssh this process leads no group yet
             os.setpgid(0, 0)
         for name, source in message["sources"]:
             module = _shipped(name, source)

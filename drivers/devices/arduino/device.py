@@ -51,7 +51,7 @@ class About(msgspec.Struct, frozen=True):
 
     ``source`` and ``network`` are SHA-256 digests. ``memory`` is the size of the board's sample memory in bytes.
     ``slice`` is the number of audio samples in one slice, at ``rate`` Hz. ``command`` is the largest number of
-    characters in a command. It is at least 6, the length of the shortest command that carries a byte.
+    characters in a command: 6 or more, because the shortest command that carries a byte has 6.
     """
 
     firmware: str
@@ -159,7 +159,7 @@ def open_device(
 
     ``baud`` is the rate of the port. ``network`` is the exported network (.h) that the firmware was built with,
     by default the shipped one; a board with another network is refused. With ``together`` both phases are one span,
-    ``both``. ``timeout_s`` limits each execution, and ``boot_s`` the time until the board states its name.
+    ``both``. ``timeout_s`` limits each execution, and ``boot_s`` limits the time until the board states its name.
     ``clock_tolerance`` is the largest relative error of the rate of its counter. ``tuning`` tells the report how the
     network was tuned.
 
@@ -206,7 +206,7 @@ def open_device(
                 "flags": about.flags,
                 "source": _compared(about),
                 "slice": {"samples": about.slice, "rate_hz": about.rate, "memory_bytes": about.memory},
-                "span": "between two readings of the board's microsecond counter around its loop, nothing printed",
+                "span": "between two readings of the board's microsecond counter around its loop, with nothing printed",
                 **more,
             },
         )
@@ -216,7 +216,7 @@ def open_device(
 
 
 def _compared(about: About) -> str:
-    """Say whether the firmware was built from the sources here."""
+    """Say whether the firmware was built from the sources of this checkout."""
     try:
         here = source_sha256(about.board)
     except SetupError as error:

@@ -43,12 +43,12 @@ PARAMETERS = Parameters()
 POINTS = PARAMETERS.transform_points
 BINS = POINTS // 2 + 1
 FRAMES = (PARAMETERS.slice_samples - PARAMETERS.frame_samples) // PARAMETERS.stride_samples + 1
-"""Whole frames of a slice."""
+"""The number of whole frames in a slice."""
 FILTERS = PARAMETERS.filters
 TURN_BITS, WEIGHT_BITS, LOG_BITS, CODE_BITS = 30, 15, 16, 30
 """Fraction bits of the twiddle factors, the filters' weights, logarithms to base 2, and codes before rounding."""
 POWER_SHIFT = 16
-"""Bits removed from a power before it is weighted: |2 X|^2 has at most 62 bits, its weighted sum 61."""
+"""Bits removed from a power, |2 X|^2 of at most 62 bits, so that the weighted sum has at most 61."""
 LOG_STEPS_BITS = 6
 
 

@@ -66,7 +66,7 @@ class Quantised:
     training: Mapping[str, Any]
 
     def scores(self, features: NDArray[np.int8]) -> NDArray[np.int64]:
-        """Return scores (samples, classes) of features (samples, frames, filters). The first largest is the label."""
+        """Return scores (samples, classes) of features (samples, frames, filters); the first largest is the label."""
         found = []
         for part in parts(features):
             image = convolved(self.second, convolved(self.first, part[..., None].astype(np.int64)))
@@ -188,7 +188,7 @@ def _convolution(arrays: Mapping[str, NDArray[Any]], name: str, inputs: int) -> 
 
 
 def network_info(network: Quantised, takes: str = "") -> NetworkInfo:
-    """Describe an exported network. ``takes`` is a text on the memory of the build."""
+    """Describe an exported network. ``takes`` is a text about the memory that the build takes."""
     source, size, layers, connections = "input", (FRAMES, FILTERS), list[Layer](), list[Connection]()
     arrays: dict[str, NDArray[Any]] = {}
     for name, convolution in (("first", network.first), ("second", network.second)):

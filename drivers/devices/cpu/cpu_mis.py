@@ -26,9 +26,9 @@ _LEAST_MOVES = 4
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
     """Open the local search. The seed of solve number k is drawn from ``seed`` and k.
 
-    ``default_s`` is the budget of a solve that has none. ``longest_s`` is the longest budget, and the budget of a solve
-    that only has a cost to stop at. Raises ``UsageError`` for options out of range, and ``MissingExtraError`` without
-    numba.
+    ``default_s`` is the budget of a solve that has none. ``longest_s`` is the longest budget. A solve that states only
+    a cost at which to stop has this budget too. Raises ``UsageError`` for options out of range, and
+    ``MissingExtraError`` without numba.
     """
     walker = _Walker(imported("drivers.devices.cpu.mis.search", f"device {NAME}", "qubo", field="device", value=NAME))
     info = solver_info(

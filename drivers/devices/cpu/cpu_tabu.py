@@ -20,7 +20,8 @@ TUNING = "tenure a quarter of the nodes and at most 20; reads of 0.02 s, then tw
 _FIRST_READ_MS = 20
 _LONGEST_READ_MS = 2**30
 _SHARE = 0.5
-"""A read that is limited by updates may take this share of the remaining time; it may be slower than measured."""
+"""A read that is limited by updates is planned for this share of the remaining time: updates may be slower than
+measured."""
 _MEASURED_UPDATES = 100_000
 _TICK_S = 1e-3
 """The step of the sampler's timeout; the sampler may exceed the timeout by one step."""

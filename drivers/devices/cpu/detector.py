@@ -25,7 +25,7 @@ def open_device(
 
     A box is class, score, x, y, w, h in pixels of the input. At most ``most`` boxes with a score above ``score`` are
     kept. If two boxes of a class overlap by more than ``overlap`` (intersection over union), the better one is kept.
-    NeuroBench has 500, 0.05 and 0.5. ``threads`` of the CPU are those of torch by default.
+    NeuroBench takes 500, 0.05 and 0.5 for them. ``threads`` is the number of CPU threads, by default torch's own.
 
     Raises ``MissingExtraError`` without torch, ``UsageError`` without a module. An answer that is not boxes ends a run
     with ``DataError``.

@@ -76,7 +76,7 @@ def step(weights: Weights, driven: Floats, hidden: Floats, cell: Floats) -> tupl
 
 
 def run(weights: Weights, known: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the gates for each normalised window, and hidden and cell states (points + 1, n), whose first is zero."""
+    """Return the gates for each normalised window, and hidden and cell states (points + 1, n) that begin with zeros."""
     n, points = len(weights.back), len(known)
     gates, hidden, cell = np.zeros((points, 4 * n)), np.zeros((points + 1, n)), np.zeros((points + 1, n))
     for k, driven in enumerate((known * weights.norm[0] + weights.norm[1]) @ weights.into):

@@ -61,8 +61,8 @@ def open_device(
     ``weights`` is a torch file with the network's state dictionary. Training takes ``epochs`` over the samples of the
     base words (Adam, rate 0.01 for m5 and 0.001 for snn), with random numbers from ``seed``. ``readout`` is ``trained``
     or ``prototypes``; prototypes are made from all samples of the base words. With ``count``, each answer is computed
-    once more outside its span, to count its operations. ``threads`` of the CPU are those of torch by default. Opening
-    may take ``start_s``.
+    once more outside its span, to count its operations. ``threads`` is the number of CPU threads, by default torch's
+    own. Opening may take ``start_s``.
 
     Raises ``MissingExtraError`` without torch, ``UsageError`` for options out of range, ``DataError`` for a workload or
     weights that do not fit.
@@ -103,7 +103,7 @@ def open_device(
 class Keywords:
     """A network with the words that it has learnt, in the order of its outputs.
 
-    It runs for ``steps`` steps, and each adds the bias of the readout to the output.
+    The network runs for ``steps`` steps, and each step adds the bias of the readout to the output.
     """
 
     def __init__(self, torch: Any, model: Any, words: list[str], steps: int) -> None:

@@ -62,8 +62,8 @@ def open_device(settings: Loihi2) -> Device:
     twelfth of the graph's mean degree). ``hyperparameters`` is a JSON object of parameters for Lava, which replace
     others of the same names. ``partition`` and ``board`` are for SLURM; without SLURM, ``address`` is the network
     address of a board. ``loihi_gen`` is the generation of its chips, N3B3 or N3C1 (by default LOIHI_GEN, else N3B3).
-    ``default_s`` is the budget of a solve that has none, ``longest_s`` the longest accepted budget. The interpreter may
-    take ``start_s`` to start, and ``load_s`` to build and compile.
+    ``default_s`` is the budget of a solve that has none, and ``longest_s`` is the longest accepted budget. The
+    interpreter may take ``start_s`` to start, and ``load_s`` to build and compile.
 
     Raises ``UsageError`` for options out of range, ``MissingExtraError`` without execnet or without Lava,
     ``SetupError`` without an interpreter, or without a board unless ``simulate``.

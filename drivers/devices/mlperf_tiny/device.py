@@ -142,9 +142,9 @@ def open_device(settings: MlperfTiny) -> Device:
     ``input_scale`` a payload for integers is quantised: round(x / scale) + zero point; without it, this payload must
     already be whole numbers that fit. ``labels`` are the model's outputs in order, separated by commas (default 0, 1,
     ...). With one output, the label is the second of two if the output is at least ``threshold``. ``iterations``
-    inferences make one span. Each inference may take ``timeout_s``, and the board ``boot_s`` to send its name. One
-    command carries ``chunk_bytes`` (at most 38). ``timer_bits`` is the width of its microsecond counter,
-    ``clock_tolerance`` the limit of its relative rate error. With ``prints_first`` a span begins when the line with the
+    inferences make one span. Each inference may take ``timeout_s``, and the board may take ``boot_s`` to send its name.
+    One command carries ``chunk_bytes`` (at most 38). ``timer_bits`` is the width of the board's microsecond counter,
+    and ``clock_tolerance`` limits its relative rate error. With ``prints_first`` a span begins when the line with the
     first time stamp has been sent, because the reference firmware prints before it infers. Without it, a span begins at
     this time stamp, as in MLPerf Tiny. ``dtr=false`` keeps the line DTR low, because raising it resets some boards.
     ``firmware`` names a file whose digest is recorded. ``network`` and ``tuning`` state for the report what the

@@ -60,7 +60,7 @@ class BoardClock:
         self._last: tuple[int, int, int] | None = None
 
     def unwrap(self, raw: int, before_ns: int, after_ns: int) -> int:
-        """Return the ticks of a reading between two host stamps. Raises ``ValueError`` for an impossible one."""
+        """Return the ticks of a reading between two host stamps. Raises ``ValueError`` for an impossible reading."""
         if raw >= self._modulus:
             bits = self._modulus.bit_length() - 1
             raise ValueError(f"its clock reads {raw}, which does not fit the {bits} bits of its counter")

@@ -154,7 +154,8 @@ def introduced(
     """Return the board on a line, and the facts that it states.
 
     ``clock`` makes the object that unwraps the board's counter. Later lines of the board may take ``answer_s``. Raises
-    ``SetupError`` if no board states its name within ``boot_s``, or if ``on_pin`` does not match how it marks times.
+    ``SetupError`` if no board states its name within ``boot_s``, or if ``on_pin`` does not match how the board marks
+    times.
     """
     until_s = time.monotonic() + boot_s
     last = "it said nothing"

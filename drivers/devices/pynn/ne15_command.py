@@ -109,7 +109,7 @@ def _train(args: argparse.Namespace) -> int:
     within(1, 1000, subclasses=args.subclasses)
     within(2, 100, folds=args.folds)
     within(0.001, 1000.0, scale=args.scale)
-    regular(args.out)  # before training takes hours
+    regular(args.out)  # checked before training takes hours
     one_of(tuple(ADDRESSES), encoding=args.encoding)
     within(0.1, 1e6, "s", lesson_s=args.lesson_s)
     course = Course(**{field.name: getattr(args, field.name) for field in fields(Course)})
@@ -168,12 +168,12 @@ class Course:
 
     @property
     def split(self) -> str:
-        """Return the split of MNIST that the course uses."""
+        """Return the split of MNIST that the training uses."""
         return "train" if self.fold is None else "test"
 
     @property
     def images(self) -> str:
-        """Return what the course learns from."""
+        """Return a text on what the network learns from."""
         if self.encoding == "dvs":
             return "recordings of a folder"
         return f"{'training' if self.split == 'train' else 'test'} images of {'MNIST' if self.md5 else 'a folder'}"

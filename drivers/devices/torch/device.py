@@ -50,10 +50,10 @@ def open_device(
     time step, ``reset`` is "subtract" or "zero", and ``dtype`` is the type of its numbers; events have the shape
     (steps, inputs), and audio becomes events as for a Xylo. The outputs of a graph are summed over the steps.
 
-    ``processor`` is "cpu", "cuda" or "cuda:N". ``batch`` is how many samples run together. ``threads`` of the CPU are
-    those of torch by default. ``clock_mhz`` locks the clock of a GPU, which needs root. With ``count``, each sample of
-    the workload runs once more beforehand to count its operations. ``warmup`` is how often the network runs at opening.
-    Opening may take ``start_s``.
+    ``processor`` is "cpu", "cuda" or "cuda:N". ``batch`` is how many samples run together. ``threads`` is the number of
+    CPU threads, by default torch's own. ``clock_mhz`` locks the clock of a GPU, which needs root. With ``count``, each
+    sample of the workload runs once more beforehand to count its operations. ``warmup`` is how often the network runs
+    at opening. Opening may take ``start_s``.
 
     Raises ``MissingExtraError`` without torch, ``SetupError`` without the processor or the memory, ``DataError`` for a
     network or a sample that cannot be used, and for an output that is no label.
@@ -110,7 +110,7 @@ class _Runner:
         """Make missing inputs of samples. Raises ``DataError`` for a sample that the network cannot take."""
         for sample in samples:
             known = self._inputs.get(sample.id)
-            if known is None or not np.array_equal(known[0], sample.payload):  # it may have been decoded again
+            if known is None or not np.array_equal(known[0], sample.payload):  # the sample may have been decoded again
                 self._inputs[sample.id] = (sample.payload, self._input(sample))
                 self.activity.pop(sample.id, None)
         if batch > 1 and len({tuple(self._inputs[sample.id][1].shape) for sample in samples}) > 1:

@@ -43,8 +43,8 @@ A limit of 2 ms is enough, because the published times of spans are in whole mil
 the steps from either end, one readout must be exact.
 """
 BUSY_S, IDLE_S = 2.5e-4, 4e-3
-"""The times between checks for arrived data, while the chip works and otherwise. The thread sleeps between checks. If
-it checked without a pause on a busy computer, its time slice would be used up when a readout comes."""
+"""The times between checks for arrived data: while the chip works, and at other times. The thread sleeps between
+checks. If it checked without a pause on a busy computer, its time slice would be used up when a readout comes."""
 SWITCH_S = 2e-4
 """Python's switch interval between threads (s). Rockpool waits for Audio 3 in a busy loop, and with Python's longer
 default the checks would be 5 ms late."""

@@ -75,10 +75,10 @@ class ChipBackend:
         core_clock_hz, rate_hz = options.core_clock_hz, default_rate_hz(kit)
         configuration = configuration_of(kit, network)
         with raising(lambda error: no_network(kit, error), Exception):
-            made_mhz = kit.utils.set_xylo_core_clock_freq(kit.hdk, core_clock_hz * 1e-6)  # it resets an Audio 3 board
+            made_mhz = kit.utils.set_xylo_core_clock_freq(kit.hdk, core_clock_hz * 1e-6)  # this call resets an Audio 3
             dt_s = float(network.specification["dt"])
             module = kit.package.XyloSamna(kit.hdk, configuration, dt=dt_s, power_frequency=rate_hz)
-        made_hz = core_clock_hz if made_mhz is None else 1e6 * float(made_mhz)  # None: it is not stated
+        made_hz = core_clock_hz if made_mhz is None else 1e6 * float(made_mhz)  # None: not stated
         if abs(made_hz / core_clock_hz - 1.0) > 1e-6:
             what = f"the core clock of {kit.chip.name} is {made_hz:g} Hz, and {core_clock_hz:g} Hz was asked for"
             raise SetupError(what, field="core_clock_hz", value=made_hz, remedy="Ask for a clock that it makes")

@@ -5,7 +5,7 @@ source of Rockpool 3.1.0; none of them was tried on hardware.
 
 Rockpool's own function makes the configuration of a chip from a network. This module works around its errors: Rockpool
 3.1.0 ignores the name under which ``XyloSim`` takes the bias of hidden neurons, and keeps only one alias of each
-neuron. For Audio 3 it removes, with a warning, neurons beyond the ones that may have inputs and outputs.
+neuron. For Audio 3 Rockpool removes, with a warning, neurons beyond those that may have inputs and outputs.
 """
 
 import contextlib

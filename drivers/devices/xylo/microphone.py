@@ -32,7 +32,8 @@ from rig.errors import DeviceError, DeviceTimeoutError, UsageError, refused
 from rig.types import Sample, Span
 
 SLACK_S = 0.15
-"""The command that plays a sample may take this much longer than the sound. If it starts late, the end is not heard."""
+"""The command that plays a sample may take this much longer than the sound. If the command starts late, the end of the
+sound is not heard."""
 PENDING = 2
 """The next sample may be issued while the last time steps of the previous one are still processed."""
 LOST = 0.02

@@ -45,7 +45,7 @@ def load_xylo_audio2() -> XyloAudio2:
     """Import Rockpool's Xylo Audio 2 package.
 
     Raises MissingExtraError if rockpool, xylosim, bitstruct or packaging is not installed, and SetupError
-    if Rockpool was imported earlier without a usable samna, because Rockpool does not look again.
+    if Rockpool was imported earlier without a usable samna, because Rockpool does not look for samna again.
     """
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -108,7 +108,7 @@ class _StandIn(ModuleType):
 
 
 class _Later(ModuleType):
-    """Stands for a module or a name in it, which is imported when it is first called or used by ``isinstance``."""
+    """Stands for a module or a name in it. The module is imported at the first call or use by ``isinstance``."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

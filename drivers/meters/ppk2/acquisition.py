@@ -35,7 +35,7 @@ class Slot:
     until_ns: int = 0
 
     def add(self, data: bytes, at_ns: int) -> tuple[bytes, int] | None:
-        """Add bytes that had arrived by ``at_ns``. At the slot's end, return the bytes up to the cut and its time."""
+        """Add bytes that had arrived by ``at_ns``. At the slot's end, return the bytes up to the cut and when it is."""
         if data:
             self.data += data
             self.total += len(data)

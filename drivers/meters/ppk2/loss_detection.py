@@ -25,8 +25,8 @@ With a tolerance of 1e-4, this happens after 2 s at the start of a run, and afte
 LEARNT_FROM_S, LEARNT_MOST = 5.0, 30
 """The drift is fitted to the lowest lag of each second, over 5 to 30 seconds."""
 UNCERTAINTY_S, UNCERTAINTY_RATE = 4e-4, 1e-5
-"""Uncertainty of the fitted drift: the first value (s) divided by the length of the fit, plus the second (relative).
-The second value is how much an oscillator and the adjusted host clock may drift within half a minute.
+"""The relative uncertainty of the fitted drift is the first value (s) over the length of the fit, plus the second
+value. The second value is how much an oscillator and the adjusted host clock may drift within half a minute.
 """
 
 

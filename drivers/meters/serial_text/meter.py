@@ -51,7 +51,7 @@ def open_meter(settings: Board, clock: Clock | None = None) -> Meter:
     or cumulative (always for J); a mean lasts ``aperture_s``, by default one period. The time wraps after
     2^``timer_bits`` of its units, the counter at ``counter_wrap`` (0: never). ``resolution`` and ``range_max`` are in a
     column's own unit. A line may come ``latency_s`` after its reading; the default follows from the line's length.
-    At most three lines plus a share ``bad_share`` of all may be no readings. ``serial_number`` is recorded, and
+    At most three lines, plus a share ``bad_share`` of all lines, may be malformed. ``serial_number`` is recorded, and
     compared with the serial number in the calibration file.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` if no line has these columns within ``boot_s``.

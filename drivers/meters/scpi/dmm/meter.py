@@ -125,7 +125,7 @@ class Truevolt:
         return self._reached("*TRG;:STAT:OPER:COND?", MEASURING, WAITING, clock)
 
     def fetch(self) -> Iterator[Batch]:
-        """Yield the content of its memory in pieces; a reading over the range is flagged."""
+        """Yield the content of the memory in pieces; a reading over the range is flagged."""
         more = True
         while more:
             value, flags, more = self.readings()
