@@ -77,9 +77,9 @@ def probe(path: Path) -> Header:
 def read_native(path: Path, *, clipped_limit: float = CLIPPED_LIMIT) -> NDArray[np.float32]:
     """Decode and check one file: mono float32 at the file's own rate, shape (frames,), full scale 1.
 
-    Each channel is checked, and then all are averaged. Raises DataError as ``probe`` does, if the decoder stops early,
-    for NaN or infinity, and for a channel whose ``clipped_share`` is above ``clipped_limit`` (a limit of 1.0 accepts
-    any clipping).
+    Each channel is checked, and then all are averaged. Raises DataError for a file that ``probe`` refuses or the
+    decoder does not finish, for NaN or infinity, and for a channel whose ``clipped_share`` is above ``clipped_limit``
+    (a limit of 1.0 accepts any clipping).
     """
     header, soundfile = probe(path), _imported("soundfile")
     try:

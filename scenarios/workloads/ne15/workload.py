@@ -29,8 +29,7 @@ ADDRESSES = {"poisson": mnist.PIXELS, "rank-order": 4 * mnist.PIXELS, "dvs": 2 *
 """Number of sources by encoding: pixels, four layers of ganglion cells, or ON and OFF of a retina's pixels."""
 DIGITS = [str(digit) for digit in range(10)]
 SILENCE_US = 1_000_000
-"""A recording may be silent before its first event for the time from its first to its last event, and this time
-more."""
+"""A recording may be silent before its first event for as long as its events last, plus this time."""
 PUBLISHED_HZ = (2000.0, 5000.0)
 """Summed rates in Q. Liu's thesis chapter: for training and most figures, and for its table of NEST and SpiNNaker."""
 

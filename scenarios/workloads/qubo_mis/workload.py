@@ -137,7 +137,7 @@ def export(nodes: int, density: float, seed: int, out: Path) -> dict[str, Any]:
     """
     check_graph(nodes, density, seed)
     path = Path(out)
-    regular(path)  # before a large graph takes minutes
+    regular(path)  # checked before a large graph takes minutes
     graph = gnm_edges(nodes, density, seed)
     digest = graph_digest(graph, density, seed)
     with replacing(path) as file:
