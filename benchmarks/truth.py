@@ -12,7 +12,7 @@ tenths of the stated variance, and that the bias is at most a tenth of the half-
 
 Sharpness is half-width divided by |error|. Exact Gaussians give 2.9 (1.96 / 0.6745) if all plants have the same width.
 Our widths span two decades. So even for exact Gaussians, the median half-width divided by the median |error| (the plain
-ratio) is 2.9 to 5. The gate therefore divides each plant's error by its own half-width, which gives 2.9 for all widths.
+ratio) is 2.9 to 5. The goal therefore divides each plant's error by its own half-width, which gives 2.9 for all widths.
 The plain ratio is also printed, with its value for exact Gaussians of these widths.
 
 Prints a table and, last, one JSON line. Exits 1 if a goal is missed.

@@ -116,7 +116,7 @@ def size_bytes(base: Path) -> int:
 
 
 def reported(path: Path, how: float) -> None:
-    """Do what `rig report` does. Each part is done if its share is above ``how``.
+    """Do what `rig report` does. Each part is done if ``how`` is below its share.
 
     Raises ``AssertionError`` for a control character on the terminal, and for a file written outside ``derived/``.
     """

@@ -36,7 +36,7 @@ class Stage:
     patience_s: float
 
     def turn(self, jobs: Mapping[str, Job], timed: bool = True) -> dict[str, Row]:
-        """Run all jobs in sequence, until a turn is undisturbed; return this turn, or the calmest of ``tries`` turns.
+        """Run all jobs in sequence until such a turn is undisturbed; return this turn, or the calmest of ``tries``.
 
         The choice depends on the load from others, never on the turn's result. If ``timed`` is false, the load is
         ignored.

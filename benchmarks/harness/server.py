@@ -61,7 +61,7 @@ def _figures(read: Any, rate_hz: float, path: Path) -> Row:
 
 
 def _untraced(path: Path) -> Row:
-    """Return LoadGen's figures without a trace: the latency from due to answered, which includes slip and callback."""
+    """Return LoadGen's figures without a trace: the latency from due to answered, including slip and callback."""
     said = reading.detail(path)
     return {f"latency_p{100 * p:g}": reading.percentile_ns(said, p) * 1e-9 for p in (0.5, 0.99)}
 
