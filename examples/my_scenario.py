@@ -17,6 +17,6 @@ def periodic(workload: Workload, *, period_s: float = 0.5, idle_s: float = 2.0) 
     yield Issue([workload.samples[0]], warmup=True)  # recorded, but in no figure
     yield Idle(idle_s)  # the idle power before the work
     for number, sample in enumerate(workload.samples):
-        yield Issue([sample], due_ns=round(number * period_s * 1e9))  # due times count from the first of them
+        yield Issue([sample], due_ns=round(number * period_s * 1e9))  # due times count from the first of these samples
     yield Idle(idle_s)  # the idle power after the work
     yield Mark()

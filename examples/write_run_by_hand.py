@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 IDLE_W, BUSY_W, SPAN_S, N, T0_NS = 1e-3, 3e-3, 0.1, 20, 1_000_000_000_000
-METER_HZ, PERIOD = 1_000_040.0, 1000  # the meter claims ticks of 1 MHz, and reads every 1000 ticks
+METER_HZ, PERIOD = 1_000_040.0, 1000  # the meter's declared ticks are 1 MHz, and it reads every 1000 ticks
 
 
 def write_arrow(path: Path, columns: dict[str, Any], metadata: dict[str, str] | None = None) -> None:
