@@ -241,7 +241,8 @@ def test_a_rail_that_reads_backwards_or_is_not_settled_is_doubtful(value: float,
     assert says in noise_finding("m", RAIL, value + drift + noise, start_s, "W").remedy
 
 
-# ---- whoever is asked for ------------------------------------------------------------------------------------------
+# ---- which drivers are opened
+# ------------------------------------------------------------------------------------------
 
 
 def test_options_are_for_drivers_that_are_named(visit: Doctor) -> None:

@@ -107,7 +107,7 @@ def test_what_the_model_writes_over_its_values_later_changes_no_count() -> None:
 
 
 def test_a_cell_counts_the_weights_of_its_gates_and_its_state() -> None:
-    """The example of the reference, which has 615: 3 products of each neuron are not synapses."""
+    """The reference counts 615 in its example: it adds 3 products of each neuron, which are no synapses."""
     model = LSTMCell(lambda x: x[:, :5], weight_ih=np.ones((20, 25)), weight_hh=np.ones((20, 5)))
     counter = TorchCounter(model)
     ones = np.ones((1, 25)).view(Tensor)

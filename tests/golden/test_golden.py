@@ -29,7 +29,7 @@ NAMES = sorted(path.name.removesuffix(".tar.gz") for path in HERE.glob("*.tar.gz
 TIGHT = 1e-6
 """How far a number that belongs to no figure may move, relative to itself."""
 WORDING = {"method", "notes", "reason", "remedy", "message", "found", "allowed", "text", "source"}
-"""Sentences: they may be written better. Everything else stays."""
+"""Sentences may be reworded. Everything else stays."""
 SENTENCES = {"notes", "error", "message", "remedy"}
 """Columns of a sweep's table that hold sentences."""
 HALF = ".half_width_95"
@@ -53,18 +53,18 @@ def computed(path: Path) -> dict[str, Any]:
 def differences(was: Any, now: Any, at: str = "", within: float = 0.0) -> list[str]:
     """Return where two documents differ beyond wording, and beyond a hundredth of a figure's half-width."""
     if isinstance(was, dict) and isinstance(now, dict):
-        if (was.keys() ^ now.keys()) - {"remedy"}:  # older results name none for a rule that failed
+        if (was.keys() ^ now.keys()) - {"remedy"}:  # older results have no remedy for a failed rule
             return [f"{at}: {sorted(set(was) ^ set(now))}"]
         if "interval_95" in was:
             within = margin(was["value"], *(was["interval_95"] or (None, None)))
         return [d for key in was if key not in WORDING for d in differences(was[key], now[key], f"{at}/{key}", within)]
-    if at.endswith("/components"):  # neither their order says anything, nor those far too small to move a figure
+    if at.endswith("/components"):  # their order has no meaning, nor have those far too small to move a figure
         large = [[c for c in parts if abs(c["u"]) > 1e-3 * within] for parts in (was, now)]
         if len(large[0]) == len(large[1]):
             was, now = (sorted(parts, key=lambda c: (c["source"], c["shared"] or "")) for parts in large)
     if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         return [d for k, pair in enumerate(zip(was, now, strict=True)) for d in differences(*pair, f"{at}/{k}", within)]
-    if at.endswith("/dof"):  # they count by the width that they give an interval
+    if at.endswith("/dof"):  # degrees of freedom are compared by the width that they give an interval
         was, now = (coverage_factor(math.inf if dof is None else dof) for dof in (was, now))
         within = OF_HALF_WIDTH * was
     if isinstance(was, float) and isinstance(now, (int, float)):

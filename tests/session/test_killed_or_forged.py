@@ -151,7 +151,7 @@ def test_it_goes_on_with_what_is_missing_and_keeps_what_is_good(session: Path) -
 def killed_again(session: Path, monkeypatch: Patch, at: str, after: Callable[..., Path] | None) -> Path:
     """Resume a session and end it by Ctrl-C in its second run; resume it again, and kill it in the call ``at``.
 
-    ``after`` is what this call does first. Return a copy of what is left.
+    The call first does ``after``. Return a copy of what is left.
     """
     left = session.with_name("left again")
 

@@ -39,12 +39,12 @@ def recording(
     each: int = 1,
     loose_s: float = 0.0,
 ) -> Path:
-    """Write a run of square spans: ``idle_w`` for over 2 s before and after, ``gap_w`` between the spans.
+    """Write a run of square spans: ``idle_w`` for over 2 s before and after, and ``gap_w`` between the spans.
 
-    Spans have ``first_w`` in their first tenth. Only every ``each``-th gap has ``gap_w``, the others ``idle_w``. Spans
-    are stamped ``loose_s`` before they begin and after they end. With ``host_s``, gaps have ``gap_w`` only for this
-    long next to each span, and ``idle_w`` between. A ``counter`` counts joules without noise and is read at irregular
-    times; otherwise a meter states the mean of each millisecond, with noise.
+    Spans have ``first_w`` in their first tenth. Only every ``each``-th gap has ``gap_w``; the others have ``idle_w``.
+    Spans are stamped ``loose_s`` before they begin and after they end. With ``host_s``, gaps have ``gap_w`` only for
+    this long next to each span, and ``idle_w`` between. A ``counter`` counts joules without noise and is read at
+    irregular times; otherwise a meter states the mean of each millisecond, with noise.
     """
     chance = np.random.default_rng(3)
     every = (SPAN_S + gap_s) * np.arange(SPANS)

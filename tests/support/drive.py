@@ -100,7 +100,7 @@ class Small(torch.nn.Module):
         wide, high = columns.max() + 1 - x, rows.max() + 1 - y
         return torch.tensor([[2.0, 0.9, *(20.0 * float(v) for v in (x, y, wide, high))]])
 """
-"""A module that pools a surface over blocks of 20 pixels, and returns all that is active as one car."""
+"""A module that pools a surface over blocks of 20 pixels, and returns one car around all active blocks."""
 
 
 def has(module: str) -> bool:

@@ -171,7 +171,7 @@ Edit = Callable[[list[Document], dict[str, Any]], None]
 
 
 def edited(session: Evaluated, edits: Mapping[str, Edit | None], folder: Path) -> Result:
-    """Return the session's result after changes: an edit per run name; None leaves the run out."""
+    """Return the session's result after an edit for each run name; None leaves the run out."""
     from tests.support.run_by_hand import rewritten
 
     parts = []

@@ -74,7 +74,7 @@ def ended(meter: Meter) -> tuple[int, MeterError]:
 
 @contextmanager
 def or_the_machine_was_busy(words: str) -> Iterator[None]:
-    """Let a meter's error with these words pass: if readings have no stamps, a busy host looks like a loss."""
+    """Ignore a meter's error with these words: if readings have no stamps, a busy host looks like a loss."""
     try:
         yield
     except MeterError as error:

@@ -89,7 +89,7 @@ def read_plainly(path: Path) -> tuple[list[Document], dict[str, pa.Table]]:
 
 
 def rewritten(path: Path, to: Path, edit: Callable[[list[Document], dict[str, pa.Table]], object]) -> Path:
-    """Copy a directory after ``edit`` of its lines and tables, sealed again; files of other kinds are kept."""
+    """Copy a directory, let ``edit`` change its lines and tables, and seal it again; files of other kinds are kept."""
     events, tables = read_plainly(path)
     before = dict(tables)
     edit(events, tables)

@@ -21,7 +21,7 @@ WIDTH = 92
 
 
 def picture() -> str:
-    """Return the SVG of the commands and their output, without fonts from elsewhere."""
+    """Return the SVG of the commands and their output, without external fonts."""
     from rich.console import Console
     from rich.text import Text
 

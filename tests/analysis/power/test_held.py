@@ -290,7 +290,7 @@ LENGTH_S, GAP_S, PAUSE_S = 0.88, 0.2, 0.02
 
 
 def retried(which: int | None, lab: Lab) -> None:
-    """Six spans of 0.88 s, of which ``which`` is tried twice; reading a clock takes half a second."""
+    """Six spans of 0.88 s; the span numbered ``which`` is tried twice. Reading a clock takes half a second."""
     before_s = np.full(6 if which is None else 7, GAP_S)
     if which is not None:
         before_s[which + 1] = PAUSE_S
@@ -393,7 +393,7 @@ WORLDS = [
     World("logger_starves_while_the_device_works", (8000001,), never_says="missing"),
     World("class_of_powers", (1,), short_apertures, no_part="spans that differ, seen in part"),
     World("plain", (1,), short_apertures, no_part="spans that differ, seen in part"),
-    # what a link, a host or a driver did to readings is undone, or costs those readings
+    # what a link, a host or a driver did to readings is undone, or these readings are left out
     World("old_block_repeated", (0, 3, 6), says="repeat earlier ones"),
     World("driver_repeats_while_stalled", (0, 1), narrow=0.01, says="repeat earlier ones"),
     World("meter_freezes_for_the_rest_of_the_run", (0,), refused="repeat earlier ones"),

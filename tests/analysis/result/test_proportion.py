@@ -80,7 +80,7 @@ def test_asking_again_makes_accuracy_no_more_certain(tmp_path: Path) -> None:
 
 
 def copied(path: Path, copies: Sequence[int], right: Sequence[bool], silent: int = 0, cut: bool = False) -> Run:
-    """Return a run over so many copies of each datum under other ids; ``silent`` more samples have no label.
+    """Return a run over so many copies of each datum under other ids, and ``silent`` further samples without a label.
 
     With ``cut``, they are no copies but parts of one clip.
     """
@@ -118,7 +118,7 @@ def test_a_sample_of_which_most_are_copies_shows_little_more_than_one_sample(tmp
 
 
 def in_sessions(path: Path, asked: Sequence[Sequence[bool]]) -> Run:
-    """Return a run in which each session asks the same clips in the same order, and perhaps more; True is right."""
+    """Return a run whose sessions ask the same clips in order, and some perhaps more; True is a right answer."""
     ok = {f"{s:02d}/old/{k}": right for s, own in enumerate(asked) for k, right in enumerate(own)}
     known = [Sample(name, np.full(1, float(name.split("/")[2])), "x") for name in ok]
     issues = [Asked(None, k, k + 0.5, name, "yx"[ok[name]]) for k, name in enumerate(ok)]
@@ -134,7 +134,7 @@ def test_a_mean_over_sessions_that_ask_the_same_clips_is_as_certain_as_one_sessi
 
 
 def test_a_clip_counts_in_a_mean_over_sessions_with_its_share_of_each(tmp_path: Path) -> None:
-    """Two clips are 1/2 of one session and 1/4 of the other, two are 1/4 of the other: 3/8 and 1/8 of the mean."""
+    """Each of two clips is 1/2 of one session and 1/4 of the other: 3/8 of the mean. Two others are 1/8 each."""
     run = in_sessions(tmp_path, [[True, False], [True, False, True, True]])
     found = session_figures(run, answers_of(run))["session_accuracy_mean"]
     assert found.value == pytest.approx(5 / 8)

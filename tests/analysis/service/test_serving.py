@@ -196,7 +196,7 @@ LATENCIES = ("latency_mean_s", "latency_p50_s", "latency_p90_s")
 
 
 def least_held(every: Iterable[Queries], runs: Iterable[Queries]) -> int:
-    """Return the least number of ``runs``, over three latencies, that state it and hold its mean over ``every`` run."""
+    """Return how many ``runs`` hold a latency's mean over ``every`` run in their interval: the least of three."""
     ordered = [np.sort(q.latency_s()) for q in every]
     true = np.mean([[one.mean(), nearest_rank(one, 0.5), nearest_rank(one, 0.9)] for one in ordered], axis=0)
     held = Counter[str]()
@@ -568,7 +568,7 @@ def stream(said: str, scenes: str = "ab", scene_s: float = 10.0, begin_s: float 
     ("aaaaaaaaa" "aabbabbabbb", 8.0),  # two in a row are a flicker, three are not
     ("aaaaaaaaa" "aaaaaaaaaa", np.inf),  # never
     ("aaaaaaaaa" "abababababa", np.inf),  # flickering until the end
-    ("aaaaaaaaa" "aaaaaaaabb", 8.0),  # right until the end of the scene, though for less than three
+    ("aaaaaaaaa" "aaaaaaaabb", 8.0),  # right until the end of the scene, though for fewer than three frames
     ("aaaaaaaaa" "aaaaaaaaab", 9.0),
     ("aaaaaaaaa" "----------", np.inf),  # no answer
     ("aaaaaaaaa" "b---b---b-", 0.0),  # dropped frames are no answers

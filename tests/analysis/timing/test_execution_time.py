@@ -144,7 +144,7 @@ def test_an_inference_may_lack_a_phase(tmp_path: Path, turns: tuple[Stages, ...]
 
 
 def test_the_power_of_the_first_part_of_spans_is_not_that_of_whole_spans(tmp_path: Path) -> None:
-    """As until a solver reaches a gap: 4 mW in the first 40 ms of spans, and 3 mW in the other 60 ms."""
+    """Such a part is a solve until it reaches a gap: 4 mW in the first 40 ms of spans, and 3 mW in the other 60 ms."""
     run = served(tmp_path / "run", (("inference", 0, 100), ("preprocess", 0, 40))).run
     told = _recorded(run, AT_ONCE)
     windows_s = merged(told.activity.busy_windows_s())

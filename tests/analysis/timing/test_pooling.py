@@ -1,5 +1,5 @@
 """A long trace is pooled into means: sums over pieces equal sums over readings, for any division. The trace gives the
-same figures as when it is read one by one."""
+same figures as its readings one by one."""
 
 from dataclasses import replace
 from pathlib import Path

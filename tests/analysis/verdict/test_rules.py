@@ -80,7 +80,7 @@ def test_a_run_that_keeps_every_rule_is_valid(tmp_path: Path) -> None:
 
 
 def slower(late: set[int], by_s: float, of: int) -> list[Asked]:
-    """Return the run ``good``, with these numbers in each group of ``of`` answered ``by_s`` later."""
+    """Return the run ``good``, in which the queries ``late`` of each ``of`` are answered ``by_s`` later."""
     return [replace(a, done=a.done + by_s) if k % of in late else a for k, a in enumerate(good()) if a.done is not None]
 
 
@@ -336,7 +336,7 @@ def test_a_sentence_is_said_once() -> None:
     assert replace(made_up(), findings=(note("twice"), note("twice"))).notes == ("twice",)
 
 
-def test_results_json_has_each_view_as_before() -> None:
+def test_results_json_has_each_view() -> None:
     said = replace(made_up(), findings=(BROKEN_RULE, POWER, note("a sentence")), ruling=RULING).to_json()
 
     assert said["notes"] == ["a sentence"]

@@ -75,7 +75,7 @@ def test_a_graph_without_edges_is_solved_by_one_spike_of_each_node(nodes: int) -
 
 
 def test_what_is_sent_in_a_step_is_counted_in_the_next(device: Device) -> None:
-    """In a complete graph a flip reaches all other nodes; one neuron gets all costs and sends each better one on."""
+    """In a complete graph a flip reaches all other nodes; one neuron gets all costs and sends each better cost on."""
     full = Sample("k", random_graph(9, 1.0, 0).to_payload())
     reply = solved(device, Budget(0.2), full)
     activity, network = reply.activity, reply.network
@@ -89,7 +89,7 @@ def test_what_is_sent_in_a_step_is_counted_in_the_next(device: Device) -> None:
 
 
 def test_the_network_of_a_graph_is_described_to_the_bit() -> None:
-    """Three nodes and an edge, by hand: 2 of 6 weights, 3 to the cost; 24 + 8 + 8 + 8 bits a node, plus 8 and 64."""
+    """By hand: 2 weights for an edge and 3 to the cost, of 8 bits; 24 + 8 + 8 + 8 bits for each of 3 nodes; 8 + 64."""
     line = Sample("n3", Graph(3, np.array([[0, 2]], np.int32)).to_payload())
     network = solved_by_a_new_one(Budget(0.05), line).network
     assert network.footprint_bits() == 8 * (2 + 3) + 3 * (24 + 8 + 8 + 8) + 8 + 64

@@ -272,7 +272,7 @@ def test_a_sample_of_another_size_is_reported_in_the_boards_own_words() -> None:
 
 
 @pytest.mark.parametrize("booting", [False, True])
-def test_a_half_done_command_is_got_over_and_a_board_that_is_booting_waited_for(booting: bool) -> None:
+def test_a_half_done_command_is_dropped_and_a_board_that_boots_is_waited_for(booting: bool) -> None:
     with TinyBoardSim() as board:
         if booting:
             board.restart()

@@ -266,7 +266,7 @@ def test_scenes_silence_and_loudest_audio_have_the_defined_energies_to_half_a_co
 
 
 @given(st.integers(1, 32767), st.floats(30, 7900), st.floats(0, 6.3))
-def test_so_has_a_tone_of_any_level_in_noise(level: int, hertz: float, phase: float) -> None:
+def test_a_tone_of_any_level_in_noise_has_the_defined_energies(level: int, hertz: float, phase: float) -> None:
     noise = np.random.default_rng(level).uniform(-0.5, 0.5, RATE_HZ)
     audio = np.clip(np.rint(level * np.sin(2 * np.pi * hertz * TIME_S + phase) + noise), -32768, 32767)
     assert worst_code_error(audio.astype(np.int16)) < 0.51

@@ -35,7 +35,7 @@ class FrontEnd:
     ) -> None:
         self.boots_badly, self.failed_ns = boots_badly, 0
         self.error: Any = Exception
-        for name in error.split("."):  # each a kind of the one before it
+        for name in error.split("."):  # each class is a kind of the class before it
             self.error = type(name, (self.error,), {})
         self.now_ms, self.began_ms, self.lost_at_ms, self.made = 0.0, 0.0, lost_at_ms, 0
         self.trains: list[list[float]] = []

@@ -158,9 +158,9 @@ def test_a_stopwatch_that_starts_again_is_noticed_wherever_its_counter_was(reach
 
 
 def looks(arrivals_ns: Any, held: slice = slice(0), every_ns: int = 250_000) -> Any:
-    """Return, for each readout, the times of the first look after it arrived and of the look before, shape (k, 2).
+    """Return, for each readout, the times of the first check after it arrived and of the check before, shape (k, 2).
 
-    There is a look every ``every_ns``, but none while the readouts ``held`` arrive.
+    There is a check every ``every_ns``, but none while the readouts ``held`` arrive.
     """
     grid = np.arange(arrivals_ns[0] - 10 * every_ns, arrivals_ns[-1] + 10 * every_ns, every_ns)
     missed = arrivals_ns[held]

@@ -91,7 +91,7 @@ def test_lost_words_and_torn_ones_are_nan_and_counted(it: StandIn) -> None:
 def test_a_loss_that_the_counter_cannot_show_ends_the_run_and_nothing_behind_it_is_given(it: StandIn) -> None:
     meter = it.open()
     meter.start()
-    time.sleep(0.5)  # a loss before there is a floor of lags is not seen
+    time.sleep(0.5)  # an earlier loss is not seen, because there is no floor of lags yet
     before = it.sim.streamed
     it.sim.lose_words(UNSEEN)
     got: list[Chunk] = []

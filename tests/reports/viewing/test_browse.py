@@ -160,7 +160,7 @@ def test_a_file_that_is_still_written_gives_its_whole_batches(tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", ["grid", "stamped"])
 def test_clipped_readings_are_counted_by_span(tmp_path: Path, kind: str) -> None:
-    """A reading is clipped if it is at the end of the range, which single precision rounds as it does the reading."""
+    """A reading is clipped if it is at the end of the range. Single precision rounds the end and the reading alike."""
     path = recording(tmp_path / "run", kind, clipped=(5000, 5007))
 
     _, found = opened(path).over(np.array([[0.0, 5.0], [4.9, 5.003], [5.0, 5.1], [60.0, 70.0]]))

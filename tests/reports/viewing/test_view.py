@@ -95,7 +95,7 @@ ELSEWHERE = ("evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", 
 
 @pytest.mark.parametrize("host", [*ELSEWHERE, "localhost:{port}"])
 def test_another_host_than_the_loopback_is_refused(url: str, host: str) -> None:
-    """A refused host is a name that another site gave to this address (DNS rebinding), or none, or has another port."""
+    """A refused host is absent, has another port, or is another site's name for this address (DNS rebinding)."""
     status, content, _ = asked(url, Host=host.format(port=urlsplit(url).port))
     assert (status, PAGE in content) == ((403, False) if host in ELSEWHERE else (200, True))
 

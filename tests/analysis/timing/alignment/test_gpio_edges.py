@@ -17,8 +17,8 @@ TICK_S = 1e-9
 class Scene:
     """Spans, a pin that marks them, and a meter whose clock is off by ``shift_s`` in the middle, and by ``rate``.
 
-    ``wobble`` is the irregularity of the spans, relative to ``gap_s``. Of the edges, a share ``missed`` never comes,
-    ``extra`` is additional, and ``bounce`` bounces; ``first`` and ``last`` spans are not seen.
+    ``wobble`` is the irregularity of the spans, relative to ``gap_s``. Of the edges, the share ``missed`` never comes,
+    the share ``extra`` is added, and the share ``bounce`` bounces; ``first`` and ``last`` spans are not seen.
     """
 
     pin: Pin = "level"

@@ -156,7 +156,7 @@ def test_a_train_in_step_with_the_readings_is_not_placed_one_period_off(seed: in
 
 
 def test_work_before_and_after_a_periodic_train_leaves_its_place_open() -> None:
-    """A warm-up and a last flush that no span covers: a place one period off leaves one out, as the true one does."""
+    """No span covers a warm-up and a last flush: moved by one period, all spans still lie on work."""
     on = (400.0 + 49.3 * np.arange(103)) * PERIOD_S
     work = np.column_stack([on, on + 30.0 * PERIOD_S])
     for seed in range(10):
