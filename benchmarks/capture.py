@@ -6,7 +6,7 @@ Three runs in one process, through the engine to disk, with samples on a schedul
 Joulescope for each rail, then without a meter again. The Joulescopes are simulations of ``pyjoulescope_driver``. The
 thread of each delivers blocks of the package's size with levels, bursts and noise. The blocks are made in advance, so
 they cost nearly no time. Every reading on disk is compared with the sent reading. ``waiting_s`` is the longest backlog
-for the disk, ``cpu_share`` the load that the meters add, in cores, and ``verify_s`` the time to check all hashes.
+for the disk, ``cpu_share`` is the load that the meters add, in cores, and ``verify_s`` is the time to check all hashes.
 Prints the rows and, last, one JSON line. Exits 0 if no reading is lost or changed, the rate is sustained, and 99 of 100
 samples are issued at most ``SLIP_S`` later than without a meter.
 """

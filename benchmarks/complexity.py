@@ -17,7 +17,7 @@ if the neuron's cell (in a GRU, its hidden state) is not zero;
 the first step, all);
 - counts the biases of a cell in connection sparsity, and rounds this sparsity to four decimals;
 - counts every membrane in the first step, and later those that change;
-- counts 0 operations for a model with a whole LSTM or GRU. It gets cells with the same weights instead.
+- counts 0 operations for a model with a whole LSTM or GRU, so here it gets cells with the same weights instead.
 
 Neurobench decides between ACs and MACs for a whole batch. So their split is compared only for batches of one sample;
 for larger batches the sum is compared. For a cell, neurobench decides by the input alone, though the state has real

@@ -1,4 +1,4 @@
-"""Is each special case of the analysis of any use? It is switched off on the plants (simulated benches) where it acts.
+"""Is each special case of the analysis of any use? Each is switched off on plants (simulated benches) where it acts.
 
     python -m benchmarks.rent --plants 8 --seed 1 [--kind gated_late ...] [--case "ends of spans" ...]
 

@@ -2,9 +2,9 @@
 
     python -m benchmarks.torch_loop [--samples 600] [--rounds 3]
 
-Both run in turn, sample by sample: a scenario in this file executes the module once before it issues each sample. Both
-run on one thread, first without and then with counting of operations. Prints the median execution times and, last, one
-JSON line. Exits 1 if a median of the rig differs from the loop's by more than both 2 % and 20 us.
+The rig and the loop take turns, sample by sample: a scenario in this file executes the module once before it issues
+each sample. Both run on one thread, first without and then with counting of operations. Prints the median execution
+times and, last, one JSON line. Exits 1 if a median of the rig differs from the loop's by more than both 2 % and 20 us.
 """
 
 import json

@@ -68,7 +68,7 @@ def mlperf_6(scenario: str) -> Rules:
 
 
 def quick(scenario: str) -> Rules:
-    """Return rules for one short trial at the lab bench. Its results are never submittable."""
+    """Return rules for one short trial at the lab bench, whose results are never submittable."""
     return rules("quick", scenario)
 
 

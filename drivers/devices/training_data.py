@@ -1,6 +1,7 @@
 """The training data of a workload for all trainers: the train split, encoded, with its labels.
 
-It also has the readout and the base words of devices that learn classes from a few samples (NeuroBench, algorithm 1).
+This module also has the readout and the base words of devices that learn classes from a few samples (NeuroBench,
+algorithm 1).
 """
 
 import json

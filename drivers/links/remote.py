@@ -96,7 +96,7 @@ class RemoteDevice:
         self._staged = frozenset(sample.id for sample in samples)
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        """Send the samples to be run. Raises ``DeviceError`` unless staged, and what ``keep`` raises for the budget."""
+        """Send samples to be run. Raises ``DeviceError`` for a sample that was not staged, and what ``keep`` raises."""
         kept = self._keep(budget)
         for sample in samples:
             if sample.id not in self._staged:

@@ -63,8 +63,8 @@ def answer(description: dict[str, Any], events: Any, spikes: dict[str, Spikes]) 
 
     ``label`` is the label of the output neuron that fired most, the first of several, or null if none fired. ``tied``
     is how many neurons of other labels fired equally often, and ``most`` is how often. ``fired`` is the number of
-    spikes of each population that is no source, and ``events`` the number of the sources' events. ``first_input_ms`` is
-    the end of the step of the first event.
+    spikes of each population that is no source, and ``events`` is the number of the sources' events. ``first_input_ms``
+    is the end of the step of the first event.
     """
     (neurons, times), labels, step_ms = spikes[description["output"]], description["labels"], description["step_ms"]
     counts = np.bincount(neurons, minlength=len(labels))
@@ -88,7 +88,7 @@ def operations(description: dict[str, Any], events: Any, fired: dict[str, int]) 
 
     ``synaptic_operations`` counts each spike at every synapse that it reaches. NE15-MNIST has another convention. It
     counts each source's event at every synapse from its pixel to the output, as if the layer between passed the event
-    on. It adds the output's spikes.
+    on. This convention also adds the output's spikes.
     """
     sizes = {p["name"]: p["size"] for p in description["populations"]}
     sources = [p["name"] for p in description["populations"] if p["source"]]

@@ -219,7 +219,7 @@ IMPORTERS = ("joulescope-csv", "joulescope-jls", "otii", "plain-csv", "ppk2", "s
 
 @pytest.mark.parametrize("name", IMPORTERS)
 def test_every_importer_adds_the_term_of_short_readings(name: str, tmp_path: Path) -> None:
-    """Its readings last a millisecond: 0.02 % and 0.01 % of 10 mW or mA."""
+    """The readings last a millisecond: 0.02 % and 0.01 % of 10 mW or mA."""
     case = cases().get(name)
     if case is None:
         pytest.skip("pyjls is not installed")

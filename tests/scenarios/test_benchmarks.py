@@ -104,7 +104,7 @@ def test_a_workload_keeps_its_benchmark_when_it_is_joined_to_sequences() -> None
 
 @pytest.mark.parametrize("driver", ["cpu_mis", "cpu_sa", "cpu_tabu"])
 def test_the_solvers_of_this_computer_outline_what_they_run_and_how_it_is_tuned(driver: str) -> None:
-    """So a real session of them can be VALID."""
+    """A real session of them can therefore be VALID."""
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
     pytest.importorskip("numba", reason="extra qubo is not installed")
     device = importlib.import_module(f"drivers.devices.cpu.{driver}").open_device()

@@ -33,7 +33,8 @@ Sessions = Callable[[str], Evaluated]
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Evaluated]:
-    """Return a function that gives the session of a scenario. It records each once, which takes a second or two."""
+    """Return a function that gives the session of a scenario. The function records each session once, which takes a
+    second or two."""
     return cache(lambda scenario: recorded(scenario, tmp_path_factory.mktemp("clothed")))
 
 

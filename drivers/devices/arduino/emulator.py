@@ -66,7 +66,7 @@ class SocketPort:
 
 
 class GuestClock:
-    """Unwraps QEMU's microsecond counter of 32 bits, which has no constant ratio to the host's clock."""
+    """Unwraps QEMU's microsecond counter of 32 bits, whose rate against the host's clock varies."""
 
     def __init__(self) -> None:
         self._last = 0

@@ -1,6 +1,6 @@
 """Independent-set local search on this computer as an anytime QUBO solver on one core.
 
-The search is in ``drivers/devices/cpu/mis/search.py``. Its walk depends on the seed and not on the budget: with a
+The search is in ``drivers/devices/cpu/mis/search.py``. The walk depends on the seed and not on the budget: with a
 shorter budget, the same walk ends earlier. ``stage`` compiles the search and loads the graph. The clock is read between
 slices of the walk, which become shorter towards the deadline.
 """

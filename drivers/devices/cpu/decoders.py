@@ -86,7 +86,7 @@ def _spiking(a: Arrays, spikes: Spikes) -> tuple[Floats, Seen]:
     The predictions are the membrane potentials of the outputs, and no spike resets them. In the published code, outputs
     still have a threshold, so their spikes count as activations.
 
-    In the published code, and here, the input of the step after a spike is added. In equation 16 it is lost.
+    In the published code, and here, the input of the step after a spike is added. In equation 16 this input is lost.
     """
     drive = spikes.astype(np.float32) @ a["fc1.weight"].T
     beta, threshold = a["lif1.beta"], a["lif1.threshold"]

@@ -23,7 +23,7 @@ _DESCRIPTION, _TRAINED_ON = "description", "trained_on"
 
 
 class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Neurons of the description's one model or, with ``source``, spike sources, which are addressed in order."""
+    """Neurons, all of the description's model, or with ``source`` spike sources, addressed in order."""
 
     name: str
     size: Size

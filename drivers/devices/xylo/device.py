@@ -63,8 +63,8 @@ class Xylo:
 def open_device(settings: Xylo, bench: SimulatedBench | None = None, workload: Workload | None = None) -> Device:
     """Open a Xylo Audio 2 or 3 board, or a simulated Audio 2, with a network file (None: the shipped scene network).
 
-    A file that ends in ``.nir`` is a NIR graph. ``dt_s`` is its time step, and ``reset`` the reset of its neurons; the
-    chip resets by "subtract". ``quantize`` is "channel", or "none" for a graph that already holds integers of the
+    A file that ends in ``.nir`` is a NIR graph. ``dt_s`` is its time step, and ``reset`` is the reset of its neurons;
+    the chip resets by "subtract". ``quantize`` is "channel", or "none" for a graph that already holds integers of the
     chip. ``classes`` names its output neurons, separated by commas; by default they are numbered from 0.
 
     Audio becomes events by a quick filter bank, or with ``afe_model`` "rockpool" by Rockpool's model of the analog

@@ -130,7 +130,7 @@ class PowerShield:
         yield self._batch(pieces)
 
     def close(self) -> None:
-        """End remote control if the instrument still answers, and close the port. Its target stays powered."""
+        """End remote control if the instrument still answers, and close the port. The target stays powered."""
         quietly(self._line.write, b"stop\nhrc\n")
         self._line.close()
 

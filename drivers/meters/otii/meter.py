@@ -144,7 +144,7 @@ class Otii:
 def open_meter(settings: Otii, clock: Clock | None = None) -> Meter:
     """Open an Otii on the TCP server at ``host`` and ``port``. ``instrument`` is its name or id, if there are several.
 
-    Its main output is set to ``supply_v`` (V) and cut off above ``max_current_a``. ``power`` is ``on`` (the output is
+    The main output is set to ``supply_v`` (V) and cut off above ``max_current_a``. ``power`` is ``on`` (the output is
     switched on and left on), or ``keep`` (the output is not changed). ``channel`` is ``current`` (A, times ``supply_v``
     for watts) or ``power`` (W, computed by the instrument). ``rate_hz`` is set if the instrument has several rates
     (Ace); 0 keeps the instrument's own (Arc). ``clock_tolerance`` limits the relative rate error of its sample timer.

@@ -55,7 +55,7 @@ class Ppk2:
 
 @of_settings
 def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
-    """Open a PPK2 on a serial ``port``. It measures the current that flows through it.
+    """Open a PPK2 on a serial ``port``. The kit measures the current that flows through it.
 
     ``mode`` is ``source`` (it supplies ``supply_v``, 0.8 to 5 V) or ``ampere`` (another supply delivers ``supply_v``).
     Both need ``supply_v``: the instrument measures no voltage, and its calibration depends on the voltage. ``power`` is

@@ -216,7 +216,7 @@ def open_file(path: Path) -> TargetFile:
 def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target]]) -> dict[str, Any]:
     """Return the details about targets for the recording. ``more`` has the rows of a file for each problem id.
 
-    For each target name, ``targets`` has the cost of each problem id, and ``targets_by`` the methods with their
+    For each target name, ``targets`` has the cost of each problem id, and ``targets_by`` has the methods with their
     versions. ``targets_proven`` has, by problem id, the method that proved the target to be optimal. A proven cost also
     becomes the specified target. A specified target without a proof, from the Tabu search, is then named ``tabu``.
     """

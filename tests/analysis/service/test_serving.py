@@ -234,7 +234,7 @@ def in_batches(seed: int, n: int, load: float, most: int = 4) -> Queries:
 
 @pytest.mark.parametrize("load", [0.4, 0.8, 0.9])
 def test_latencies_of_batches_are_as_uncertain_as_another_draw_of_arrivals_makes_them(load: float) -> None:
-    """In a draw of few waits, correlation looks short, so its own latencies cannot show the uncertainty."""
+    """In a draw of few waits, correlation looks short, so the draw's own latencies cannot show the uncertainty."""
     runs = [in_batches(seed, 400, load) for seed in range(300)]
     assert least_held(runs, runs[:60]) > 52
 

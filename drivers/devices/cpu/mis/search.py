@@ -1,11 +1,11 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
-"""Local search for large independent sets, which can stop and go on at any move.
+"""A local search for large independent sets. It can stop and go on at any move.
 
 This module imports numba, so it is imported only when it is needed.
 
 The search walks over independent sets. A free vertex, which has no neighbour in the set, joins at once. If none may
 join, a vertex with one neighbour in the set replaces this neighbour. More rarely, a vertex with two neighbours in the
-set replaces both. How rarely depends on a temperature, which falls along a cycle of moves. A vertex that left the set
+set replaces both. A temperature, which falls along a cycle of moves, decides how rarely. A vertex that left the set
 stays out for a few moves. It may return earlier if it makes the set the largest so far, or replaces several members.
 Each cycle is longer than the last, so the schedule does not depend on the time of the search. Vertices are kept in
 lists by the number (0, 1, 2) of their neighbours in the set, so that a move is found at once.
