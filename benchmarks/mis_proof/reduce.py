@@ -15,10 +15,10 @@ Adjacency = dict[int, set[int]]
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The rest of the graph (``adjacency``), and the decisions in order.
+    """The kernel: the rest of the graph (``adjacency``), and the decisions in order.
 
     A decision ``(v,)`` puts v into the set. A decision ``(v, a, b)`` folds v and its two neighbours a and b into v: if
-    v is in the set of the kernel, the original set has a and b, else v.
+    the set of the rest has v, the original set has a and b, else v.
     """
 
     adjacency: Adjacency

@@ -29,7 +29,7 @@ def broken(workload: Workload, scenario: str, **options: Any) -> set[str]:
 
 
 def test_qubo_off_the_grid_on_tuning_seeds_breaks_each_rule_by_its_name() -> None:
-    """Before these checks existed, this was VALID."""
+    """Only these rules make this INVALID."""
     workload = open_qubo(nodes=60, density=0.07, seeds="0-2")
     found = broken(workload, "optimization", timeout_s=0.007, solves=3, to_gap=0.2)
     assert found == {
@@ -39,7 +39,7 @@ def test_qubo_off_the_grid_on_tuning_seeds_breaks_each_rule_by_its_name() -> Non
 
 
 def test_eight_samples_of_the_training_split_break_three_rules() -> None:
-    """Before these checks existed, this was VALID."""
+    """Only these rules make this INVALID."""
     assert broken(open_asc(samples=8, split="train"), "single-stream") == {"data set", "split", "samples"}
 
 

@@ -33,8 +33,7 @@ Sessions = Callable[[str], Evaluated]
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Evaluated]:
-    """Return a function that gives the session of a scenario. The function records each session once, which takes a
-    second or two."""
+    """Return a function that gives the session of a scenario, and records it once: this takes a second or two."""
     return cache(lambda scenario: recorded(scenario, tmp_path_factory.mktemp("clothed")))
 
 

@@ -144,7 +144,7 @@ def test_the_mean_of_trials_lies_within_them_and_their_scatter_is_counted(summar
     q = summary(*trials(0.1, 0.2, 0.3)).quantities["latency_mean_s"]
     assert q.value == pytest.approx(0.2)
     assert {c.source for c in q.components} == {"scatter of trials"}
-    assert np.log(q.interval()[1] / 0.2) == pytest.approx(0.5 * 4.30265 / np.sqrt(3), rel=1e-4)  # t of two degrees
+    assert np.log(q.interval()[1] / 0.2) == pytest.approx(0.5 * 4.30265 / np.sqrt(3), rel=1e-4)  # Student's t
     assert q.interval()[0] > 0.0
     assert "mean of 3 trials" in q.method
 

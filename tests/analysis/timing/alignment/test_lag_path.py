@@ -1,5 +1,5 @@
 """A meter's clock is shifted until the activity that the device stamped fits the meter's readings; the share of each
-reading that an activity fills is that of slow and simple computations."""
+reading that an activity fills equals the result of slow and simple computations."""
 
 import math
 import tracemalloc
