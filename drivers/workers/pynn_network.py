@@ -105,7 +105,7 @@ def operations(description: dict[str, Any], events: Any, fired: dict[str, int]) 
 class Network:
     """The network on one backend of PyNN.
 
-    ``sim`` is the backend's module, ``setup`` the extra arguments of its ``setup``. If ``events`` are given, the
+    ``sim`` is the backend's module; ``setup`` has the extra arguments of its ``setup``. If ``events`` are given, the
     sources have these spikes from the start, because some backends accept none later.
     """
 

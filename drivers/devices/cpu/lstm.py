@@ -33,7 +33,8 @@ class Weights:
     """The learnt parameters of ``n`` cells that read windows of ``m`` points.
 
     ``norm`` (2, m) scales and shifts a normalised window. ``into`` (m, 4 n) connects the window to the gates, and
-    ``back`` (n, 4 n) the cells. ``bias`` is (2, 4 n), and ``out`` (n + 1,) weighs the cells and a constant.
+    ``back`` (n, 4 n) connects the cells to them. ``bias`` is (2, 4 n), and ``out`` (n + 1,) weighs the cells and a
+    constant.
     """
 
     norm: Floats

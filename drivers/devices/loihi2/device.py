@@ -66,7 +66,7 @@ def open_device(settings: Loihi2) -> Device:
     interpreter may take ``start_s`` to start, and ``load_s`` to build and compile.
 
     Raises ``UsageError`` for options out of range, ``MissingExtraError`` without execnet or without Lava,
-    ``SetupError`` without an interpreter, or without a board unless ``simulate``.
+    ``SetupError`` without an interpreter, and on hardware without a board.
     """
     s = settings
     checked_options(s.seed, s.default_s, s.longest_s)

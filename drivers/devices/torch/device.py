@@ -156,7 +156,7 @@ class _Runner:
             raise
 
     def _prepared(self) -> list[tuple[str, Any]]:
-        """Return the inputs by the name of their sample; without any, the example."""
+        """Return the inputs by the name of their sample; if there are none, the example."""
         found = [(name, values) for name, (_, values) in self._inputs.items()]
         return found or [("", self._model.example[None].to(self.dtype))]
 

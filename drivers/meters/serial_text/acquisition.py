@@ -18,7 +18,7 @@ POLL_S = 2e-3
 
 
 class TextSource:
-    """The ``Source``. ``_last`` is the tick of the last reading, ``_heard_ns`` the arrival of the last line."""
+    """The ``Source``. ``_last`` is the tick of the last reading; ``_heard_ns`` is the arrival of the last line."""
 
     def __init__(self, info: MeterInfo, line: SerialLine, plan: Plan) -> None:
         self._info, self._line, self._plan = info, line, plan

@@ -54,7 +54,7 @@ class Column:
 class Row:
     """A valid line.
 
-    ``time_ns`` is the time that the board printed, ``time_step_ns`` the step of its last digit. ``time_ns`` and
+    ``time_ns`` is the time that the board printed; ``time_step_ns`` is the step of its last digit. ``time_ns`` and
     ``count`` are None without such a column. The other fields have one entry for each rail: ``value`` in the rail's SI
     unit (NaN if the board printed no number), ``flag`` set for such a NaN, and ``step``, the step of the last digit.
     """

@@ -22,9 +22,9 @@ MOST_SPIKES, MOST_SPIKES_OUT = 31, 1
 class Neurons:
     """One layer of current-based leaky integrate-and-fire neurons.
 
-    In each time step a current keeps ``keep_syn`` of its value and a membrane ``keep_mem``; they have shape (neurons,),
-    like ``threshold`` and ``bias``. ``most`` is the largest number of spikes in one step. With ``decays_first``, an
-    input has decayed once when it reaches the membrane, as on the chip.
+    In each time step a current keeps the share ``keep_syn`` of its value, and a membrane keeps ``keep_mem``. Both
+    shares have shape (neurons,), like ``threshold`` and ``bias``. ``most`` is the largest number of spikes in one step.
+    With ``decays_first``, an input has decayed once when it reaches the membrane, as on the chip.
     """
 
     keep_syn: Floats
@@ -46,7 +46,7 @@ def chip_neurons(shift_syn: NDArray[np.int64], shift_mem: NDArray[np.int64], las
 class LayerTrace:
     """The inputs of one layer from each source, its output, and its membranes before the reset.
 
-    Each has the shape (steps, ..., neurons); those of an input are the source's neurons.
+    Each has the shape (steps, ..., neurons), for an input with the neurons of its source.
     """
 
     arriving: Mapping[int, Floats]
