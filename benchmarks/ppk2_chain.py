@@ -3,12 +3,13 @@
     python -m benchmarks.ppk2_chain --runs 12 --burners 2
 
 Each run passes through a simulated device, the live plant, the simulated PPK2 on its pseudo-terminal (100,000
-readings/s), the driver, the engine, a run directory and the estimators. A run takes some 15 s. All are in one process,
-so the simulator competes with the driver for the interpreter. In every other run, ``burners`` processes use one
-processor each at nice 5. In every third run the simulator loses 64, 128 or 704 readings in a row, which the
-instrument's counter cannot reveal. Such a run must be refused. ``placed`` is the time error of the run's last edge,
-from the count of readings. An undetected loss makes it 0.64 ms or more. Without noise, the converter's step makes up
-most of the interval. With ``--noise-a 1e-4`` the step averages out, so the other components become visible.
+readings/s), the driver, the engine, a run directory and the estimators. A run takes about 15 s. All is in one process, so
+the simulator competes with the driver for the interpreter. In every other run, ``burners`` processes use one processor
+each at nice 5. In every third run the simulator loses 64, 128 or 704 readings in a row, which the instrument's counter
+cannot reveal. Such a run must be refused.
+``placed`` is the time error of the run's last edge, from the count of readings. An undetected loss makes it 0.64 ms or
+more. Without noise, the converter's step makes up most of the interval. With ``--noise-a 1e-4`` the step averages out,
+so the other components become visible.
 
 Prints a line per run, with the reason if it is refused, and, last, one JSON line. Exits 1 unless nine of ten runs with
 a figure hold the true dynamic power in the 95 % interval. Also exits 1 if such a run lost readings, or if its

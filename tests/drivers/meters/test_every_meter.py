@@ -1,4 +1,4 @@
-"""What all meters have in common, on simulated instruments in real time: rules, place, energy, loss, options."""
+"""What all meters have in common, on simulated instruments in real time: rules, times, energy, loss, options."""
 
 import inspect
 import threading
