@@ -3,7 +3,7 @@
     python -m benchmarks.ppk2_chain --runs 12 --burners 2
 
 Each run passes through a simulated device, the live plant, the simulated PPK2 on its pseudo-terminal (100,000
-readings/s), the driver, the engine, a run directory and the estimators. A run takes about 15 s. All is in one process, so
+readings/s), the driver, the engine, a run directory and the estimators. A run takes 15 s. All is in one process, so
 the simulator competes with the driver for the interpreter. In every other run, ``burners`` processes use one processor
 each at nice 5. In every third run the simulator loses 64, 128 or 704 readings in a row, which the instrument's counter
 cannot reveal. Such a run must be refused.
