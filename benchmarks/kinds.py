@@ -89,6 +89,12 @@ DRAWS = (
         "meters.coarse_meters_tails_and_wandering_clocks",
         "faults.shares_templates_and_equal_gaps",
     ),
+    (
+        "devices.speeds_failovers_and_verified_writes",
+        "labs.pauses_holes_and_jumps",
+        "meters.archives_zeros_and_few_unlike_spans",
+        "faults.sorted_rows_and_held_peaks",
+    ),
 )
 """The modules of each draw of kinds; each name lacks its ending ``_kinds``."""
 KINDS: dict[str, Kind] = {}
