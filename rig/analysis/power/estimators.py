@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -41,6 +42,8 @@ STEPS = 6
 """Number of Gauss-Newton steps for delay and filter."""
 LARGEST = 0.5
 """Largest step of the delay in periods, and of the time constant relative to itself."""
+LONG = (0.5, 1.0, 2.0)
+"""Gaps longer than one of these numbers of readings may have a level of their own."""
 WORST = 0.5
 """A fit is not used if its uncertainty is above this part of dynamic power."""
 
@@ -287,7 +290,9 @@ def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> 
         return None
     y, root = model.above_w[use], np.sqrt(model.weight[use] / float(np.mean(model.weight[use])))
     found = [_converged(parts, y, root, r.tau_s, r.period_s) for parts in _shapes(model, spans, other_s, use)]
-    design, left = min(found, key=lambda pair: float(pair[1] @ pair[1]))
+    # more parts count as better if they explain more than chance does (Schwarz, 1978)
+    n = len(y)
+    design, left = min(found, key=lambda d: n * math.log(max(d[1] @ d[1], 1e-300)) + d[0].shape[1] * math.log(n))
     size = np.linalg.norm(design, axis=0)
     design = design / np.where(size > 0.0, size, 1.0)
     gram = design.T @ design
@@ -304,20 +309,25 @@ def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> 
 
 
 def _shapes(model: RailModel, spans: Floats, other_s: Floats, use: Indices) -> list[Parts]:
-    """Return the functions for the parts of readings: with one pole, and with a moving mean if there is a filter."""
+    """Return functions for the parts of readings: with one pole, and with a moving mean if there is a filter.
+
+    Gaps longer than a reading may have a level of their own: some devices sleep in these alone.
+    """
     r, start, end = model.readings, model.readings.start_s[use], model.readings.end_s[use]
-    others = signal.merged(other_s)
+    others, gaps = signal.merged(other_s), np.column_stack([spans[:-1, 1], spans[1:, 0]])
     signals = [spans, np.array([[spans[0, 0], spans[-1, 1]]])]
     if signal.touches(signals[1], *others.T).any():
         signals.append(others)
+    some = [gaps[np.diff(gaps)[:, 0] > least * r.period_s] for least in LONG] if len(signals) == 2 else []
+    each = [signals, *([*signals, long] for long in some if 0 < len(long) < len(gaps))]
 
-    def parts(late_s: float, tau_s: float, width_s: float) -> Floats:
-        held = [signal.mean_signal(signal.edges_of(s + late_s), start - width_s, end, tau_s) for s in signals]
+    def parts(of: list[Floats], mean: bool, late_s: float, tau_s: float) -> Floats:
+        width_s, tau_s = (2.0 * tau_s, 0.0) if mean else (0.0, tau_s)
+        held = [signal.mean_signal(signal.edges_of(s + late_s), start - width_s, end, tau_s) for s in of]
         held[1] = held[1] - held[0] - sum(held[2:])
         return np.column_stack(held)
 
-    shapes: list[Parts] = [lambda late_s, tau_s: parts(late_s, tau_s, 0.0)]
-    return shapes + [lambda late_s, tau_s: parts(late_s, 0.0, 2.0 * tau_s)] * (r.tau_s > 0.0)
+    return [partial(parts, of, mean) for of in each for mean in (False, True)[: 1 + (r.tau_s > 0.0)]]
 
 
 def _converged(parts: Parts, y: Floats, root: Floats, tau_s: float, period_s: float) -> tuple[Floats, Floats]:

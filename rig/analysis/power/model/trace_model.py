@@ -268,7 +268,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
     own = np.diag(white_w2)
     floor = max(float(np.median(own)), TINY * float(np.max(np.abs(y))) ** 2, LEAST_W2)
     slow = max(float(np.mean(left[state != SPAN] ** 2)), floor)
-    size2 = max(float(np.mean(y[state == SPAN]) - np.mean(y[state == IDLE])) ** 2 if SPAN in states else 0.0, slow)
+    size2 = max(slow, *(float(np.mean(y[state == k]) - np.mean(y[state == IDLE])) ** 2 for k in states))
     white = white_w2 + RANGE[0] * floor * np.eye(len(y))
     work = work_of(state, *times, blocks.many, y)
     shapes, changes = simple_changes(state, *times, y, work)
