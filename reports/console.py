@@ -12,7 +12,7 @@ from rich.text import Text
 from reports.format import NO_NUMBER, Group, brief, groups, parts_of, title, within
 from reports.result_tables import cards, headline_keys
 from reports.verdict_by_rule import Rule, Verdict, verdict_of
-from rig.analysis.power.findings import ON_FIGURE
+from rig.analysis.power.notes_and_refusals import ON_FIGURE
 from rig.analysis.result.quantity import LITERAL, FigureKey
 from rig.analysis.result.result import Result
 from rig.terminal import clean, own, width

@@ -69,6 +69,6 @@ def policy(*, scripts: bool, server: bool = False) -> str:
 
 
 def page_of(model: dict[str, Any]) -> str:
-    """Return the page that a server sends; ``model`` is from ``reports.viewing.whole``."""
+    """Return the page that a server sends; ``model`` is from ``reports.viewing.trace_in_viewer``."""
     given = {"model": model, "json": as_json(model), "script": script(), "simulated": bool(model["mark"])}
     return templates().get_template("view.html.j2").render(**given)

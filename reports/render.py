@@ -19,7 +19,7 @@ from reports.session import members, session_of
 from reports.verdict_by_rule import verdict_of
 from reports.viewing.trace_in_report import embedded
 from reports.workflow import workflow
-from rig.analysis.power.findings import ON_FIGURE
+from rig.analysis.power.notes_and_refusals import ON_FIGURE
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.quantity import FigureKey
 from rig.analysis.result.result import Result

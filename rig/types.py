@@ -1,4 +1,4 @@
-"""The data types, steps and protocols of the rig. It imports only ``rig.network`` and ``rig.timeouts`` of the rig.
+"""The data types, steps and protocols of the rig. Of the rig it imports only ``network`` and ``driver_call_timeouts``.
 
 Units are SI and part of the name: ``_s``, ``_w``, ``_j``, ``_hz``. Host time is an integer number of nanoseconds
 (``_ns``) on the only host clock of a run. ``_tick`` is a count of the clock that is named with it.
@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from rig.driver_call_timeouts import DEFAULT_TIMEOUT_S
 from rig.network.description import Activity, NetworkInfo
-from rig.timeouts import DEFAULT_TIMEOUT_S
 
 Mode = Literal["hardware", "simulator"]
 TraceKind = Literal["mean", "point", "cumulative", "edges"]

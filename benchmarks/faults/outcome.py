@@ -107,7 +107,7 @@ def ended(process: Any, err: str, timeout_s: float) -> Ended:
 
 def command(words: Sequence[str], err: str, impatient: bool) -> None:
     """Run one command in this process."""
-    from rig import timeouts
+    from rig import driver_call_timeouts
     from rig.commands.shell.main import main
     from rig.engine import play_steps
 
@@ -118,7 +118,7 @@ def command(words: Sequence[str], err: str, impatient: bool) -> None:
         os.dup2(here, there)
     if impatient:
         play_steps.__dict__["SIMULATED_S"] = 10.0
-        timeouts.PATIENCE_S.update(dict.fromkeys(timeouts.PATIENCE_S, 10.0))
+        driver_call_timeouts.PATIENCE_S.update(dict.fromkeys(driver_call_timeouts.PATIENCE_S, 10.0))
     sys.argv = ["rig", *words]
     sys.exit(main())
 

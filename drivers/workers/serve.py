@@ -1,4 +1,4 @@
-"""The loop that a worker runs in its own interpreter. ``drivers/links/remote_link.py`` ships it as source.
+"""The loop that a worker runs in its own interpreter. ``drivers/links/worker_link.py`` ships it as source.
 
 It needs Python 3.8 or newer with its standard library, and imports nothing of this project. Only dictionaries, lists,
 numbers, texts and bytes cross the channel. The first message contains the sources of the worker's modules by name; each

@@ -115,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C. Raises a ``RigError`` if the recording cannot be read or the port is not available."""
-    from reports.viewing.whole import whole_trace
+    from reports.viewing.trace_in_viewer import whole_trace
 
     if sum(file.stat().st_size for file in args.run_path.rglob("*.arrows")) > LARGE_BYTES:
         say("verifying the hashes of the recording", error=True)

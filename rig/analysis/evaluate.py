@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from rig.analysis.complexity.workload import complexity_of, energies_of
 from rig.analysis.power.energy import average_figures, energy_figures, with_learning
 from rig.analysis.power.figures import power_figures
-from rig.analysis.power.findings import no_power, sign_checks
 from rig.analysis.power.front_end_power import front_end_figures, preprocessing_checks
 from rig.analysis.power.model.rail_model import RailModel, rail_model, sum_of
+from rig.analysis.power.notes_and_refusals import no_power, sign_checks
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import LITERAL, FigureKey, Figures, Quantity

@@ -9,10 +9,10 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
+from rig.driver_call_timeouts import PATIENCE_S, SIMULATED_S
 from rig.engine.clock import HostClock
 from rig.engine.watchdog import Watch
 from rig.errors import ConformanceError, RuleFailure, said
-from rig.timeouts import PATIENCE_S, SIMULATED_S
 from rig.types import Bracket, Clock, Clocked, ClockInfo, Device, DeviceInfo, Meter, MeterInfo, Mode
 
 _T = TypeVar("_T")

@@ -13,6 +13,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 
 from rig.child_process import Kept
+from rig.driver_call_timeouts import SIMULATED_S
 from rig.engine.acquisition import Acquisition, Bench, Progress, close, finish, housekeep, read_clocks, sleep, start
 from rig.engine.clock import HostClock
 from rig.engine.device_errors import Owners, ended_by, guard
@@ -24,7 +25,6 @@ from rig.recording.events import IdleWindow, MarkPulses
 from rig.recording.layout import trace_path
 from rig.recording.validation import check_span
 from rig.recording.writer import Recorder
-from rig.timeouts import SIMULATED_S
 from rig.types import MARK_PHASE, DeviceInfo, Idle, Issue, Mark, Marks, MeterInfo, Span, Step
 
 BRACKETS_PER_MARK = 16

@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from rig.child_process import Kept, leave
+from rig.driver_call_timeouts import AFTER_S, DEFAULT_TIMEOUT_S, GRACE_S, MORE_S, PATIENCE_S, TELL_S, patience_of
 from rig.engine.device_errors import guard
 from rig.engine.interrupts import on_signals
 from rig.errors import DeviceTimeoutError, MeterSilentError, RigError
 from rig.recording.traces.readings import started
 from rig.terminal import say
-from rig.timeouts import AFTER_S, DEFAULT_TIMEOUT_S, GRACE_S, MORE_S, PATIENCE_S, TELL_S, patience_of
 
 T = TypeVar("T")
 LOOK_S = 0.25
@@ -40,7 +40,7 @@ class Watch:
 
     ``call`` names the running call, such as ``poll() of the device``; it is None between calls. ``issued`` returns a
     number that grows between two calls of the same name. A call may take ``patience_s``; None means the constants of
-    ``rig.timeouts`` and ``timeout_s``.
+    ``rig.driver_call_timeouts`` and ``timeout_s``.
     """
 
     def __init__(self, patience_s: float | None = None, grace_s: float = GRACE_S) -> None:

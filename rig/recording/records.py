@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from rig.driver_call_timeouts import DEFAULT_TIMEOUT_S
 from rig.errors import SAID, DataError, Ended
 from rig.network.description import NetworkInfo
-from rig.timeouts import DEFAULT_TIMEOUT_S
 from rig.types import Benchmark, Calibration, ClockInfo, Mode, Preprocessing, Rail
 
 Object = dict[str, Any]

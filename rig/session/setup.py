@@ -12,6 +12,7 @@ from rig.bench.power_up import boot, feeds
 from rig.bench.request import Request
 from rig.bench.value_checks import APART, WHERE
 from rig.conformance.workload import ATTRIBUTES
+from rig.driver_call_timeouts import MORE_S, patience_of
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock, host_clock
 from rig.engine.play_steps import check_wiring
@@ -19,7 +20,6 @@ from rig.engine.watchdog import let_go, patiently
 from rig.errors import SetupError, UnknownNameError, closest, refused
 from rig.factories import STATE_POWER, Factory, build, located, needs, options_of, split_options, takes, values_of
 from rig.plugins import digests_of, load, names
-from rig.timeouts import MORE_S, patience_of
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Repeats, Rules, SimulatedBench, Workload
 
 PLANT = "mock"

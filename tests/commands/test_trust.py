@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drivers.links.remote_link import checked_host
+from drivers.links.worker_link import checked_host
 from rig.bench.bench_file import request_of
 from rig.commands.shell.main import main
 from rig.errors import DataError, IntegrityError, Interrupted, SetupError, UsageError

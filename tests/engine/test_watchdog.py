@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.bench.live_plant import LivePlant
 from fixtures.bench.mock_meter import MockMeter, open_meter
-from rig import timeouts
+from rig import driver_call_timeouts
 from rig.engine import watchdog
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
@@ -110,7 +110,7 @@ def test_a_call_of_a_meter_that_hangs_is_named_and_ends_the_run(tmp_path: Path, 
 
 
 def test_a_driver_may_take_as_long_to_open_as_its_option_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(timeouts.PATIENCE_S, "open", 0.05)
+    monkeypatch.setitem(driver_call_timeouts.PATIENCE_S, "open", 0.05)
     monkeypatch.setattr(setup, "MORE_S", 0.05)
 
     def slow(*, lasts_s: float, start_s: float = 0.0) -> str:
@@ -166,7 +166,7 @@ def test_a_call_has_as_long_as_it_needs_and_no_longer(call: str, undeclared_s: f
 def test_after_one_call_has_hung_the_next_is_not_waited_for_as_long() -> None:
     watch = Watch()
     watch.hung = True
-    assert watch.allowed_s("stop() of meter stuck") == timeouts.AFTER_S
+    assert watch.allowed_s("stop() of meter stuck") == driver_call_timeouts.AFTER_S
 
 
 def test_a_call_that_lasts_is_named_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from reports.result_tables import key_figures
 from reports.session import members
 from reports.system_timing_instruments import algorithm, timing
 from reports.workflow import box_of, workflow
-from rig.analysis.power.findings import BELOW_IDLE, NO_STEP, ON_FIGURE
+from rig.analysis.power.notes_and_refusals import BELOW_IDLE, NO_STEP, ON_FIGURE
 from rig.analysis.result.finding import note
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import Result

@@ -7,8 +7,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from drivers.links.remote import RemoteDevice
-from drivers.links.remote_link import Worker
+from drivers.links.remote_device import RemoteDevice
+from drivers.links.worker_link import Worker
 from rig.types import Budget, Device, Repeats, Reply, Sample
 from tests.support.waiting import until
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from drivers.links import remote_link
-from drivers.links.remote_link import Worker
+from drivers.links import worker_link
+from drivers.links.worker_link import Worker
 from rig.errors import Interrupted, SetupError
 from rig.recording.reader import open_run
 from rig.sweep.pool import Brake, spread
@@ -164,6 +164,6 @@ def test_no_interpreter_that_is_started_takes_modules_of_the_working_directory(h
     for name in ("json", "platform", "types", "struct", "execnet", "__future__", "threading"):
         (here / f"{name}.py").write_text(f"open({str(here / 'ran')!r}, 'w')")
     with (here / "log").open("wb") as log:
-        process, _ = remote_link.started(Worker("bench", (), interpreter=sys.executable), log, 20.0)
-    remote_link.ended(process, 1.0)
+        process, _ = worker_link.started(Worker("bench", (), interpreter=sys.executable), log, 20.0)
+    worker_link.ended(process, 1.0)
     assert not (here / "ran").exists()

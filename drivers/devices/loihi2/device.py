@@ -1,7 +1,8 @@
 """Intel Loihi 2 as a QUBO solver: Lava in its own interpreter, behind the Device protocol.
 
-``drivers/workers/lava_qubo.py`` runs Lava, and ``drivers/links/remote.py`` sends it commands. The driver uses two
-backends of Lava: the board, and the CPU backend, which runs a network in Python processes at about 1000 steps a second.
+``drivers/workers/lava_qubo.py`` runs Lava, and ``drivers/links/remote_device.py`` sends it commands. The driver uses
+two backends of Lava: the board, and the CPU backend, which runs a network in Python processes at about 1000 steps a
+second.
 """
 
 import os
@@ -12,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from drivers.links.remote import RemoteDevice
-from drivers.links.remote_link import Worker, shipped
+from drivers.links.remote_device import RemoteDevice
+from drivers.links.worker_link import Worker, shipped
 from rig.bench.settings import Positive, of_settings, within
 from rig.errors import DataError, SetupError, refused
 from rig.solving.device import checked_options, kept_budget

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from drivers.devices.pynn.description import NetworkFile, read_network
-from drivers.links.remote import RemoteDevice
-from drivers.links.remote_link import Worker, shipped
+from drivers.links.remote_device import RemoteDevice
+from drivers.links.worker_link import Worker, shipped
 from rig.bench.settings import positive
 from rig.errors import refused
 from rig.network.description import NetworkInfo

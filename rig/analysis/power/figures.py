@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from rig.analysis.power import estimators, findings
+from rig.analysis.power import estimators, notes_and_refusals as findings
 from rig.analysis.power.clipped_and_missing import in_step_with, in_turn, missing_while_busy, unseen
 from rig.analysis.power.estimators import Estimate, Idle, Margin, Scope, TooShort
 from rig.analysis.power.model.rail_model import RailModel
-from rig.analysis.power.spans_and_gaps import doubts_of_idle, ends, moved, rests_for, smoothed
+from rig.analysis.power.span_ends_and_idle_doubts import doubts_of_idle, ends, moved, rests_for, smoothed
 from rig.analysis.power.uncertainty_budget import CORE_METHOD, IDLE_METHOD, LEVELS, METHOD, powers
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import LITERAL, TRIMMED, Component, FigureKey, Figures, Quantity, linear

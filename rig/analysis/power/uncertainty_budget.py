@@ -9,7 +9,7 @@ import numpy as np
 from rig.analysis.power.clipped_and_missing import hidden_w as hidden_of
 from rig.analysis.power.estimators import Estimate, Margin
 from rig.analysis.power.model.rail_model import RailModel
-from rig.analysis.power.spans_and_gaps import gain_change
+from rig.analysis.power.span_ends_and_idle_doubts import gain_change
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.profile import step_in, step_of, undithered

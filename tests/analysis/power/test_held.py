@@ -15,7 +15,7 @@ from fixtures.worlds import random_draw
 from fixtures.worlds.devices.gap_kinds import evenly
 from fixtures.worlds.lab_recording import Lab, Piece, plain_lab, write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.power.findings import NO_STEP, ON_FIGURE
+from rig.analysis.power.notes_and_refusals import NO_STEP, ON_FIGURE
 from rig.analysis.power.uncertainty_budget import CHANGES
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.errors import DataError

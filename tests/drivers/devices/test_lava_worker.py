@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from drivers.devices.loihi2.device import open_device, python_of
-from drivers.links.remote import RemoteDevice
+from drivers.links.remote_device import RemoteDevice
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_device
 from rig.engine.acquisition import Bench

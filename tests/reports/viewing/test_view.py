@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from reports.page_templates import page_of, policy
+from reports.viewing.trace_in_viewer import Whole, whole_trace
 from reports.viewing.view_command import server_of
-from reports.viewing.whole import Whole, whole_trace
 from rig.commands.shell.main import main
 from rig.errors import SetupError, StoreError
 from tests.support.made_up import HOSTILE

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Meta
 
 from drivers.failures import released_on_error
-from drivers.links.remote_link import Worker, WorkerLink
+from drivers.links.worker_link import Worker, WorkerLink
 from rig.errors import DeviceError, RigError
 from rig.network.description import Activity, Counts, NetworkInfo
 from rig.recording.events import Count

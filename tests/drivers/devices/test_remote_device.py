@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from drivers.links.remote import RemoteDevice
-from drivers.links.remote_link import Worker, shipped
+from drivers.links.remote_device import RemoteDevice
+from drivers.links.worker_link import Worker, shipped
 from rig.conformance.device import check_device
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError, UsageError
 from rig.network.description import Layer, NetworkInfo

@@ -11,7 +11,7 @@ import numpy as np
 from rig.analysis.power import clipped_and_missing as coverage
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Scope, TooShort, covered_share
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
-from rig.analysis.power.spans_and_gaps import MOST_CHANGE, gain_change
+from rig.analysis.power.span_ends_and_idle_doubts import MOST_CHANGE, gain_change
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 from rig.analysis.timing.counted_spans import Activity
