@@ -13,7 +13,8 @@ from fixtures.instruments.powercap_tree import PowercapTree
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from fixtures.instruments.scpi_server import ScpiServer
 from rig.bench.bench_file import examine
-from rig.bench.connected import Connected, Found, bench_text, find
+from rig.bench.connected import Connected, Found, find
+from rig.commands.init import bench_text
 from rig.commands.shell.main import main
 from tests.support.powercap_zones import DESKTOP
 
@@ -54,8 +55,7 @@ def test_an_instrument_at_an_address_is_found_by_the_driver_of_its_model_alone()
 def test_an_address_where_nothing_answers_is_kept_in_a_comment(tmp_path: Path) -> None:
     pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
     address = "TCPIP::127.0.0.1::1::SOCKET"
-    found = list(find([address]))
-    (path := tmp_path / "bench.toml").write_text(text := bench_text(found))
+    (path := tmp_path / "bench.toml").write_text(text := bench_text(list(find([address]))))
 
     assert f'# options = {{ address = "{address}" }}' in text
     assert "no answer: " in text
