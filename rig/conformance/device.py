@@ -79,7 +79,7 @@ def check_device(
     if not samples:
         raise UsageError("no samples to check the device with", field="samples", value=0, remedy="Give one or more")
     c = Checks(clock or HostClock(), prompt_s, "device")
-    if not c.complete(device, "info", "stage", "submit", "poll", "close"):
+    if not c.complete(device, Device):
         return c.verdict()
     with c.calling("info()"):
         run = _DeviceRun(c, device, c.call("info()", device.info), tuple(labels), judge)

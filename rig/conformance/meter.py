@@ -29,7 +29,7 @@ def check_meter(
         rig.check_meter(open_meter(HostClock()), seconds=0.5)
     """
     c = Checks(clock or HostClock(), prompt_s, "meter")
-    if not c.complete(meter, "info", "start", "read", "stop", "close"):
+    if not c.complete(meter, Meter):
         return c.verdict()
     with c.calling("info()"):
         info = c.call("info()", meter.info)

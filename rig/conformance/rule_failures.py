@@ -35,8 +35,9 @@ class Checks:
         self._checked.setdefault(rule, None)
         return ok
 
-    def complete(self, driver: object, *methods: str) -> bool:
-        """Return whether an object is an opened driver with these methods, and not a factory."""
+    def complete(self, driver: object, protocol: type) -> bool:
+        """Return whether an object is an opened driver with the methods of a protocol, and not a factory."""
+        methods = members_of(protocol)
         lacks = [name for name in methods if not callable(getattr(driver, name, None))]
         found = f"{type(driver).__name__} without {', '.join(lacks)}"
         return self.rule("methods", not lacks, found, f"an opened driver with {', '.join(methods)}")
@@ -80,6 +81,11 @@ class Checks:
         if failures:
             raise ConformanceError(self.name, failures, [rule for rule, f in self._checked.items() if f is None])
         return tuple(self._checked)
+
+
+def members_of(protocol: type) -> tuple[str, ...]:
+    """Return the names of what a protocol asks for, as it defines them."""
+    return tuple(name for name in vars(protocol) if not name.startswith("_"))
 
 
 def clock_info(c: Checks, clock: ClockInfo) -> bool:

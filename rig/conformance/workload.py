@@ -7,14 +7,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from rig.conformance.rule_failures import Checks, raised
+from rig.conformance.rule_failures import Checks, members_of, raised
 from rig.engine.clock import HostClock
 from rig.engine.record import check_ids
 from rig.errors import RigError
 from rig.types import Sample, Workload
 
-ATTRIBUTES = ("name", "task", "version", "digest_sha256", "samples", "details")
-"""Attributes that a workload must have."""
 LOOKED_AT = 20
 
 
@@ -32,8 +30,8 @@ def check_workload(workload: Workload, *, answers: Iterable[str] = (), looked_at
         rig.check_workload(open_workload())
     """
     c = Checks(HostClock(), prompt_s=0.1)
-    lacks = [name for name in ATTRIBUTES if not hasattr(workload, name)]
-    asked = f"an opened workload with {', '.join(ATTRIBUTES)}"
+    lacks = [name for name in members_of(Workload) if not hasattr(workload, name)]
+    asked = f"an opened workload with {', '.join(members_of(Workload))}"
     if c.rule("attributes", not lacks, f"{type(workload).__name__} without {', '.join(lacks)}", asked):
         c.name = str(workload.name)
         with c.calling("name, details and samples"):

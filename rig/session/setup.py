@@ -11,7 +11,7 @@ from rig.bench.bench_file import meter_slot
 from rig.bench.power_up import boot, feeds
 from rig.bench.request import Request
 from rig.bench.value_checks import APART, WHERE
-from rig.conformance.workload import ATTRIBUTES
+from rig.conformance.rule_failures import members_of
 from rig.driver_call_timeouts import MORE_S, patience_of
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock, host_clock
@@ -23,8 +23,6 @@ from rig.plugins import digests_of, load, names
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Repeats, Rules, SimulatedBench, Workload
 
 PLANT = "mock"
-METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
-"""The methods that a driver must have in addition to ``info``."""
 OPENING_S = "start_s"
 """The option for how long a driver may take to open (s), if it takes longer than usual."""
 YEAR_S = 365.25 * 86400
@@ -228,7 +226,7 @@ def _of_takers(texts: Iterable[str], takers: Takers) -> list[str]:
 
 def _described(driver: Any, kind: str, name: str) -> Any:
     """Return the info of a driver. Raises ``SetupError`` for an object that is not a driver of this kind."""
-    wanted = DeviceInfo if kind == "device" else MeterInfo
+    wanted, protocol = (DeviceInfo, Device) if kind == "device" else (MeterInfo, Meter)
     try:
         what = f"{kind} {name} failed to describe itself"
         describe = lambda: driver.info()  # noqa: E731, PLW0108 - a missing info() is reported like a failing one
@@ -241,7 +239,7 @@ def _described(driver: Any, kind: str, name: str) -> Any:
         what = f"{name} is not a {kind}: its info() gives a {type(info).__name__}"
         remedy = f"A {kind} gives a {wanted.__name__}; give a device to --device and a meter to --meter"
         raise SetupError(what, field=kind, value=name, remedy=remedy)
-    missing = [method for method in METHODS[kind] if not callable(getattr(driver, method, None))]
+    missing = [method for method in members_of(protocol) if not callable(getattr(driver, method, None))]
     if missing:
         what = f"{kind} {name} has no {', '.join(missing)}"
         remedy = f"Give it the methods of a {kind} (for a device, rig.blocking has them); rig.check_{kind} checks it"
@@ -251,7 +249,7 @@ def _described(driver: Any, kind: str, name: str) -> Any:
 
 def _check_workload(workload: Any, name: str) -> None:
     """Raise ``SetupError`` for an object that is not a workload, such as a list of samples."""
-    missing = [attribute for attribute in ATTRIBUTES if not hasattr(workload, attribute)]
+    missing = [attribute for attribute in members_of(Workload) if not hasattr(workload, attribute)]
     if missing:
         what = f"workload {name} is a {type(workload).__name__} without {', '.join(missing)}"
         remedy = "Return rig.workload(samples, name=...) from its function; rig.check_workload checks it"
