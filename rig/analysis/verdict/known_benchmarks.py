@@ -15,7 +15,7 @@ QUBO = "NeuroBench 1.0, QUBO (maximum independent set)"
 LARGEST_NAMED = 5000
 """The largest number of nodes that the text of QUBO names; larger sizes follow the same progression."""
 PROVEN_BELOW = 50
-"""Below this many nodes, the target of QUBO is the optimum."""
+"""Below this many nodes, the target of QUBO is the optimum; otherwise it is the result of its Tabu search."""
 
 
 class Limits(NamedTuple):

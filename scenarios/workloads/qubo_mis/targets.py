@@ -30,8 +30,6 @@ BEST_KNOWN_FILE = Path(__file__).with_name("best_known.json")
 COMPLETE = "complete graph"
 NODES = (10, 25, 50, 100, 250, 500, 1000, 2500, 5000)
 DENSITIES = (0.01, 0.05, 0.1, 0.25)
-PROVEN_BELOW = 50
-"""Below this many nodes, the benchmark's target is the optimum; otherwise it is the result of its Tabu search."""
 TUNING_SEEDS = range(5)
 UNPROVEN = "tabu"
 """The name of an unproven target, from the Tabu search, of a problem for which another target is proven."""

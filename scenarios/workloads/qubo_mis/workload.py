@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rig.analysis.solving.gap_to_target import OFFICIAL, SPECIFIED, THRESHOLDS
-from rig.analysis.verdict.known_benchmarks import QUBO, qubo_sizes
+from rig.analysis.verdict.known_benchmarks import PROVEN_BELOW, QUBO, qubo_sizes
 from rig.errors import refused, unfit
 from rig.recording.disk.files import regular, replacing
 from rig.types import Benchmark, Parameter, Sample, SampleSet
@@ -24,7 +24,6 @@ from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import MAX_SEED, check_graph, gnm_edges
 from scenarios.workloads.qubo_mis.targets import (
     DENSITIES,
-    PROVEN_BELOW,
     TUNING_SEEDS,
     Instance,
     TargetFile,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rig.analysis.solving.gap_to_target import SPECIFIED
+from rig.analysis.verdict.known_benchmarks import PROVEN_BELOW
 from rig.bench.settings import one_of
 from rig.errors import DataError, IntegrityError, refused
 from rig.plugins import imported
@@ -23,7 +24,6 @@ from rig.terminal import say, say_json
 from scenarios.workloads.qubo_mis.graph import Graph, Vector, to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.targets import (
-    PROVEN_BELOW,
     Key,
     Target,
     best_known,
