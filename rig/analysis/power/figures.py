@@ -15,10 +15,9 @@ from rig.analysis.power.estimators import Estimate, Idle, Margin, Scope, TooShor
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.span_ends_and_idle_doubts import doubts_of_idle, ends, moved, rests_for, smoothed
 from rig.analysis.power.uncertainty_budget import CORE_METHOD, IDLE_METHOD, LEVELS, METHOD, powers
-from rig.analysis.result.finding import Finding, note, refusal
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import LITERAL, TRIMMED, Component, FigureKey, Figures, Quantity, linear
 from rig.analysis.timing.activity_signal import merged
-from rig.analysis.timing.alignment.misplaced_spans import REMEDY
 from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.readings import Readings
@@ -46,7 +45,7 @@ def power_figures(
     recording; ``contradictions`` are the failed checks of each rail.
     """
     found = [
-        _contradicted(r, checks)
+        (Figures(), (*findings.instrument_notes(r), findings.contradicted(r.rail.name, checks), *checks))
         if (checks := contradictions.get(r.rail.name))
         else rail_figures(r, models.get(r.rail.name), activity, busy)
         for r in readings
@@ -73,10 +72,9 @@ def rail_figures(
     name = readings.rail.name
     told = list(findings.instrument_notes(readings))
     if model is None:
-        why = refusal(f"rail {name}", *findings.without_idle(readings, activity))
         numbers = int(np.count_nonzero(readings.ok))
         none = Finding(f"readings of rail {name} that are numbers", f"0 of {len(readings.ok)}", "at least 1", False)
-        return Figures(), (*told, why, *([] if numbers else [none]))
+        return Figures(), (*told, findings.without_idle(readings, activity), *([] if numbers else [none]))
     if not activity.phases:
         return Figures(), tuple(told)
     told += [*findings.trace_notes(model, activity), *(scale := list(findings.gain_findings(model)))]
@@ -92,13 +90,6 @@ def rail_figures(
         (only,) = activity.phases
         figures |= Figures({replace(key, phase=only): q for key, q in figures.items() if not key.method})
     return figures, tuple(told)
-
-
-def _contradicted(r: Readings, checks: tuple[Finding, ...]) -> PowerFigures:
-    """Return the refusal of the power of a rail whose recording contradicts itself."""
-    reason = "; ".join(f"{check.rule}: {check.found}" for check in checks)
-    why = refusal(f"power on rail {r.rail.name}", reason, REMEDY)
-    return Figures(), (*findings.instrument_notes(r), why, *checks)
 
 
 def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
@@ -192,7 +183,7 @@ def totals(
                     terms = [(1.0, _labelled(q, rail) if len(rails) > 1 else q) for rail, q in known.items()]
                     out[key] = _at_least(linear(terms, "W", terms[0][1].method), whole.get(key))
                 elif known and not method:
-                    refusals.append(refusal(key, "not every rail has this figure", "See the refusals by rail"))
+                    refusals.append(findings.not_of_every_rail(key))
     return Figures(out), refusals
 
 

@@ -4,7 +4,7 @@ A span is a time in which the device works, by its stamps, and a gap is the time
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -176,18 +176,33 @@ def sign_checks(figures: Figures) -> Iterator[Finding]:
 # ---- refusals -----------------------------------------------------------------------------
 
 
-def without_idle(r: Readings, activity: Activity) -> tuple[str, str]:
-    """Return why a rail has no reading in an idle window, and what to change."""
+def contradicted(rail: str, checks: Sequence[Finding]) -> Finding:
+    """Return the refusal of a rail whose readings contradict the recording, by failed checks."""
+    reason = "; ".join(f"{check.rule}: {check.found}" for check in checks)
+    remedy = "Check that the driver delivers every reading once and at the declared rate (rate_hz, tick_hz), and "
+    remedy += "measure again. For an import, check stamp, sync_s and rate_hz"
+    return refusal(f"power on rail {rail}", reason, remedy)
+
+
+def not_of_every_rail(key: FigureKey) -> Finding:
+    """Return the refusal of a sum over rails of which some lack the figure."""
+    return refusal(key, "not every rail has this figure", "See the refusals by rail")
+
+
+def without_idle(r: Readings, activity: Activity) -> Finding:
+    """Return the refusal of a rail that has no reading in an idle window."""
+    scope = f"rail {r.rail.name}"
     if not np.any(r.ok):
-        return "no reading is a number", "Check the range and the wires of the meter, and what its driver delivers"
+        remedy = "Check the range and the wires of the meter, and what its driver delivers"
+        return refusal(scope, "no reading is a number", remedy)
     first_s, last_s = float(r.start_s[0]), float(r.end_s[-1])
     windows = np.concatenate([activity.idle_s, activity.busy_windows_s()])
     if len(windows) and (last_s < windows.min() or first_s > windows.max()):
         until = f"{windows.min():.3g} to {windows.max():.3g} s"
         reason = f"its readings lie at {first_s:.6g} to {last_s:.6g} s, but the run at {until}"
         remedy = "Stamp readings by the clock that the meter's factory is given. A meter on real time needs a device"
-        return reason, f"{remedy} on real time, which the device mock is not"
-    return "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)"
+        return refusal(scope, reason, f"{remedy} on real time, which the device mock is not")
+    return refusal(scope, "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)")
 
 
 def beyond_range(model: RailModel, e: Estimate) -> Finding | None:

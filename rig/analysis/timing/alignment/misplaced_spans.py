@@ -25,11 +25,6 @@ OFTEN = 3
 """At least this many spans are needed for levels. Work that occurs this often in one idle window is part of idle."""
 CONTRAST, LEAST_AMONG = 4.5, 32
 """Two levels differ by over ``CONTRAST`` standard deviations, in at least ``LEAST_AMONG`` readings."""
-REMEDY = (
-    "Check that the driver delivers every reading once and at the declared rate (rate_hz, tick_hz), and measure again. "
-    "For an import, check stamp, sync_s and rate_hz"
-)
-"""The remedy if the power of a rail is refused because its recording contradicts itself."""
 
 
 def after_end(r: Readings, end_s: float) -> tuple[Finding, ...]:
