@@ -8,9 +8,9 @@ from typing import Any, Literal
 from reports.audit.figures import Figures
 from reports.audit.folder.reading import Run
 from reports.audit.judged import Rule
-from reports.audit.power.estimate import SHARP
 from reports.audit.rules import values_of
 from reports.audit.subject import Claim, Part, Subject
+from reports.audit.tolerances import SHARP
 
 Again = Callable[[Run], Iterable[str]] | None
 """Imports a run's originals again, by code of the rig that the auditor does not import; returns how the runs differ."""

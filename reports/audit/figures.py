@@ -13,10 +13,9 @@ from scipy.special import bdtr
 
 from reports.audit.clocks import Line, line
 from reports.audit.folder.reading import Run, by_sample, column, once, table, ticks
+from reports.audit.tolerances import EXACT
 from rig.types import Floats
 
-EXACT = 1e-9
-"""The relative bound of figures that are counts, or differences of stamps of one clock."""
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p97": 0.97, "p99": 0.99, "p99_9": 0.999}
 NEVER = np.iinfo(np.int64).max
 SLACK = 0.01

@@ -10,8 +10,9 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from reports.audit.figures import EXACT, Figures, Plain, alone, answer_in, counted, issues, mean_of, parsed
+from reports.audit.figures import Figures, Plain, alone, answer_in, counted, issues, mean_of, parsed
 from reports.audit.folder.reading import Run, by_sample, clean, refuse
+from reports.audit.tolerances import EXACT
 from rig.types import Floats
 
 NODES_MOST, EDGES_DRAWN = 10_000, 400_000

@@ -11,11 +11,10 @@ from reports.audit.figures import Figures, Plain, Table, device_line, length_s, 
 from reports.audit.folder.reading import Run, traces
 from reports.audit.power.placing import PAD, clearest, drift_s, looked_at, misplaced_s, open_s
 from reports.audit.power.windows import TINY, Facts, Sums, facts_of, sums
+from reports.audit.tolerances import STEADY
 from rig.recording.traces.traces import Trace
 from rig.types import Floats
 
-SHARP = 2e-3
-"""Up to this relative bound, the plain figure alone decides; otherwise the claim's interval is added to the bound."""
 APART = 0.03
 """If the gaps differ from idle by more than this part of dynamic power, the device sleeps or works in the gaps."""
 RESTS = 0.25
@@ -26,8 +25,6 @@ EDGE_NOISE = 1.5
 """Two correct methods may differ at the ends of a span by this many standard deviations of the readings' noise."""
 BLIND = 2.0
 """The bound allows for this many standard deviations of the energy between readings, which no reading saw."""
-STEADY = 1.2e-3
-"""The relative bound of the plain method itself: edges, filters, and clocks or levels that are not quite linear."""
 
 
 @dataclass(frozen=True)
