@@ -39,7 +39,7 @@ import numpy as np
 from benchmarks.command_line import concluded, parser_of
 from benchmarks.harness.load import status_b
 from drivers.torch_counting import TorchCounter
-from rig.analysis.complexity.workload import static_figures
+from rig.analysis.complexity.cost_and_activity import static_figures
 
 GOAL_RATIO = 1 / 15
 TIMED = ("dense", "convolution", "spiking", "RNNCell")

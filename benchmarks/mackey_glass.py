@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.command_line import parser_of
 from drivers.devices.cpu.esn import Shape, Trained, trained
-from rig.analysis.complexity.workload import static_figures
+from rig.analysis.complexity.cost_and_activity import static_figures
 from rig.analysis.scores.predictions import WORST, smape
 from rig.network.counting import count
 from rig.types import Floats

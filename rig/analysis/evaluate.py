@@ -9,7 +9,7 @@ from functools import partial, reduce
 import numpy as np
 import pyarrow.compute as pc
 
-from rig.analysis.complexity.workload import complexity_of, energies_of
+from rig.analysis.complexity.cost_and_activity import complexity_of, energies_of
 from rig.analysis.power.energy import average_figures, energy_figures, with_learning
 from rig.analysis.power.figures import power_figures
 from rig.analysis.power.front_end_power import front_end_figures, preprocessing_checks

@@ -11,7 +11,7 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from rig.analysis.complexity.workload import static_figures
+from rig.analysis.complexity.cost_and_activity import static_figures
 from rig.analysis.result.figure_catalogue import title_of
 from rig.errors import SetupError
 from rig.factories import build, split_options, takes

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from drivers.torch_counting import TorchCounter
-from rig.analysis.complexity.workload import static_figures
+from rig.analysis.complexity.cost_and_activity import static_figures
 from rig.commands.shell.main import main
 from rig.errors import DataError
 from rig.network.description import Activity, NetworkInfo, activity_faults, network_faults

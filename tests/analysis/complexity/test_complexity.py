@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from rig.analysis.complexity.cost_and_activity import complexity_of, energies_of
 from rig.analysis.complexity.energy_line import Point, line_of, point_of
-from rig.analysis.complexity.workload import complexity_of, energies_of
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.result.result import Result

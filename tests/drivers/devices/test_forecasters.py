@@ -10,7 +10,7 @@ import pytest
 
 from drivers.devices.cpu import esn, lstm
 from drivers.devices.cpu.lstm import drawn, loss_and_gradient, normalised, step
-from rig.analysis.complexity.workload import static_figures
+from rig.analysis.complexity.cost_and_activity import static_figures
 from rig.analysis.scores.predictions import smape
 from rig.conformance.device import check_device
 from rig.errors import DataError, UsageError

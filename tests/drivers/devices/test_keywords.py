@@ -16,7 +16,7 @@ from drivers.devices.training_data import prototypes
 from drivers.devices.xylo import device as xylo
 from drivers.devices.xylo.published_power import LIVE_PHASE_W
 from fixtures.bench.true_power import open_plant
-from rig.analysis.complexity.workload import static_figures
+from rig.analysis.complexity.cost_and_activity import static_figures
 from rig.commands.shell.main import main
 from rig.conformance.device import check_device
 from rig.errors import DataError, UsageError

@@ -8,7 +8,7 @@ import pytest
 
 from drivers.devices.cpu.decoders import WINDOW, binned, fitted, read_decoder, windowed
 from drivers.devices.cpu.reaching import open_device
-from rig.analysis.complexity.workload import static_figures
+from rig.analysis.complexity.cost_and_activity import static_figures
 from rig.analysis.scores.predictions import r2
 from rig.conformance.device import check_device
 from rig.errors import DataError, RigError
