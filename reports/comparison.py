@@ -9,7 +9,7 @@ from typing import Any
 
 from reports import format as report_format
 from reports.format import cut, short_text, signed, text_of, title
-from reports.result_tables import COMPLEXITY, headline_keys
+from reports.headlines_and_tables import COMPLEXITY, headline_keys
 from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.comparing.compare import ACCURACY, Comparison, Difference, Subject

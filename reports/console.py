@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reports.format import NO_NUMBER, Group, brief, groups, parts_of, title, within
-from reports.result_tables import cards, headline_keys
+from reports.headlines_and_tables import cards, headline_keys
 from reports.verdict_by_rule import Rule, Verdict, verdict_of
 from rig.analysis.power.notes_and_refusals import ON_FIGURE
 from rig.analysis.result.quantity import LITERAL, FigureKey

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from markupsafe import Markup
 
-from reports import result_tables as results, system_timing_instruments as sections
+from reports import headlines_and_tables as results, system_timing_instruments as sections
 from reports.figures.captions import CAPTIONS, MAIN
 from reports.figures.colour_sheet import THEME
 from reports.figures.stream import stream_csv

@@ -7,7 +7,7 @@ from reports.figures.solver import solver_figure
 from reports.figures.stream import stream_figure
 from reports.figures.times import clocks_figure, latency_figure
 from reports.figures.trace import power_figure
-from reports.result_tables import key_figures
+from reports.headlines_and_tables import key_figures
 from rig.analysis.result.result import Result
 from rig.analysis.solving.solves import RUNTIME
 

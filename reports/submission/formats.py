@@ -5,8 +5,8 @@ from itertools import takewhile
 from typing import Any
 
 from reports.format import short_text, title
+from reports.headlines_and_tables import headline_keys
 from reports.render import inline, render
-from reports.result_tables import headline_keys
 from reports.submission.results_csv import results_csv
 from reports.sweeps.axes import ENDS
 from reports.sweeps.picture import sweep_figure

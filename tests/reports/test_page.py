@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from reports.headlines_and_tables import key_figures
 from reports.render import render, write
-from reports.result_tables import key_figures
 from reports.session import members
 from reports.system_timing_instruments import algorithm, timing
 from reports.workflow import box_of, workflow

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reports import format as report_format, result_tables
+from reports import format as report_format, headlines_and_tables
 from reports.figures.trace import envelope
 from reports.format import Group, brief, budget, flatten, groups, heading, kind_of, parts_of, quantity_text, si, title
 from rig.analysis.result.figure_catalogue import entry_of
@@ -129,7 +129,7 @@ def test_a_figure_has_a_name_for_programs_and_title_for_people(key: FigureKey, n
 def test_shares_read_in_percent_and_counts_as_they_are(key: FigureKey, value: float, text: str) -> None:
     quantity = Quantity(value, entry_of(key).unit, bias=value)
     assert report_format.short_text(key, replace(quantity, bias=0.0)) == text
-    assert result_tables.component_tables({key: quantity}, [key])[0]["rows"][0][1] == text
+    assert headlines_and_tables.component_tables({key: quantity}, [key])[0]["rows"][0][1] == text
 
 
 def grouped(*keys: FigureKey) -> list[Group]:

@@ -14,8 +14,8 @@ from msgspec import structs
 
 import rig
 from fixtures.bench.mock_device import SETTLE_S
+from reports.headlines_and_tables import cards, key_figures
 from reports.render import render
-from reports.result_tables import cards, key_figures
 from rig.analysis.sessions.rate_probes import PEAK, _of_draw, peak_rate
 from rig.comparing.compare import compare
 from rig.errors import MeasurementRefusedError

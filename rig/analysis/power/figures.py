@@ -7,8 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from rig.analysis.power import estimators, notes_and_refusals as findings
 from rig.analysis.power.clipped_and_missing import in_step_with, in_turn, missing_while_busy, unseen
 from rig.analysis.power.estimators import Estimate, Idle, Margin, Scope, TooShort
@@ -72,9 +70,8 @@ def rail_figures(
     name = readings.rail.name
     told = list(findings.instrument_notes(readings))
     if model is None:
-        numbers = int(np.count_nonzero(readings.ok))
         none = Finding(f"readings of rail {name} that are numbers", f"0 of {len(readings.ok)}", "at least 1", False)
-        return Figures(), (*told, findings.without_idle(readings, activity), *([] if numbers else [none]))
+        return Figures(), (*told, findings.without_idle(readings, activity), *([] if readings.ok.any() else [none]))
     if not activity.phases:
         return Figures(), tuple(told)
     told += [*findings.trace_notes(model, activity), *(scale := list(findings.gain_findings(model)))]
