@@ -11,7 +11,7 @@ import numpy as np
 from rig.analysis.power import clipped_and_missing as coverage
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Scope, TooShort, covered_share
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
-from rig.analysis.power.span_ends_and_idle_doubts import MOST_CHANGE, gain_change
+from rig.analysis.power.span_ends_and_idle_doubts import gain_change
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import FigureKey, Figures, Quantity
 from rig.analysis.timing.counted_spans import Activity
@@ -42,6 +42,8 @@ MAX_HIDDEN = 0.01
 """Power is refused if clipped readings that noise does not explain may hide more than this part of dynamic power."""
 MAX_MISSING = 0.25
 """Power is refused if more than this share of the readings in spans is missing, and fewer are missing elsewhere."""
+MOST_CHANGE = 0.5
+"""Power is refused if the gain differs from its mean by more than this part of the mean."""
 
 
 # ---- notes and checks ---------------------------------------------------------------------

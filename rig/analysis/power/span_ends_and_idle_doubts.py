@@ -44,8 +44,6 @@ ALIKE = 0.25
 """Power above gaps is in proportion to the level of gaps if slope and ratio agree to this part, or within noise."""
 FEW = 4.0
 """The first window after the last span lasts at least this many periods of the readings."""
-MOST_CHANGE = 0.5
-"""Power is refused if the gain differs from its mean by more than this part of the mean."""
 
 
 # ---- by place -----------------------------------------------------------------------------
