@@ -3,7 +3,7 @@
 DEFAULT_TIMEOUT_S = 60.0
 """The default of ``timeout_s`` in ``DeviceInfo``."""
 PATIENCE_S = {"open": 60.0, "info": 30.0, "stage": 600.0, "stop": 30.0, "close": 30.0}
-"""A call may take this long (s), or the device's ``timeout_s`` if that is longer and above the default.
+"""A call named here may take this long (s), or the device's ``timeout_s`` if that is longer and above the default.
 
 Other calls may take ``timeout_s`` for each repetition of a sample, plus ``MORE_S``.
 """

@@ -3,7 +3,7 @@
     path = find_bench(None)
     chosen = request_of(path, "board1", (), ())
 
-A run keeps the bench file that it used: ``Request.artifacts`` are input of ``rig.engine.record.record``.
+A run keeps the bench file and the calibration files that it used: they are ``Request.artifacts``.
 """
 
 import os
@@ -145,7 +145,7 @@ def _check_wiring(bench: BenchFile, device: str, meters: Sequence[str]) -> None:
 
 
 def _shadows(bench: BenchFile) -> list[Problem]:
-    """Return problems of entries named like another driver: without the entry, the name would mean that driver."""
+    """Return problems of entries that have the name of a driver but use another driver."""
     notes = Notes(bench.path, bench.lines)
     for kind, entries in (("devices", bench.devices), ("meters", bench.meters)):
         for entry in entries.values():

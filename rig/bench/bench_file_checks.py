@@ -22,7 +22,7 @@ MOST_V = 400.0
 
 
 def factory_of(bench: BenchFile, entry: Entry) -> Factory:
-    """Return the factory of an entry's driver; unless it is a class, errors about its options name file and line.
+    """Return the factory of an entry's driver. If it is no class, errors about its options name file and line.
 
     Raises a ``RigError`` for a driver that does not exist or cannot be imported.
     """
@@ -39,7 +39,7 @@ def factory_of(bench: BenchFile, entry: Entry) -> Factory:
 
 
 def places_of(bench: BenchFile, entry: Entry) -> dict[str, str]:
-    """Return FILE:LINE and key of each option, or of the table if the file lacks the option; "" is the table itself."""
+    """Return FILE:LINE and key by option; for "" and for an option that the file lacks, those of the table."""
     where = where_of(entry)
     table = f"{bench.path}:{line_of(bench.lines, where)}: {'.'.join(where)}"
     try:
@@ -102,7 +102,7 @@ def _own(m: MeterEntry) -> dict[str, Value]:
 
 
 def _declared(notes: Notes, bench: BenchFile, entry: Entry) -> dict[str, Option] | None:
-    """Return the driver's options; None if they cannot be known. Opening the driver reports a missing package."""
+    """Return the driver's options; None if they cannot be known. A missing package is reported at the opening."""
     try:
         return options_of(factory_of(bench, entry))
     except MissingExtraError:

@@ -1,6 +1,6 @@
 """List what is registered, from metadata and source text. Nothing is imported.
 
-``importlib.metadata`` and ``ast`` take longer to import than everything else that ``rig --help`` and ``rig list`` need.
+Without ``importlib.metadata`` and ``ast``, which take longer to import than everything else that ``rig --help`` and ``rig list`` need.
 """
 
 import functools

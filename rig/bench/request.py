@@ -38,7 +38,7 @@ class Request:
     exclusive: bool = False
     """Whether to lock the device against other commands of this user; False if the caller has locked it."""
     repeats_sha256: str = ""
-    """Digest of the samples of the repeated recording, which the workload must match; empty without repetition."""
+    """The digest that the samples must have, from the recording that is repeated; empty without repetition."""
     keep_identity: bool = False
     """Whether to record home directories and absolute paths of the command line too."""
     artifacts: Mapping[str, bytes] = field(default_factory=dict)

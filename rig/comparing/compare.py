@@ -36,7 +36,7 @@ OF_EXECUTIONS = re.compile(
     "execution_time_s|execution_time_single_s|learning_.*|real_time_factor|synaptic_operations_per_j|"
     "(dynamic_)?energy_per_(inference|inference_integrated|effective_operation|spike|synaptic_operation)_j"
 )
-"""Figures in proportion to the mean time of the executions that ran, or to its inverse."""
+"""Figures proportional to the mean time of the executions, or to its inverse."""
 METERS, RAILS = "mode of the meters", "rails in the totals"
 """Beginnings of entries of ``Comparison.unlike`` that concern power: modes of the meters, and rails in the totals."""
 _OF_A_RUN = ("busy level:", "idle level:", "resolution, ", "change:", "1/f:", "speed")
@@ -52,7 +52,7 @@ Right = Mapping[tuple[str, str, str], bool]
 
 @dataclass(frozen=True)
 class Subject:
-    """One side of a comparison: its place, the name of its configuration, and its result."""
+    """One side of a comparison: its path, the name of its configuration, and its result."""
 
     path: Path
     name: str
@@ -266,7 +266,7 @@ def _paired(d: Difference, first: Subject, second: Subject) -> Difference:
 def _difference(
     key: FigureKey, first: Subject, second: Subject, shared: frozenset[str], judged: bool, of_draw: bool
 ) -> Difference:
-    """Return the difference of a figure; if ``of_draw``, random arrivals of the two differ, and it has no interval."""
+    """Return the difference of a figure. With ``of_draw``, the two had other random arrivals: no interval is stated."""
     a, b = first.result.quantities[key], second.result.quantities[key]
     value = b.value - a.value
     kept = _kept(key, a.value, b.value) if judged else None

@@ -17,8 +17,8 @@ def check_meter(
 ) -> tuple[str, ...]:
     """Start, read, stop, start again and close an opened meter.
 
-    The meter samples for ``seconds`` of ``clock``, the host's unless given. By default this is half a second, or longer
-    for 20 readings of the slowest rail. Raises ``ConformanceError``.
+    The meter samples for ``seconds`` of ``clock``, by default the host's. The default of ``seconds`` is 0.5, or the
+    time of 20 readings of the slowest rail if this is longer. Raises ``ConformanceError``.
 
     Example, of the meter in ``examples/my_meter.py``::
 
@@ -111,7 +111,7 @@ def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
 
 
 def _lateness(info: MeterInfo, read: Sequence[Chunk], elapsed_s: float) -> dict[str, float]:
-    """Return, by rail, how long (s) before now the readings of a first ``read`` end; ``stop`` may lose as much."""
+    """Return by rail how late (s) the readings of a first ``read`` are; ``stop`` may lose readings of this time."""
     counts = {rail: sum(len(chunk.value) for chunk in read if chunk.rail == rail.name) for rail in info.rails}
     known = {rail.name: elapsed_s - n / rail.rate_hz for rail, n in counts.items() if n and rail.rate_hz > 0}
     return {name: seconds for name, seconds in known.items() if seconds > 0}

@@ -17,7 +17,7 @@ from rig.types import Bracket, Clock, Clocked, ClockInfo, Device, DeviceInfo, Me
 
 _T = TypeVar("_T")
 HANGS_S = 10.0
-"""On the host's clock, a call outside ``PATIENCE_S`` counts as hanging if it takes longer than this (s)."""
+"""On the host's clock, a call hangs if it takes longer than this (s), or than its time in ``PATIENCE_S``."""
 
 
 class Checks:

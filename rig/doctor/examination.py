@@ -137,7 +137,7 @@ def _alone(device: Item) -> AbstractContextManager[None]:
 
 
 def _examined(item: Item, steps: Steps, s: Settings) -> Iterator[Finding]:
-    """Yield the permissions that a driver needs; unless one is missing, also examine the item."""
+    """Yield findings of the permissions that a driver needs; if none is missing, also those of the item."""
     needed = list(permission_findings(item.name, item.driver, item.paths))
     yield from needed
     if all(finding.level != "broken" for finding in needed):

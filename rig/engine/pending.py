@@ -94,7 +94,7 @@ class Pending:
 
 
 def check_executions(reply: Reply, asked: int) -> None:
-    """Raise ``DeviceError`` if the phase of any span but the first has more executions than were asked for."""
+    """Raise ``DeviceError`` if a phase has more executions than were asked for. The first span alone is not checked."""
     for phase in (span.phase for span in reply.spans[1:]):
         total = sum(s.executions for s in reply.spans if s.phase == phase and isinstance(s.executions, int))
         if total > asked:

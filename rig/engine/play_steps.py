@@ -76,7 +76,7 @@ def _to_the_end(
     steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatcher, owners: Owners
 ) -> Ended | None:
     error: Ended | None = Interrupted("the run was left in an unknown way", remedy=KEPT)
-    gc.freeze()  # a collection that also visits these objects would take up to tens of milliseconds
+    gc.freeze()  # a garbage collection that also visits these objects would take up to tens of milliseconds
     try:
         with Kept():
             _play(steps, acquisition, dispatcher)
@@ -130,7 +130,7 @@ def check_wiring(device: DeviceInfo, meters: Sequence[MeterInfo]) -> None:
 def _check_pin(device: DeviceInfo, meters: Iterable[MeterInfo]) -> None:
     """Check a device that marks its spans on a pin: exactly one meter input watches the pin, and the device fits.
 
-    It must have no clock, one phase, and batches of one sample. Raises ``SetupError``.
+    The device must have no clock, one phase, and batches of one sample. Raises ``SetupError``.
     """
     if not device.spans_on_pin:
         return

@@ -48,8 +48,8 @@ def record(
     ``said`` are further fields of the first line; see ``start_document``.
 
     Raises ``StoreError`` for a directory that is not empty or a declaration that cannot be stored, ``DataError`` for
-    samples with the same id, and whatever ``collect`` raises. From the first line on, the remedy also names ``path``,
-    which has everything recorded until then.
+    samples with the same id, and whatever ``collect`` raises. Once the recorder is open, the remedy also names
+    ``path``, where everything recorded until then is.
     """
     from rig.bench.bench_file_fields import lab_of
 

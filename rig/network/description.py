@@ -117,7 +117,7 @@ class NetworkInfo:
 
 
 def activity_rows(activity: Activity) -> list[tuple[str, str, list[int]]]:
-    """Return (layer or connection, counter, counts) of each counter. Raises ``ValueError`` for other than integers."""
+    """Return (layer or connection, counter, counts) of each counter. Raises ``ValueError`` for others than integers."""
     rows = []
     for part, counters in activity.items():
         for name, counts in counters.items():

@@ -54,7 +54,7 @@ def results_of(runs: Sequence[Run], evaluate: Evaluate, long: int = LONG) -> Ite
 def _others(readings: Sequence[int], long: int) -> frozenset[int]:
     """Return which runs a second process evaluates; none if that is not faster or not safe."""
     by_length = sorted(range(len(readings)), key=lambda k: -readings[k])
-    # with another Python thread, the copy may wait for its lock for ever; outside Linux, libraries fail after a fork
+    # the copy may wait for ever for a lock of another Python thread; outside Linux, libraries fail after a fork
     safe = sys.platform == "linux" and threading.active_count() == 1
     if not safe or len(readings) < 2 or max(readings) < long or len(os.sched_getaffinity(0)) < 2:
         return frozenset()

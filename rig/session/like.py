@@ -32,7 +32,7 @@ def lines_of(taken: Request, left: Sequence[str]) -> Iterator[str]:
 
 
 def like(path: Path, workload: str | None = None) -> tuple[Request, list[str]]:
-    """Return the task and options with which to repeat a run, session or submission, and the options that are left.
+    """Return the task and options with which to repeat a run, session or submission, and the options not taken.
 
     ``workload`` replaces the recorded workload. The request names no device, meter, path or code. Raises ``UsageError``
     for a submission of several configurations and for a recording of nothing but probes. Raises ``UnknownNameError``

@@ -22,7 +22,7 @@ SIZE = "nodes"
 MEMORY_SHARE = 0.85
 """A search may take this share of the memory that is free at its start."""
 CLOSE, CLOSE_SIZE = 1.02, 1.05
-"""A search ends when the lowest bad rate is at most ``CLOSE`` times the highest good one; sizes: ``CLOSE_SIZE``."""
+"""A search ends when the lowest bad value is at most this many times the highest good value: of rates, of sizes."""
 MOST_PROBES, MOST_NODES = 40, 2**24
 LOWEST = 1.0 / 1024.0
 """The search gives up below this fraction of the first rate, because a lower rate would not help either."""
@@ -107,7 +107,7 @@ def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
 
 
 def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: bool) -> int:
-    """Search within 5 % for the most nodes at which the device finds a cost below 0; add each probe to ``probes``.
+    """Search for the most nodes, to within 5 %, at which the device finds a cost below 0; add probes to ``probes``.
 
     A probe fails if the device refuses the problem, fails, finds no cost below 0 or has too little memory. Raises
     ``UsageError`` for a workload without a size, and ``MeasurementRefusedError`` if every probe fails.

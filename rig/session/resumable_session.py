@@ -86,7 +86,7 @@ class Book:
         begun = self.given > len(self.runs) and Folder.at(self.folder).stat(f"{planned.name}/{EVENTS}")
         if begun and begun.st_size:
             self.runs.append((planned.name, planned.purpose))
-            with suppress(StoreError):  # the end of the session tries it again
+            with suppress(StoreError):  # ``opened`` binds it again at the end
                 self.bind(seal=False)
 
     def bind(self, *, seal: bool) -> None:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 PHASE = "solve"
 NOTHING_LEFT = -math.inf
 _TURN_S = 0.01
-"""About one time slice of the host's scheduler: a shorter step may be delayed as much as this."""
+"""About one time slice (s) of the host's scheduler: a shorter step may be delayed by this much."""
 _REMEMBERED_S = 3.0
 """Time constant (s of steps) with which the known pace fades."""
 _LOOK_S = 0.5

@@ -67,7 +67,7 @@ class Track:
 
     @property
     def counts(self) -> bool:
-        """Return whether the run kept the rules: an INVALID run is shown, and is on no front and no energy line."""
+        """Return whether the run kept the rules: an INVALID run is shown, but is on no front and no energy line."""
         return not self.verdict.startswith("INVALID")
 
     def to_json(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Tracks:
-    """The result: each network on each device, why some devices accepted none, and each device's energy line."""
+    """The result: each network on each device, why some devices accepted no network, and each device's energy line."""
 
     tracks: tuple[Track, ...]
     refused: Mapping[str, str]
@@ -141,7 +141,7 @@ def grids_of(folder: Path, asked: Asked, extend: bool, wait: bool, say: Say) -> 
         except RigError as error:
             if isinstance(error, UsageError) and error.field != "network":
                 raise
-            if error.field == "meter" and not spec.meters:  # without a meter, its power is not known
+            if error.field == "meter" and not spec.meters:  # the device has no meter: its power is not known
                 grids_for(folder, unmetered[device], extend, wait, say)
             else:
                 refusals[device] = error

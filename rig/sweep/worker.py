@@ -13,9 +13,9 @@ from rig.engine.interrupts import interrupt
 from rig.terminal import say
 
 SENDING_S = 1.0
-"""The outcome of the last task is sent within this time."""
+"""The outcome of the last task is sent within this time (s)."""
 _WORKING = threading.Lock()
-_TOLD = queue.SimpleQueue[None]()  # a signal's handler may put while it is putting
+_TOLD = queue.SimpleQueue[None]()  # safe if a second signal interrupts a ``put`` of the handler
 
 
 def begin(environment: dict[str, str]) -> None:
@@ -50,10 +50,10 @@ def performed(task: Any) -> Any:
 
 
 def _end_after(wait: Callable[[], Any]) -> None:
-    """End this process after ``wait``, because a pool that lost a worker tells no idle one to end (Python 3.12)."""
+    """End this process after ``wait``: a pool that lost a worker does not tell idle workers to end (Python 3.12)."""
     wait()
     with _WORKING:
         pass
     time.sleep(SENDING_S)
-    with _WORKING:  # held briefly, because a signal that finds it locked interrupts the task
+    with _WORKING:  # held briefly, because a signal that finds the lock held raises an interruption
         os._exit(0)

@@ -52,13 +52,13 @@ BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "V
 
 DEPTH = sys.getrecursionlimit()
 GARBAGE = 1_000_000
-"""A report collects garbage after this many new objects. The default, a few hundred, took a tenth of its time."""
+"""A report collects garbage after this many new objects. With the default, a few hundred, it took a tenth longer."""
 
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """The numbers of these parameters in glibc's ``malloc.h``."""
 FREED_BYTES = 1 << 25
-"""The largest freed block that glibc may keep. Fetching such pages anew took a twentieth of the time of a report."""
+"""The largest freed block that glibc may keep. Fetching freed pages again took a twentieth of the time of a report."""
 DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep", "tracks", "workload")
 """Commands that run code of drivers, importers or workloads."""
 COMPLETED = "_ARGCOMPLETE"
@@ -87,7 +87,7 @@ def _main(given: list[str], alone: bool) -> int:
     # Arrow's own allocators reserve 4 MB, although a few kilobytes suffice here
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if given[0] in ("report", "submit", "compare"):
-        # before numpy is loaded, because more threads change the order of sums, and so last digits
+        # before numpy is loaded, because more threads change the order of sums, and so the last digits
         os.environ |= dict.fromkeys(BLAS_THREADS, "1")
         keep_memory()
     if "open_run" not in dir(rig):  # another project's rig/__init__.py hides this one
@@ -235,7 +235,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
 
     if odd := next((text for text in given if not text.isascii() and re.search("[\ud800-\udfff]", text)), None):
         raise refused("argument", odd, "Rename the file or folder that it names", f"the argument {odd!r} is not UTF-8")
-    if given and given[0] == "reduce":  # this release still names what replaces it
+    if given and given[0] == "reduce":  # a command of earlier releases
         remedy = "Import it (`rig import --format raw-numbers`, plain-csv or joulescope-jls), then `rig report RUN`"
         raise UsageError("`rig reduce` is gone", field="command", value="reduce", remedy=remedy)
     if given and given[0].startswith("-") and given[0] not in ("-h", "--help", "--version"):
