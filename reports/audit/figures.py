@@ -274,9 +274,9 @@ def alone(run: Run) -> bool:
 
 
 def answering(run: Run) -> list[Table]:
-    """Return the issues that answer, in one table for each phase if phases were issued alone; empty if all answer.
+    """Return the issues that may answer: in a table for each phase if phases were issued alone.
 
-    If some issues only learn, and phases were not issued alone, one table has all other issues.
+    Otherwise return one table without the issues that only learn; an empty list if no issue only learns.
     """
     asked = counted(run)
     ran = {told for told in map(frozenset, asked.phases) if told}

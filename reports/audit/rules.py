@@ -346,7 +346,7 @@ def _executions(run: Run) -> pd.Series[float]:
 
 
 def _own_time(run: Run) -> bool:
-    """Return whether a run may take another time on purpose: by longer sequences, batches, phases alone or repeats."""
+    """Return whether the times of a run differ on purpose: by longer sequences, batches, phases alone or repeats."""
     many, options = (run.start["device"].get("max_batch") or 1) > 1, run.options
     if run.purpose == "accuracy":
         return many or bool(options.get("apart")) or (options.get("repeat") or 1) > 1
@@ -358,7 +358,7 @@ def _amortised(run: Run) -> object:
 
 
 def _answers(runs: list[Run]) -> Iterator[Judged]:
-    """Judge whether speed and power runs answer like accuracy runs, except for a few that do not change accuracy."""
+    """Judge whether speed and power runs answer like accuracy runs. A few other answers may not change accuracy."""
     wanted = dict[str, set[str]]()
     for run in runs:
         for sample, said in _said(run).items() if run.purpose == "accuracy" else ():

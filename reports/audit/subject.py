@@ -220,7 +220,7 @@ def of_session(part: Part) -> Figures:
         return part.plain[part.runs[0].path.name]
 
     def mean(purposes: str, words: tuple[str, ...], wanted: bool = True) -> Figures:
-        """Average the figures whose names have one of the words (or all others) over runs of one purpose."""
+        """Average figures over runs of one purpose: those with one of the words in their names, or the others."""
         chosen = next((p for p in purposes.split() if any(run.purpose == p for run in part.runs)), None)
         each = [part.plain[run.path.name] for run in part.runs if run.purpose == chosen]
         return together(
@@ -261,7 +261,7 @@ def claims_in(folder: Path) -> dict[str, Claim]:
 
 
 def claims_of_trial(row: dict[str, Any], number: int) -> dict[str, Claim]:
-    """Return the claims about one session; a half width is the mean's times the root of the number of sessions."""
+    """Return the claims about one session; half widths are those of means, times the root of the session count."""
     found = {}
     for key, one in row["claims"].items():
         low, high = one.get("low"), one.get("high")

@@ -15,8 +15,8 @@ from rig.terminal import clean
 Row = Mapping[str, Any]
 ENDS = ".interval_95"
 """The column with a quantity's name and this suffix has both ends of its interval."""
-_WIDE = 30.0  # if greatest / least is at least this, an axis is logarithmic
-_DECADE, _EVEN = 10.0, 2.5  # or at least this, if no step's logarithm is over _EVEN times the smallest
+_WIDE = 30.0  # an axis is logarithmic if greatest / least is at least _WIDE,
+_DECADE, _EVEN = 10.0, 2.5  # or at least _DECADE while no step's logarithm is over _EVEN times the smallest
 _HEIGHT = 190.0
 _TICKS = 9  # a logarithmic axis with at most this many values names all
 

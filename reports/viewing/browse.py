@@ -184,7 +184,7 @@ def between(windows_s: Floats, knots_s: Floats, each: Floats) -> Floats:
 
 
 def _look(edges: Floats, parts: tuple[Any, ...], readings: int, columns: int) -> Look:
-    """Join buckets to at most ``columns`` columns; up to twice as many stay unjoined."""
+    """Join buckets to at most ``columns`` columns; up to twice as many buckets are left as they are."""
     least, mean, most, count = parts
     missing = readings - int(count.sum())
     if len(mean) <= 2 * columns:

@@ -190,7 +190,7 @@ def _latest_w(batch: pa.RecordBatch) -> tuple[str, float] | None:
 
 
 def waiting_s(events: Path) -> float:
-    """Return how many seconds of readings waited to be written when the last came, or NaN if no line says so."""
+    """Return how many seconds of readings waited when the last readings arrived, or NaN if no line says so."""
     came = [line for line in _last_lines(events) if isinstance(line, ChunkArrived)]
     return max({line.rail: line.waiting_s for line in came if line.waiting_s is not None}.values(), default=math.nan)
 

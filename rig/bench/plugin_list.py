@@ -1,6 +1,7 @@
 """List what is registered, from metadata and source text. Nothing is imported.
 
-Without ``importlib.metadata`` and ``ast``, which take longer to import than everything else that ``rig --help`` and ``rig list`` need.
+Neither ``importlib.metadata`` nor ``ast`` is used: their import takes longer than all else that ``rig --help`` and
+``rig list`` need.
 """
 
 import functools

@@ -26,7 +26,7 @@ up to ``SEEN_S`` beyond what the clocks allow."""
 NOTHING, ALL = 0.4, 0.72
 """Shares of a span's power in a shifted trace. Where only the stamps have a span, the power is below ``NOTHING``, or
 below half of ``NOTHING`` if no shifted span overlaps a stamped one. Where only the readings have a span, the power
-is higher than there by over ``ALL``. The readings of a meter that is merely late have some power in both."""
+is higher by over ``ALL``. With a meter that is merely late, both places have some power."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
 """Another place of the spans is better if its power is higher by over ``SURE`` deviations of noise and over ``MORE`` of
 itself, but by less than ``MOST`` of itself. Beyond that, spans are below idle, so the place is wrong."""
@@ -109,7 +109,7 @@ def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Fac
     claimed, beside, *ends = ((one.mean_w - rest[best]) / step_w for one in found.values())
     empty = NOTHING / (1.0 + length_s(apart["claimed"]) / length_s(every))
     moved = abs(claimed) < empty and beside - claimed > ALL and not abs(ends[0] - ends[1]) > UNLIKE
-    short_s = float(idle[:, 1].max(initial=-np.inf)) - facts.last_s  # larger if a block was lost before the spans
+    short_s = float(idle[:, 1].max(initial=-np.inf)) - facts.last_s  # positive if a block of readings was lost
     return shift if moved and short_s < abs(shift) / 2 else 0.0
 
 
