@@ -66,8 +66,8 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     """Return which share of the readings in the windows is missing, if more are missing there than elsewhere.
 
     The share is 0 if chance explains the difference, if all readings are equally long and one period apart, and for a
-    counter, which loses no energy between two reads. Readings that are missing by chance do not change the mean, but
-    readings that are lost because the device works do. A span is left out if it and the nearer halves of the gaps
+    counter, which loses no energy between two reads. Readings that are missing by chance do not change the mean.
+    Readings that are lost because the device works change it. A span is left out if it and the nearer halves of gaps
     beside it have no reading, because the meter lost a whole block there.
     """
     if r.steady:
@@ -204,9 +204,9 @@ def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_
     """Return the largest error of the mean in watts if readings sample a loop unevenly.
 
     ``times`` is the number of passes through the loop in each span, shape (k,). In a part of the loop without readings,
-    power may be from zero to twice the mean. In the other parts, power is assumed to rise and fall once per pass, and
-    readings see some places more than others. The mean is wrong by the height of the rise times the largest excess of
-    weight in adjacent places. The height is dynamic power, or less if readings at different places differ less.
+    power may be from zero to twice the mean. In the other parts, power is assumed to rise and fall once per pass, but
+    readings do not see all places equally. The error is the height of the rise times the largest excess of weight on
+    adjacent places. The height is dynamic power, or less if readings at different places differ less.
     """
     one, windows_s = model.single, phase.windows_s
     r = one.readings
@@ -224,7 +224,7 @@ def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_
     n, mean = len(used), np.zeros(PLACES)
     for part in np.array_split(np.arange(n), 1 + n // BLOCK):
         mean += _looks(begin[part], lasting[part]).sum(axis=0) / n
-    drawn = np.random.default_rng(0).choice(n, min(n, PLACES), replace=False)  # every k-th may be in step with the loop
+    drawn = np.random.default_rng(0).choice(n, min(n, PLACES), replace=False)  # at random: no step with the loop
     apart = 0.5 * float(np.mean(np.abs(_looks(begin[drawn], lasting[drawn]) - mean)))
     shown_w = float(np.std(r.watts[used])) / max(apart, 1e-9)
     uneven = float(np.ptp(np.append(0.0, np.cumsum(mean - 1.0)))) / PLACES

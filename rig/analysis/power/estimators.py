@@ -168,8 +168,8 @@ class Touched:
 
     A region is one or more windows, widened by the margins of clock and filter. ``z`` is the weight of each reading and
     ``fill`` the part of it that windows fill, shapes (n,). ``at`` are the numbers of readings partly outside windows.
-    ``side`` is the nearest end of each: 2 k for the begin of region k, 2 k + 1 for its end. ``beside_w`` is the level
-    beside each end. ``level`` are the weights of readings for the mean power over the windows in use, shape (n,), and
+    ``side`` is the end next to each of these: 2 k for the begin of region k, 2 k + 1 for its end. ``beside_w`` is the
+    level beside each end. ``level`` are the weights of readings for the mean power over windows in use, shape (n,), and
     ``share`` is the share of all windows that are in use. ``busy`` is the total weight of the parts of readings that
     windows fill.
     """

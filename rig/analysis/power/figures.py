@@ -166,7 +166,7 @@ def totals(
 ) -> tuple[Figures, list[Finding]]:
     """Return sums over rails, and a refusal of each sum for which some rails have the figure and others lack it.
 
-    If a rail lacks a figure by a method other than the rig's own, this sum is left out without a refusal. ``whole`` are
+    If a rail lacks a figure by a method other than the rig's own, its sum is left out without a refusal. ``whole`` are
     figures of the summed readings. If they are less certain than the sums, rails have errors in common.
     """
     out: dict[FigureKey, Quantity] = {}

@@ -20,8 +20,8 @@ ALLOWED = "phases, rails of a front end that listens, or none and why"
 def front_end_figures(run: Run, powers: Figures) -> tuple[Figures, tuple[Finding, ...]]:
     """Return power and energy per inference of a front end that listens all the time, and refusals.
 
-    Its power is the idle power of its rails, because it also listens while the device is at rest. Its energy per
-    inference is this power times the duration of the input for one inference.
+    The power of the front end is the idle power of its rails, because it also listens while the device is at rest. Its
+    energy per inference is this power times the duration of the input for one inference.
     """
     rails = (run.start.device.preprocessing or Preprocessing()).rails
     if not (rails and run.traces):

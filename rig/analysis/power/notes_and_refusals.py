@@ -33,7 +33,7 @@ DRAWN = (
 ON_FIGURE = "Dynamic power "
 """Notes that begin with these words are shown beside the figure itself, because it is misread without them."""
 ALLOWANCE = 1e-3
-"""The level of gaps differs from idle if the difference is beyond its error by this part of dynamic power."""
+"""The level of gaps differs from idle if the difference exceeds its error by this part of dynamic power."""
 BEYOND = 10.0
 """One reading is far beyond all others if it is more than this many times as large."""
 MAX_CLIPPED = 0.1

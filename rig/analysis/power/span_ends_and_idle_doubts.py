@@ -41,7 +41,7 @@ MOVED = (
     "or a capacitor behind the meter, or the device itself, so the figure is the middle of both"
 )
 ALIKE = 0.25
-"""Power above gaps is in proportion to the level of gaps if slope and ratio agree to this part, or within noise."""
+"""The power of spans above gaps is proportional to that of gaps if slope and ratio agree to this part, or in noise."""
 FEW = 4.0
 """The first window after the last span lasts at least this many periods of the readings."""
 
@@ -131,7 +131,7 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
 
 
 def smoothed(model: RailModel, windows_s: Floats, dynamic_w: float) -> Margin:
-    """Return the margin for an inferred filter: instead of it, the device may begin and end its work smoothly."""
+    """Return the margin for an inferred filter, because the device itself may begin and end its work smoothly."""
     if not model.readings.inferred:
         return Margin()
     moved_s = LATER * model.readings.tau_s
@@ -233,7 +233,7 @@ def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
 
 
 def gain_change(model: RailModel) -> float:
-    """Return the largest relative difference of the gain from its mean, or 0 if levels do not change in proportion.
+    """Return the largest relative difference of the gain from its mean, or 0 if levels do not change by one factor.
 
     If only idle power changes, the power of spans above gaps stays the same. If the meter's gain changes, this power
     and the level of gaps change by the same factor. Nothing shows which gain is right. A change within the declared
@@ -303,7 +303,7 @@ def idle_pulses_w(model: RailModel) -> float:
 
 
 def _off_median(watts: Floats, use: Bools) -> Floats:
-    """Return readings in use minus the median of their unbroken row. Short rows are left out, and many are thinned."""
+    """Return readings in use minus the median of their unbroken row. Short rows are left out, and some of many."""
     at = np.flatnonzero(use)
     cuts = np.concatenate([[0], np.flatnonzero(np.diff(at) > 1) + 1, [len(at)]])
     rows = np.column_stack([cuts[:-1], cuts[1:]])[np.diff(cuts) >= LEAST]

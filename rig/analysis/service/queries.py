@@ -18,11 +18,11 @@ from rig.types import Bools, Floats, Indices
 class Queries:
     """Samples that count (no warm-up), in the order of their issue numbers; arrays have shape (n,).
 
-    Times are in seconds since the run's start. ``due_s`` is NaN without a schedule, ``issued_s`` if a sample was
-    dropped, and ``completed_s`` if no reply came. ``sample`` is a row of the samples table, or -1 if the table lacks
+    Times are in seconds since the run's start. ``due_s`` is NaN without a schedule, ``issued_s`` is NaN if a sample was
+    dropped, ``completed_s`` if no reply came. ``sample`` is a row of the samples table, or -1 if the table lacks
     the sample. ``names`` are the ids in this table, and "" at the end. ``output`` is an index into ``outputs``, which
-    are decoded, or -1 if there is none. ``executions`` is how often the device executed the sample before it answered,
-    as a loop (``--repeat``) does, and ``inferences`` is this times the inferences of the sample.
+    are decoded, or -1 if there is none. ``executions`` is how often the device executed the sample before its answer;
+    this is above 1 in a loop (``--repeat``). ``inferences`` is this number times the inferences of the sample.
     """
 
     issue: Indices

@@ -46,9 +46,9 @@ def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
 
 
 def _as_accurate(parts: Sequence[Part], chance: float) -> bool:
-    """Return whether the accuracies of all runs agree within ``ALIKE`` or chance, although chip noise changes answers.
+    """Return whether the accuracies of all runs agree within ``ALIKE`` or within chance.
 
-    ``chance`` is three standard deviations of the accuracy of a run in which each changed answer may be right or wrong.
+    ``chance`` is three standard deviations of a run's accuracy if each changed answer may be right or wrong.
     """
     found = [part.result.quantities.get(FigureKey("accuracy")) for part in parts]
     values = [q.value for q in found if q is not None]

@@ -1,4 +1,4 @@
-"""Check the recordings of a session: each run has its own, and all are of one data set and were made with one bench."""
+"""Check the recordings of a session: no two are the same, and all are of one data set and were made with one bench."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence

@@ -22,8 +22,8 @@ MOST = 1 << 32
 """More executions of one sample than any run has."""
 TIME = FigureKey("execution_time_s")
 Executions = tuple[Indices, Floats]
-"""The executions of a run: sorted numbers, each for a sample, a phase, and how often it ran before; and their seconds
-per inference."""
+"""The executions of a run: sorted numbers, which stand for sample, phase and how often it ran before; and the seconds
+per inference of each."""
 
 
 def same_samples(by: Mapping[str, list[Part]]) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ BLOCK = 65_536
 SETTLE_TAU = 5.0
 """Filter time constants after which a step counts as settled (0.7 % of it is left)."""
 HARMONICS = 8
-"""The error of a step depends on its place between two readings as a sawtooth; this many of its harmonics are used."""
+"""The error of a step is a sawtooth over its place between two readings; this many harmonics are used."""
 
 
 class Edges(NamedTuple):
@@ -46,7 +46,7 @@ def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0
 
 
 def _upto(rows: Floats, t_s: Floats, tau_s: float) -> tuple[Floats, Floats]:
-    """Return the integral of the signal up to each moment, and the output of the filter then."""
+    """Return the integral of the signal up to each moment, and the output of the filter at that moment."""
     at, level, area, *lagged = rows.take(count_before(rows[0, 1:], t_s, "right"), axis=1)
     since = t_s - at
     output = level + (lagged[0] - level) * np.exp(-np.maximum(since, 0.0) / tau_s) if lagged else level

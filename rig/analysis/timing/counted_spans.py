@@ -157,7 +157,7 @@ def one_at_a_time(run: Run) -> bool:
     """Return whether several phases were issued one at a time.
 
     They were not if an issue has two phases, or if each sample chose one phase, as with a small and a large network for
-    easy and hard samples. If one of the phases is ``learning``, they always were.
+    easy and hard samples. With a phase ``learning``, phases always count as issued one at a time.
     """
     rows = counted_replies(run, "phase", "issue", "sample_id").drop_null()
     phase, issue, sample = map(array_of, rows.columns)

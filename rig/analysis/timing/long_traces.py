@@ -31,9 +31,9 @@ from rig.types import Bools, Floats, Indices
 Seconds = Callable[[NDArray[np.int64]], Floats]
 """A function from ticks of the meter to run seconds on the device's time, in the same shape."""
 IDLE_WINDOWS, SPREAD = 4, 16
-"""At most ``IDLE_WINDOWS`` idle windows and ``SPREAD`` spans, evenly spread, are looked at."""
+"""Single readings are taken at no more than ``IDLE_WINDOWS`` idle windows and ``SPREAD`` spans, evenly spread."""
 GOLDEN = 0.618034
-"""The inner place, as a fraction of its span, grows by this (modulo 1) from span to span, so that none comes twice."""
+"""The inner place, as a fraction of its span, grows by this (modulo 1) from span to span, so that no place recurs."""
 
 
 def stretches(trace: Trace, meter: Timebase, activity: Activity, at_once: int) -> tuple[Floats, Activity]:
@@ -77,7 +77,7 @@ def thinned(trace: Trace, at_once: int) -> Trace:
 def before(ticks: NDArray[np.int64], seconds: Seconds, moments_s: Floats, *, also_at: bool = False) -> Indices:
     """Return how many of the rising ticks, shape (n,), are before each of the sorted moments, shape (k,).
 
-    With ``also_at``, those at the moment count too.
+    With ``also_at``, ticks at the moment count too.
     """
     n, side = len(ticks), "right" if also_at else "left"
     if not isinstance(ticks, Stored):
@@ -211,9 +211,9 @@ def pooled(
 ) -> Readings:
     """Return the whole trace as means over the pieces between ``cuts``.
 
-    ``like`` are single readings of it, on the same time, whose conversion and ends of ranges apply to all. ``beside``
-    are the volts that the trace names. Raises ``DataError`` for readings that are not in order of time. A piece that
-    holds a reading at the end of the range counts as an overload as a whole.
+    ``like`` are single readings of the trace, on the same time. Their conversion and ends of ranges apply to all.
+    ``beside`` are the volts that the trace names. A piece that holds a reading at the end of the range counts as an
+    overload as a whole. Raises ``DataError`` for readings that are not in order of time.
     """
     starts, sums = zip(*_blocks(trace, like, seconds, cuts, beside, block), strict=True)
     start, total = np.concatenate(starts), {name: np.concatenate([of[name] for of in sums]) for name in sums[0]}

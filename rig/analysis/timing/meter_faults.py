@@ -182,7 +182,7 @@ def _stuck(look: Look) -> Screened | None:
         band, place = np.divmod((value - levels[at + 1] + 0.5 * apart.min()) / period, 1.0)
         filled = np.count_nonzero(np.unique(band, return_counts=True)[1] >= MANY)
         evenly = np.histogram(place, SEVERAL, (0.0, 0.5))[0].min() > FEW * len(value)
-        # by chance, a few levels may fill only two bands, or only a few places in several
+        # by chance, few levels may fill only two bands, or only few places within the bands
         if filled > 2 and evenly and np.max(place) * period < 0.5 * period + apart.min():
             rule = f"readings of rail {look.trace.rail.name} in every band of their range"
             found = "in every second band, as if a bit were stuck: read the meter's own display, or use another meter"

@@ -23,7 +23,7 @@ CHANCE = 0.01
 NOISY = 0.3
 """If noise exceeds a step, at most this share of successive readings is equal. Otherwise at most this share differs."""
 SEVERAL = 8
-"""A level of a converter has at least this many readings; a running median is over at most this many."""
+"""A level of a converter has at least this many readings; a running median is taken over at most this many."""
 FAR = 15.0
 """A reading is far from others if it differs by at least this many times the typical difference."""
 LEAST_ABOVE = 0.25

@@ -46,7 +46,7 @@ def checks_of(rules: Rules, run: Run, q: Queries, figures: Figures) -> list[Find
 
 
 def named(findings: Iterable[Finding], rules: Rules | None) -> tuple[Finding, ...]:
-    """Return findings; a check without a source or remedy gets it from its rule."""
+    """Return findings; a check without a source or a remedy gets the source or remedy of its rule."""
     return tuple(_named(f, rules) if f.effect == "check" else f for f in findings)
 
 

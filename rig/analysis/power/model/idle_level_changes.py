@@ -71,7 +71,7 @@ def _heat(tau: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
 def work_of(state: Indices, start: Floats, end: Floats, many: Floats, watts: Floats) -> Floats:
     """Return begin, end and relative mean power of the work of each block of spans, shape (k, 3).
 
-    This power is above idle. Without spans, it is one row for all activity.
+    This power is above idle. Without spans, the result is one row for all activity.
     """
     span = state == SPAN
     if np.any(span):

@@ -41,7 +41,7 @@ FLATTER, WIDER, UPPER = (0.3, 0.7, 1.0), 1.4, 7.0
 Half of the first points are drawn from this upper part.
 """
 COMPOUND = 8
-"""For each of three sets of variances, this many changes from ``compound_changes`` are kept."""
+"""At each of three sets of variances, this many likeliest changes from ``compound_changes`` are kept."""
 KEPT = 32
 """Predictions average over at most this many configurations."""
 WINDOWS = 100

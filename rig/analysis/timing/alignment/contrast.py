@@ -17,7 +17,7 @@ from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats, Indices
 
 MOST_SPANS = 512
-"""At most this many spans are looked at; more are thinned evenly."""
+"""At most this many spans are compared; of more spans, an even selection."""
 WHOLE = 0.8
 """Readings must cover this part of a span, and of the rest of its cell, to tell whether the span is there."""
 MOST_READINGS = 64.0
@@ -27,9 +27,9 @@ GUARD = 1.5
 BLURRED = 4.0
 """The time of an edge is uncertain by this many times its ``blur_s``, which measures how unlike a step it is."""
 PLACES = 65
-"""Number of places at which spans are looked for, within a pitch (the time from one span to the next)."""
+"""Number of places at which spans are sought, within a pitch (the time from one span to the next)."""
 AT_ONCE = 262_144
-"""At most this many places are looked at together."""
+"""At most this many places, or places times cells, are examined together."""
 
 
 @dataclass(frozen=True)
