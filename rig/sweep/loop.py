@@ -37,7 +37,7 @@ def available_cores() -> int:
 
 @dataclass(frozen=True)
 class Means:
-    """How to carry out a sweep. ``jobs`` cells run at once; None: one per core, or only one if none may overlap."""
+    """How to carry out a sweep. ``jobs`` cells run at once; None means one per core, or one if none may overlap."""
 
     jobs: int | None = None
     scheduler: str | None = None

@@ -145,7 +145,7 @@ def _swapped(look: Look) -> Screened | None:
     """
     value = look.profile.value
     value = value / np.fmax.reduce(np.abs(value), initial=1e-300)  # squares of any values stay finite
-    for half in range(1, min(LEAST, len(value) // LEAST) + 1):  # longer blocks would take long to look for
+    for half in range(1, min(LEAST, len(value) // LEAST) + 1):  # a search for longer ones would take long
         one, other = sorted(_smoother(value[first:], half) for first in (0, half))
         if other > CERTAIN and one < 1.0:
             what = "readings" if half == 1 else f"blocks of {half} readings"

@@ -145,7 +145,7 @@ class Readings:
         return int(np.count_nonzero(which)) if self.pool is None else round(float(self.pool.many[which].sum()))
 
     def pace(self) -> Floats:
-        """Return the number of periods from each reading to the next: 1 if none is missing, whatever their length."""
+        """Return the number of periods from each reading to the next: 1 if none is missing, even if lengths differ."""
         dead_s = self.period_s - self.aperture_s
         return np.asarray(1.0 + (self.start_s[1:] - self.end_s[:-1] - dead_s) / self.period_s)
 
