@@ -199,7 +199,7 @@ def _with_pauses(look: Look) -> Look:
     """Return columns of irregular readings, with each pause as a column without a number.
 
     One joined column may hold 1.5 times as many readings as another. So a column holds a pause if it lasts more than
-    twice the median, and is then cut to the median. If one in ten lasts over ``STEADY`` medians, nothing is cut.
+    twice the median, and is then cut to the median. If one column in ten lasts over ``STEADY`` medians, nothing is cut.
     """
     lengths_s = np.diff(look.edges_s)
     usual_s = float(np.median(lengths_s)) if len(lengths_s) else 0.0

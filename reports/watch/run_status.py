@@ -76,7 +76,7 @@ class Standing:
 
 
 class Room:
-    """The room on the disk of a run, read once a second at most, and the run's growth since the first look."""
+    """The room on the disk of a run, read once a second at most, and the run's growth since it was first read."""
 
     def __init__(self, path: Path, now: Callable[[], float] = time.monotonic) -> None:
         self._path, self._now = path, now
@@ -105,7 +105,7 @@ def written_bytes(path: Path) -> int:
 
 
 class Growing:
-    """A run that may still be recorded, read from its growing files: a look reads only the new part of a trace."""
+    """A run that may still be recorded, read from its growing files; ``look`` reads only the new part of a trace."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -284,8 +284,8 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
     """Return a figure of the second minus ``factor`` times that of the first.
 
     Errors of ``shared`` instruments stay correlated. For times, energies and average powers, the scatter between the
-    executions of the same samples in the two is added to the uncertainty. For powers over all phases, the scatter of
-    the mix of phases is added. If nothing shows the scatter of executions, the result has no uncertainty.
+    executions of the same samples in the two runs is added to the uncertainty. For powers over all phases, the scatter
+    of the mix of phases is added. If nothing shows the scatter of executions, the result has no uncertainty.
     """
     a, b = first.result.quantities[key], second.result.quantities[key]
     if a.limits is not None or b.limits is not None:

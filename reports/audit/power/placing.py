@@ -25,8 +25,8 @@ BESIDE_S, SEEN_S = 5e-3, 0.1
 up to ``SEEN_S`` beyond what the clocks allow."""
 NOTHING, ALL = 0.4, 0.72
 """Shares of a span's power in a shifted trace. Where only the stamps have a span, the power is below ``NOTHING``, or
-below half of ``NOTHING`` if no shifted span overlaps a stamped one. Where only the readings have a span, the power
-is higher by over ``ALL``. With a meter that is merely late, both places have some power."""
+below half of ``NOTHING`` if no shifted span overlaps a stamped one. Where only the readings have a span, the share
+is larger by over ``ALL``. With a meter that is merely late, both places have some power."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
 """Another place of the spans is better if its power is higher by over ``SURE`` deviations of noise and over ``MORE`` of
 itself, but by less than ``MOST`` of itself. Beyond that, spans are below idle, so the place is wrong."""

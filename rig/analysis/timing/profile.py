@@ -17,7 +17,7 @@ from rig.types import Bools, Floats, Indices
 LEAST = 64
 """Fewer readings than this are not judged."""
 MANY = 16
-"""Chance is ruled out if at least this many readings share a value, or follow each other as they did before."""
+"""Chance is ruled out if at least this many readings share a value, or repeat an earlier row of readings."""
 CHANCE = 0.01
 """If more than this share of readings recurs by chance, repeats are no proof."""
 NOISY = 0.3

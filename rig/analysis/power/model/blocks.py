@@ -75,7 +75,7 @@ def blocks_of(
 
 
 def look_errors(blocks: Blocks, length_s: Floats, look_w2s2: Floats, beside: Bools) -> Floats:
-    """Return the covariance of blocks of an energy counter, shape (b, b), from errors of its values (looks).
+    """Return the covariance of blocks of an energy counter, shape (b, b), from the errors of the counter's values.
 
     ``look_w2s2`` is the variance of each value in J**2, shape (n + 1,). ``beside`` is true if a reading begins with the
     counter value at which the previous one ends, shape (n - 1,). If two blocks share a value, its error has opposite

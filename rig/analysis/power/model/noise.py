@@ -26,7 +26,7 @@ MAX_LINES = 8
 SHORTEST = 8
 """The spectrum of a stretch of at least this many readings is used."""
 STANDS_OUT = 8.0
-"""A peak of the spectrum is a line, as of mains hum, if its power over the mean noise reaches this plus ln(bins)."""
+"""A peak of the spectrum is a line, as of mains hum, if its power is at least this plus ln(bins) times mean noise."""
 STEPPED = 1e-6
 """If the median of squared differences is below this part of the variance, most readings are equal to the next."""
 SHOWN = 2.0

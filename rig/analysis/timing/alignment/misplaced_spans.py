@@ -12,15 +12,15 @@ from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats
 
 RISELESS = 0.6
-"""A span shows no rise if levels leave more than this share of the variance in its cell."""
+"""A span shows no rise if two levels, in the span and beside it, leave over this share of the variance of readings."""
 LAST = 2
-"""At least this many spans without a rise are needed for a fault."""
+"""At least this many spans without a rise, or readings of work outside of spans, are needed for a fault."""
 SHORT = 0.25
 """If a filter's time constant is above this part of a span, single spans are no proof."""
 STRAYS = 0.05
 """This share of the spans may show no rise, and this share of the work may lie elsewhere."""
 PART = 0.1
-"""Gaps may be short, so it is enough to find this part of the missing work outside of spans."""
+"""It is enough to find this part of the missing work outside of spans, because gaps may be short."""
 OFTEN = 3
 """At least this many spans are needed for levels. Work that occurs this often in one idle window is part of idle."""
 CONTRAST, LEAST_AMONG = 4.5, 32
@@ -56,9 +56,9 @@ def falls(left: Floats) -> bool:
 def astray(s: Shown) -> int:
     """Return how many spans have no rise where the stamps place them, 0 if nothing shows that they are elsewhere.
 
-    They are elsewhere if work is missing in spans and found outside of them, in two successive readings, since a single
-    reading may be noise. They are also elsewhere if most of them, or the last ones, show no rise, and some stand out at
-    another time.
+    Spans are elsewhere in two cases. Work is missing in spans and found outside of them, both in successive readings,
+    since a single reading may be noise. Or most spans, or the last ones, show no rise, and some stand out at another
+    time.
     """
     r, c, none = s.readings, s.cells, absent(s)
     count = int(np.count_nonzero(none))
