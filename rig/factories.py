@@ -109,7 +109,7 @@ def located(places: Mapping[str, str]) -> Iterator[None]:
     """Put the place in a bench file before the message of an error about an option.
 
     ``places`` has FILE:LINE and key by option, and the place of the table under ``""``. If the remedy is to add an
-    option, it then says where to write it in the file, not on the command line.
+    option, the remedy then names the place in the file, not the command line.
     """
     try:
         yield

@@ -233,7 +233,7 @@ class _SourceLoader(SourceFileLoader):
 
 
 def _module(group: str, name: str, path: Path) -> types.ModuleType:
-    """Return the file as a module. It runs once unless it changes, so a device and a meter in it share one module."""
+    """Return the file as a module. A file runs once unless it changes, so a device and a meter in it share a module."""
     key = f"{path.stem}@{abs(hash((path.resolve(), path.stat().st_mtime_ns))):x}"
     if key in sys.modules:
         return sys.modules[key]

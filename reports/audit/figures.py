@@ -248,7 +248,7 @@ def parsed(output: str) -> Any:
 
 
 def answer_in(value: Any) -> Any:
-    """Return the answer in the value of an output: its field ``label`` if it has one, else all of it."""
+    """Return the answer in the value of an output: its field ``label``, or the whole value if it has none."""
     return value["label"] if isinstance(value, dict) and "label" in value else value
 
 

@@ -26,7 +26,7 @@ WHOLE = 32_768
 NEAR, NEAR_ALL = 1_000, 60_000
 """The most readings (or columns, if a span is long) around each chosen span, and around all of them in all rails."""
 LONG = 1.5
-"""A trace is long if it has at least this many times its series' readings; its series then consists of means."""
+"""A trace is long if it has at least this many times the readings of its series, which then consists of means."""
 SPANS = 8_000
 """If a run has at most this many spans, all are in the page, else only those around the chosen spans."""
 

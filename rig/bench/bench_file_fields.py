@@ -167,8 +167,8 @@ def read(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
 def _own_code(notes: Notes, kind: str, entry: DeviceEntry | MeterEntry) -> bool:
     """Return whether an entry may be used; note it if not.
 
-    It may not be used if others can write its code, or if others can write the bench file and it names code or a
-    program.
+    It may not be used if others can write its code, or if it names code or a program in a bench file that others can
+    write.
     """
     named = code_in((entry.driver,), (f"{key}={value}" for key, value in entry.options.items()))
     code = code_of_others(named, notes.path, home_of(notes.path))

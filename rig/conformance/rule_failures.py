@@ -99,7 +99,7 @@ def clock_info(c: Checks, clock: ClockInfo) -> bool:
 
 
 def read_timer(c: Checks, source: Clocked) -> Bracket | None:
-    """Read a timer twice, check that it does not go back, and return the second reading; None without an integer."""
+    """Read a timer twice, check that it does not go back, and return the second reading; None if it is no integer."""
     with c.calling("timer()"):
         first = source.timer()
         before_ns = c.clock.now_ns()

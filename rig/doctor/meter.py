@@ -37,7 +37,7 @@ class Taken:
 
 
 def take(meter: Meter, info: MeterInfo, clock: Clock, seconds: float) -> Taken:
-    """Start a meter, read it for ``seconds``, or longer if its slowest rail needs it for ``READINGS``, and stop it."""
+    """Start a meter, read it for ``seconds`` (longer if its slowest rail then has too few readings), and stop it."""
     slowest_hz = min((r.rate_hz for r in info.rails if r.rate_hz > 0 and r.kind != "edges"), default=0.0)
     wanted_s = max(seconds, min(READINGS / slowest_hz if slowest_hz else 0.0, 5.0))
     taken = Taken(meter.start())

@@ -331,7 +331,7 @@ class Recorder:
             raise failed
 
     def _seal(self, error: Ended | None, issues: int, replies: int) -> None:
-        """Sync every file, then write the stop line, then the seal, so that a power cut leaves no line without files.
+        """Sync every file, then write stop line and seal, so that a power cut leaves no stop line without its files.
 
         Raises ``OSError``.
         """

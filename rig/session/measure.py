@@ -195,7 +195,7 @@ def _repeated_sample(workload: Workload) -> Workload:
 
 
 def exclusive(request: Request, setup: BenchSetup) -> AbstractContextManager[None]:
-    """Lock a real device, if the request asks for it, so that only one command of this user measures it at a time."""
+    """Lock a real device against other commands of this user, if the request asks for that."""
     if not request.exclusive or not isinstance(setup.bench.clock, HostClock):
         return nullcontext()
     return device_lock(request.device, wait=False, which=which_of(request.device, request.options))

@@ -17,7 +17,7 @@ from rig.solving.model import Qubo, from_bqm, problem_in
 from rig.types import DeviceInfo
 
 PATIENCE_S = 10.0
-"""If a generator neither yields nor returns for this long (s) after its time, its solve ends, and no other begins."""
+"""A solve ends if its generator neither yields nor returns for this long (s) after its time; no other solve begins."""
 ROUNDED = 1e-6
 """A sampler's energy may differ from the cost by this, relative or absolute, because of rounding."""
 GIVES = ("timeout_s", "stop_at_cost", "seed")

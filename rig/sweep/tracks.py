@@ -204,8 +204,8 @@ def _meters(asked: Asked, device: str) -> tuple[str, ...]:
 def _is_for(text: str, device: str, asked: Asked, spec: GridSpec) -> bool:
     """Return whether an option is for a device.
 
-    An option that names a device is for this device only. Any other option is for each device that declares it, and
-    for all devices if the scenario or workload declares it, or if no device declares it.
+    An option that names a device is for this device only. Any other option is for each device that declares it. It is
+    for all devices if the scenario or the workload declares it, or if no device does.
     """
     key = text.partition("=")[0]
     if named := next((name for name in asked.devices if key.startswith(f"{name}.")), None):

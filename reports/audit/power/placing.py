@@ -87,7 +87,7 @@ def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Fac
     """Return how much later (s) than stamped the spans are in a trace; 0 if they are not clearly elsewhere.
 
     Another place must be clearer than every place that clocks, readings and filter allow. Besides, there must be
-    little power where only the stamps have a span, and most of it where only the readings have one.
+    little power where only the stamps have a span, and most of the power where only the readings have one.
     """
     every, period = batches(stamped)[0], facts.period_s
     open_by = open_s(run, trace.clock) + 3 * period + SETTLED * trace.rail.filter_tau_s + (trace.rail.aperture_s or 0.0)

@@ -86,7 +86,7 @@ def per_inference_s(activity: Activity) -> Floats:
     """Return the execution time per inference of each issue, in issue order, shape (n,).
 
     It is the time of all phases of an issue over the inferences of the issue. The shape is (0,) if phases were issued
-    one at a time, or if an issue lacks a phase: in a cascade, or if only some phases were batched.
+    one at a time, or if an issue lacks a phase, as in a cascade or if only some phases are batched.
     """
     times_s, inferences = _issues(activity.spans)
     whole = not activity.per_phase and all(len(np.unique(p.issue)) == len(times_s) for p in activity.spans.values())

@@ -205,7 +205,7 @@ def _summed(r: Readings, windows_s: Floats, cells: Cells) -> Shown:
 
 
 def readings_near(shown: Shown, late_s: Floats, margin_s: float = 0.0) -> tuple[Indices, Indices]:
-    """Return valid readings whose middles are in a cell, if spans are ``late_s`` late, shape (k,), and their cells."""
+    """Return the valid readings with their middle in a cell, and their cells; spans are ``late_s`` late, shape (k,)."""
     r, c = shown.readings, shown.cells
     late_s = late_s + shown.tau_s
     begin, end = np.maximum.accumulate(c.begin_s + late_s) - margin_s, c.end_s + late_s + margin_s

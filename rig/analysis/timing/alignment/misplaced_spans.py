@@ -40,7 +40,7 @@ def after_end(r: Readings, end_s: float) -> tuple[Finding, ...]:
 
 
 def absent(s: Shown, late_s: float = 0.0) -> Bools:
-    """Return in which spans the trace shows no rise this late after their stamps, shape (k,)."""
+    """Return which spans show no rise in the trace if all are late by ``late_s``, shape (k,)."""
     at = np.array([late_s])
     left = s.left(at)[:, 0]
     # if a core sleeps while others work, spans draw less than the time beside them
