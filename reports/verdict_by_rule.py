@@ -12,7 +12,7 @@ from rig.terminal import clean
 PASS, FAIL = "✓ pass", "✗ fail"
 _OF_RUN = re.compile(r"(?P<run>[\w.-]+): (?P<rule>.+)", re.S)
 _NAMED = 2
-"""Up to this many runs are named one by one before a rule; more as ``A to B, N runs`` or ``all N runs``."""
+"""Up to this many runs are named one by one before a rule; more runs become ``A to B, N runs`` or ``all N runs``."""
 
 
 class Rule(NamedTuple):

@@ -28,7 +28,7 @@ NEAR, NEAR_ALL = 1_000, 60_000
 LONG = 1.5
 """A trace is long if it has at least this many times the readings of its series, which then consists of means."""
 SPANS = 8_000
-"""If a run has at most this many spans, all are in the page, else only those around the chosen spans."""
+"""If a run has at most this many spans, all are in the page; of more spans, those around the chosen ones are."""
 
 
 def embedded(series: Series, simulated: bool, run: Run | None = None) -> dict[str, Any] | None:

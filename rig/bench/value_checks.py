@@ -8,7 +8,7 @@ from rig.factories import Option
 
 WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 WHERE = ("address", "port")
-"""Options that say where an instrument is connected, unless they are empty."""
+"""Options that say where an instrument is connected; an empty option says nothing."""
 APART = ("host", "channel", "instrument", "serial", "serial_number", "device_id", "index", "board")
 """Options that distinguish instruments at one place: outputs of a supply, instruments of a server."""
 POSITIVE = ("rate_hz", "range_max", "voltage_range_max", "timeout_s", "aperture_s", "baud", "calibration_range")

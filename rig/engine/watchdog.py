@@ -52,8 +52,8 @@ class Watch:
         self.remedy = "Check its power and link, and its driver"
         """The remedy in the error for a call that does not return."""
         self.gaps_ns: list[tuple[int, int]] = []
-        """By stop of the process or sleep of the host: the last sign of life before it, and this moment plus the length
-        of the stop (host ns)."""
+        """A pair for each stop of the process or sleep of the host: the last sign of life before it, and this moment
+        plus the length of the stop (host ns)."""
         self._count = 0
         self._gaps = False
         self.hung = False

@@ -1,4 +1,4 @@
-"""Check the runs of a session together: enough that agree, of one system, with the figures that the rules ask for."""
+"""Check the runs of a session together: they are enough, agree, are of one system and state the required figures."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

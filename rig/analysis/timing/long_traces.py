@@ -177,7 +177,7 @@ class Beside:
     own: Timebase
 
     def of(self, amperes: Trace, like: Readings, a: int, b: int) -> tuple[Supply, Bools, Bools]:
-        """Return the supply at the readings ``a`` to ``b``, where it is known, and where it is an overload."""
+        """Return the supply at the readings ``a`` to ``b``, which of its values are known, and which are overloads."""
         supply = like.supply
         assert supply is not None
         if self._on_one_grid(amperes):

@@ -154,7 +154,7 @@ def step_of(value: Floats) -> float:
 
     Readings of fewer than ``LEVELS`` values, or of too many values, do not show a step.
 
-    A meter that declares no resolution may still round, and one that declares it may round more coarsely.
+    A meter that declares no resolution may still round, and a meter may round more coarsely than it declares.
     """
     some = value[:: max(1, len(value) // LOOKED_AT)]
     levels = np.unique(some)

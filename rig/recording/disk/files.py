@@ -380,7 +380,7 @@ def write_whole(path: Path, content: bytes, *, sync: bool = False, refuse: Refus
 
 
 def sync_to_disk(path: Path) -> None:
-    """Sync one file, or the names in one directory, to disk; Windows lets neither be synced by a reader."""
+    """Sync one file, or the names in one directory, to disk. On Windows, a reader can sync neither."""
     if not BY_DESCRIPTOR:
         return
     handle = os.open(path, os.O_RDONLY)
