@@ -328,9 +328,9 @@ def _mix(key: FigureKey, of: Figures) -> Iterator[Component]:
 def _ratio(one: Executions, other: Executions, factor: float) -> Quantity | None:
     """Return the ratio of the times of two runs, from the executions that both hold.
 
-    With fewer than two of these, the ratio is None if one of the runs has fewer than two executions. Otherwise it is 1,
-    with the scatter of the executions of each run; the scatter of the first run is multiplied by ``factor``. Callers
-    use only the components.
+    With fewer than two common executions, the ratio is None if a run has fewer than two executions or takes no time.
+    Otherwise it is 1, with the scatter of the executions of each run; the scatter of the first run is multiplied by
+    ``factor``. Callers use only the components.
     """
     if (ratio := paired(other, one)) is not None or any(len(s) < 2 or not s.any() for _, s in (one, other)):
         return ratio

@@ -120,7 +120,7 @@ class Recorder:
             self.remainder(issue, reply, (due_ns, issued_ns, completed_ns), warmup)
 
     def remainder(self, issue: int, reply: Reply, times_ns: tuple[int | None, int, int], warmup: bool) -> None:
-        """Finish what ``replies.put`` left: write a full buffer, or record a reply without a span or with several."""
+        """Finish what ``replies.put`` left: record the reply if ``put`` added no row, and write a full buffer."""
         if len(reply.spans) != 1 or reply.progress:
             output: str | None = self.replies.encode(reply.output)
             for span in reply.spans or (None,):

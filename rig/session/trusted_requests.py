@@ -29,7 +29,7 @@ def cache_dir(name: str) -> Path:
     folder = (Path(named) if named else user / "neurorig") / name
     try:
         return own_dir(folder.expanduser(), CACHE)
-    except (OSError, RuntimeError) as error:  # without a home it is a RuntimeError
+    except (OSError, RuntimeError) as error:  # ``expanduser`` raises RuntimeError without a home
         raise not_stored(folder, unwritten(error), f"Name a directory of your own in {CACHE}") from error
 
 
