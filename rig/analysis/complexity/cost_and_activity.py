@@ -190,7 +190,7 @@ def _figures(counted: list[_Counted]) -> Figures:
 
 
 def _rate_checks(run: Run, counted: list[_Counted]) -> Iterator[Finding]:
-    """Yield a failed check if the executions of samples differ by over 1 from their duration times the declared rate."""
+    """Yield a failed check if executions of samples differ by over 1 from their duration times the declared rate."""
     lasting_s = {name: s for name, s in run.by_sample("duration_s").items() if s}
     known = [one for one in counted if one.sample_id in lasting_s]
     timed = [(one, one.network.execution_s) for one in known if one.network.execution_s is not None]

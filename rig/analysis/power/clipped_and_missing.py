@@ -21,7 +21,7 @@ from rig.analysis.timing import activity_signal as signal
 from rig.analysis.timing.counted_spans import Phase
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timebase import CERTAIN, SURE
-from rig.types import Bools, Floats
+from rig.types import Bools, Floats, Indices
 
 UNSEEN = 2.0
 """The bias for clipped or missing power is this multiple of a difference between readings."""
@@ -96,14 +96,21 @@ def _lost_at(r: Readings, spans: Floats) -> bool:
 
     The share of missing readings is too coarse a measure if each span lacks a few readings at its begin.
     """
-    pace = r.pace()
-    at = np.flatnonzero(pace > GAP_PERIODS)
-    if not len(at) or float(np.quantile(pace, 0.9)) > STEADY:
+    at, lost_s = _pauses(r)
+    if not len(at):
         return False
-    reach_s = float(np.sum(spans[:, 1] - spans[:, 0])) + len(spans) * float(np.mean(pace[at] - 1.0)) * r.period_s
+    reach_s = float(np.sum(spans[:, 1] - spans[:, 0])) + len(spans) * float(np.mean(lost_s))
     part = min(reach_s / float(r.end_s[-1] - r.start_s[0]), 1.0)
     beyond = np.count_nonzero(signal.touches(spans, r.end_s[at], r.start_s[at + 1])) - len(at) * part
     return bool(beyond > SURE * math.sqrt(len(at) * part * (1.0 - part)) + 1.0)
+
+
+def _pauses(r: Readings) -> tuple[Indices, Floats]:
+    """Return after which readings others are missing, and for how many seconds; none if readings have no fixed pace."""
+    pace = r.pace() if r.period_s > 0 else np.zeros(0)
+    at = np.flatnonzero(pace > GAP_PERIODS)
+    at = at if len(at) and float(np.quantile(pace, 0.9)) < STEADY else at[:0]
+    return at, (pace[at] - 1.0) * r.period_s
 
 
 def lost_in_a_block(r: Readings, spans: Floats) -> Bools:
@@ -138,14 +145,12 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[Finding
     bad = of - r.count(r.ok)
     if bad:
         yield note(f"Rail {rail}: {bad} of {of} readings are not numbers and are left out")
-    pace = r.pace() if r.period_s > 0 else np.zeros(0)
-    gaps = np.flatnonzero(pace > GAP_PERIODS)
-    if len(gaps) and float(np.quantile(pace, 0.9)) < STEADY:
-        lost_s = float(np.sum(pace[gaps] - 1.0)) * r.period_s
+    gaps, lost_s = _pauses(r)
+    if len(gaps):
         busy = signal.merged(windows_s)
         within = int(np.count_nonzero(signal.touches(busy, r.end_s[gaps], r.start_s[gaps + 1]))) if len(busy) else 0
         places = f"places: {len(gaps)}, of which {within} while busy"
-        yield note(f"Rail {rail}: readings are missing ({places}), {lost_s:.3g} s in all")
+        yield note(f"Rail {rail}: readings are missing ({places}), {lost_s.sum():.3g} s in all")
     outside = int(np.count_nonzero(~covered(r, windows_s)))
     if outside:
         yield note(f"Rail {rail}: {outside} of {len(windows_s)} spans lie wholly or partly outside the trace")
@@ -184,7 +189,7 @@ def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) ->
     because no reading sees the rest of the execution.
     """
     busy_s, r = sum(p.busy_s for p in phases), model.readings
-    missed = [max(_missed_w(model, p, times, dynamic_w) for times in _loops(p)) for p in phases]
+    missed = [max(_missed_w(model, p, n, dynamic_w) for n in (p.executions, p.inferences)) for p in phases]
     told = (
         f"executions or inferences are in step with readings that last {r.aperture_s:.4g} s and come every "
         f"{r.period_s:.4g} s, so each reading may miss the same part of them. Change the rate of the meter a little, "
@@ -192,12 +197,6 @@ def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) ->
     )
     bias_w = sum(p.busy_s * w for p, w in zip(phases, missed, strict=True)) / busy_s
     return Margin(bias_w=bias_w, told=told)
-
-
-def _loops(phase: Phase) -> list[NDArray[np.int64]]:
-    """Return the number of executions in each span, and the number of inferences if it differs."""
-    same = np.array_equal(phase.executions, phase.inferences)
-    return [phase.executions] if same else [phase.executions, phase.inferences]
 
 
 def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_w: float) -> float:

@@ -37,15 +37,13 @@ MIN_SHARE = 0.5
 PLACES = 64
 """A span, a gap between spans, or a loop is divided into at most this many equal parts, called places."""
 LEAST = 4
-"""At least this many spans, and twice as many readings, are needed to separate spans from the power beside them."""
+"""At least this many spans or issues, and twice as many readings, are needed to tell spans from what is beside them."""
 STEPS = 6
 """Number of Gauss-Newton steps for delay and filter."""
 LARGEST = 0.5
 """Largest step of the delay in periods, and of the time constant relative to itself."""
 LONG = (0.5, 1.0, 2.0)
 """Gaps longer than one of these numbers of readings may have a level of their own."""
-WORST = 0.5
-"""A fit is not used if its uncertainty is above this part of dynamic power."""
 
 Idle = tuple[Floats, float]
 """Weights of readings whose weighted sum is idle power under spans, (n,), and its uncertainty besides noise, in W."""
@@ -67,11 +65,6 @@ class Scope:
     phases: tuple[Phase, ...]
     unlooped: bool = False
     """True if each span has only one execution, although it should have several in a loop."""
-
-    @property
-    def executions(self) -> float:
-        """Return the median number of executions in a span."""
-        return float(np.median(np.concatenate([p.executions for p in self.phases])))
 
     @property
     def words(self) -> str:
@@ -279,7 +272,7 @@ def covered(r: Readings, windows_s: Floats) -> Bools:
 def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> tuple[Estimate, Margin] | None:
     """Return the power of windows, shape (k, 2), with the margin of the fit.
 
-    The result is None if there are too few spans or readings, or if the fit is too uncertain.
+    The result is None if there are too few spans or readings, or if its uncertainty is above half of dynamic power.
 
     A residual that recurs at the same place of all spans may be power of spans or of gaps, so it becomes a bias.
     """
@@ -303,7 +296,7 @@ def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> 
     level = np.zeros(len(r.watts))
     level[use] = each * root
     e = estimate_of(model, level + (1.0 - level.sum()) * idle[0], idle)
-    if math.hypot(u_w, bias_w) > WORST * abs(e.value_w):
+    if math.hypot(u_w, bias_w) > 0.5 * abs(e.value_w):
         return None
     return e, Margin(0.0, bias_w, (Component("spans and gaps in one reading", u_w),))
 

@@ -245,7 +245,8 @@ def too_short(model: RailModel, scope: Scope, short: TooShort) -> Finding:
             "See in the log of the recording why readings are missing, and measure again",
         )
     longer = short.needed_s / max(short.window_s, 1e-12)
-    repeat, times = math.ceil(longer * scope.executions), math.ceil(longer)
+    executions = float(np.median(np.concatenate([p.executions for p in scope.phases])))
+    repeat, times = math.ceil(longer * executions), math.ceil(longer)
     others = f"with sequences {times} times as long (--amortise), or with a faster meter"
     return refusal(
         f"power of {scope.words} on rail {model.rail.name}",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rig.analysis.power.estimators import LEAST
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.timing.activity_signal import count_before, edges_of, margin_s, mean_signal, merged, touches
 from rig.analysis.timing.counted_spans import Activity, Phase
@@ -17,9 +18,6 @@ from rig.analysis.warmup import counted_replies
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 from rig.types import Floats
-
-LEAST = 4
-"""A bound for the jitter, from the trace or the host's stamps, needs at least this many spans or issues."""
 
 
 def stamps_u_s(run: Run, activity: Activity, device: Timebase, models: Sequence[RailModel] = ()) -> dict[str, StampsU]:
@@ -33,7 +31,11 @@ def stamps_u_s(run: Run, activity: Activity, device: Timebase, models: Sequence[
     for name, phase in activity.phases.items():
         seen = [_unexplained_s(model, phase.windows_s) for model in models]
         jitter_s = [by_host_s, *(each_s for each_s, _ in seen)]
-        step_s = _stamp_step_u_s(len(phase.windows_s), device, [all_s for _, all_s in seen])
+        # the error of many stamps averages out, unless spans are in step with the clock of the stamps; the trace shows
+        # whether they are, because energy over power is the length of the spans
+        n = len(phase.windows_s)
+        own_s, most_s = math.sqrt(n / 6.0) * device.step_s, n * device.step_s / math.sqrt(3.0)
+        step_s = min([most_s, *(math.hypot(own_s, all_s) for _, all_s in seen)])
         found[name] = StampsU(_stamp_jitter_u_s(phase, device, jitter_s), step_s)
     return found
 
@@ -55,17 +57,6 @@ def _host_jitter_s(run: Run, device: Timebase) -> float:
     np.minimum.at(host_s[1], of, -(completed - run.start.t0_ns) * 1e-9)
     span_s = np.bincount(of, device.seconds(off) - device.seconds(on), len(which))
     return float(np.std(-host_s.sum(axis=0) - span_s, ddof=1))
-
-
-def _stamp_step_u_s(count: int, device: Timebase, seen_s: Sequence[float]) -> float:
-    """Return the uncertainty of busy time from the step of stamps, in seconds.
-
-    The error of many stamps averages out, unless spans are in step with the clock of the stamps. The stamps do not show
-    whether they are, but the trace does: energy over power is the length of the spans, independent of their stamps.
-    ``seen_s`` are the differences of this length from the stamped one, by rail.
-    """
-    own_s, most_s = math.sqrt(count / 6.0) * device.step_s, count * device.step_s / math.sqrt(3.0)
-    return min([most_s, *(math.hypot(own_s, all_s) for all_s in seen_s)])
 
 
 def _stamp_jitter_u_s(phase: Phase, device: Timebase, jitter_s: Sequence[float]) -> float:

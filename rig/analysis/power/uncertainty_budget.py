@@ -53,7 +53,9 @@ def powers(
         value_w = levels.get("busy", 0.0) * shifted.value_w + sum(levels.values()) * e.idle_w
         parts = [*noise, *(_clock_parts(model, shifted, busy, margin) if at_work else ()), drift, *margin.components]
         parts += _calibration_parts(model, shifted, levels)
-        parts += [*(_sag_parts(model, weight) if at_work else ()), _rounding(shifted)]
+        parts += _sag_parts(model, weight) if at_work else []
+        eps = float(np.finfo(float).eps)
+        parts.append(Component("rounding", 16.0 * eps * (abs(shifted.idle_w) + abs(shifted.value_w))))
         parts = [p for p in parts if p.u != 0.0]
         key = FigureKey(figure, rail=model.rail.name, method=name)
         found |= {key: Quantity(value_w, "W", tuple(parts), bias_w + margin.bias_w, n, words)}
@@ -182,8 +184,3 @@ def _sag_parts(model: RailModel, weight: Floats) -> list[Component]:
         return []
     u = s.sag.ohm_u * abs(float(weight @ s.sag.lever))
     return [Component("resistance of the supply", u, shared=f"sag:{s.rail.name}")]
-
-
-def _rounding(e: Estimate) -> Component:
-    """Return the component from rounding in double precision."""
-    return Component("rounding", 16.0 * float(np.finfo(float).eps) * (abs(e.idle_w) + abs(e.value_w)))

@@ -88,10 +88,7 @@ def look_errors(blocks: Blocks, length_s: Floats, look_w2s2: Floats, beside: Boo
     before, after = np.append(-1, blocks.of), np.append(blocks.of, -1)
     joined = np.concatenate([[True], beside, [True]])
     border = np.flatnonzero((before != after) | ~joined)
-    a, b, v = before[border], after[border], look_w2s2[border]
-    np.add.at(found, (a, a), v * each[a] ** 2)
-    np.add.at(found, (b, b), v * each[b] ** 2)
-    cross = -v * each[a] * each[b] * joined[border]
-    np.add.at(found, (a, b), cross)
-    np.add.at(found, (b, a), cross)
+    a, b, v, cross = before[border], after[border], look_w2s2[border], -1.0 * joined[border]
+    for p, q, sign in ((a, a, 1.0), (b, b, 1.0), (a, b, cross), (b, a, cross)):
+        np.add.at(found, (p, q), sign * v * each[p] * each[q])
     return found[:n, :n]

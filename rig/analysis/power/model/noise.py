@@ -26,17 +26,13 @@ MAX_LINES = 8
 SHORTEST = 8
 """The spectrum of a stretch of at least this many readings is used."""
 STANDS_OUT = 8.0
-"""A peak of the spectrum is a line, as of mains hum, if its power is at least this plus ln(bins) times mean noise."""
-STEPPED = 1e-6
-"""If the median of squared differences is below this part of the variance, most readings are equal to the next."""
+"""A peak of the spectrum is a line, as of mains hum, if its power over the mean noise reaches this plus ln(bins)."""
 SHOWN = 2.0
 """Where a wrong answer costs little, a difference of at least this many standard errors counts as real."""
 ALIKE = (0.0, 0.5, 0.9)
 """Correlations between errors of neighbouring counter values; the fit tries each of them."""
 SEGMENT = 1 << 13
 """Slow noise is computed from about this many weights at most; weights of neighbouring readings are added first."""
-ROUNDED = 1e-18
-"""A squared sum of weights below this part of the squared sum of their absolute values is rounding."""
 HORIZON_S = 1000.0
 """Calibration limits include changes slower than this."""
 BLOCK = 1 << 16
@@ -118,13 +114,14 @@ def estimate(
     steps of a burst do not change a median. ``ratio`` is power at work over power at idle for a counter, whose errors
     grow with power, and None for other meters. ``step_j`` is the counter's step in joules.
     """
+    step_j /= math.sqrt(12.0)  # the standard error from a step
     spectra = [periodogram(np.nan_to_num(x), period_s) for x in stretches if len(x) >= SHORTEST]
     pooled = np.concatenate([x[np.isfinite(x)] for x in (*stretches, np.zeros(0))])
     n = len(pooled)
     if not spectra:
         sigma = float(np.std(pooled)) if n > 1 else 0.0
         busy_w = max(sigma, spread(busy)) if ratio is None else sigma * max(ratio, 1.0)
-        return Noise(sigma, busy_w, 0.0, (), period_s, max(n - 1.0, 1.0), step_j=step_j / math.sqrt(12.0))
+        return Noise(sigma, busy_w, 0.0, (), period_s, max(n - 1.0, 1.0), step_j=step_j)
     lines = lines_of(spectra)
     white_w2, look_w2 = _levels([_without(x, lines, period_s) for x in stretches], ratio is not None)
     steps = np.concatenate([np.diff(x) for x in stretches])
@@ -135,9 +132,8 @@ def estimate(
         more_w2 = busy_w2 - idle_w2 if busy_w2 > (1.0 + sure) * idle_w2 else 0.0
         return Noise(math.sqrt(white_w2), math.sqrt(white_w2 + more_w2), 0.0, lines, period_s, dof)
     # if most readings equal the next, the median of differences is only rounding
-    seen = busy_w2 / idle_w2 if idle_w2 > STEPPED * float(np.var(pooled)) and len(busy) > 1 else ratio**2
+    seen = busy_w2 / idle_w2 if idle_w2 > 1e-6 * float(np.var(pooled)) and len(busy) > 1 else ratio**2
     rise = math.sqrt(max(min(max(ratio**2, seen / (1.0 + sure)), seen * (1.0 + sure)), 1.0))
-    step_j /= math.sqrt(12.0)
     look_j = math.sqrt(max(look_w2 * period_s**2 - step_j**2, 0.0))
     white_w = math.sqrt(white_w2)
     busy_w = white_w * min(rise, max(ratio, 1.0))
@@ -297,7 +293,7 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, floa
     level, size = float(grid.sum()) ** 2, float(np.abs(grid).sum()) ** 2
     longest = 0.5 * math.pi * HORIZON_S / (step_s * slots)
     # the weights of a difference of levels add up to zero, except for rounding
-    slower = 0.0 if level <= ROUNDED * size else level * max(math.log(longest), 0.0)
+    slower = 0.0 if level <= 1e-18 * size else level * max(math.log(longest), 0.0)
     wander = max(float(power @ _of_lags(slots, math.sqrt(3.0) * step_s / noise.wander_s)), 0.0)
     return noise.flicker_w2 * by_flicker, noise.flicker_w2 * slower, noise.wander_w2 * wander
 

@@ -50,10 +50,6 @@ RANGE = (1e-3, 30.0)
 """Smallest variance relative to white noise, and largest relative to the residuals of levels."""
 SHORTEST = 1e-5
 """Shorter intervals are lengthened to this part of the trace, because rounding would make their covariance wrong."""
-LEAST_W2 = 1e-60
-"""Lower limit of the variance of white noise in W**2, for a trace without any noise."""
-TINY = 1e-12
-"""Rounding may cause a variance of this part of the squared level."""
 
 
 def _between(twice: Callable[[Floats], Floats], a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
@@ -266,7 +262,8 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
     full = np.column_stack([free, is_gap]) if GAP in states else free
     left = y - full @ np.linalg.lstsq(full, y, rcond=None)[0]
     own = np.diag(white_w2)
-    floor = max(float(np.median(own)), TINY * float(np.max(np.abs(y))) ** 2, LEAST_W2)
+    # a trace may have no noise but rounding, or be zero
+    floor = max(float(np.median(own)), 1e-12 * float(np.max(np.abs(y))) ** 2, 1e-60)
     slow = max(float(np.mean(left[state != SPAN] ** 2)), floor)
     size2 = max(slow, *(float(np.mean(y[state == k]) - np.mean(y[state == IDLE])) ** 2 for k in states))
     white = white_w2 + RANGE[0] * floor * np.eye(len(y))
@@ -379,9 +376,7 @@ def _with_compound(d: Design, thetas: Floats) -> Design:
 
 def _even(n: int, dim: int, skip: int = 0) -> Floats:
     """Return points that fill a cube evenly, shape (n, dim), by the additive recurrence of Roberts (2018)."""
-    g = 2.0
-    for _ in range(30):
-        g = (1.0 + g) ** (1.0 / (dim + 1.0))
+    g = float(np.max(np.roots([1.0, *np.zeros(dim - 1), -1.0, -1.0]).real))  # g ** (dim + 1) is 1 + g
     return np.asarray(np.mod(0.5 + np.outer(np.arange(1, n + 1) + skip, g ** -np.arange(1.0, dim + 1.0)), 1.0))
 
 

@@ -23,8 +23,8 @@ def aligned_rails(
     """Return every rail of power, sorted by name; the recording ended at ``end_s``.
 
     Rails on one clock are aligned together, by the rail in which spans are clearest. If a trace has more than
-    ``at_once`` readings, about ``at_once`` of them at most are examined singly. All its readings enter the rail as means
-    (``rig.analysis.timing.long_traces``).
+    ``at_once`` readings, about ``at_once`` of them at most are examined singly. All its readings enter the rail as
+    means (``rig.analysis.timing.long_traces``).
     """
     held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
     supplies = {t.rail.conversion.supply_rail for t in held}
