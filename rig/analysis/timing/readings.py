@@ -330,10 +330,11 @@ def _sag(v: Volts, amperes: Volts, seen: Floats, shown: Bools) -> Sag | None:
     t = v.start_s[use] - v.start_s[use].mean()
     design = np.column_stack([seen[use] - seen[use].mean(), np.ones(count), t / max(float(np.ptp(t)), 1e-300)])
     design = design[:, : 3 if count > 3 else 2]
-    solution, *_ = np.linalg.lstsq(design, v.value[use], rcond=None)
+    inverse = np.linalg.pinv(design)
+    solution = inverse @ v.value[use]
     left, dof = v.value[use] - design @ solution, count - design.shape[1]
     u = abs(float(solution[0])) / math.sqrt(3.0)  # the difference of two readings may also be a drift
     if dof:
-        variance = float(left @ left) / dof * float(np.linalg.pinv(design.T @ design)[0, 0])
-        u = math.sqrt(max(variance, 0.0)) * coverage_factor(dof) / coverage_factor(math.inf)
+        scatter = float(np.linalg.norm(left) * np.linalg.norm(inverse[0])) / math.sqrt(dof)
+        u = scatter * coverage_factor(dof) / coverage_factor(math.inf)
     return Sag(-float(solution[0]), u, np.zeros(0))

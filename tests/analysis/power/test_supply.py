@@ -211,18 +211,18 @@ def volts_of(value: Floats, start: Floats, end: Floats, ok: Any = True) -> Volts
     return Volts(Rail("vdd", conversion=Conversion("V")), start, end, value, fine, np.zeros(len(value), bool))
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 6])
-def test_the_resistance_of_a_supply_is_as_uncertain_as_few_readings_of_the_volts(count: int) -> None:
+@pytest.mark.parametrize(("count", "unit_a"), [(2, 1.0), (3, 1e-9), (4, 1.0), (6, 1e-9)])
+def test_the_resistance_of_a_supply_is_as_uncertain_as_few_readings_of_the_volts(count: int, unit_a: float) -> None:
     held, at, start = [], np.arange(100.0 * count), 100.0 * np.arange(count)
     for seed in range(100):
         rng = np.random.default_rng(seed)
         works = rng.random(len(at)) < rng.uniform(0.0, 1.0, count).repeat(100)
-        amperes = volts_of(np.where(works, BUSY_A, IDLE_A), at, at + 1.0)
-        sagged = OPEN_V - OHM * amperes.value.reshape(count, 100).mean(axis=1)
+        amperes = volts_of(unit_a * np.where(works, BUSY_A, IDLE_A), at, at + 1.0)
+        sagged = OPEN_V - OHM / unit_a * amperes.value.reshape(count, 100).mean(axis=1)
         volts = volts_of(sagged + rng.normal(0.0, 3e-3, count), start, start + 100.0)
         _, sag = sagging(volts, np.zeros(len(at)), amperes)
         assert sag is not None
-        held.append(abs(sag.ohm - OHM) <= 1.96 * sag.ohm_u)
+        held.append(abs(sag.ohm * unit_a - OHM) <= 1.96 * sag.ohm_u * unit_a)
     assert np.mean(held) > 0.88
 
 
