@@ -138,7 +138,7 @@ def spread(times_s: Floats, device: Timebase, phase: str = "", held: float = 1.0
     ordered = np.sort(times_s)
     for p in () if loops else PERCENTILES:
         value = nearest_rank(ordered, p / 100.0)
-        count = independent((times_s > value).astype(float))
+        count = independent((times_s > value + resolution).astype(float))  # equal times differ by rounding
         clock = Component("clock rate, device to host", value * device.rate_sigma)
         key = FigureKey("execution_time_p{percentile}_s", phase, percentile=p)
         found = percentile(ordered, p / 100.0, (clock, Component("timer resolution", resolution)), count)
