@@ -196,7 +196,7 @@ def _service_figures(told: _Recorded) -> Figures:
         apart = [np.concatenate(answering)]
     service = service_figures(queries, None if start.rules is None else start.rules.percentile, apart)
     if len(models) == len(told.rails) and not activity.per_phase:
-        service |= average_figures(models, activity, queries.window_s(), queries.answered_count)
+        service |= average_figures(models, told.together, activity, queries.window_s(), queries.answered_count)
     return service | deadline_figures(queries, start.scenario.deadline_s) | change_figures(told.stream)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rig.analysis.power.estimators import Margin, touched, whole
+from rig.analysis.power.figures import no_more_certain
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.uncertainty_budget import METHOD, powers
 from rig.analysis.result.quantity import LITERAL, TRIMMED, FigureKey, Figures, Quantity, linear, product
@@ -102,10 +103,15 @@ def _per_phase_totals(times: Figures, energies: Figures, phases: Sequence[str], 
 
 
 def average_figures(
-    models: Sequence[RailModel], activity: Activity, window_s: tuple[float, float], samples: int
+    models: Sequence[RailModel],
+    together: RailModel | None,
+    activity: Activity,
+    window_s: tuple[float, float],
+    samples: int,
 ) -> Figures:
     """Return the average power of each rail and of all rails over ``window_s`` in run seconds, and energy per sample.
 
+    ``together`` is the model of the sum of the readings of all rails; its rail has no name.
     There is no figure if the trace of a rail does not cover the window, if warm-up or other activity reaches into it
     from outside, or if the window is shorter than two periods of the readings.
     """
@@ -117,7 +123,7 @@ def average_figures(
     excluded_s = activity.excluded_s()
     other_s = excluded_s[(excluded_s[:, 0] < on_s) | (excluded_s[:, 1] > off_s)]
     rails = Figures()
-    for model in models:
+    for model in (*models, *([] if together is None else [together])):
         idle = model.trace.idle_under(window)
         of = touched(model, window, other_s, idle)
         if of is None or off_s - on_s < 2.0 * model.readings.period_s:
@@ -125,6 +131,7 @@ def average_figures(
         e = whole(model, of, idle)
         (average,) = powers(model, e, "active_power_w", busy, {"": (AVERAGE, Margin())}).values()
         rails |= {FigureKey("average_power_w", rail=model.rail.name): average}
-    total = linear([(1.0, q) for q in rails.values()], "W", AVERAGE)
+    of_sum = rails.get(FigureKey("average_power_w"))
+    total = no_more_certain(linear([(1.0, q) for key, q in rails.items() if key.rail], "W", AVERAGE), of_sum)
     per_sample = total.scaled((off_s - on_s) / samples, "J", "average power x duration over samples completed")
     return rails | {FigureKey("average_power_w"): total, FigureKey("average_energy_per_sample_j"): per_sample}

@@ -178,13 +178,14 @@ def totals(
                 known = {rail: q for rail in rails if (q := figures.get(replace(key, rail=rail))) is not None}
                 if known and len(known) == len(rails):
                     terms = [(1.0, _labelled(q, rail) if len(rails) > 1 else q) for rail, q in known.items()]
-                    out[key] = _at_least(linear(terms, "W", terms[0][1].method), whole.get(key))
+                    same = whole.get(key if len(phases) > 1 else replace(key, phase=""))
+                    out[key] = no_more_certain(linear(terms, "W", terms[0][1].method), same)
                 elif known and not method:
                     refusals.append(findings.not_of_every_rail(key))
     return Figures(out), refusals
 
 
-def _at_least(total: Quantity, whole: Quantity | None) -> Quantity:
+def no_more_certain(total: Quantity, whole: Quantity | None) -> Quantity:
     """Return a sum over rails that is no more certain than the same figure of the summed readings ``whole``.
 
     Only errors that rails do not share through an instrument or a clock are compared.

@@ -177,7 +177,7 @@ def test_a_rail_split_into_equal_parts_is_no_more_certain(tmp_path: Path) -> Non
     parts = {rail.name: replace(trace, rail=rail, value=trace.value / 4.0) for rail in rails}
     one = {name: replace(trace, rail=replace(rails[0], name=name))}
     whole, split = (evaluate(replace(run, traces=traces)).quantities for traces in (one, parts))
-    for key in (POWER, ENERGY):
+    for key in (POWER, ENERGY, replace(POWER, phase="inference"), FigureKey("average_power_w")):
         assert split[key].value == pytest.approx(whole[key].value, rel=1e-6)
         assert split[key].half_width() == pytest.approx(whole[key].half_width(), rel=0.02)
     # rails with readings at different times have no sum of readings
