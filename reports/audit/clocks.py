@@ -25,10 +25,21 @@ class Line:
     """The largest shift of the whole line: half of the longest of the quickest round trips."""
     rate_bound: float
     """The largest relative error of the rate."""
+    tolerance: float
+    read_s: Floats
+    """The moments at which the clock was read, float64 of shape (k,), in order."""
 
     def seconds(self, tick: Indices) -> Floats:
         """Return the seconds of the run (float64) at whole ticks (int64)."""
         return self.at_s + self.s_per_tick * np.asarray(tick - self.origin, dtype=np.float64)
+
+    def wander_s(self, at_s: Floats) -> Floats:
+        """Return how far the clock may wander from the line at these moments, between two readings of it."""
+        if not self.tolerance:
+            return np.zeros_like(at_s)
+        after, last = np.searchsorted(self.read_s, at_s), len(self.read_s) - 1
+        apart_s = [np.abs(at_s - self.read_s[np.clip(after - k, 0, last)]) for k in (0, 1)]
+        return np.asarray(self.tolerance * np.minimum(*apart_s))
 
 
 def line(run: Run, name: str | None) -> Line:
@@ -38,7 +49,7 @@ def line(run: Run, name: str | None) -> Line:
     """
     t0 = int(run.start["t0_ns"])
     if name in (None, "host"):
-        return Line(t0, 0.0, 1e-9, 0.0, 0.0)
+        return Line(t0, 0.0, 1e-9, 0.0, 0.0, 0.0, np.empty(0))
     declared = next((c for c in run.start["clocks"] if c["name"] == name), None)
     rows = run.brackets.get(str(name))
     if declared is None:
@@ -61,9 +72,9 @@ def line(run: Run, name: str | None) -> Line:
         rate_bound = ((trip1 + trip2) / 2 + nominal) / (m2 - m1) if m2 > m1 else np.inf
         if rate_bound <= tolerance and t2 > t1:
             slope = (m2 - m1) / (t2 - t1)
-            return Line(origin, m1 - slope * t1, slope, bound, rate_bound)
+            return Line(origin, m1 - slope * t1, slope, bound, rate_bound, tolerance, np.sort(middle))
     t, m, _ = (np.mean([e[k] for e in ends]) for k in range(3))
-    return Line(origin, float(m - nominal * t), nominal, bound, tolerance)
+    return Line(origin, float(m - nominal * t), nominal, bound, tolerance, tolerance, np.sort(middle))
 
 
 def _quickest(trip: Floats, middle: Floats, tick: Floats, half: Floats) -> tuple[float, float, float]:

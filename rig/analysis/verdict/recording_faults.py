@@ -71,6 +71,11 @@ def _misplaced(run: Run, device: Timebase) -> Iterator[Finding]:
     issued_s, answered_s = ((array_of(table[c]) - run.start.t0_ns) * 1e-9 for c in ("issued_ns", "completed_ns"))
     sigma_s = np.hypot(device.sigma_s, device.rate_sigma * (on_s - device.ref_s))
     allowed_s = FAR * sigma_s + 2.0 * device.step_s + ROUNDING_S
+    if device.clock.tolerance > 0.0:  # between two of its readings, a clock may wander as far as this allows
+        read_s = np.sort(device.residuals(run.brackets(device.clock.name), run.start.t0_ns)[:, 0])
+        after = np.searchsorted(read_s, on_s)
+        apart_s = [np.abs(on_s - read_s[np.clip(after - k, 0, len(read_s) - 1)]) for k in (0, 1)]
+        allowed_s += device.clock.tolerance * np.minimum(*apart_s)
     yield from _count("spans that begin before they were issued", on_s < issued_s - allowed_s, issued_s - on_s)
     yield from _count("spans that end after their answer arrived", off_s > answered_s + allowed_s, off_s - answered_s)
     short = ticks[:, 1] - ticks[:, 0] <= 1

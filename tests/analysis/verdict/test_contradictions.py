@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from benchmarks.faults.forge import hash_again
-from fixtures.worlds.lab_recording import plain_lab, write
+from fixtures.worlds.lab_recording import write
 from reports.audit.audit import audit
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.finding import Finding
@@ -31,6 +31,7 @@ from rig.recording.writer import Recorder
 from rig.types import Chunk, ClockInfo, MeterInfo, Rail, Reply, Span
 from scenarios.rules import quick
 from tests.support.figures import POWER
+from tests.support.labs import lab_of
 from tests.support.plants import on_plant
 from tests.support.serving import S, samples
 from tests.support.start_lines import start
@@ -69,10 +70,10 @@ SPANS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_spans_outside_their_host_stamps_count_as_far_as_the_clocks_are_known(tmp_path: Path, seed: int) -> None:
-    lab = plain_lab(seed, "slow link")
-    lab.bracket_s = 0.02
+@pytest.mark.parametrize(("kind", "trip_s"), [("plain", 0.02), ("clocks_and_idle_wander_under_unlike_requests", 1e-4)])
+def test_spans_outside_host_stamps_count_as_far_as_clocks_are_known(tmp_path: Path, kind: str, trip_s: float) -> None:
+    lab = lab_of(kind, 25003)
+    lab.bracket_s = trip_s
     write(lab, tmp_path / "run")
     run = open_run(tmp_path / "run")
     where, early_ns = run.replies.column_names.index("completed_ns"), pc.subtract(run.replies["completed_ns"], S)
