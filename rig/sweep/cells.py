@@ -4,6 +4,7 @@ If a process dies before the move, the cell stays open. The next process finds t
 Two processes never record the same cell, or use the same exclusive device, at the same time.
 """
 
+import gc
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -94,6 +95,7 @@ def _record(folder: Path, cell: Cell, work: Path) -> Outcome | None:
     """Record a cell into ``work``; return its outcome if recording did not end well."""
     from rig.session.measure import measure
 
+    gc.collect()  # or the devices of many cells, with their models, stay in memory: their references form a cycle
     try:
         measure(cell.request(work), quiet=True)
     except KeyboardInterrupt:

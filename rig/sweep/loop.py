@@ -71,10 +71,11 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
             say(f"{what}. Begin a new sweep if the change concerns the measured work", error=True)
         progress = Progress(len(cells), [cell.key for cell in left], list(states.values()).count("failed"))
         try:
-            for exclusive in (True, False):
-                _record(folder, [cell for cell in left if cell.exclusive is exclusive], means, brake, progress)
-            if brake.level == 0:
-                compute_rows(folder, cells, means.row_jobs, brake, progress.say)
+            with suppress(KeyboardInterrupt):  # of this brake, between two recordings
+                for exclusive in (True, False):
+                    _record(folder, [cell for cell in left if cell.exclusive is exclusive], means, brake, progress)
+                if brake.level == 0:
+                    compute_rows(folder, cells, means.row_jobs, brake, progress.say)
         finally:
             progress.end()
         if brake.level:

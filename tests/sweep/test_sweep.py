@@ -1,7 +1,9 @@
 """A sweep records each cell of its grid once, despite interruptions, and makes a table of what exists."""
 
+import gc
 import json
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -71,8 +73,7 @@ def test_the_table_is_rebuilt_to_the_byte(copy: Path) -> None:
 
 def test_a_row_is_not_computed_twice(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rig.sweep.row_of_cell.row_of", None)
-    assert bench.go_on(copy, "--table") == 0
-    assert bench.states(copy) == ["done"] * 4
+    assert (bench.go_on(copy, "--table"), bench.states(copy)) == (0, ["done"] * 4)
     bench.go_on(copy, "--table", "--all-columns")
     assert "phase.inference.rail.core.dynamic_power_w.half_width_95" in bench.rows(copy)[0]
 
@@ -97,10 +98,8 @@ def test_json_says_what_became_of_the_cells(copy: Path, capsys: Capture) -> None
 
 def test_going_on_with_a_whole_sweep_records_nothing(copy: Path) -> None:
     before = bench.seals(copy)
-    assert bench.go_on(copy) == 0
-    assert bench.quick(copy, *bench.GRID) == 0
-    assert bench.seals(copy) == before
-    assert bench.aside(copy) == []
+    assert bench.go_on(copy) == bench.quick(copy, *bench.GRID) == 0
+    assert (bench.seals(copy), bench.aside(copy)) == (before, [])
 
 
 def cut(cell: Path) -> None:
@@ -157,9 +156,7 @@ def test_a_recording_that_only_lacked_its_place_is_not_repeated(copy: Path) -> N
     cell = bench.cells(copy)[0]
     row_path(pend(place_of(copy, cell)), cell).unlink()
     assert bench.go_on(copy) == 0
-    assert bench.seals(copy) == before
-    assert not list((copy / "pending").iterdir())
-    assert bench.aside(copy) == []
+    assert (bench.seals(copy), bench.aside(copy), [*(copy / "pending").iterdir()]) == (before, [], [])
 
 
 def test_what_is_set_aside_is_never_overwritten(copy: Path) -> None:
@@ -181,8 +178,7 @@ def test_a_grid_grows_by_the_cells_that_are_new(copy: Path) -> None:
     before = bench.seals(copy)
     wider = ("--vary", "inference_s=0.01,0.02", "--vary", "rate_hz=500", "--repetitions", "1")
     assert bench.quick(copy, *wider, "--extend") == 0
-    assert len(bench.seals(copy)) == 6
-    assert before.items() <= bench.seals(copy).items()
+    assert (len(bench.seals(copy)), before.items() <= bench.seals(copy).items()) == (6, True)
     assert bench.column(copy, "rate_hz") == ["", "", "", "", "500", "500"]
     assert bench.quick(copy, *bench.GRID) == bench.quick(copy, *wider) == 0
 
@@ -221,10 +217,8 @@ def test_a_failed_cell_is_tried_again_when_asked(tmp_path: Path, monkeypatch: py
     out = tmp_path / "s"
     bench.quick(out, *bench.FAILS)
     before = (out / "table.csv").read_bytes()
-    assert bench.go_on(out) == DeviceError.exit_code
-    assert len(bench.aside(out)) == 1
-    assert bench.go_on(out, "--retry-failed") == DeviceError.exit_code
-    assert len(bench.aside(out)) == 3
+    assert (bench.go_on(out), len(bench.aside(out))) == (DeviceError.exit_code, 1)
+    assert (bench.go_on(out, "--retry-failed"), len(bench.aside(out))) == (DeviceError.exit_code, 3)
     assert (out / "table.csv").read_bytes() == before
 
     def mended(request: Request, quiet: bool) -> Path:
@@ -254,8 +248,7 @@ def test_a_recording_that_contradicts_itself_is_done_and_says_why(copy: Path, mo
     monkeypatch.setattr("rig.analysis.evaluate.evaluate", raising(ValueError("spans run backwards")))
     bench.forget_rows(copy)
     bench.go_on(copy, "--table")
-    assert bench.states(copy) == ["done"] * 4
-    assert bench.column(copy, "error") == ["ValueError: spans run backwards"] * 4
+    assert (bench.states(copy), {*bench.column(copy, "error")}) == (["done"] * 4, {"ValueError: spans run backwards"})
 
 
 def test_an_interrupted_cell_is_kept_aside_and_open(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,8 +262,21 @@ def test_an_interrupted_cell_is_kept_aside_and_open(copy: Path, monkeypatch: pyt
 
     monkeypatch.setattr("rig.session.measure.measure", interrupted)
     raised(Interrupted, bench.go_on, copy, says=r"3 of 4 cells done\. Continue with: rig sweep")
-    assert bench.aside(copy) == [f"{cell.key}.1"]
-    assert sorted(bench.states(copy)) == ["done", "done", "done", "open"]
+    assert (bench.aside(copy), sorted(bench.states(copy))) == ([f"{cell.key}.1"], ["done", "done", "done", "open"])
+
+
+def test_a_signal_that_interrupts_no_recording_says_how_to_go_on(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rig.sweep.loop.compute_rows", lambda *_: signal.raise_signal(signal.SIGTERM))
+    raised(Interrupted, bench.go_on, copy, says=r"4 of 4 cells done\. Continue with: rig sweep")
+
+
+def test_a_cell_begins_without_the_devices_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(request: Request, quiet: bool) -> Path:
+        assert not any(type(found).__name__ == "MockDevice" for found in gc.get_objects())
+        return measure(request, quiet)
+
+    monkeypatch.setattr("rig.session.measure.measure", measured)
+    assert bench.quick(tmp_path / "s", *bench.GRID) == 0
 
 
 def test_a_place_that_is_taken_meanwhile_is_left(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,14 +292,14 @@ def test_a_place_that_is_taken_meanwhile_is_left(copy: Path, monkeypatch: pytest
 def test_a_session_for_each_cell_when_asked(tmp_path: Path) -> None:
     assert bench.quick(tmp_path / "s", "--mode", "session") == 0
     (row,) = bench.rows(tmp_path / "s")
-    assert (row["state"], bool(row["active_power_w"]), bool(row["accuracy"])) == ("done", True, True)
-    assert len((tmp_path / "s" / "runs.csv").read_text().splitlines()) == 1 + 3
+    runs = len((tmp_path / "s" / "runs.csv").read_text().splitlines()) - 1
+    assert (row["state"], bool(row["active_power_w"]), bool(row["accuracy"]), runs) == ("done", True, True, 3)
 
 
 def test_figures_are_by_every_estimator_and_by_nothing_else_of_the_sweep() -> None:
     names = {path.relative_to(ROOT / "rig").as_posix() for path in estimator_sources()}
-    some = {"analysis/evaluate.py", "analysis/power/model/noise.py", "recording/traces/conversion.py"}
-    assert some | {"types.py"} <= names
+    some = {"analysis/evaluate.py", "analysis/power/model/noise.py", "recording/traces/conversion.py", "types.py"}
+    assert some <= names
     assert {name for name in names if name.startswith("sweep/")} == {"sweep/row_of_cell.py"}
 
 
