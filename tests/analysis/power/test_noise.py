@@ -184,11 +184,10 @@ def looked(weight: np.ndarray, noise: Noise, length_s: np.ndarray, busy: float =
 @given(st.lists(st.floats(-1.0, 1.0), min_size=2, max_size=20))
 def test_the_variance_is_that_of_the_differences_of_neighbouring_weights(weights: list[float]) -> None:
     weight, length = np.array(weights), np.linspace(0.5, 1.5, len(weights))
-    factor = np.diff(weight / length, prepend=0.0, append=0.0)
+    size = float(np.sum(np.diff(weight / length, prepend=0.0, append=0.0) ** 2))
     found = looked(weight, Noise(0.0, 0.0, 0.0, (), POLL_S, 10.0, look_j=2.0, rise=3.0, step_j=0.5), length, 1.0)
 
-    assert found["counter"] == pytest.approx(4.0 * 9.0 * float(factor @ factor), abs=1e-9)
-    assert found["step"] == pytest.approx(0.25 * float(factor @ factor))
+    assert (found["counter"], found["step"]) == pytest.approx((4.0 * 9.0 * size, 0.25 * size), abs=1e-9)
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.9])
@@ -197,8 +196,7 @@ def test_what_is_found_says_how_a_long_mean_scatters(rho: float) -> None:
     noise = shown([ages_of(601, rho, rng) for _ in range(2)])
     found = looked(np.full(200, 1.0 / 200), noise, np.full(200, POLL_S))
 
-    assert found["counter"] + found["white"] >= 0.6 * 2.0 / (200 * POLL_S) ** 2
-    assert found["counter"] + found["white"] <= (1.6 if rho == 0.0 else 8.0) * 2.0 / (200 * POLL_S) ** 2
+    assert 0.6 <= (found["counter"] + found["white"]) * (200 * POLL_S) ** 2 / 2.0 <= (1.6 if rho == 0.0 else 8.0)
 
 
 def test_white_noise_is_not_taken_for_jitter() -> None:
@@ -213,14 +211,18 @@ def test_jitter_grows_with_the_power_but_not_beyond_what_is_seen() -> None:
     idle = [ages_of(401, 0.0, rng) for _ in range(2)]
     grown, same = (shown(idle, busy=k * ages_of(400, 0.0, rng), ratio=3.0) for k in (3.0, 1.0))
 
-    assert grown.rise == pytest.approx(3.0, rel=0.2)
-    assert same.rise == pytest.approx(1.0, rel=0.4)
+    assert (grown.rise, same.rise) == (pytest.approx(3.0, rel=0.2), pytest.approx(1.0, rel=0.4))
 
 
 def test_too_few_readings_are_noise_and_nothing_at_all_is_nothing() -> None:
     noise = shown([np.array([0.0, 1.0, 0.0, 1.0])])
-    assert noise.look_j == 0.0 and noise.white_w > 0.0
-    assert shown([np.zeros(30)]).white_w == 0.0
+    assert noise.look_j == shown([np.zeros(30)]).white_w == 0.0 < noise.white_w
+
+
+def test_the_noise_of_few_readings_scales_with_their_power() -> None:
+    few = [[ages_of(9, 0.0, np.random.default_rng(seed + k)) for k in (0, 100)] for seed in range(40)]
+    one, more = ([shown([k * errors for errors in each]).look_j / k for each in few] for k in (1.0, 1.7))
+    assert more == pytest.approx(one, rel=1e-6)
 
 
 def test_the_stated_intervals_hold_the_truth_and_are_not_much_wider() -> None:

@@ -173,13 +173,16 @@ def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
 
 
 def _not_negative(terms: Floats, found: Floats) -> Floats:
-    """Return the least-squares solution without sizes below zero: the best of all choices of terms."""
-    best, least = np.zeros(terms.shape[1]), float(found @ found)
+    """Return the least-squares solution without sizes below zero: the best of all choices of terms.
+
+    Several choices may fit a few values exactly. Then it is the first one, whatever the rounding.
+    """
+    best, least, rounding = np.zeros(terms.shape[1]), float(found @ found), ROUNDED * float(found @ found)
     for used in map(list, itertools.product((False, True), repeat=len(best))):
         x = np.zeros(len(best))
         x[used] = np.linalg.lstsq(terms[:, used], found, rcond=None)[0]
         left = found - terms @ x
-        if x.min() >= 0.0 and float(left @ left) < least:
+        if x.min() >= 0.0 and float(left @ left) < least - rounding:
             best, least = x, float(left @ left)
     return best
 
