@@ -28,7 +28,7 @@ UNSEEN = 2.0
 GAP_PERIODS, STEADY = 1.5, 1.2
 """Readings are missing in a pause above ``GAP_PERIODS`` periods if nine in ten pauses are below ``STEADY`` periods."""
 LEAST = 6
-"""Scatter is computed only from at least this many spans, groups of neighbouring spans, or readings."""
+"""Scatter is computed only from at least this many spans or readings."""
 BLOCK = 1 << 12
 """Arrays over readings and places are computed for about this many readings at a time, to save memory."""
 
@@ -314,18 +314,10 @@ def _steps_at_work(model: RailModel) -> tuple[float, float]:
 def scatter_of_mean(watts: Floats, spans: Floats, known_w2: float) -> tuple[float, float]:
     """Return the standard uncertainty of the mean over spans from their scatter, in watts, and its degrees of freedom.
 
-    ``known_w2`` is the part of the variance of one span that other components already include. Neighbouring spans may
-    have the same error, so the scatter is also computed from means of 2, 4, ... neighbours, and the largest result
-    counts.
+    ``known_w2`` is the part of the variance of one span that other components already include.
     """
     length = spans[:, 1] - spans[:, 0]
-    off = (watts - np.average(watts, weights=length)) * length / length.mean()
-    best, dof, group = 0.0, math.inf, 1
-    while len(off) // group >= LEAST:
-        n = len(off) // group
-        means = off[: n * group].reshape(n, group).mean(axis=1)
-        u2 = max(float(np.mean(means**2)) * n / (n - 1.0) - known_w2 / group, 0.0) / n
-        if u2 > best:
-            best, dof = u2, n - 1.0
-        group *= 2
-    return math.sqrt(best), dof
+    off, n = (watts - np.average(watts, weights=length)) * length / length.mean(), len(watts)
+    if n < LEAST:
+        return 0.0, math.inf
+    return math.sqrt(max(float(off @ off) / (n - 1.0) - known_w2, 0.0) / n), n - 1.0
