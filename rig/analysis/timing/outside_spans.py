@@ -10,7 +10,7 @@ from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, means_by, me
 from rig.analysis.timing.alignment.misplaced_spans import OFTEN, Levels, levels_of
 from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity, Phase
-from rig.analysis.timing.profile import FAR, LEAST, SEVERAL, Profile
+from rig.analysis.timing.profile import FAR, LEAST, SEVERAL
 from rig.analysis.timing.readings import EVEN, idle_window_of
 from rig.analysis.timing.timebase import SURE
 from rig.types import Bools, Floats
@@ -166,8 +166,9 @@ def _how(windows: list[Floats], work: Floats, step_w: float) -> str:
     level, rest = float(np.median(work)), float(np.quantile(quiet, FEWER))
     off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])
     exact = max(1e-9 * max(abs(level), float(np.max(np.abs(quiet)))), step_w)  # smaller differences are rounding
-    typical = Profile(quiet, np.ones(len(quiet), bool)).typical
-    far = FAR * max(float(np.median(np.abs(off))), typical, exact)
+    steps = np.abs(np.diff(quiet))
+    typical = np.median(steps[steps > 0.0]) if steps.any() else 0.0
+    far = FAR * max(float(np.median(np.abs(off))), float(typical), exact)
     if all(len(w) > 1 and w[-1] > w[0] and np.all(np.diff(w) >= 0.0) for w in (*windows, work)):
         return "that never fall, like those at work"
     most_w = max(rest, float(np.quantile(work, 1.0 - FEWER)))

@@ -51,13 +51,6 @@ class Profile:
         return np.unique(self.value, return_inverse=True, equal_nan=False)[1]
 
     @cached_property
-    def typical(self) -> float:
-        """Return the median difference of neighbours that differ, 0 if none do."""
-        steps = np.abs(np.diff(self.value))
-        steps = steps[steps > 0.0]
-        return float(np.median(steps)) if len(steps) else 0.0
-
-    @cached_property
     def lag(self) -> Indices:
         """Return how many readings ago each value occurred last, 0 if never."""
         lag, count = np.zeros(len(self.code), dtype=np.int64), np.bincount(self.code)
