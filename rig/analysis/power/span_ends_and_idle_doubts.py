@@ -57,7 +57,7 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
     reading shows which. If the spans fill all readings at ends equally, the code assumes such a burst.
     """
     apart_w = full.value_w - inner.value_w
-    noise_w = model.noise_u_w(full.level - inner.level)
+    noise_w = math.sqrt(sum(model.variances(full.level - inner.level).values()))
     more_w2 = max(apart_w**2 - noise_w**2, 0.0)
     found_w, found_u_w = _outside_w(model, windows_s, of, inner)
     low_w, high_w = sorted((0.0, apart_w))

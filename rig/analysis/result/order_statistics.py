@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from rig.analysis.result.distributions import binomial_chances
-from rig.analysis.result.quantity import CONFIDENCE, Component, Quantity, widened
+from rig.analysis.result.quantity import CONFIDENCE, Component, Quantity, coverage_factor, widened
 from rig.types import Floats
 
 SURELY = 5.0
@@ -76,7 +76,7 @@ def percentile(ordered: Floats, share: float, parts: tuple[Component, ...] = (),
     low, high = interval(ordered, share, count=count)
     if not math.isfinite(high - low):
         return Quantity(value, "s", (), 0.0, len(ordered), UNBOUND)
-    wide = max(high - value, value - low) / 1.959964
+    wide = max(high - value, value - low) / coverage_factor(math.inf)
     stated = tuple(c for c in (*parts, Component("finite sample", wide)) if c.u)
     method = "nearest rank; interval from order statistics"
     limits = widened(value, (low, high), math.hypot(*(c.u for c in parts))) if low > 0.0 and stated else None

@@ -31,17 +31,9 @@ def _exceeding(n: int, percentile: float) -> int:
 def allowed(n: int, percentile: float) -> int:
     """Return the largest t with h(t) + t <= n, or 0 if n is too small; h(t) is as in ``needed``.
 
-    This is one more than the number of slowest queries that may be discarded.
+    The estimate discards t - 1 of the slowest queries.
     """
     return max(_exceeding(n, percentile) - 1, 0)
-
-
-def discarded(n: int, percentile: float) -> int:
-    """Return t - 1, the number of slowest queries that the estimate leaves out.
-
-    The result is -1 if n is too small for an estimate.
-    """
-    return allowed(n, percentile) - 1
 
 
 def estimate(ordered: Floats, percentile: float) -> float:
@@ -49,5 +41,5 @@ def estimate(ordered: Floats, percentile: float) -> float:
 
     The latencies are sorted, shape (n,).
     """
-    out = discarded(len(ordered), percentile)
-    return float(ordered[len(ordered) - 1 - out]) if out >= 0 else math.nan
+    t = allowed(len(ordered), percentile)
+    return float(ordered[len(ordered) - t]) if t else math.nan

@@ -16,7 +16,7 @@ from rig.analysis.result.figure_catalogue import figure
 from rig.analysis.result.order_statistics import independent, nearest_rank, percentile
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity, linear
-from rig.analysis.service.early_stopping import discarded, estimate
+from rig.analysis.service.early_stopping import allowed, estimate
 from rig.analysis.service.queries import Queries
 from rig.types import Bools, Floats, Indices
 
@@ -107,7 +107,7 @@ def latencies(
             value = percentile(ordered, p)
         out |= {FigureKey("latency_p{percentile}_s", percentile=100 * p): _at_least(value, least_s)}
     if early_stopping is not None and math.isfinite(found := estimate(ordered, early_stopping)):
-        told = f"early stopping: the {discarded(n, early_stopping)} slowest of {n} left out (99 % confidence)"
+        told = f"early stopping: the {allowed(n, early_stopping) - 1} slowest of {n} left out (99 % confidence)"
         out |= figure("latency_p{percentile}_early_stopping_s", found, told, n, percentile=100 * early_stopping)
     return out
 

@@ -23,7 +23,7 @@ from rig.analysis.result.quantity import Component
 from rig.analysis.result.series import Stream
 from rig.analysis.service import change_detection, serving
 from rig.analysis.service.change_detection import change_figures, change_latencies_s, stream_accuracy, time_right
-from rig.analysis.service.early_stopping import allowed, discarded, estimate, needed
+from rig.analysis.service.early_stopping import allowed, estimate, needed
 from rig.analysis.service.queries import Queries, in_turn, queries_of
 from rig.analysis.service.serving import NOT_SHOWN, batched_s, drawn_s, waited_s
 from rig.analysis.verdict.recording_faults import without_number
@@ -475,8 +475,8 @@ PERCENTS = st.sampled_from(PERCENTILES)
 @pytest.mark.parametrize(("percentile", "least"), [(0.9, 64), (0.99, 662), (0.999, 6636)])
 def test_the_least_queries_are_loadgens(percentile: float, least: int) -> None:
     assert needed(1, percentile) == least
-    assert (discarded(least, percentile), discarded(least - 1, percentile)) == (0, -1)
-    assert discarded(738_666, 0.9) == 73_265  # as published
+    assert (allowed(least, percentile), allowed(least - 1, percentile)) == (1, 0)
+    assert allowed(738_666, 0.9) == 73_265 + 1  # as published
 
 
 @given(over=st.integers(0, 5000), percentile=PERCENTS)
@@ -500,10 +500,10 @@ def test_needed_and_allowed_are_inverse(n: int, percentile: float) -> None:
 def test_below_the_least_count_there_is_no_estimate_and_above_it_a_measured_one(n: int, percentile: float) -> None:
     ordered = np.arange(n, dtype=float)
     found = estimate(ordered, percentile)
-    out = discarded(n, percentile)
-    assert (out == -1) == math.isnan(found) == (n < needed(1, percentile))
-    if out >= 0:
-        assert found == ordered[n - 1 - out] >= nearest_rank(ordered, percentile)
+    t = allowed(n, percentile)
+    assert (t == 0) == math.isnan(found) == (n < needed(1, percentile))
+    if t:
+        assert found == ordered[n - t] >= nearest_rank(ordered, percentile)
 
 
 def test_the_estimate_is_below_the_true_percentile_in_one_of_a_hundred() -> None:

@@ -92,10 +92,6 @@ class RailModel:
         looks = None if self.at_looks is None else (r.end_s - r.start_s, self.at_looks)
         return variances(self.noise, weight, self.middle_s, self.busy, None if r.pool is None else r.pool.many, looks)
 
-    def noise_u_w(self, weight: Floats) -> float:
-        """Return the standard uncertainty of ``sum(weight * watts)`` from noise alone, in watts."""
-        return math.sqrt(sum(self.variances(weight).values()))
-
     def means(self, watts: Floats, use: Bools, of: Indices, n: int) -> tuple[Floats, Floats]:
         """Return the mean of ``watts`` over the readings in use in each of ``n`` spans or gaps, and their number, (n,).
 
