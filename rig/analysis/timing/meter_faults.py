@@ -14,12 +14,10 @@ import numpy as np
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import inside, merged
 from rig.analysis.timing.profile import CHANCE, FEW, LEAST, LOOKED_AT, MANY, SEVERAL, Profile
-from rig.analysis.timing.timebase import CERTAIN, RECTANGLE, Timebase, earliest
+from rig.analysis.timing.timebase import CERTAIN, RECTANGLE, STRETCHES, Timebase, earliest
 from rig.recording.traces.traces import AT_ONCE, COLUMNS, Trace
 from rig.types import Bools, Floats
 
-MOST, STRETCHES = AT_ONCE, 16
-"""Of a trace of more than ``MOST`` readings, half as many are read, in ``STRETCHES`` stretches evenly over it."""
 LOST, SLOWER = 0.2, 1.05
 """Power is refused above the share ``LOST`` of repeated readings.
 
@@ -215,7 +213,7 @@ def _on_arrival(look: Look) -> Screened | None:
     period = hz / trace.rail.rate_hz if trace.rail.rate_hz > 0.0 else 0.0
     if trace.uniform or trace.rail.kind != "mean" or period <= 0.0 or len(trace.value) < LEAST:
         return None
-    start, end = trace.start_tick[:MOST], trace.end_tick[:MOST]
+    start, end = trace.start_tick[:AT_ONCE], trace.end_tick[:AT_ONCE]
     length = float(np.median(end - start))
     overlap = max(FEW * length, 2.0)  # rounded stamps may overlap by two ticks
     # stamps of arrival never go back: if a packet ends before an earlier one, the stamps are not of arrival
@@ -337,6 +335,7 @@ def screened(trace: Trace, clock: Timebase, idle_s: Floats, arrived: Floats, rul
 
 
 def _some(trace: Trace) -> Trace:
-    n, each = len(trace.value), MOST // (2 * STRETCHES)
+    """Return the trace in memory, or half of ``AT_ONCE`` readings in stretches evenly over it if it has more."""
+    n, each = len(trace.value), AT_ONCE // (2 * STRETCHES)
     first = np.linspace(0, n - each, STRETCHES).astype(np.int64)
-    return trace.part(0, n) if n <= MOST else trace.parts(np.column_stack([first, first + each]))
+    return trace.part(0, n) if n <= AT_ONCE else trace.parts(np.column_stack([first, first + each]))

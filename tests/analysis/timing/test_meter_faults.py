@@ -106,15 +106,15 @@ def test_volts_of_exactly_zero_are_no_readings(tmp_path: Path) -> None:
 
 
 def test_a_long_trace_is_mended_throughout_by_what_parts_of_it_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter_faults, "MOST", 1600)
+    monkeypatch.setattr(meter_faults, "AT_ONCE", 1600)
     value, at = work(), np.arange(5, 2000, 60)
     value[at] = value[at - 1]
     assert missing(value) == at.tolist()
-    assert "of 800 that were looked at" in screened(value).notes[0]
+    assert "of 792 that were looked at" in screened(value).notes[0]
 
 
 def test_what_only_the_rest_of_a_long_trace_shows_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter_faults, "MOST", 800)
+    monkeypatch.setattr(meter_faults, "AT_ONCE", 800)
     clipped, again = noise(4000), np.arange(5, 4000, 60)
     clipped[again] = clipped[again - 1]
     clipped[100:140] = 2.5  # the end of the range
