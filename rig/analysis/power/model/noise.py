@@ -177,7 +177,8 @@ def _not_negative(terms: Floats, found: Floats) -> Floats:
 
     Several choices may fit a few values exactly. Then it is the first one, whatever the rounding.
     """
-    best, least, rounding = np.zeros(terms.shape[1]), float(found @ found), ROUNDED * float(found @ found)
+    best, least = np.zeros(terms.shape[1]), float(found @ found)
+    rounding = 1e-18 * least
     for used in map(list, itertools.product((False, True), repeat=len(best))):
         x = np.zeros(len(best))
         x[used] = np.linalg.lstsq(terms[:, used], found, rcond=None)[0]
