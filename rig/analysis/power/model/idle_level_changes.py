@@ -14,7 +14,7 @@ from rig.types import Bools, Floats, Indices
 
 RARE = 0.1
 """Prior probability that the level of idle power changes during a recording, by one of the shapes below."""
-DECAYS = (0.05, 0.15, 0.5, 2.0, 100.0)
+DECAYS = (*(0.05 * 2.0 ** (0.5 * k) for k in range(12)), 100.0)
 """Time constants of a decay from the begin of the trace to 0 at its end; the longest is a drift along a line."""
 HEATS = tuple(0.01 * 2.0 ** (0.25 * k) for k in range(25))
 """Time constants of leakage power that follows the heat of the work."""
