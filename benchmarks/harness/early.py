@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.harness import reading
 from benchmarks.harness.goals import Found, Goal, Say
 from benchmarks.harness.runs import Job, Row, Stage
-from rig.analysis.service.early_stopping import discarded, estimate, needed
+from rig.analysis.service.early_stopping import allowed, estimate, needed
 
 COUNTS = {
     0.9: (63, 64, 100, 1000, 10_007, 100_000, 738_666, 1_000_000),
@@ -47,7 +47,7 @@ def early(_: Namespace, stage: Stage, say: Say) -> Found:
 def _compared(p: float, n: int, path: Path) -> Row:
     said = reading.detail(path)
     count, estimates = reading.stopped(said)
-    row: Row = {"p": p, "n": n, "discarded_peer": count, "discarded_ours": discarded(n, p)}
+    row: Row = {"p": p, "n": n, "discarded_peer": count, "discarded_ours": allowed(n, p) - 1}
     theirs = dict(zip(("estimate", "also"), [*map(float, estimates), math.nan, math.nan], strict=False))
     ordered = np.sort(reading.traced(path).latency_ns).astype(float) if n <= TRACED else None
     for key, percentile in (("estimate", p), ("also", ALSO)):
