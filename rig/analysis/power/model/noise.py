@@ -15,7 +15,7 @@ import numpy as np
 
 from rig.analysis.timing.activity_signal import fast_length
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.timebase import SURE
+from rig.analysis.timing.timebase import RECTANGLE, SURE
 from rig.types import Bools, Floats, Indices
 
 Lines = tuple[tuple[float, float, float], ...]
@@ -114,7 +114,7 @@ def estimate(
     steps of a burst do not change a median. ``ratio`` is power at work over power at idle for a counter, whose errors
     grow with power, and None for other meters. ``step_j`` is the counter's step in joules.
     """
-    step_j /= math.sqrt(12.0)  # the standard error from a step
+    step_j /= RECTANGLE  # the standard error from a step
     spectra = [periodogram(np.nan_to_num(x), period_s) for x in stretches if len(x) >= SHORTEST]
     pooled = np.concatenate([x[np.isfinite(x)] for x in (*stretches, np.zeros(0))])
     n = len(pooled)
