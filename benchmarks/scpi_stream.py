@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command_line import concluded, parser_of
-from drivers.meters.scpi.dmm.meter import open_meter
+from drivers.meters.scpi.truevolt import open_meter
 from fixtures.bench.live_plant import LivePlant, RealClock
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.true_power import SimPlant

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from rig.analysis.result.result import Result
 from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.reader import Run
-from rig.recording.session import is_session, runs_in
+from rig.recording.session_json import is_session, runs_in
 from rig.terminal import clean
 
 _GAVE: Mapping[str, str] = {

@@ -8,7 +8,7 @@ from benchmarks.faults.outcome import rig
 from benchmarks.faults.tally import Outcome, Tally, tried
 from rig.recording.layout import DERIVED
 from rig.recording.reader import open_run
-from rig.recording.session import runs_in
+from rig.recording.session_json import runs_in
 
 WORDS = (
     "measure", "--device", "mock", "--simulate", "--option", "workload.samples=20", "--option", "idle_s=0.2",

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from benchmarks.faults.forge import bind_again, hash_again, lines_of, read, store
 from benchmarks.faults.hostile import HOSTILE, MARK, RAW, change, hostile, with_raw
-from rig.recording.session import FILE
+from rig.recording.session_json import FILE
 
 OUTPUTS = (
     "{}", "[]", "null", "1", '"x"', '{"label": {}}', '{"label": [1]}', '{"label": null}', '{"cost": 1}',

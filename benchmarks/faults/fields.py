@@ -28,7 +28,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.sessions.part import Part
 from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.reader import open_run
-from rig.recording.session import is_session, open_session, runs_in
+from rig.recording.session_json import is_session, open_session, runs_in
 from rig.session.report import report, session_result
 
 PART = "hostile fields"

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rig.recording.disk.files import Folder
 from rig.recording.layout import EVENTS, GENESIS, SEAL, recorded_files, sha256_of
-from rig.recording.session import FILE, SEAL as SESSION_SEAL
+from rig.recording.session_json import FILE, SEAL as SESSION_SEAL
 
 GOLDEN = Path("tests/golden")
 Line = dict[str, Any]

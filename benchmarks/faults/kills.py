@@ -114,6 +114,6 @@ def killed(folder: Path, case: Case, number: signal.Signals, after_s: float) -> 
 
 def _answered(path: Path) -> int:
     from rig.recording.reader import open_run
-    from rig.recording.session import runs_in
+    from rig.recording.session_json import runs_in
 
     return sum(open_run(run).replies.num_rows for run, _ in runs_in(path))

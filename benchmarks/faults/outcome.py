@@ -19,7 +19,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.errors import RigError
 from rig.recording.reader import Run, open_run
-from rig.recording.session import runs_in
+from rig.recording.session_json import runs_in
 from rig.session.report import report
 
 RIG = "import sys; from rig.commands.shell.main import main; sys.exit(main())"

@@ -26,7 +26,7 @@ from benchmarks.faults.forge import bind_again, hash_again, lines_of, read, stor
 from benchmarks.faults.hostile import places
 from rig.errors import RigError
 from rig.recording.layout import DERIVED, EVENTS
-from rig.recording.session import FILE
+from rig.recording.session_json import FILE
 from rig.session.report import report
 
 RECORDINGS = ("single-two-phases-repeat", "qubo-cpu-sa", "crash-device-raises", "single-session")

@@ -34,7 +34,7 @@ from rig.recording.columns.stored import batches_of, read_table
 from rig.recording.columns.tables import TABLES
 from rig.recording.disk.decoding import decode
 from rig.recording.disk.files import Folder, Opened
-from rig.recording.session import open_session
+from rig.recording.session_json import open_session
 from rig.recording.traces import traces
 
 EXAMPLES = Path("examples")

@@ -21,7 +21,7 @@ from benchmarks.faults.forge import bind_again, hash_again, lines_of, read, stor
 from benchmarks.faults.tally import Outcome, Tally, spread, tried
 from reports.audit.audit import Audit, audit
 from rig.recording.layout import EVENTS
-from rig.recording.session import is_session
+from rig.recording.session_json import is_session
 
 PART = "forged physics"
 BASES = (

@@ -258,8 +258,8 @@ def _solves(run: Run, values: Values) -> Iterator[Judged]:
 def _stamps(run: Run) -> Iterator[Judged]:
     """Judge whether spans are between the stamps of the host, as far as the device's clock is known."""
     clock, stamped, every = figures.device_line(run), spans(run), issues(run)
-    slack = clock.bound_s + clock.rate_bound * (float(np.ptp(stamped.on)) if len(stamped) else 0.0) + 1e-6
-    slack = slack + clock.wander_s(stamped.on)
+    lasts_s = float(np.ptp(stamped.on)) if len(stamped) else 0.0
+    slack = clock.bound_s + clock.rate_bound * lasts_s + 1e-6 + clock.wander_s(stamped.on)
     own = every[np.searchsorted(every.number, stamped.issue)]
     yield none("spans that begin before they were issued", int(np.sum(stamped.on < own.issued_s - slack)))
     yield none("spans that end after their answer arrived", int(np.sum(stamped.off > own.answered_s + slack)))

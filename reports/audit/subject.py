@@ -16,7 +16,7 @@ from reports.audit.scores import accuracy, is_solving, predictions, solving
 from rig.errors import IntegrityError, RigError
 from rig.recording.disk.files import Folder
 from rig.recording.layout import is_recorded
-from rig.recording.session import REQUEST, open_session
+from rig.recording.session_json import REQUEST, open_session
 from rig.recording.submission import Submission
 
 UNENDED, UNENDED_REMEDY = f"{SESSION} binds no run: none has ended", "Its author can use `rig measure --resume`"

@@ -16,7 +16,7 @@ from rig.analysis.timing.clocks_and_tolerances import timebase_of
 from rig.analysis.timing.counted_spans import activity_of
 from rig.errors import RigError, StoreError
 from rig.recording.reader import Run, open_run
-from rig.recording.session import runs_in
+from rig.recording.session_json import runs_in
 from rig.terminal import clean
 from rig.types import Floats, Indices
 

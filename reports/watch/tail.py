@@ -45,7 +45,7 @@ def follow(path: Path, show: Callable[[str], None], wait: Callable[[], bool]) ->
     Returns its last state. Raises ``StoreError`` if nothing is recorded.
     """
     from reports.watch.run_status import Growing, newest
-    from rig.recording.session import REQUEST
+    from rig.recording.session_json import REQUEST
 
     growing: Growing | None = None
     while True:

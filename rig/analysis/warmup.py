@@ -1,4 +1,7 @@
-"""Leave warm-up out of every figure: the replies that count, and the issues of warm-up."""
+"""Leave warm-up out: the replies that count, and the issues of warm-up.
+
+Times and power leave it out with its spans, in ``rig.analysis.timing.counted_spans``.
+"""
 
 import pyarrow as pa
 import pyarrow.compute as pc

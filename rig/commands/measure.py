@@ -122,7 +122,7 @@ def kept(args: argparse.Namespace) -> str:
 
     It is the command that continues the session, or that reports what was recorded.
     """
-    from rig.recording.session import REQUEST
+    from rig.recording.session_json import REQUEST
     from rig.session.resumable_session import go_on
 
     place: Path = args.resume or args.out
@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
     """Record, report and print. Raises a ``RigError`` if a measurement is impossible."""
     from rig.commands.report import show, teller
     from rig.commands.shell.main import keep_memory
-    from rig.recording.session import FILE, REQUEST
+    from rig.recording.session_json import FILE, REQUEST
     from rig.session.measure import measure
     from rig.session.report import report
     from rig.session.resumable_session import go_on, request_in

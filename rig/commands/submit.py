@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _init(args: argparse.Namespace) -> int:
     from rig.recording.read_events import read_log
-    from rig.recording.session import runs_in
+    from rig.recording.session_json import runs_in
     from rig.session.resumable_session import go_on
     from rig.submission.submission_toml import write_template
 

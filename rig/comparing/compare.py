@@ -20,7 +20,7 @@ from rig.comparing.declared_differences import differing
 from rig.errors import UsageError, refused
 from rig.recording.layout import EVENTS
 from rig.recording.records import MeterRecord
-from rig.recording.session import is_session
+from rig.recording.session_json import is_session
 from rig.recording.submission import is_submission, open_submission
 from rig.session.report import Evaluated, evaluated
 

@@ -53,7 +53,7 @@ def run_import(
     from rig.engine.record import environment_with
     from rig.factories import build, split_options, values_of
     from rig.plugins import digests_of, load
-    from rig.recording.session import bind
+    from rig.recording.session_json import bind
 
     factory = load("importers", format_)
     try:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rig.errors import UsageError, refused
 from rig.recording.layout import EVENTS
-from rig.recording.session import FILE, REQUEST
+from rig.recording.session_json import FILE, REQUEST
 from rig.session.default_out import RUNS
 from rig.terminal import say
 

@@ -10,7 +10,7 @@ from rig.factories import options_of
 from rig.plugins import load, names
 from rig.recording.events import Start
 from rig.recording.read_events import read_log
-from rig.recording.session import is_session, runs_in
+from rig.recording.session_json import is_session, runs_in
 from rig.recording.submission import is_submission, open_submission
 from rig.session.measure import PURPOSES
 from rig.terminal import clean

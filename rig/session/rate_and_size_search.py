@@ -13,7 +13,7 @@ import psutil
 
 from rig.errors import MeasurementRefusedError, RigError, refused
 from rig.factories import options_of, values_of
-from rig.recording.session import SizeProbe
+from rig.recording.session_json import SizeProbe
 from rig.session.setup import BenchSetup
 from rig.terminal import say
 from rig.types import Workload

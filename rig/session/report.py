@@ -18,7 +18,7 @@ from rig.recording.disk.files import BROKEN, Folder
 from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.read_events import altered
 from rig.recording.reader import Run, open_run
-from rig.recording.session import FILE as SESSION, REQUEST, Session, is_session, open_session
+from rig.recording.session_json import FILE as SESSION, REQUEST, Session, is_session, open_session
 from rig.session.evaluate_in_parallel import results_of
 
 GO_ON = "Go on with `rig measure --resume`"

@@ -24,7 +24,7 @@ from rig.recording.disk.size_limits import read_bounded
 from rig.recording.events import SessionLink
 from rig.recording.layout import DERIVED, EVENTS, GENESIS, sha256_of
 from rig.recording.read_events import read_log
-from rig.recording.session import REQUEST, SizeProbe, bind, is_session, open_session
+from rig.recording.session_json import REQUEST, SizeProbe, bind, is_session, open_session
 from rig.session.locks import holder_of, locked
 from rig.session.rate_and_size_search import PlannedRun
 from rig.session.trusted_requests import check_continued, code_of_continued, note

@@ -21,11 +21,11 @@ from typing import IO
 
 from rig.engine.interrupts import interrupt, on_signals
 from rig.errors import MissingExtraError, RigError, StoreError, UsageError, refused
-from rig.recording import session as sessions_format
+from rig.recording import session_json as sessions_format
 from rig.recording.disk.files import BROKEN, bad_out, not_stored, replacing, unwritten
 from rig.recording.layout import DERIVED, EVENTS, SEAL, distinct, is_recorded, sha256_of
 from rig.recording.read_events import read_log
-from rig.recording.session import is_session, runs_in
+from rig.recording.session_json import is_session, runs_in
 from rig.recording.submission import LINE, MANIFEST, NAMESPACE, SESSIONS, SIGNATURE, Submission, manifest_of, missing
 from rig.session.resumable_session import go_on
 from rig.submission import submission_toml

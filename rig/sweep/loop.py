@@ -19,7 +19,7 @@ from rig.plugins import digests_of
 from rig.recording.anonymise import without_place
 from rig.recording.disk.files import set_aside
 from rig.recording.read_events import read_log
-from rig.recording.session import runs_in
+from rig.recording.session_json import runs_in
 from rig.session.locks import Say, locked
 from rig.status_line import StatusLine
 from rig.sweep.cells import Outcome, Task

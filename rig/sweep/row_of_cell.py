@@ -102,7 +102,7 @@ def row_of(path: Path, cell: Cell) -> Row:
     from rig.analysis.sessions.part import Part
     from rig.analysis.sessions.summary import summarise
     from rig.recording.reader import open_run
-    from rig.recording.session import is_session, runs_in
+    from rig.recording.session_json import is_session, runs_in
 
     check_whole(path, cell)
     error, result = "", None

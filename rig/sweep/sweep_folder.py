@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from rig.errors import IntegrityError, RigError, SetupError, StoreError
-from rig.recording import session
+from rig.recording import session_json as session
 from rig.recording.disk.files import Folder, folder_inside, inside, not_stored, sync_to_disk, write_whole
 from rig.recording.disk.size_limits import read_bounded
 from rig.recording.layout import EVENTS, SEAL

@@ -20,7 +20,7 @@ from rig.analysis.sessions.summary import summarise
 from rig.commands.shell.main import main
 from rig.errors import RigError
 from rig.recording.reader import Run, open_run
-from rig.recording.session import is_session, open_session
+from rig.recording.session_json import is_session, open_session
 from rig.session.report import parts_of
 from rig.submission.make_again import OF_HALF_WIDTH, margin
 

@@ -27,7 +27,7 @@ from rig.recording.disk import size_limits
 from rig.recording.disk.files import Folder, Opened
 from rig.recording.disk.size_limits import read_bounded
 from rig.recording.reader import open_run
-from rig.recording.session import FILE, bind, open_session
+from rig.recording.session_json import FILE, bind, open_session
 from rig.session.report import parts_of, report
 from tests.support.asleep import recording
 from tests.support.hostile.arrow_bombs import REFUSED, empty_batches, put

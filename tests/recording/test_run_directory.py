@@ -25,7 +25,7 @@ from fixtures.worlds.random_draw import draw, measured, truth
 from rig.commands.shell.main import main
 from rig.errors import IntegrityError, StoreError
 from rig.recording.layout import EVENTS
-from rig.recording.session import FILE, SEAL, bind, open_session, runs_in
+from rig.recording.session_json import FILE, SEAL, bind, open_session, runs_in
 from tests.support.paths import ROOT
 from tests.support.raised import raised
 from tests.support.run_by_hand import observed, read_plainly, trace, with_ticks, write

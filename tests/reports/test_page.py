@@ -23,7 +23,7 @@ from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve
 from rig.analysis.solving.solves import RUNTIME
 from rig.recording.records import Algorithm, ImportRecord
-from rig.recording.session import bind
+from rig.recording.session_json import bind
 from scenarios.workloads.qubo_mis.workload import open_workload
 from tests.support.made_up import made_up, made_up_stream, q, with_checks, without_pictures
 from tests.support.sessions import bound

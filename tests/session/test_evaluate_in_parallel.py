@@ -16,7 +16,7 @@ import json, os, signal, sys
 from rig.analysis.evaluate import evaluate
 from rig.errors import DataError
 from rig.recording.reader import open_run
-from rig.recording.session import runs_in
+from rig.recording.session_json import runs_in
 from rig.session.evaluate_in_parallel import results_of
 from pathlib import Path
 

@@ -13,7 +13,7 @@ import rig
 from fixtures.bench.mock_device import MockDevice
 from rig.commands.shell.main import main
 from rig.errors import Interrupted
-from rig.recording.session import open_session
+from rig.recording.session_json import open_session
 from rig.session.rate_and_size_search import memory_bound
 from rig.session.report import GO_ON, report
 from rig.session.resumable_session import request_in

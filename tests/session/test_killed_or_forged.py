@@ -17,7 +17,7 @@ from rig.engine.record import record
 from rig.errors import IntegrityError, Interrupted, InvalidResultError, StoreError, UsageError
 from rig.recording.disk.files import set_aside
 from rig.recording.disk.full_disk import Whole
-from rig.recording.session import FILE, REQUEST, SEAL, bind, open_session
+from rig.recording.session_json import FILE, REQUEST, SEAL, bind, open_session
 from rig.session.resumable_session import go_on, request_in
 from tests.support.forgery import replaced
 from tests.support.raised import raised

@@ -11,7 +11,7 @@ import pytest
 import rig
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.errors import DeviceTimeoutError, SetupError
-from rig.recording.session import is_session, runs_in
+from rig.recording.session_json import is_session, runs_in
 from rig.session.measure import REPEATS_LEAST
 from tests.support.paths import SUPPORT
 from tests.support.raised import raised, raising

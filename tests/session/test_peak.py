@@ -20,7 +20,7 @@ from rig.analysis.sessions.rate_probes import PEAK, _of_draw, peak_rate
 from rig.comparing.compare import compare
 from rig.errors import MeasurementRefusedError
 from rig.recording.records import DeviceRecord
-from rig.recording.session import runs_in
+from rig.recording.session_json import runs_in
 from rig.session.rate_and_size_search import CLOSE, find_largest, find_peak
 from rig.types import Floats
 from scenarios.rules import quick

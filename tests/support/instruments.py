@@ -22,9 +22,7 @@ from drivers.meters.nvml import meter as nvml
 from drivers.meters.otii import meter as otii
 from drivers.meters.ppk2 import meter as ppk2
 from drivers.meters.rapl import open_meter as open_rapl
-from drivers.meters.scpi import dmm6500
-from drivers.meters.scpi.dmm import meter as scpi_dmm
-from drivers.meters.scpi.smu import meter as scpi_smu
+from drivers.meters.scpi import dmm6500, n6700 as scpi_smu, truevolt as scpi_dmm
 from drivers.meters.serial_text import meter as serial_text
 from fixtures.bench.live_plant import LivePlant
 from fixtures.instruments.lpm01a_sim import Lpm01aSim

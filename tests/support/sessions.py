@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rig.recording.session import bind
+from rig.recording.session_json import bind
 from rig.recording.writer import Recorder
 from tests.support.start_lines import start
 

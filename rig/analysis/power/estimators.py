@@ -285,7 +285,7 @@ def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> 
     found = [_converged(parts, y, root, r.tau_s, r.period_s) for parts in _shapes(model, spans, other_s, use)]
     # more parts count as better if they explain more than chance does (Schwarz, 1978)
     n = len(y)
-    design, left = min(found, key=lambda d: n * math.log(max(d[1] @ d[1], 1e-300)) + d[0].shape[1] * math.log(n))
+    design, left = min(found, key=lambda d: n * math.log(max(float(d[1] @ d[1]), 1e-300)) + d[0].shape[1] * math.log(n))
     size = np.linalg.norm(design, axis=0)
     design = design / np.where(size > 0.0, size, 1.0)
     gram = design.T @ design

@@ -22,7 +22,7 @@ from rig.analysis.sessions.rate_probes import peak_rate, rate_probes
 from rig.analysis.sessions.rules import ACCURACY, by_purpose, session_checks, trial_checks, trial_figures
 from rig.analysis.sessions.speed import APART, other_speed
 from rig.analysis.verdict.rule_checks import is_known
-from rig.recording.session import SizeProbe
+from rig.recording.session_json import SizeProbe
 from rig.types import Floats
 
 SCORES = (

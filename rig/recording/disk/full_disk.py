@@ -1,4 +1,4 @@
-"""What happens when the disk is full while a run is recorded: each file ends with its last whole piece.
+"""What happens when the disk is full while a run is recorded: each file ends with its last whole batch or line.
 
 Space is reserved for the last line and the seal, so that they can be written even then.
 """

@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.meters.scpi import dmm6500
-from drivers.meters.scpi.dmm import meter as scpi_dmm
-from drivers.meters.scpi.dmm.meter import CaptureSettings, Truevolt
+from drivers.meters.scpi import dmm6500, n6700 as smu, truevolt as scpi_dmm
 from drivers.meters.scpi.dmm6500 import Digitizer
+from drivers.meters.scpi.n6700 import Elog, setup_lines
 from drivers.meters.scpi.session import ScpiSession
-from drivers.meters.scpi.smu import meter as smu
-from drivers.meters.scpi.smu.meter import Elog, setup_lines
+from drivers.meters.scpi.truevolt import CaptureSettings, Truevolt
 from drivers.meters.threaded import Batch
 from fixtures.instruments.front_end import Wiring
 from fixtures.instruments.scpi_server import ScpiServer, block

@@ -1,1 +1,0 @@
-"""Keysight 34465A and 34470A multimeters."""
