@@ -338,6 +338,8 @@ class Recorder:
         self._readings.end()
         digests = self._arrows.finished()
         names = recorded_files(self._folder)
+        for name in (n for n in names if n not in digests):
+            self._folder.sync(name)
         for place in {str(PurePosixPath(name).parent) for name in (EVENTS, *names)}:
             self._folder.sub(place).sync()
         sync_to_disk(self.path.parent)

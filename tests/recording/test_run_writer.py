@@ -126,7 +126,7 @@ def test_every_file_and_directory_was_synced_and_the_seal_last(tmp_path: Path, m
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
     plant, workload, path = open_plant(), blank(2), tmp_path / "run"
     bench = Bench(open_device(plant), (open_meter(plant),), plant.clock)
-    record(path, bench, workload, steps(workload, 0.1), scenario={"name": "x"}, argv=[])
+    record(path, bench, workload, steps(workload, 0.1), scenario={"name": "x"}, argv=[], artifacts={"a.toml": b"x"})
 
     places = {str(place.relative_to(tmp_path)): place.stat().st_ino for place in [tmp_path, *tmp_path.rglob("*")]}
     assert len(places) > 5
