@@ -35,9 +35,10 @@ def led(pairs: Pairs, titles: Collection[str]) -> dict[str, Pairs]:
 
 def architecture(device: DeviceRecord) -> Pairs:
     """Return the system under test, as its driver declared it."""
+    stamps = "spans are on a pin" if device.spans_on_pin else "spans are stamped by the host"
     pairs = [
         ("System", say(device.name)), ("Mode", say(device.mode)), ("Description", say(device.description)),
-        ("Device clock", _clock_text(device.clock) if device.clock else "none; spans are stamped by the host"),
+        ("Device clock", _clock_text(device.clock) if device.clock else f"none; {stamps}"),
         ("Phases", say(device.phases)), ("Largest batch", say(device.max_batch)),
         ("On-board meter", say(device.onboard_meter or "none")), ("Versions", say(device.versions)),
         ("Artifacts (digest)", say(device.artifacts)),

@@ -131,7 +131,7 @@ def closest(name: str, known: Iterable[str], where: str = "") -> str:
 
 
 def number_wanted(text: str, whole: bool) -> str:
-    """Return which number to give instead of a text that is no number; for ``5s``, a number without its unit."""
+    """Return in words what to give instead of a text that is no number: "a number without its unit" for ``5s``."""
     unit = text[:1].isdigit() and text[-1:].isalpha()
     return f"a {'whole ' if whole else ''}number{' without its unit' if unit else ''}"
 

@@ -49,8 +49,8 @@ def rig_measure(tmp_path: Path, pytestconfig: pytest.Config) -> Measures:
     """A function that measures in a temporary directory, and returns the ``Result``.
 
     ``rig_measure(device, meter="none", scenario="single-stream", workload=None, data=None, simulate=False,
-    options=None)`` takes names as ``rig measure`` does; a path is relative to pytest's root directory. All is in one
-    run (``--mode together``). Raises a ``RigError`` as the command does.
+    options=None)`` takes names as ``rig measure`` does; a path is relative to pytest's root directory. Times and
+    power are measured in one run (``--mode together``). Raises a ``RigError`` as the command does.
     """
 
     def measured(

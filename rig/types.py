@@ -348,7 +348,7 @@ class Rail:
     conversion: Conversion = Conversion()
     """How readings become watts."""
     rate_hz: Size = 0.0
-    """Nominal readings per second (Hz), 0 if irregular; spacings mostly below 0.5 or above 20 periods are refused."""
+    """Nominal readings per second (Hz), 0 if irregular. Readings must mostly be 0.5 to 20 periods apart."""
     aperture_s: Size | None = None
     """Time in each interval during which the meter measures (s); None means the whole interval."""
     filter_tau_s: Size = 0.0

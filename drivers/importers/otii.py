@@ -143,7 +143,7 @@ def _watts_or_amperes(taken: dict[str, _Series]) -> tuple[_Series, Floats, str]:
     ordered = len(voltage.stamps_ns) > 1 and bool(np.all(np.diff(voltage.stamps_ns) > 0))
     known = np.isfinite(voltage.values)
     if not ordered or not np.any(known):
-        raise DataError("the voltage does not move forward in time", field="time", remedy="Export it again")
+        raise DataError("no two readings of the voltage follow in time", field="time", remedy="Export it again")
     zero = voltage.stamps_ns[0]
     at = (current.stamps_ns - zero).astype(np.float64)
     volts = np.interp(at, (voltage.stamps_ns - zero).astype(np.float64)[known], voltage.values[known])

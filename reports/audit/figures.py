@@ -139,8 +139,8 @@ def batches(of_phase: Table, holds: tuple[int, int] | None = None) -> tuple[Floa
     """Join spans that overlap: return windows, float64 of shape (k, 2), and the first issue and the inferences of each.
 
     ``holds`` is the largest batch of the device, and the most samples that it holds in all. With ``holds``, only spans
-    of one execution are joined. If both are 1, these are the spans of one issue, whose stamps may overlap. If the
-    device takes batches, these are spans with the same begin and end. Otherwise every span is an execution of its own.
+    of one execution are joined. If both are 1, an execution has the spans of one issue; their stamps may overlap. If
+    the device takes batches, it has the spans with the same begin and end. Otherwise it is a single span.
     """
     own = of_phase[np.lexsort((of_phase.off, of_phase.on))]
     apart = own.on[1:] >= np.maximum.accumulate(own.off)[:-1]
@@ -224,8 +224,8 @@ def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:
 def waits_s(asked: Table) -> Floats:
     """Return the seconds from ``asked_s`` to ``answered_s`` of the issues that have both.
 
-    For an issue without a due time, these are the seconds of one execution in its loop. An issue with a due time that
-    was answered with null waits for ever.
+    For an issue without a due time, these are the seconds of one execution in its loop. An issue with a due time and
+    the answer null waits for ever.
     """
     waited = (asked.answered_s - asked.asked_s) / np.where(np.isnan(asked.due_s), asked.times, 1)
     waited = waited + np.where(refused(asked) & ~np.isnan(asked.due_s), np.inf, 0.0)

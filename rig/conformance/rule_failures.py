@@ -17,7 +17,7 @@ from rig.types import Bracket, Clock, Clocked, ClockInfo, Device, DeviceInfo, Me
 
 _T = TypeVar("_T")
 HANGS_S = 10.0
-"""On the host's clock, a call hangs if it takes longer than this (s), or than its time in ``PATIENCE_S``."""
+"""A call that takes longer than this (s) on the host's clock hangs. Calls in ``PATIENCE_S`` have their own limit."""
 
 
 class Checks:

@@ -26,7 +26,8 @@ class Item:
     """One device or meter to examine, from an entry of a bench file or by the name of its driver.
 
     ``rails`` are those in the bench file; ``paths`` are values of options, which may be files to open. ``feeds`` states
-    whether the device gets its power through this meter. ``boot_s`` is how long the device then boots.
+    whether the device gets its power through this meter. ``boot_s`` is how long the device boots
+    after the meter that feeds it was opened.
     """
 
     name: str
@@ -49,7 +50,7 @@ def examine_device(device_item: Item, given: Mapping[str, Any], seconds: float, 
         if info.clock is not None and isinstance(device, Clocked):
             yield from _clock(item, info.clock, device, given["clock"], seconds, DeviceError)
         elif info.clock is None:
-            yield ok(item, "clock", "stamped by the host")
+            yield ok(item, "clock", "spans are on a pin" if info.spans_on_pin else "stamped by the host")
         else:
             text = f"it stamps by {info.clock.name}, which cannot be read (no timer())"
             yield ok(item, "clock", f"{text}: its offset is found only from the trace")

@@ -84,7 +84,7 @@ def test_every_container_gives_the_written_samples(tmp_path: Path, name: str, su
     assert np.max(np.abs(read - tone())) <= tolerance
 
 
-def test_resampling_keeps_the_second_and_the_tone(tmp_path: Path) -> None:
+def test_resampling_keeps_the_duration_and_the_tone(tmp_path: Path) -> None:
     read = audio.read_audio(written(tmp_path / "a.wav", tone(2.0, 44100, 1000.0), 44100), 16000.0)
     assert read.shape == (32000,)
     assert np.argmax(np.abs(np.fft.rfft(read))) == 2000

@@ -1,4 +1,4 @@
-"""A function of a model of dimod, or a sampler by name, is a device; only the rig judges its costs."""
+"""A function that takes a dimod model, or a sampler by its name, serves as a device; only the rig judges its costs."""
 
 import json
 import threading
@@ -81,7 +81,7 @@ def test_a_solution_that_is_worse_than_none_is_still_the_answer() -> None:
     assert replied(rig.solver(given([0, 1, 1]))).output["cost"] == 1.0 + 2.5 - 0.25 + 4.0
 
 
-def test_it_is_handed_a_model_of_bits_of_its_own_each_time() -> None:
+def test_each_solve_gets_a_new_binary_model() -> None:
     seen = []
 
     def spoil(model: Any) -> Any:
@@ -138,7 +138,7 @@ def test_a_generator_that_waits_for_a_chip_gets_its_whole_time() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_generator_that_stops_yielding_is_answered_by_what_it_yielded(times: int, monkeypatch: Patch) -> None:
+def test_what_a_generator_yielded_before_it_hangs_is_the_answer(times: int, monkeypatch: Patch) -> None:
     monkeypatch.setattr(function, "PATIENCE_S", 0.2)
     end = threading.Event()
 
@@ -188,7 +188,7 @@ def test_a_generator_stops_at_the_cost_to_stop_at() -> None:
     assert (reply.spans[0].off_tick - reply.spans[0].on_tick) * 1e-9 < 10.0
 
 
-def test_it_gets_by_name_what_it_has_parameters_for() -> None:
+def test_a_solver_gets_each_value_for_which_it_has_a_parameter() -> None:
     got: dict[str, Any] = {}
 
     def solve(model: Any, timeout_s: float, *, stop_at_cost: float | None, sweeps: int = 3) -> Any:

@@ -35,7 +35,7 @@ SOURCES = ("energy", "instant")
 """The values of the option ``source`` besides ``auto``, the best first."""
 BUFFER_S = 60.0
 QUICK_S = 5e-3
-"""A call into the driver takes 2 to 3 ms, and up to 20 ms beside other calls (H100 and H200, driver 580)."""
+"""A slower read is repeated. A call into the driver takes 2 to 3 ms, and up to 20 ms beside others (H100, H200)."""
 PART_TIME_S = 0.025
 """An A100 or H100 measures for this time in each sensor period of 0.1 s (arXiv 2312.02741)."""
 PART_TIME = (
@@ -160,8 +160,8 @@ def open_meter(
     """Open GPUs by index or UUID, separated by commas. Each GPU is one rail, which covers its whole board.
 
     ``source`` is ``energy`` (the counter in millijoules; Volta and later), ``instant`` (the sensor's last sample), or
-    ``auto``: the first source that all these GPUs have. The source is read ``rate_hz`` times a second. A new value
-    becomes a reading; an old value does so only 1 s after the last reading.
+    ``auto``: the first source that all these GPUs have. The source is read ``rate_hz`` times a second. A value
+    that changed becomes a reading at once, and one that did not, 1 s after the last reading.
 
     Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without nvidia-ml-py, ``SetupError``
     without a driver, a GPU, or the requested source.

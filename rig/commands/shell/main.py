@@ -236,7 +236,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
     if odd := next((text for text in given if not text.isascii() and re.search("[\ud800-\udfff]", text)), None):
         raise refused("argument", odd, "Rename the file or folder that it names", f"the argument {odd!r} is not UTF-8")
     if given and given[0] == "reduce":  # a command of earlier releases
-        remedy = "Import it (`rig import --format raw-numbers`, plain-csv or joulescope-jls), then `rig report RUN`"
+        remedy = "Import the trace (`rig import --format raw-numbers`, or another format), then `rig report RUN`"
         raise UsageError("`rig reduce` is gone", field="command", value="reduce", remedy=remedy)
     if given and given[0].startswith("-") and given[0] not in ("-h", "--help", "--version"):
         parser().error(f"{given[0]} must follow the command: rig COMMAND {given[0]}")

@@ -84,7 +84,7 @@ def test_a_piece_of_one_reading_is_that_reading() -> None:
         np.testing.assert_array_equal(getattr(found, name), getattr(like, name))
 
 
-def test_a_piece_that_holds_a_reading_at_the_end_of_the_range_is_an_overload() -> None:
+def test_a_piece_with_a_reading_at_full_scale_is_an_overload() -> None:
     value = np.random.default_rng(1).normal(1.0, 0.01, N)
     value[[100, 101, 2000]] = 3.0
     trace = trace_of(value, Rail("core", rate_hz=HZ, range_max=3.0))
@@ -92,7 +92,7 @@ def test_a_piece_that_holds_a_reading_at_the_end_of_the_range_is_an_overload() -
     assert found.overload.tolist() == [False, True, False, True]
 
 
-def test_a_clock_between_readings_counts_by_its_stamps() -> None:
+def test_readings_of_unequal_length_are_weighted_by_their_stamps() -> None:
     rng = np.random.default_rng(5)
     edges = np.cumsum(rng.integers(500_000, 1_500_000, N + 1))
     value = rng.normal(1.0, 0.2, N)
@@ -146,7 +146,7 @@ def test_stretches_hold_the_idle_windows_the_first_and_the_last_span_and_both_en
         assert np.any((windows_s[:, 0] <= moment) & (windows_s[:, 1] >= moment)), moment
 
 
-def test_a_long_trace_costs_no_more_readings_than_may_be_looked_at() -> None:
+def test_no_more_readings_of_a_long_trace_are_examined_than_allowed() -> None:
     start: Any = GridTicks(0, 1000, 10**9)
     end: Any = GridTicks(0, 1000, 10**9, 1000)
     trace = Trace(Rail("core", rate_hz=1e6), "meter", "host", start, end, start, np.zeros(0, bool), True)
@@ -224,7 +224,7 @@ def test_the_number_of_readings_is_that_of_the_trace(tmp_path: Path) -> None:
     assert idle[0] == idle[1]
 
 
-def test_a_recording_written_by_blocks_has_the_truth_inside(tmp_path: Path) -> None:
+def test_intervals_from_a_recording_written_by_blocks_hold_the_truth(tmp_path: Path) -> None:
     lab, run = recorded(4, "plain", tmp_path, 1 << 12)
     found = evaluate(run, at_once=count_of(run) // 4).quantities
     assert all(held(found[name], true) for name, true in lab.truth().items())

@@ -1,4 +1,4 @@
-"""The microcontroller baseline, measured as published at 3 Hz and at 50 kS/s: both intervals contain the truth.
+"""The microcontroller baseline, measured at 3 Hz, as published, and at 50 kS/s: both figures are near the truth.
 
 A minute of a board in virtual time takes about a second.
 """

@@ -1,4 +1,4 @@
-"""Drivers that speak SCPI against written dialogues, and a multimeter against a simulated one behind its link.
+"""SCPI drivers are tested against written dialogues, and that of a multimeter against a simulated one on a link.
 
 The dialogues of a data log (N6705C) and of a reading buffer (DMM6500) are written from the guides of the N6700C and
 N6705C, and from the DMM6500's reference manual. No instrument was ever met.
@@ -201,7 +201,7 @@ def test_a_stall_loses_nothing_while_the_memory_lasts() -> None:
 
 
 @pytest.mark.parametrize("fault", [lambda server: server.stall(0.15), lambda server: server.slow(100_000)])
-def test_a_link_that_outlasts_the_memory_is_reported_and_not_averaged_over(fault: Callable[[Any], None]) -> None:
+def test_a_stall_that_outlasts_the_memory_is_reported_and_not_averaged_over(fault: Callable[[Any], None]) -> None:
     with live("scpi-dmm", memory=1000) as it, closing(it.open(rate_hz=50_000)) as meter:
         threading.Timer(0.05, fault, (it.sim.server,)).start()
         meter.start()

@@ -17,8 +17,9 @@ TICK_S = 1e-9
 class Scene:
     """Spans, a pin that marks them, and a meter whose clock is off by ``shift_s`` in the middle, and by ``rate``.
 
-    ``wobble`` is the irregularity of the spans, relative to ``gap_s``. Of the edges, the share ``missed`` never comes,
-    the share ``extra`` is added, and the share ``bounce`` bounces; ``first`` and ``last`` spans are not seen.
+    ``wobble`` is the irregularity of the spans, relative to ``gap_s``. Of the edges, the share ``missed`` never comes
+    and the share ``bounce`` bounces; ``extra`` edges are added. Of the spans, the first ``first`` and the last ``last``
+    are not seen.
     """
 
     pin: Pin = "level"
@@ -107,7 +108,7 @@ def matched(scene: Scene) -> tuple[Line, float]:
 
 
 @given(SCENES)
-def test_whatever_is_missing_extra_or_bounces_no_match_is_off_by_more_than_it_states(scene: Scene) -> None:
+def test_no_match_is_off_by_more_than_it_states_with_missing_extra_or_bouncing_edges(scene: Scene) -> None:
     """A shift by a period or by one edge would be thousands of sigmas off."""
     found = scene.found()
     if isinstance(found, Line):
@@ -132,7 +133,7 @@ def test_a_periodic_train_whose_ends_were_not_seen_is_not_shifted_to_where_more_
         assert isinstance(Scene(wobble=0.0, first=first, last=last, reach_s=0.1).found(), str)
 
 
-def test_looks_in_step_with_the_spans_leave_half_a_look_in_doubt() -> None:
+def test_sampling_in_step_with_the_spans_leaves_half_an_interval_in_doubt() -> None:
     """Every edge is at the same place between two samples: repetition does not reveal it."""
     still = Scene(wobble=0.0, jitter_s=0.0, rate=0.0, step_s=1e-5, reach_s=4e-3)
     for shift_s in np.linspace(1e-6, 9e-6, 5):
@@ -142,7 +143,7 @@ def test_looks_in_step_with_the_spans_leave_half_a_look_in_doubt() -> None:
     assert matched(replace(still, wobble=0.3, seed=3))[0].sigma_s < 1.2e-6
 
 
-def test_what_a_pin_lags_is_in_the_sigma_where_it_was_declared() -> None:
+def test_a_declared_lag_of_the_pin_is_in_the_sigma() -> None:
     for k in range(20):
         delay_s = float(np.random.default_rng(k).uniform(-5e-6, 5e-6))
         found, z = matched(Scene(delay_s=delay_s, lag_s=5e-6, seed=k))
@@ -155,18 +156,18 @@ def test_brackets_that_are_wrong_by_two_periods_are_contradicted_not_followed(pi
     assert isinstance(Scene(pin, n=12, wobble=0.0, shift_s=0.03, reach_s=8e-3).found(), str)
 
 
-def test_too_few_edges_are_said_to_be() -> None:
+def test_too_few_edges_are_reported() -> None:
     wanted = expected(Scene(n=2).spans(), "level")
     assert "too few" in str(match(wanted, wanted, 0.01, 1e-5, 1e-6))
 
 
-def test_spans_without_a_gap_are_one_on_a_level() -> None:
+def test_spans_without_a_gap_are_one_span_for_a_level_pin() -> None:
     spans = np.array([[1.0, 2.0], [2.0, 3.0], [4.0, 5.0]])
     assert expected(spans, "level").at_s.tolist() == [1.0, 3.0, 4.0, 5.0]
     assert len(expected(spans, "stamp")) == 6
 
 
-def test_a_glitch_that_changes_nothing_is_no_edge_and_a_bounce_is_its_first() -> None:
+def test_a_glitch_is_no_edge_and_only_the_first_edge_of_a_bounce_counts() -> None:
     at = np.array([1.0, 1.0001, 1.0002, 2.0, 3.0, 3.0001])
     seen = observed(at, np.array([1, 0, 1, 0, 1, 0]), "level", 0.0, 0.01)
     assert (seen.at_s.tolist(), seen.level.tolist()) == ([1.0, 2.0], [1, 0])
