@@ -260,7 +260,10 @@ def refused(asked: Table) -> Any:
 
 
 def alone(run: Run) -> bool:
-    """Return whether phases were issued alone, so that each issue ran one of them, and each sample ran all of them."""
+    """Return whether phases were issued alone: each issue ran one of them, and each sample ran all of them.
+
+    Learning beside another phase is always issued alone. With ``apart`` and in an import, the samples may differ.
+    """
     asked, samples = counted(run), defaultdict[str, Counter[str]](Counter)
     for sample, told in zip(asked.sample, asked.phases, strict=True):
         for phase in set(told):

@@ -48,9 +48,10 @@ class Catalogue:
 def read_folder(root: Path) -> Catalogue:
     """Return the clips that ``root/labels.csv`` lists in a column filename, file or clip, and a column label.
 
-    A column ``source`` states which clips were cut from one recording; without it, each clip is a separate one.
-    Audio lies in ``root`` or in ``root/audio``. Raises DataError for a list that cannot be used,
-    for files that are listed and missing, and for clips shorter than a second.
+    It has a column named filename, file or clip, and a column named label. A column ``source`` states which clips were
+    cut from one recording; without it, each clip is a separate one. Audio lies in ``root`` or in ``root/audio``. Raises
+    DataError for a list that cannot be used, for files that are listed and missing, and for clips shorter than a
+    second.
     """
     listing = root / "labels.csv"
     rows = read_rows(listing, ",", ("label",), ("filename", "label"))
