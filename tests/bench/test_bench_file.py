@@ -162,7 +162,7 @@ def test_what_is_no_text_is_named_by_its_line(tmp_path: Path) -> None:
     (certificate(since=2, until=3), "is not valid yet: dmm.toml is valid from"),
     (certificate().replace('"34465A"', "3"), "cannot be used: calibration dmm.toml: instrument is 3"),
 ])  # fmt: skip
-def test_a_calibration_must_be_one_and_hold_today(tmp_path: Path, said: str, says: str) -> None:
+def test_a_calibration_must_be_readable_and_valid_today(tmp_path: Path, said: str, says: str) -> None:
     error = problem(written(tmp_path, said=said))
 
     assert f":17: meters.dmm.calibration {says}" in error.message
@@ -218,7 +218,7 @@ def test_a_key_that_is_not_there_is_where_its_table_is() -> None:
 # ---- finding the file ----------------------------------------------------------------------------------------------
 
 
-def test_an_argument_beats_the_variable_and_that_the_folder(here: Path) -> None:
+def test_an_argument_precedes_the_variable_and_this_the_folder(here: Path) -> None:
     assert find_bench(None, {}) is None
     written(here)
     one, two = here / "one.toml", here / "two.toml"

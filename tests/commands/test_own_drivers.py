@@ -270,7 +270,7 @@ def test_the_error_without_watts_says_how_to_state_them(own: Path, capsys: Captu
     ({"core": (1e-3, float("nan"))}, "core"), ({"core": (-1e-3, 2e-3)}, "core"), ({"core": 2e-3}, "(idle_w, busy_w)"),
     ({}, "(idle_w, busy_w)"),
 ])  # fmt: skip
-def test_watts_that_are_none_are_refused_when_the_device_is_made(power: Any, says: str) -> None:
+def test_impossible_watts_are_refused_when_the_device_is_made(power: Any, says: str) -> None:
     with pytest.raises(UsageError, match=re.escape(says)):
         rig.blocking(lambda sample: None, power=power)
 

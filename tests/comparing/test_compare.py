@@ -233,7 +233,7 @@ def test_energies_and_average_power_scatter_as_far_as_executions_make_them(sched
 
 
 @given(st.floats(1e-6, 1.0), st.floats(1e-6, 1.0), st.booleans())
-def test_a_comparison_turned_round_has_the_other_sign(a: float, b: float, same: bool) -> None:
+def test_a_reversed_comparison_has_the_opposite_sign(a: float, b: float, same: bool) -> None:
     one, other = ("meter 7", "meter 7") if same else ("meter 7", "meter 8")
     d, turned = difference(power(a), power(b), one, other), difference(power(b), power(a), other, one)
     assert (d.value, d.shown) == (-turned.value, turned.shown)

@@ -223,7 +223,7 @@ def test_amperes_that_cannot_be_right_are_broken(rail: Rail, amperes: Floats, to
 
 
 @given(st.integers(0, 999), st.floats(-1.0, 1.0))
-def test_a_drift_is_found_within_its_doubt(seed: int, drift: float) -> None:
+def test_a_drift_is_found_within_its_uncertainty(seed: int, drift: float) -> None:
     start_s = np.arange(1000) * 1e-3
     value = 5.0 + drift * start_s + np.random.default_rng(seed).normal(0.0, 0.1, 1000)
     said = noise_finding("m", RAIL, value, start_s, "W")
@@ -473,7 +473,7 @@ def test_json_is_one_document_with_every_finding(visit: Doctor, capsys: pytest.C
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
-def test_a_time_that_is_none_is_refused(value: str) -> None:
+def test_an_impossible_timeout_is_refused(value: str) -> None:
     assert command("mock", "--timeout", value) == UsageError.exit_code
 
 

@@ -307,7 +307,7 @@ def test_power_without_noise_is_a_figure(tmp_path: Path) -> None:
     check(plain(tmp_path, at_s, np.where(busy, BUSY_W, IDLE_W), stamp=None), tmp_path / "run")
 
 
-def test_a_whole_recording_has_nothing_to_say(tmp_path: Path) -> None:
+def test_a_recording_without_faults_has_no_notes(tmp_path: Path) -> None:
     assert said(plain(tmp_path), tmp_path / "run") == []
 
 

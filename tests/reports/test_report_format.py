@@ -39,7 +39,7 @@ def test_quantities_read_well(quantity: Quantity, text: str) -> None:
     assert quantity_text(quantity) == text
 
 
-def test_what_rounding_left_of_an_interval_is_nothing() -> None:
+def test_an_interval_as_small_as_rounding_errors_is_zero() -> None:
     gap = Quantity(-0.02985074626865671, "1", (Component("scatter", 2.4e-18),))  # of one seed
     assert quantity_text(gap, "percent") == "-2.985 %"
 

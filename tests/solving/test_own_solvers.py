@@ -222,7 +222,7 @@ def test_what_is_no_sample_set_of_the_model_is_reported(solve: Any, says: str) -
 
 
 @pytest.mark.parametrize("solve", [lambda: None, lambda model, chip: None, 3])
-def test_what_is_no_function_of_a_model_is_refused(solve: Any) -> None:
+def test_what_cannot_be_called_with_a_model_is_refused(solve: Any) -> None:
     raised(UsageError, rig.solver, solve, says="solve")
 
 

@@ -340,7 +340,7 @@ def test_a_session_that_is_named_twice_is_no_second_trial(lab: Path, tmp_path: P
     raised(UsageError, submitted, tmp_path, lab / "a", lab / "a", says="twice")
 
 
-def test_ctrl_c_leaves_nothing_half(lab: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_ctrl_c_leaves_no_incomplete_file(lab: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.submission.folder._copy", raising(KeyboardInterrupt()))
     raised(KeyboardInterrupt, submitted, tmp_path / "out", lab / "slow")
     assert list((tmp_path / "out").iterdir()) == [tmp_path / "out" / "submission.toml"]

@@ -35,7 +35,7 @@ from tests.support.plants import STILL, OnPlant, Options, Play, on_plant
 from tests.support.serving import S
 
 
-def test_twice_the_watts_are_twice_the_figures_noise_and_all(tmp_path: Path) -> None:
+def test_doubled_power_doubles_powers_and_energies_with_their_uncertainty(tmp_path: Path) -> None:
     def scaled(times: float) -> Result:
         device = {"idle_w": 1e-3 * times, "inference_w": 3e-3 * times, "marks": False, "inference_s": 0.05}
         meter = {"noise": 0.02, "gain_limit": 1e-3, "hum": 1e-3}

@@ -257,7 +257,7 @@ def audited(path: Path) -> tuple[float, set[str]]:
 
 
 @given(st.integers(1, 300), st.data())
-def test_the_interval_of_pairs_turned_round_has_the_other_sign(n: int, data: st.DataObject) -> None:
+def test_the_interval_of_reversed_pairs_has_the_opposite_sign(n: int, data: st.DataObject) -> None:
     lost = data.draw(st.integers(0, n))
     won = data.draw(st.integers(0, n - lost))
     low, high = paired_difference(lost, won, n)

@@ -314,7 +314,7 @@ def test_each_sample_takes_the_same_time_in_every_run_however_much_samples_diffe
     assert found == ([said] if apart else [])
 
 
-def test_a_difference_that_rounds_to_none_has_no_minus(summary: Summarise) -> None:
+def test_a_difference_that_rounds_to_zero_has_no_minus_sign(summary: Summarise) -> None:
     validity = summary(*trials(0.1), ("power", "power", asked(0.1 - 1e-9)), rules=WITHIN).validity
     assert validity is not None
     (found,) = [check.found for check in validity.checks if check.rule == SPEED.format("power")]

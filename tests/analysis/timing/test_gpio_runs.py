@@ -76,7 +76,7 @@ def test_an_input_whose_pin_nobody_declared_places_nothing_and_changes_no_figure
     assert values(undeclared) == values(without.result)
 
 
-def test_a_pin_that_never_moves_is_a_trace_and_is_said(tmp_path: Path) -> None:
+def test_a_pin_that_never_moves_is_recorded_and_reported(tmp_path: Path) -> None:
     found = measured(tmp_path / "run", {}, LEVEL)
     assert len(found.run.traces["pin"].value) == 0
     assert said(found.result, "no edge was seen")

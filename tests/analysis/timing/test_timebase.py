@@ -116,7 +116,7 @@ def test_slow_round_trips_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.5e-4, -8e-4])
-def test_a_rate_without_a_lever_is_nominal_within_the_declared_tolerance(rate: float) -> None:
+def test_a_rate_from_one_moment_is_nominal_within_the_declared_tolerance(rate: float) -> None:
     wire = Wire(rate=rate)
     found = fit_brackets(CLOCK, wire.read([0.0]), 0)
     assert found.rate == 1.0

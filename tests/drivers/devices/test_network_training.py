@@ -53,7 +53,7 @@ def recordings(folder: Path, names: str) -> str:
 
 
 @BOTH
-def test_one_seed_gives_one_file_and_another_another(device: str, tmp_path: Path) -> None:
+def test_one_seed_gives_one_file_and_another_seed_another_file(device: str, tmp_path: Path) -> None:
     digests = [trained(device, tmp_path, "--seed", seed)[0] for seed in ("0", "0", "1")]
     assert digests[0] == digests[1] != digests[2]
 

@@ -220,7 +220,7 @@ def test_an_error_of_the_rig_arrives_as_itself(kind: str, expected: type[RigErro
     assert (type(error), error.field, error.value) == (expected, "f", 3)
 
 
-def test_bytes_thrown_onto_the_link_itself_are_a_typed_error() -> None:
+def test_bytes_written_directly_to_the_link_are_a_typed_error() -> None:
     body = """
 def output(self, sample, budget):
     for fd in range(3, 20):

@@ -249,5 +249,5 @@ def test_without_nvml_the_clocks_are_not_recorded_and_none_is_locked(monkeypatch
         ("gpu", 0, 1, "Give cpu, cuda or cuda:N"), ("cpu", 900, 1, "only the clock of a GPU"),
     ],
 )  # fmt: skip
-def test_a_place_that_is_none_is_refused(name: str, clock_mhz: int, gpus: int, text: str) -> None:
+def test_an_impossible_torch_device_is_refused(name: str, clock_mhz: int, gpus: int, text: str) -> None:
     raised(RigError, open_processor, FakeTorch(gpus), name, 0, clock_mhz, says=text)

@@ -134,7 +134,7 @@ def test_an_address_that_leads_nowhere_is_a_setup_error(address: str) -> None:
     raised(SetupError, Visa(address, timeout_s=0.2).open)
 
 
-def test_who_does_not_introduce_itself_is_no_instrument() -> None:
+def test_what_does_not_identify_itself_is_no_instrument() -> None:
     with linked(b"SSH-2.0-OpenSSH\n") as (link, _, _), pytest.raises(SetupError, match="SSH"):
         link.identity()
 
