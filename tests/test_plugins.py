@@ -77,7 +77,7 @@ def test_what_a_user_writes_arrives_as_what_was_meant(count: int, rate_hz: float
     ("limit_s", "none", None), ("limit_s", "", None), ("limit_s", "2", 2.0), ("rate_hz", "1e3", 1000.0),
     ("count", "-4", -4), ("label", "none", "none"),
 ])  # fmt: skip
-def test_words_for_values(name: str, text: str, value: object) -> None:
+def test_words_are_read_as_values(name: str, text: str, value: object) -> None:
     assert build(factory, {"device": "chip"}, {name: text})[name] == value
 
 

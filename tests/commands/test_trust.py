@@ -70,7 +70,7 @@ def mine(here: Path) -> Path:
     return here / "sweep"
 
 
-def test_a_changed_moved_or_copied_sweep_is_not_own(mine: Path, here: Path, capsys: Capture) -> None:
+def test_a_changed_moved_or_copied_sweep_is_not_ones_own(mine: Path, here: Path, capsys: Capture) -> None:
     copy = Path(shutil.copytree(mine, here / "copy"))
     assert main(["sweep", str(copy), "--jobs", "0"]) == UsageError.exit_code
     said = capsys.readouterr().err

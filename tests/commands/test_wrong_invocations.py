@@ -1,4 +1,4 @@
-"""Wrong invocations: each message names the fault, its value and the remedy, and none misleads."""
+"""The message about a wrong invocation names the fault, its value and the remedy."""
 
 import json
 import shlex

@@ -301,7 +301,7 @@ def test_idle_beyond_the_trace_is_cut_with_a_note_or_refused(tmp_path: Path) -> 
 # ---- what is missing ------------------------------------------------------------------------------------------------
 
 
-def test_power_without_noise_is_a_figure(tmp_path: Path) -> None:
+def test_power_without_noise_has_a_figure(tmp_path: Path) -> None:
     """Readings of a recorder that rounds to steps may be equal: their variance is 0, or below 0 by rounding."""
     at_s, _, busy = import_traces.trace(rate_hz=100.0)
     check(plain(tmp_path, at_s, np.where(busy, BUSY_W, IDLE_W), stamp=None), tmp_path / "run")

@@ -53,7 +53,7 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), np.array([1.0, np.nan])])
-def test_a_number_that_is_none_is_written_as_null(recorder: Recorder, value: Any) -> None:
+def test_a_number_that_is_not_finite_is_written_as_null(recorder: Recorder, value: Any) -> None:
     recorder.event(start(workload={"details": {"value": value}}))
     recorder.stop()
     line = (recorder.path / "events.jsonl").read_bytes().splitlines()[1]

@@ -1,5 +1,7 @@
-"""Columns that stay in their file agree with it, for any division, storage and request; as arrays, columns of Arrow are
-the same as from ``to_numpy``, without pandas."""
+"""Columns that stay in their file agree with it, however it is divided, stored and read.
+
+As arrays, columns of Arrow are the same as from ``to_numpy``, without pandas.
+"""
 
 import itertools
 import math

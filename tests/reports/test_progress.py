@@ -213,7 +213,7 @@ def test_the_command_says_once_how_a_run_stands(tmp_path: Path, capsys: Capture)
     assert "\x1b" not in said.out + said.err
 
 
-def test_an_error_that_ended_the_run_is_said(tmp_path: Path) -> None:
+def test_an_error_that_ended_the_run_is_shown(tmp_path: Path) -> None:
     recorder, more = recorded(tmp_path / "run")
     more(1)
     recorder.stop(StoreError("the disk is full", field="out"))

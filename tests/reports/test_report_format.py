@@ -1,4 +1,4 @@
-"""Numbers and names for people, and traces thinned for a picture."""
+"""Numbers and names are written for people, and traces are thinned for a picture."""
 
 import math
 from dataclasses import replace

@@ -183,7 +183,7 @@ def test_any_number_of_rails(rails: int) -> None:
 
 
 @pytest.mark.parametrize("times", [[0.5], [0.5] * 9, [1e-6, 2e-6, 3.0], [np.nan, np.nan], [0.0, 0.0], [1e-3, np.inf]])
-def test_odd_execution_times_draw(times: list[float]) -> None:
+def test_odd_execution_times_are_drawn(times: list[float]) -> None:
     result = without_pictures(made_up())
     draw(replace(result, series=replace(result.series, execution_times_s=np.array(times))))
 

@@ -97,14 +97,14 @@ def test_a_stream_draws_its_scenes_its_answers_and_its_power() -> None:
 
 
 @pytest.mark.parametrize(("classes", "scenes", "answers"), [(1, 1, 1), (10, 60, 600), (35, 30, 300), (4, 2000, 20_000)])
-def test_streams_of_any_shape_draw(classes: int, scenes: int, answers: int) -> None:
+def test_streams_of_any_shape_are_drawn(classes: int, scenes: int, answers: int) -> None:
     svg = draw(streamed(made_up_stream(classes=classes, scenes=scenes, answers=answers)))["stream"]
     assert len(svg) < 500_000
     assert (f"{MAX_CLASSES} of {classes} classes" in texts(svg)) == (classes > MAX_CLASSES)
     assert (f"all {scenes} scenes" in texts(svg)) == (scenes > 1000)
 
 
-def test_odd_streams_draw_or_are_left_out() -> None:
+def test_odd_streams_are_drawn_or_left_out() -> None:
     stream = made_up_stream(scenes=2, answers=4)
     silent = replace(stream, at_s=np.empty(0), said=(), probability=np.empty((0, 4)))
     assert "stream" not in draw(streamed(silent))
@@ -178,7 +178,7 @@ def test_a_deadline_is_the_stride_unless_one_is_given(options: dict[str, float],
     ([0.1], 0.1), ([0.0, 0.0], 0.1), ([1e-6, 1e-3, 30.0], 1e6), ([0.0, 0.0], None), ([np.nan, 0.1], None),
     (np.geomspace(1e-6, 10, 1_000_000), 0.1),
 ])  # fmt: skip
-def test_latencies_of_any_kind_draw(took: Any, bound_s: float | None) -> None:
+def test_latencies_of_any_kind_are_drawn(took: Any, bound_s: float | None) -> None:
     svg = draw(served(np.ones(len(took)), took, **({"latency_bound_s": bound_s} if bound_s else {})))["service"]
     ET.fromstring(svg)
     assert len(svg) < 300_000
@@ -201,7 +201,7 @@ def test_solves_show_how_many_came_how_close() -> None:
     [solve([0.0, 1e-4], [1.0, -44.0], -44.0, best=-40.0)],
     [solve([0.01 * k for k in range(9)], [-float(k) for k in range(9)], best=-40.0)] * 100,
 ])  # fmt: skip
-def test_solves_of_any_kind_draw(solves: list[Solve]) -> None:
+def test_solves_of_any_kind_are_drawn(solves: list[Solve]) -> None:
     svg = draw(solved(*solves))["solver"]
     ET.fromstring(svg)
     assert len(svg) < 300_000

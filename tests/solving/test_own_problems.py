@@ -176,7 +176,7 @@ def test_binary_files_that_are_damaged_are_reported(tmp_path: Path) -> None:
     raised(UsageError, open_workload, says="is not there", data=str(tmp_path / "absent.coo"))
 
 
-def test_a_model_with_a_coefficient_that_is_none_is_refused() -> None:
+def test_a_model_with_a_coefficient_that_is_no_number_is_refused() -> None:
     with pytest.raises(DataError, match="the coefficient of b is nan"):
         qubo({"odd": dimod.BinaryQuadraticModel({"a": 1.0, "b": float("nan")}, {}, 0.0, "BINARY")})
     raised(DataError, qubo, {"odd": dimod.BinaryQuadraticModel("BINARY")}, says="empty")

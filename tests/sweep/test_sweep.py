@@ -322,7 +322,7 @@ def test_what_is_left_is_reckoned_from_what_has_ended(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(4.2, "4 s"), (600, "10 min"), (9000, "2.5 h")])
-def test_times_are_said_as_people_do(seconds: float, text: str) -> None:
+def test_durations_are_written_as_people_say_them(seconds: float, text: str) -> None:
     assert span(seconds) == text
 
 

@@ -1,5 +1,7 @@
-"""Amperes and volts as two raw rails: power is their product for each reading, with the limits of both. An
-instrument moves a level by its limits, its steps and its ends."""
+"""Amperes and volts are two raw rails: power is their product for each reading, with the limits of both.
+
+The limits, the steps and the ends of an instrument's ranges bound the error of a level.
+"""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A board in MLPerf Tiny's energy mode, and a Joulescope that records its pin, both in real time: a whole run."""
+"""A board in MLPerf Tiny's energy mode is measured in real time by a Joulescope, which also records its pin."""
 
 from contextlib import closing
 from pathlib import Path

@@ -85,7 +85,7 @@ def test_a_pin_that_never_moves_is_recorded_and_reported(tmp_path: Path) -> None
 @pytest.mark.parametrize(("column", "value", "what"), [
     ("value", 2, "neither 0 nor 1"), ("end_tick", None, "begin and end differ"), ("both", None, "forward in time"),
 ])  # fmt: skip
-def test_edges_that_are_none_are_refused(tmp_path: Path, column: str, value: int | None, what: str) -> None:
+def test_impossible_edges_are_refused(tmp_path: Path, column: str, value: int | None, what: str) -> None:
     measured(tmp_path / "run", LEVEL, LEVEL, n=3)
     events, tables = read_plainly(tmp_path / "run")
     table = tables["traces/pin.arrows"]

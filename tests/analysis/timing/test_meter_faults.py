@@ -82,7 +82,7 @@ STAY = {
 
 
 @pytest.mark.parametrize("what", STAY)
-def test_values_that_come_back_by_chance_or_are_the_device_s_stay(what: str) -> None:
+def test_values_that_repeat_by_chance_or_by_the_device_are_kept(what: str) -> None:
     found = screened(STAY[what])
     assert found.trace.value.tolist() == STAY[what].tolist()
     assert not found.notes
@@ -225,7 +225,7 @@ SWAPPED[::20] = SWAPPED[::20, ::-1]
     stamped(np.delete(TAKEN, slice(7, None, 9))), stamped(TAKEN + np.random.default_rng(1).integers(0, 2, N)),
     stamped(SWAPPED.ravel()),
 ], ids=["a grid", "points at any time", "a moving mean", "readings missing", "rounded", "backwards"])  # fmt: skip
-def test_other_stamps_stay(own: Trace) -> None:
+def test_stamps_without_this_fault_stay_unchanged(own: Trace) -> None:
     assert on_grid(own) == Screened(own)
 
 

@@ -1,4 +1,4 @@
-"""Work outside spans: the part that continues after spans end."""
+"""Work that continues after spans end is found."""
 
 import msgspec
 import numpy as np

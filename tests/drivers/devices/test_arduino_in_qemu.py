@@ -1,4 +1,4 @@
-"""The driver over the firmware in QEMU: its answers, the times that it states, and that it ends.
+"""The driver runs the firmware in QEMU: its answers and times are right, and QEMU ends with it.
 
 QEMU's time counts instructions, so these tests do not need an idle host. Sending a slice takes half a second of
 a processor.

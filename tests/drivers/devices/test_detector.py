@@ -1,4 +1,4 @@
-"""A detector in torch: its choice among boxes, and its mean average precision on a made-up drive."""
+"""A detector in torch keeps the best of overlapping boxes, and is measured on a made-up drive."""
 
 import json
 from pathlib import Path

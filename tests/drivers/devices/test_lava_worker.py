@@ -1,4 +1,4 @@
-"""Lava itself, if an interpreter has it: its CPU backend behind the Device protocol."""
+"""Lava's CPU backend is a device of the rig, tested if an interpreter has Lava."""
 
 import itertools
 import os

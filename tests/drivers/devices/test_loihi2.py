@@ -1,4 +1,4 @@
-"""The Loihi 2 driver without Lava: its options, its interpreter, and the arithmetic of its worker."""
+"""Without Lava, the Loihi 2 driver checks its options, finds its interpreter, and its worker computes costs."""
 
 import sys
 import time

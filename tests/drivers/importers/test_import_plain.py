@@ -1,4 +1,4 @@
-"""Any CSV with declared columns, and windows in a separate file."""
+"""A CSV file with declared columns is imported, with its windows in a separate file."""
 
 import json
 from collections.abc import Callable

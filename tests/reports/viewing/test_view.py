@@ -60,7 +60,7 @@ def asked(url: str, path: str | None = None, method: str = "GET", **headers: str
 # ---- the server ---------------------------------------------------------------------------
 
 
-def test_an_address_that_is_none_is_a_bad_request(url: str) -> None:
+def test_an_impossible_address_is_a_bad_request(url: str) -> None:
     assert asked(url, "http://[x/", Host=urlsplit(url).netloc)[0] == 400
 
 
@@ -125,7 +125,7 @@ def test_nothing_can_be_written(url: str, method: str) -> None:
     assert asked(url, method=method)[0] == 501
 
 
-def test_a_port_that_cannot_be_had_is_a_typed_error() -> None:
+def test_a_port_that_is_not_available_is_a_typed_error() -> None:
     server, url = server_of(PAGE, "", columns)
     with server:
         for port in (urlsplit(url).port or 0, 70_000, -1):
