@@ -72,7 +72,7 @@ arrivals = st.lists(st.integers(0, 300), min_size=1, max_size=40).map(lambda gap
 
 @given(at_s=arrivals, seconds=st.sampled_from([0.001, 0.05, 0.1, 0.2]), batch=st.integers(1, 5),
        holds=st.none() | st.integers(1, 6))  # fmt: skip
-def test_whatever_arrives_the_line_keeps_order_limits_and_schedule_and_wastes_no_time(
+def test_any_queue_keeps_order_limits_and_schedule_and_wastes_no_time(
     at_s: Sequence[float], seconds: float, batch: int, holds: int | None
 ) -> None:
     plant, device = bench(seconds, batch=batch, holds=holds)

@@ -151,7 +151,7 @@ def test_two_cells_that_were_exchanged_are_recorded_again(copy: Path) -> None:
     assert (copy / "table.csv").read_bytes() == table
 
 
-def test_a_recording_that_only_lacked_its_place_is_not_repeated(copy: Path) -> None:
+def test_a_pending_recording_is_moved_to_its_place_and_not_repeated(copy: Path) -> None:
     before = bench.seals(copy)
     cell = bench.cells(copy)[0]
     row_path(pend(place_of(copy, cell)), cell).unlink()
@@ -283,7 +283,7 @@ def test_a_cell_begins_without_the_devices_of_others(tmp_path: Path, monkeypatch
     assert bench.quick(tmp_path / "s", *bench.GRID) == 0
 
 
-def test_a_place_that_is_taken_meanwhile_is_left(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_that_another_process_recorded_meanwhile_is_kept(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = bench.cells(copy)[0]
     before = bench.seals(copy)
     shutil.copytree(place_of(copy, cell), copy / "pending" / cell.key / cell.key)

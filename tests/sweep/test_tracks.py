@@ -144,7 +144,7 @@ def test_an_option_goes_to_the_devices_that_have_it_or_to_one(here: Path, capsys
     (("n900.txt", "--devices", "own.py:open_solver"), 6, "this network is too large"),
     (("n150.txt", "--devices", "mock,mock"), UsageError.exit_code, "twice"),
 ])  # fmt: skip
-def test_impossible_words_are_refused(words: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
+def test_impossible_arguments_are_refused(words: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
     found, _, err = tracks(capsys, *words)
     assert found == code and text in err and "Traceback" not in err
 

@@ -287,7 +287,7 @@ def test_a_limit_of_the_meter_does_not_average_over_networks() -> None:
     assert found is not None and found.interval()[0] <= SLOPE_J
 
 
-def test_a_network_whose_uncertainty_was_found_too_small_by_chance_does_not_lead_the_line() -> None:
+def test_an_uncertainty_that_is_too_small_by_chance_does_not_decide_the_fit() -> None:
     """As with a few trials each: four degrees of freedom."""
     held, rng = 0, np.random.default_rng(3)
     for _ in range(400):

@@ -96,7 +96,7 @@ HARD = [row(k, 0.0, 1.0, **NONE, marks=False) for k in range(150)]
     ids=["exact", "five far off", "narrow", "wide", "wide, not noisy", "inexact", "refused", "hard",
          "refused with marks", "short"],
 )  # fmt: skip
-def test_a_goal_is_missed_by_what_it_is_about(table: list[Row], goals: set[str]) -> None:
+def test_each_table_misses_only_the_goals_it_breaks(table: list[Row], goals: set[str]) -> None:
     assert missed(table) == goals
 
 

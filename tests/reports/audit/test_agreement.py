@@ -138,7 +138,7 @@ def test_spans_that_a_host_stamps_too_wide_are_known_to_the_power_at_their_ends(
 
 
 @pytest.mark.parametrize(("claimed", "ok"), [(1.0105, True), (0.9895, True), (1.012, False)])
-def test_what_ends_of_spans_leave_open_lets_no_interval_of_the_claim_in(claimed: float, ok: bool) -> None:
+def test_a_claim_beyond_the_plain_bound_fails_whatever_its_own_interval(claimed: float, ok: bool) -> None:
     plain = {"active_power_w": Plain(1.0, 1e-3, "area", "", 0.01)}
     assert [c.ok for c in compared("power", {"active_power_w": Claim(claimed, "W", 10.0)}, plain)] == [ok]
 
