@@ -46,7 +46,7 @@ class Catalogue:
 
 
 def read_folder(root: Path) -> Catalogue:
-    """Return the clips that ``root/labels.csv`` lists in a column filename, file or clip, and a column label.
+    """Return the clips that ``root/labels.csv`` lists.
 
     It has a column named filename, file or clip, and a column named label. A column ``source`` states which clips were
     cut from one recording; without it, each clip is a separate one. Audio lies in ``root`` or in ``root/audio``. Raises
