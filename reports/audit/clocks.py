@@ -34,7 +34,7 @@ class Line:
         return self.at_s + self.s_per_tick * np.asarray(tick - self.origin, dtype=np.float64)
 
     def wander_s(self, at_s: Floats) -> Floats:
-        """Return how far the clock may wander from the line at these moments, between two readings of it."""
+        """Return how far the tolerance of the clock lets it wander between two readings of it, at these moments."""
         if not self.tolerance:
             return np.zeros_like(at_s)
         after, last = np.searchsorted(self.read_s, at_s), len(self.read_s) - 1

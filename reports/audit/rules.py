@@ -259,10 +259,12 @@ def _stamps(run: Run) -> Iterator[Judged]:
     """Judge whether spans are between the stamps of the host, as far as the device's clock is known."""
     clock, stamped, every = figures.device_line(run), spans(run), issues(run)
     lasts_s = float(np.ptp(stamped.on)) if len(stamped) else 0.0
-    slack = clock.bound_s + clock.rate_bound * lasts_s + 1e-6 + clock.wander_s(stamped.on)
+    slack = clock.bound_s + clock.rate_bound * lasts_s + 1e-6
     own = every[np.searchsorted(every.number, stamped.issue)]
-    yield none("spans that begin before they were issued", int(np.sum(stamped.on < own.issued_s - slack)))
-    yield none("spans that end after their answer arrived", int(np.sum(stamped.off > own.answered_s + slack)))
+    early = stamped.on < own.issued_s - slack - clock.wander_s(stamped.on)
+    late = stamped.off > own.answered_s + slack + clock.wander_s(stamped.off)
+    yield none("spans that begin before they were issued", int(np.sum(early)))
+    yield none("spans that end after their answer arrived", int(np.sum(late)))
 
 
 # ---- a session as a whole ----------------------------------------------------------------

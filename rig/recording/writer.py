@@ -338,12 +338,12 @@ class Recorder:
         self._readings.end()
         digests = self._arrows.finished()
         names = recorded_files(self._folder)
-        for name in (n for n in names if n not in digests):
-            self._folder.sync(name)
         for place in {str(PurePosixPath(name).parent) for name in (EVENTS, *names)}:
             self._folder.sub(place).sync()
         sync_to_disk(self.path.parent)
         files = {name: digests.get(name) or Opened(self._folder, name).sha256() for name in names}
+        for name in (n for n in names if n not in digests):
+            sync_to_disk(self.path / name)
         ended = None if error is None else error_record(error)
         self._chain.seal(Stop(files=files, error=ended, issues=issues, replies=replies))
 

@@ -271,14 +271,12 @@ def test_a_signal_that_interrupts_no_recording_says_how_to_go_on(copy: Path, mon
 
 
 def test_a_cell_begins_without_the_devices_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def devices() -> set[int]:
-        return {id(found) for found in gc.get_objects() if type(found).__name__ == "MockDevice"}
+    others = {id(found) for found in gc.get_objects()}
 
     def measured(request: Request, quiet: bool) -> Path:
-        assert devices() <= others
+        assert all(id(found) in others for found in gc.get_objects() if type(found).__name__ == "MockDevice")
         return measure(request, quiet)
 
-    others = devices()
     monkeypatch.setattr("rig.session.measure.measure", measured)
     assert bench.quick(tmp_path / "s", *bench.GRID) == 0
 

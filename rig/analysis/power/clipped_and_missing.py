@@ -189,7 +189,8 @@ def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) ->
     because no reading sees the rest of the execution.
     """
     busy_s, r = sum(p.busy_s for p in phases), model.readings
-    missed = [max(_missed_w(model, p, n, dynamic_w) for n in (p.executions, p.inferences)) for p in phases]
+    loops = [{n.tobytes(): n for n in (p.executions, p.inferences)}.values() for p in phases]
+    missed = [max(_missed_w(model, p, n, dynamic_w) for n in of) for p, of in zip(phases, loops, strict=True)]
     told = (
         f"executions or inferences are in step with readings that last {r.aperture_s:.4g} s and come every "
         f"{r.period_s:.4g} s, so each reading may miss the same part of them. Change the rate of the meter a little, "

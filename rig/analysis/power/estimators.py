@@ -304,7 +304,7 @@ def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> 
 def _shapes(model: RailModel, spans: Floats, other_s: Floats, use: Indices) -> list[Parts]:
     """Return functions for the parts of readings: with one pole, and with a moving mean if there is a filter.
 
-    Gaps longer than a reading may have a level of their own: some devices sleep in these alone.
+    Gaps longer than one of ``LONG`` may have a level of their own: some devices sleep in these alone.
     """
     r, start, end = model.readings, model.readings.start_s[use], model.readings.end_s[use]
     others, gaps = signal.merged(other_s), np.column_stack([spans[:-1, 1], spans[1:, 0]])
@@ -312,7 +312,8 @@ def _shapes(model: RailModel, spans: Floats, other_s: Floats, use: Indices) -> l
     if signal.touches(signals[1], *others.T).any():
         signals.append(others)
     some = [gaps[np.diff(gaps)[:, 0] > least * r.period_s] for least in LONG] if len(signals) == 2 else []
-    each = [signals, *([*signals, long] for long in some if 0 < len(long) < len(gaps))]
+    different = {len(long): long for long in some if 0 < len(long) < len(gaps)}  # each holds the next
+    each = [signals, *([*signals, long] for long in different.values())]
 
     def parts(of: list[Floats], mean: bool, late_s: float, tau_s: float) -> Floats:
         width_s, tau_s = (2.0 * tau_s, 0.0) if mean else (0.0, tau_s)

@@ -71,18 +71,25 @@ def _misplaced(run: Run, device: Timebase) -> Iterator[Finding]:
     issued_s, answered_s = ((array_of(table[c]) - run.start.t0_ns) * 1e-9 for c in ("issued_ns", "completed_ns"))
     sigma_s = np.hypot(device.sigma_s, device.rate_sigma * (on_s - device.ref_s))
     allowed_s = FAR * sigma_s + 2.0 * device.step_s + ROUNDING_S
-    if device.clock.tolerance > 0.0:  # between two of its readings, a clock may wander as far as this allows
-        read_s = np.sort(device.residuals(run.brackets(device.clock.name), run.start.t0_ns)[:, 0])
-        after = np.searchsorted(read_s, on_s)
-        apart_s = [np.abs(on_s - read_s[np.clip(after - k, 0, len(read_s) - 1)]) for k in (0, 1)]
-        allowed_s += device.clock.tolerance * np.minimum(*apart_s)
-    yield from _count("spans that begin before they were issued", on_s < issued_s - allowed_s, issued_s - on_s)
-    yield from _count("spans that end after their answer arrived", off_s > answered_s + allowed_s, off_s - answered_s)
+    early = on_s < issued_s - allowed_s - _wander_s(run, device, on_s)
+    late = off_s > answered_s + allowed_s + _wander_s(run, device, off_s)
+    yield from _count("spans that begin before they were issued", early, issued_s - on_s)
+    yield from _count("spans that end after their answer arrived", late, off_s - answered_s)
     short = ticks[:, 1] - ticks[:, 0] <= 1
     if np.mean(short) > ONE_TICK:
         yield Finding("spans of one tick or less", f"{short.sum()} of {len(short)}", "at most half of them", False)
     if run.start.device.holds_one:
         yield from _overlapping(array_of(table["issue"]), on_s, off_s, 2.0 * device.step_s)
+
+
+def _wander_s(run: Run, device: Timebase, at_s: Floats) -> Floats:
+    """Return how far the tolerance of a clock lets it wander between two readings of it, at these moments."""
+    if not device.clock.tolerance:
+        return np.zeros_like(at_s)
+    read_s = np.sort(device.residuals(run.brackets(device.clock.name), run.start.t0_ns)[:, 0])
+    after, last = np.searchsorted(read_s, at_s), len(read_s) - 1
+    apart_s = [np.abs(at_s - read_s[np.clip(after - k, 0, last)]) for k in (0, 1)]
+    return np.asarray(device.clock.tolerance * np.minimum(*apart_s))
 
 
 def _overlapping(issue: NDArray[np.int64], on_s: Floats, off_s: Floats, step_s: float) -> Iterator[Finding]:

@@ -150,15 +150,10 @@ class Folder:
         """Move the entry ``name`` to ``new`` in the directory ``to``, replacing what is there. Raises ``OSError``."""
         os.replace(self._at(name), to._at(new), src_dir_fd=self._handle, dst_dir_fd=to._handle)
 
-    def sync(self, name: str = "") -> None:
-        """Write the directory's names, or the content of one of its files, to disk. Raises ``OSError``."""
-        if self._handle is None:
-            return
-        handle = self.open(name, os.O_RDONLY) if name else os.dup(self._handle)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    def sync(self) -> None:
+        """Write the directory's names to disk. Raises ``OSError``."""
+        if self._handle is not None:
+            os.fsync(self._handle)
 
     @contextmanager
     def replacing(self, name: str, *, sync: bool = False, mode: int = FILE_MODE) -> Iterator[IO[bytes]]:
