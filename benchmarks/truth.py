@@ -36,6 +36,7 @@ from benchmarks.kinds import KINDS, every_kind, second_draw
 from benchmarks.pairs import every_pair
 from fixtures.worlds.random_draw import FIGURES, draw, measured, truth
 from rig.analysis.evaluate import evaluate
+from rig.analysis.result.proportion import clopper_pearson
 from rig.analysis.result.quantity import TRIMMED, FigureKey, Quantity
 from rig.recording.reader import open_run
 
@@ -133,7 +134,7 @@ def verdict(table: list[dict[str, Any]], second: list[dict[str, Any]] | None = N
     silent = sum(_share([f for n, f in r["figures"].items() if n in FIGURES], 2.0) < 1.0 for r in told) / len(every)
     goals = {
         "coverage": min(held.values()) >= (0.935 if len(every) >= 1000 else 0.92),
-        "coverage_noisy": all((f["coverage_noisy"] or 0.0) <= 0.99 for f in figures.values()),
+        "coverage_noisy": all(_held_at_least(f) <= 0.99 for f in figures.values()),
         "silent": silent <= 0.01,
         "ratio": all(f["ratio"] <= 6.0 for f in figures.values()),
         "ratio_noisy": all((f["ratio_noisy"] or 0.0) <= 4.0 for f in figures.values()),
@@ -153,6 +154,11 @@ def verdict(table: list[dict[str, Any]], second: list[dict[str, Any]] | None = N
         "goals": goals,
         "pass": all(goals.values()),
     }
+
+
+def _held_at_least(f: dict[str, Any]) -> float:
+    """Return the least share of held figures that the plants dominated by noise allow; a few of them show little."""
+    return clopper_pearson((f["coverage_noisy"] or 0.0) * f["n_noisy"], f["n_noisy"])[0]
 
 
 def _share(figures: Iterable[dict[str, Any]], halves: float) -> float:
