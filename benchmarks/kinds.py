@@ -95,6 +95,12 @@ DRAWS = (
         "meters.archives_zeros_and_few_unlike_spans",
         "faults.sorted_rows_and_held_peaks",
     ),
+    (
+        "devices.modes_margins_and_full_caches",
+        "labs.null_tests_short_windows_and_closed_loops",
+        "meters.random_counts_spurs_and_scanners",
+        "faults.names_of_files_hunting_clocks_and_late_triggers",
+    ),
 )
 """The modules of each draw of kinds; each name lacks its ending ``_kinds``."""
 KINDS: dict[str, Kind] = {}
