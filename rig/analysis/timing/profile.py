@@ -172,7 +172,9 @@ def step_in(value: Floats, beside: Floats) -> tuple[float, Floats]:
 
 def _common(levels: Floats) -> float:
     """Return the largest step that divides all differences of sorted levels, or 0 without one."""
-    closest = float(np.min(np.diff(levels), initial=math.inf))
+    if len(levels) < 2:
+        return 0.0
+    closest = float(np.min(np.diff(levels)))
     for parts in range(1, FRACTIONS + 1):
         multiples = (levels - levels[0]) / (step := closest / parts)
         if np.allclose(multiples, np.round(multiples), rtol=0.0, atol=FEW):

@@ -331,3 +331,8 @@ def test_the_step_of_spans_is_that_of_their_own_range(step: float, level: int, s
 
     assert found == pytest.approx(step, rel=1e-6)
     assert np.array_equal(recurring, raw[within])
+
+
+def test_one_recurring_value_among_unlike_ones_shows_a_finite_step() -> None:
+    unlike = np.sqrt(np.arange(2.0, 50.0))
+    assert step_in(np.append(unlike, np.ones(8)), unlike)[0] < 1.0
