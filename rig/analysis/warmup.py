@@ -1,6 +1,6 @@
-"""Leave warm-up out: the replies that count, and the issues of warm-up.
+"""Find the replies that count, and the issues of warm-up.
 
-Times and power leave it out with its spans, in ``rig.analysis.timing.counted_spans``.
+Times and power leave warm-up out in ``rig.analysis.timing.counted_spans``.
 """
 
 import pyarrow as pa

@@ -19,7 +19,7 @@ from rig.types import Floats
 FEWEST = 5
 """At least this many networks must differ in their operations."""
 SURE = 0.99
-"""Energies that are on a line are accepted with this probability."""
+"""The probability with which energies that lie on a line are accepted."""
 LEAST_SPREAD = 0.05
 """The operations of an execution must differ by at least this part of the largest number."""
 LEVELS = ("busy level:", "idle level:")

@@ -16,8 +16,7 @@ class Entry(NamedTuple):
     """One quantity.
 
     ``title`` may contain parameters of the key. A quantity that is ``signed`` can be below zero. ``better`` is "" if
-    neither more nor less is better. An example is the mean time of the solves that reached a gap, because it leaves out
-    the other solves.
+    neither more nor less is better.
     """
 
     unit: str

@@ -28,8 +28,8 @@ class ClockSummary:
     """How one clock was mapped: the device's clock to the host's clock, a meter's clock to the device's clock.
 
     ``sigma_s`` is the standard uncertainty of this map. ``rate_error`` is the share by which a nominal second of this
-    clock is longer than a second of the host. It is negative if the clock is fast. ``rate_sigma`` is its standard
-    uncertainty.
+    clock is longer than a second of the host. It is negative if the clock is fast. ``rate_sigma`` is the standard
+    uncertainty of ``rate_error``.
     """
 
     clock: str

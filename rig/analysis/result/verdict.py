@@ -10,10 +10,7 @@ ALONE = "one run, submittable only as part of a session"
 
 
 class Ruling(NamedTuple):
-    """The rules by which a result is judged, and whether it can be submitted if it is valid.
-
-    A single run of a session cannot be submitted by itself.
-    """
+    """The rules by which a result is judged, and whether it can be submitted if it is valid."""
 
     rules: str
     source: str
@@ -30,7 +27,6 @@ class Validity(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """Return whether every check passes."""
         return all(check.ok for check in self.checks)
 
     def verdict(self, power_refused: bool) -> str:

@@ -1,4 +1,4 @@
-"""Decode the answers of the device: every output of a run, with its sample."""
+"""Decode the answers of the device."""
 
 import json
 from dataclasses import dataclass

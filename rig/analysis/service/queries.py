@@ -145,7 +145,6 @@ def in_turn(run: Run) -> Run:
 
 
 def queries_of(run: Run) -> Queries:
-    """Return the queries of a run."""
     table, t0_ns = counted_replies(run), run.start.t0_ns
     issue = array_of(table["issue"])
     sample, asked = _coded(table["sample_id"])

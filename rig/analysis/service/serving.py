@@ -91,9 +91,8 @@ def latencies(
 
     A latency is infinite without an answer, and the mean leaves it out. ``early_stopping`` is one percentile, 0 to 1,
     for which MLPerf's early-stopping estimate is added. ``least_u_s`` is the scatter of the mean and of the
-    ``PERCENTILES`` over simulated runs. In the interval of a percentile, the latencies count as at most
-    ``most`` independent ones. This also applies to a percentile that no latency exceeds: there the latencies cannot
-    show how correlated they are.
+    ``PERCENTILES`` over simulated runs. In the interval of a percentile, the latencies count as at most ``most``
+    independent ones.
     """
     ordered, n = np.sort(times_s), len(times_s)
     u_s = np.zeros(1 + len(PERCENTILES)) if least_u_s is None else least_u_s
@@ -233,9 +232,8 @@ def in_time_share(q: Queries, deadline_s: float) -> Quantity:
 
 
 def share_of(which: Bools, method: str, most: float = math.inf) -> Quantity:
-    """Return the share of samples in ``which``, shape (n,); correlated successive samples count as fewer.
-
-    They count as at most ``most`` in the interval.
+    """Return the share of samples in ``which``, shape (n,). In the interval, correlated successive samples count as
+    fewer, and all samples as at most ``most``.
     """
     count = min(independent(which.astype(float)), most)
     return replace(proportion(count * float(which.mean()), count, method), n=len(which))

@@ -1,4 +1,4 @@
-"""A part: one run of a session, with its purpose."""
+"""A run of a session."""
 
 from dataclasses import dataclass
 

@@ -44,7 +44,7 @@ def by_purpose(parts: Sequence[Part]) -> dict[str, list[Part]]:
 
 
 def _whole_session(parts: Sequence[Part]) -> Iterator[Finding]:
-    """Check that there are as many runs as the runs themselves announce."""
+    """Check that there are as many runs as they announce."""
     announced = [link.of for part in parts if (link := part.run.start.session) is not None and link.of is not None]
     if announced or any(part.run.start.session for part in parts):
         wanted = str(max(announced)) if announced else "more"

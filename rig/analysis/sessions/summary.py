@@ -171,7 +171,6 @@ def _solved(part: Part) -> bool:
 
 
 def _figures(by: Mapping[str, list[Part]]) -> Figures:
-    """Take times from performance runs, accuracy from the accuracy run, watts and joules from power runs."""
     times = over_trials([p.result.quantities for p in by["performance"]])
     power = over_trials([p.result.quantities for p in by["power"]])
     scores = {k: q for p in by["accuracy"] for k, q in p.result.quantities.items() if k.quantity in SCORES}

@@ -1,4 +1,4 @@
 """Judge one run by its rules, and find where its recording contradicts itself.
 
-In: a ``Run`` and its figures. Out: checks, and the verdict. Imported by the analysis, sessions and scenarios.
+In: a ``Run`` and its figures. Out: checks, and the verdict. Imported by the analysis, sessions, drivers and scenarios.
 """
