@@ -22,7 +22,7 @@ MOST_V = 400.0
 
 
 def factory_of(bench: BenchFile, entry: Entry) -> Factory:
-    """Return the factory of an entry's driver. If it is no class, errors about its options name file and line.
+    """Return the factory of an entry's driver. If the factory is no class, errors about its options name file and line.
 
     Raises a ``RigError`` for a driver that does not exist or cannot be imported.
     """
@@ -39,7 +39,7 @@ def factory_of(bench: BenchFile, entry: Entry) -> Factory:
 
 
 def places_of(bench: BenchFile, entry: Entry) -> dict[str, str]:
-    """Return FILE:LINE and key by option; for "" and for an option that the file lacks, those of the table."""
+    """Return FILE:LINE and key of each option; "" and an option that the file lacks have those of the table."""
     where = where_of(entry)
     table = f"{bench.path}:{line_of(bench.lines, where)}: {'.'.join(where)}"
     try:

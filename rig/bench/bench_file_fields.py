@@ -19,7 +19,7 @@ from rig.recording.disk.size_limits import read_bounded
 
 FILE = "bench.toml"
 PATIENCE_S, LONGEST_S = 20.0, 3600.0
-"""The defaults of ``patience_s`` and ``boot_s``, and the largest value of both."""
+"""The default of ``patience_s``, and the largest value of ``patience_s`` and ``boot_s``."""
 PLAUSIBLE_C = (-60.0, 150.0)
 """Plausible ambient temperatures in degrees Celsius; other values are a mistake, or kelvins."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")

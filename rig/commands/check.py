@@ -27,7 +27,6 @@ SAMPLES = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``rig check --device NAME ...``."""
     from rig.commands.measure import add_bench_arguments
 
     parser.add_argument(

@@ -8,7 +8,6 @@ from rig.terminal import answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``rig compare A B...``."""
     add = parser.add_argument
     add(
         "path", nargs="+", type=Path, metavar="PATH",

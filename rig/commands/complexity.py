@@ -23,7 +23,6 @@ from rig.types import Device
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``rig complexity``."""
     add = parser.add_argument
     add("--device", required=True, metavar="NAME", help="the device that holds the network")
     add("--network", metavar="FILE", help="the network file; short for --option network=FILE")

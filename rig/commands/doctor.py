@@ -19,7 +19,6 @@ from rig.terminal import answer, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``rig doctor``."""
     add, longest = parser.add_argument, f"default: {PATIENCE_S:g}, or patience_s of the bench file"
     add("name", nargs="*", help="a device or meter of the bench file, or a driver; default: all of the bench file")
     add("--bench", type=Path, metavar="FILE", help="bench file; default: $RIG_BENCH, or ./bench.toml")

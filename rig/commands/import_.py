@@ -7,7 +7,6 @@ from rig.terminal import answer, command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``rig import --format NAME SOURCE --out RUN``."""
     add = parser.add_argument
     add("source", type=Path, metavar="SOURCE", help="the file or folder as it was recorded")
     add("--format", required=True, metavar="NAME", help="an importer of `rig list`, or path.py:function")

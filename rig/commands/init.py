@@ -35,7 +35,6 @@ WIRING = """\
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``rig init``."""
     add = parser.add_argument
     add(
         "--address", action="append", default=[], metavar="VISA",

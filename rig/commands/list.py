@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``rig list [NAME]``."""
     parser.add_argument(
         "name", nargs="?",
         help="show the options of this device, meter, scenario, workload or importer, or what a set of rules asks",

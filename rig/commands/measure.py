@@ -49,7 +49,6 @@ class _HelpAll(argparse.Action):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``rig measure --device NAME ...``."""
     add = parser.add_argument
     add("--help-all", action=_HelpAll, nargs=0, help="also show the options that are rarely used, and exit")
     what = parser.add_mutually_exclusive_group()
@@ -189,7 +188,7 @@ def run(args: argparse.Namespace) -> int:
 def compute_on_one_thread() -> None:
     """Have the library below numpy compute on one thread, as in `rig report`. The device may have used more until now.
 
-    More threads add in another order, which changes the last digits. They also more than double the time of a report.
+    More threads add in another order, which changes the last digits.
     """
     import ctypes
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``rig report DIR``."""
     parser.add_argument("path", type=Path, metavar="DIR", help="a run directory or a session, or its name below runs/")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write the report; default: DIR/derived")
     parser.add_argument(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``rig submit SESSION... --about FILE --out DIR``."""
     add = parser.add_argument
     add("session", nargs="+", type=Path, metavar="SESSION", help="a session, or a run by itself")
     about = Path("submission.toml")

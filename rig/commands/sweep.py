@@ -27,7 +27,7 @@ FIGURE = "sweep.svg"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `rig sweep`. Arguments of the grid are None if the user did not give them."""
+    """Add the arguments; those of the grid are None if the user did not give them."""
     add = parser.add_argument
     add("path", nargs="?", type=Path, metavar="DIR", help="the directory of a sweep to continue")
     add("--device", nargs="+", action="extend", metavar="NAME", help="devices of `rig list`, or path.py:function")

@@ -17,7 +17,6 @@ PAGE = "tracks.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``rig tracks NETWORK ... --devices NAME,NAME``."""
     add = parser.add_argument
     add("network", nargs="+", metavar="NETWORK", help="a network file; energy per operation is fitted to five or more")
     add("--devices", required=True, metavar="NAME,...", help="devices of `rig list`, or path.py:function")

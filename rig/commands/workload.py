@@ -11,7 +11,6 @@ from rig.types import Exports
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``rig workload export NAME NODES DENSITY SEED --out FILE``."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     export = actions.add_parser("export", help="write one problem to a file")
     export.add_argument("name", help="the workload, such as qubo-mis")

@@ -38,7 +38,7 @@ OF_EXECUTIONS = re.compile(
 )
 """Figures proportional to the mean time of the executions, or to its inverse."""
 METERS, RAILS = "mode of the meters", "rails in the totals"
-"""Beginnings of entries of ``Comparison.unlike`` that concern power: modes of the meters, and rails in the totals."""
+"""Beginnings of entries of ``Comparison.unlike`` that concern power."""
 _OF_A_RUN = ("busy level:", "idle level:", "resolution, ", "change:", "1/f:", "speed")
 """Beginnings of origins of errors that more samples do not reduce.
 
@@ -107,7 +107,6 @@ class Difference:
         return self.value / abs(self.first.value) if self.first.value else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the difference as a JSON object."""
         found = {"first": self.first.value, "second": self.second.value, "unit": self.first.unit}
         found |= {"difference": self.value, "low": self.low, "high": self.high, "relative": self.relative}
         found |= {"shown": self.shown, "said": self.said, "calibration_cancelled": self.cancelled, "kept": self.kept}
@@ -133,7 +132,6 @@ class Comparison:
         return differing(self.first.result.start, self.second.result.start)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the comparison as a JSON object."""
         sides = self.first, self.second
         return {
             "first": str(self.first.path), "second": str(self.second.path),

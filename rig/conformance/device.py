@@ -94,7 +94,7 @@ SURE_NS = 20_000_000
 
 @dataclass
 class _DeviceRun:
-    """A device under check. ``lengths`` has the fewest ticks of each phase, because load lengthens some spans."""
+    """A device under check; ``lengths`` has the fewest ticks of each phase, as a busy host lengthens some spans."""
 
     c: Checks
     device: Device

@@ -36,7 +36,7 @@ class Checks:
         return ok
 
     def complete(self, driver: object, protocol: type) -> bool:
-        """Return whether an object is an opened driver with the methods of a protocol, and not a factory."""
+        """Return whether an object is an opened driver with the methods of a protocol."""
         methods = members_of(protocol)
         lacks = [name for name in methods if not callable(getattr(driver, name, None))]
         found = f"{type(driver).__name__} without {', '.join(lacks)}"
@@ -84,7 +84,7 @@ class Checks:
 
 
 def members_of(protocol: type) -> tuple[str, ...]:
-    """Return the names of what a protocol asks for, as it defines them."""
+    """Return the names of the methods and attributes that a protocol defines."""
     return tuple(name for name in vars(protocol) if not name.startswith("_"))
 
 

@@ -36,7 +36,6 @@ class Finding:
         return " ".join(f"{self.level:9}{self.item:12} {self.topic:11} {self.text}{mend}".split("\n"))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the finding as a JSON object."""
         plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in self.values.items()}
         return {f.name: getattr(self, f.name) for f in fields(self)} | {"values": plain}
 
@@ -59,7 +58,6 @@ def broken(
 
 
 def of_error(item: str, topic: str, error: RigError) -> Finding:
-    """Return an error as a finding."""
     return Finding(item, topic, "broken", error.message, error.remedy, exit_code=error.exit_code)
 
 

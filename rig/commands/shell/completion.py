@@ -18,7 +18,6 @@ COMMANDS = {"compare": "path", "report": "path", "submit": "session"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``rig completion SHELL``."""
     parser.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"), help="the shell that completes")
 
 

@@ -52,13 +52,13 @@ BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "V
 
 DEPTH = sys.getrecursionlimit()
 GARBAGE = 1_000_000
-"""A report collects garbage after this many new objects. With the default, a few hundred, it took a tenth longer."""
+"""A report collects garbage after this many new objects. With Python's default, a report takes a tenth longer."""
 
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """The numbers of these parameters in glibc's ``malloc.h``."""
 FREED_BYTES = 1 << 25
-"""The largest freed block that glibc may keep. Fetching freed pages again took a twentieth of the time of a report."""
+"""The largest freed block that glibc may keep."""
 DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep", "tracks", "workload")
 """Commands that run code of drivers, importers or workloads."""
 COMPLETED = "_ARGCOMPLETE"
