@@ -23,7 +23,6 @@ class StatusLine:
         self._live = Live(console=err, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
 
     def show(self, text: str) -> None:
-        """Replace the line."""
         if self.shown:
             self._live.start()
             self._live.update(Text(clean(text), no_wrap=True, overflow="ellipsis"), refresh=True)

@@ -88,12 +88,12 @@ class Idle:
 class Issue(msgspec.Struct, frozen=True, gc=False):
     """The step that hands samples to the device.
 
-    If ``due_ns`` is None, they are issued as soon as the device is free, and the step waits for the answers. Otherwise
-    they are due at ``due_ns``, even if the device is busy, and the scenario continues. The first step with a due time
-    is due at once; later steps follow it by the difference of their due times. Samples that are due together are issued
-    together, up to the largest batch of the device. ``repeat`` loops the work inside one span. ``phase`` restricts it
-    to one phase. Issues with ``warmup`` are recorded but are not part of any result. With ``queue``, a sample is
-    dropped if this many samples wait for an answer at its due time.
+    If ``due_ns`` is None, the samples are issued as soon as the device is free, and the step waits for the answers.
+    Otherwise the samples are due at ``due_ns``, even if the device is busy, and the scenario continues. The first step
+    with a due time is due at once; later steps follow it by the difference of their due times. Samples that are due
+    together are issued together, up to the largest batch of the device. ``repeat`` loops the work inside one span.
+    ``phase`` restricts it to one phase. Issues with ``warmup`` are recorded but are not part of any result. With
+    ``queue``, a sample is dropped if this many samples wait for an answer at its due time.
     """
 
     samples: Sequence[Sample]

@@ -67,7 +67,6 @@ class BlockingDevice:
         self._worker: threading.Thread | None = None
 
     def info(self) -> DeviceInfo:
-        """Return the declared info."""
         return self._info
 
     def draw_from(self, bench: SimulatedBench) -> None:

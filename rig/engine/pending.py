@@ -46,7 +46,6 @@ class Pending:
         return next(iter(self._by_sample), "none")
 
     def add(self, query: Query, now_ns: int) -> None:
-        """Add a query that was issued."""
         if not self.count:
             self.alive_ns = now_ns
         self._by_sample.setdefault(query.sample.id, deque()).append(query)

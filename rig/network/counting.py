@@ -2,7 +2,7 @@
 
 An operation is effective if neither the weight nor the input is zero. So the fan-out of each input, the number of
 non-zero weights that it meets, describes a connection fully. The count of an execution is the sum of the fan-outs of
-its non-zero inputs. No network is copied and no second forward pass is made.
+its non-zero inputs.
 """
 
 from collections.abc import Mapping, Sequence

@@ -94,7 +94,6 @@ class NetworkInfo:
 
     @property
     def neurons(self) -> int:
-        """Return the neurons of all layers."""
         return sum(layer.neurons for layer in self.layers)
 
     @property

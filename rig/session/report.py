@@ -58,7 +58,6 @@ class Report:
         return self.unfinished or (validity is not None and not validity.valid)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as one JSON object."""
         kind = "run" if self.runs is None else "session"
         document: dict[str, Any] = {kind: str(self.path)}
         if self.runs is not None:

@@ -204,7 +204,6 @@ class SolverDevice(Generic[T]):
         self.power, self.draw_from = self._worker.power, self._worker.draw_from
 
     def info(self) -> DeviceInfo:
-        """Return the declared info."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:

@@ -98,7 +98,6 @@ class Cell(msgspec.Struct, frozen=True):
         return [*words, "--out", f"cells/{self.key}"]
 
     def request(self, out: Path) -> Request:
-        """Return the request for ``rig.session.measure.measure``."""
         given = {name: getattr(self, name) for name in ("device", *_PASSED_ON)}
         return Request(**given, options=tuple(texts(self.options)), out=out, argv=tuple(self.command()))
 
@@ -131,7 +130,6 @@ def values_in(key: str, text: str) -> tuple[str, ...]:
 
 
 def texts(options: Mapping[str, str]) -> list[str]:
-    """Return options as ``key=value``."""
     return [f"{key}={value}" for key, value in options.items()]
 
 

@@ -224,12 +224,10 @@ class Progress:
             self._live.pace(f"{self._total - len(self._left)}/{self._total} cells{failed}{rest}")
 
     def say(self, text: str) -> None:
-        """Print one line."""
         self._live.clear()
         say(text, error=True)
 
     def end(self) -> None:
-        """Remove the live line."""
         self._live.clear()
 
 

@@ -40,8 +40,6 @@ class Frozen(msgspec.Struct, frozen=True):
 
 
 class Document(msgspec.Struct, frozen=True):
-    """The content of ``sweep.json``."""
-
     schema: str
     grids: tuple[Frozen, ...]
 
@@ -50,7 +48,6 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def is_sweep(folder: Path) -> bool:
-    """Return whether a directory holds a sweep."""
     return (folder / FILE).is_file()
 
 
@@ -111,7 +108,6 @@ def desk_of(folder: Path, cell: Cell) -> Path:
 
 
 def failure_of(folder: Path, cell: Cell) -> Path:
-    """Return the file of a cell's error."""
     return folder / FAILED / f"{cell.key}.json"
 
 

@@ -97,7 +97,6 @@ class Tracks:
         return tuple(dict.fromkeys(track.network for track in self.tracks))
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
         rows = [track.to_json() for track in self.tracks]
         energy = {device: _energy(line, self.points[device]) for device, line in self.lines.items()}
         return {"rows": rows, "refused": dict(self.refused), "energy": energy}

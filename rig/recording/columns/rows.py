@@ -62,7 +62,6 @@ class ReplyRows:
 
     @property
     def full(self) -> bool:
-        """Return whether the buffer is full."""
         return self._at >= self._end
 
     def put(

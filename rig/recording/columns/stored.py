@@ -119,12 +119,10 @@ class Stored(Sliced):
 
     @cached_property
     def absent(self) -> int:
-        """Return how many numbers are null."""
         return int(self.batches.columns[self.name][:, 0].sum())
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """Return the type of the values."""
         return np.dtype(bool) if self.marks else self.batches.dtype(self.name)
 
     def __getitem__(self, key: Key) -> Any:
