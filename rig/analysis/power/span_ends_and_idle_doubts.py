@@ -303,7 +303,7 @@ def idle_pulses_w(model: RailModel) -> float:
 
 
 def _off_median(watts: Floats, use: Bools) -> Floats:
-    """Return readings in use minus the median of their unbroken row. Short rows are left out, and some of many."""
+    """Return readings in use minus the median of their unbroken row, without short rows and with some of many."""
     at = np.flatnonzero(use)
     cuts = np.concatenate([[0], np.flatnonzero(np.diff(at) > 1) + 1, [len(at)]])
     rows = np.column_stack([cuts[:-1], cuts[1:]])[np.diff(cuts) >= LEAST]

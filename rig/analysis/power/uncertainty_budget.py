@@ -89,9 +89,10 @@ def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
 def _resolution_parts(model: RailModel, weight: Floats, e: Estimate, levels: Collection[str]) -> list[Component]:
     """Return the uncertainty from the step of the converter, for a figure that is a sum of ``levels``.
 
-    At each level, the error has a rectangular distribution, reduced if noise dithers the step. The step of a counter is
-    in joules. The next reading includes the energy that one reading of the counter rounds away. The step therefore
-    counts only where the weight changes from one reading to the next.
+    At each level, the error has a rectangular distribution. Noise that dithers the step reduces it only in a difference
+    of two levels with equal steps. The step of a counter is in joules. The next reading includes the energy that one
+    reading of the counter rounds away. The step therefore counts only where the weight changes from one reading to the
+    next.
     """
     rail = model.rail
     if model.at_looks is not None:

@@ -120,7 +120,7 @@ def mean_time(busy: BusyTime, device: Timebase, late_s: float, method: str) -> Q
 
 
 def spread(times_s: Floats, device: Timebase, phase: str = "", held: float = 1.0, loops: bool = False) -> Figures:
-    """Return the standard error of the mean, and nearest-rank percentiles over inferences in order of time.
+    """Return the standard error of the mean, and nearest-rank percentiles; ``times_s`` are in order of time.
 
     In the interval of a percentile, correlated successive times count as fewer. ``held`` is the number of
     inferences in one span. If spans are ``loops``, only the mean of their executions is known, so there are no

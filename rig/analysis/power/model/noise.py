@@ -43,12 +43,11 @@ BLOCK = 1 << 16
 class Noise:
     """The noise of a rail.
 
-    ``white_w`` is the standard deviation per reading at idle, and ``busy_w`` the same while busy. ``lines`` are triples
-    of frequency in Hz, amplitude in W and uncertainty of the frequency. ``period_s`` is the interval between readings.
-    ``dof`` are the degrees of freedom of the white level. ``flicker_w2`` is h in the spectral density h / f.
-    ``wander_w2`` is the variance of a smooth wander, and ``wander_s`` its correlation time. ``look_j`` is the standard
-    error of one value of an energy counter at idle; at work it is ``rise`` times larger. ``step_j`` is the standard
-    error from the counter's step.
+    ``white_w`` is the standard deviation per reading at idle, and ``busy_w`` the same while busy. ``period_s`` is the
+    interval between readings. ``dof`` are the degrees of freedom of the white level. ``flicker_w2`` is h in the
+    spectral density h / f. ``wander_w2`` is the variance of a smooth wander, and ``wander_s`` its correlation time.
+    ``look_j`` is the standard error of one value of an energy counter at idle; at work it is ``rise`` times larger.
+    ``step_j`` is the standard error from the counter's step.
     """
 
     white_w: float
@@ -208,7 +207,7 @@ def periodogram(x: Floats, period_s: float) -> tuple[Floats, Floats]:
 
 
 def lines_of(spectra: Sequence[tuple[Floats, Floats]]) -> Lines:
-    """Return up to ``MAX_LINES`` lines: frequency in Hz, amplitude in W, and uncertainty of the frequency in Hz.
+    """Return up to ``MAX_LINES`` lines.
 
     They are sought in the spectrum of the longest stretch. The power of a line between two bins is in both of them.
     """

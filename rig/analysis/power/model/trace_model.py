@@ -304,7 +304,7 @@ class Box:
 
     @property
     def cut(self) -> Floats:
-        """Return where the upper part of each range begins, shape (p,); half of the first points are drawn from it."""
+        """Return where the upper part of each range begins, shape (p,)."""
         return np.asarray(np.maximum(self.high - UPPER, 0.5 * (self.low + self.high)))
 
     def drawn(self) -> Floats:
