@@ -59,7 +59,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add_training(parser: argparse.ArgumentParser) -> None:
-    """Declare ``rig network train WORKLOAD --out FILE``."""
     parser.add_argument("workload", metavar="WORKLOAD", help="labelled audio with a train split, such as asc")
     parser.add_argument("--device", choices=tuple(_TARGETS), default="xylo", help="target device (default: xylo)")
     parser.add_argument("--data", metavar="DIR", help="folder of the workload; short for --option data=DIR")

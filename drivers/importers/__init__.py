@@ -1,6 +1,4 @@
 """Read files that other programs recorded into an ``ImportedRun``: one module or package for each format.
 
 In: a file or folder, and options. Out: an ``ImportedRun`` or several. ``rig import`` finds the formats by entry points.
-They share ``common_options``, ``single_trace`` (one instrument's trace), ``windows``, ``time_axis``, ``csv_table``, and
-``files`` (files, folders and errors).
 """

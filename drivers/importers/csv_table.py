@@ -327,7 +327,6 @@ class Table:
         return self._read(min(ROWS, max(CELLS // len(self._layout.names), 1)))
 
     def whole(self) -> Columns:
-        """Return all rows at once."""
         return next(self._read(None))
 
     def _read(self, rows: int | None) -> Iterator[Columns]:

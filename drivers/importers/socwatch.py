@@ -64,7 +64,6 @@ class Table:
 
     @property
     def time(self) -> int | None:
-        """Return the column of time."""
         found = [k for k, (name, _) in enumerate(self.columns) if TIME.fullmatch(name)]
         return found[0] if found else None
 

@@ -41,7 +41,6 @@ class Windows:
     notes: tuple[str, ...] = ()
 
     def joined(self, other: Windows) -> Windows:
-        """Return these windows and those of ``other``."""
         return Windows(
             self.spans + other.spans, self.idle_ns + other.idle_ns, self.files + other.files,
             max(self.tick_ns, other.tick_ns), self.notes + other.notes,

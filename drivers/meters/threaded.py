@@ -111,7 +111,6 @@ class ThreadedMeter:
             raise SetupError(what, field="meter", value=info.name, remedy=remedy)
 
     def info(self) -> MeterInfo:
-        """Return the meter's description."""
         return self._info
 
     def start(self) -> Bracket:

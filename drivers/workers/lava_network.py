@@ -78,7 +78,6 @@ class Network:
             time.sleep(_SETTLE_S)
 
     def run(self, steps: int) -> None:
-        """Run some further time steps."""
         from lava.magma.core.run_conditions import RunSteps
 
         self._process.run(condition=RunSteps(num_steps=steps))

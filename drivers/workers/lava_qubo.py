@@ -2,7 +2,7 @@
 
 A span begins when the graph is loaded and compiled. A budget in seconds is spent in slices of Lava's time steps. Their
 length follows from the time of a step, which is measured on a separate network when the graph is staged, and then on
-each slice.
+each slice but the first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def open_worker(options: dict[str, Any]) -> Solver:
 
 
 class Problem:
-    """A graph: ``q`` (int, shape (n, n), symmetric), ``edges`` (shape (m, 2)) and a digest of its bytes."""
+    """A graph: ``edges`` (shape (m, 2)) and a digest of its bytes."""
 
     def __init__(self, payload: dict[str, Any]) -> None:
         flat = decoded(payload)
@@ -56,7 +56,7 @@ class Problem:
         self.network = description(self.nodes, self.edges)
 
     def q(self) -> Any:
-        """Return the benchmark's matrix: -1 on the diagonal, and 4 for each ordered pair that is an edge."""
+        """Return the benchmark's matrix, integers: -1 on the diagonal, and 4 for each ordered pair that is an edge."""
         q = np.zeros((self.nodes, self.nodes), dtype=int)
         q[self.edges[:, 0], self.edges[:, 1]] = PAIR_COST
         q[self.edges[:, 1], self.edges[:, 0]] = PAIR_COST

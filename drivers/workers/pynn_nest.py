@@ -62,7 +62,6 @@ class Simulated:
         }
 
     def stage(self, samples: list[dict[str, Any]]) -> None:
-        """Keep the samples."""
         self._samples = staged(samples, self._description["step_ms"])
 
     def run(self, sample_id: str, budget: Any) -> dict[str, Any]:
@@ -80,7 +79,6 @@ class Simulated:
         return {"output": output, "spans": [["load", load_ns, on_ns, 1], ["inference", on_ns, off_ns, 1]]}
 
     def close(self) -> None:
-        """End the simulation."""
         self._sim.end()
 
 

@@ -52,7 +52,6 @@ class Decoder:
         return _buffered(self.arrays, spikes, self.kind == "ANN_Flat")
 
     def synapses(self) -> tuple[Synapses, ...]:
-        """Return the connections."""
         chain = _chain(self.arrays, self.kind)
         return tuple(linear(name, source, target, self.arrays[f"{name}.weight"].T) for name, source, target in chain)
 

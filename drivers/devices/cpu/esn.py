@@ -89,7 +89,6 @@ class Trained:
         return found, seen | {"reservoir": read[:, 2:]}
 
     def synapses(self) -> tuple[Synapses, ...]:
-        """Return the connections."""
         return recurrent("reservoir", self.weights_in, self.weights, "read", self.weights_out[:, None])
 
     def network(self) -> NetworkInfo:

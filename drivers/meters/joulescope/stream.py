@@ -115,7 +115,6 @@ class Input:
         self.rail = Rail(f"{name} in{number}", "edges", rate_hz=rate_hz, pin=mark.pin, pin_lag_s=mark.pin_lag_s)
 
     def start(self) -> None:
-        """Start the stream."""
         self._bits = Bits()
         self._driver.subscribe(self._data, "pub", self._callback)
         self._driver.publish(self._ctrl, 1)

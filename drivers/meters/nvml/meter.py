@@ -56,7 +56,6 @@ class Gpu:
 
     @property
     def rail(self) -> str:
-        """Return the name of its rail."""
         return f"gpu{self.index}"
 
     @property

@@ -137,7 +137,6 @@ class PendingReadings:
         self._first = self.count = 0
 
     def add(self, words: Words) -> None:
-        """Add words."""
         self._word, self._known = (np.concatenate(pair) for pair in zip((self._word, self._known), words, strict=True))
         self.count += len(words[0])
 

@@ -311,7 +311,6 @@ class Readings:
     flag: list[tuple[bool, ...]] = field(default_factory=list)
 
     def add(self, tick: int, value: tuple[float, ...], flag: tuple[bool, ...]) -> None:
-        """Add one reading."""
         self.tick.append(tick)
         self.value.append(value)
         self.flag.append(flag)
