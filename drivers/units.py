@@ -68,8 +68,8 @@ def agree(header: str, below: str, declared: str, option: str) -> None:
     """Refuse a declared unit that a column's own header, or the row of units ``below`` it, contradicts.
 
     A header states its unit in brackets, after a slash or at its end: ``I (mA)``, ``I / mA``, ``I_mA``. A single letter
-    at the end may also be a name, such as ``Channel A``, so it counts only if it is a unit of the declared kind and no
-    other place states one. An unknown unit in brackets also contradicts the declaration, unless another place states
+    at the end may also be a name, such as ``Channel A``. It counts only if it is a unit of the declared kind, and if no
+    other place states a unit. An unknown unit in brackets also contradicts the declaration, unless another place states
     the declared unit. A declared form of dates is no unit, so nothing is checked. Raises ``UsageError``, which names
     both units and how to overrule the header.
     """

@@ -66,7 +66,6 @@ class Tables:
 
 @cache
 def tables() -> Tables:
-    """Return the tables of ``PARAMETERS``."""
     angle = 2 * np.pi * np.arange(POINTS // 2) / POINTS
     steps = 1 << LOG_STEPS_BITS
     slope = 10 * math.log10(2) / PARAMETERS.db_per_code

@@ -44,7 +44,6 @@ class Weights:
     out: Floats
 
     def arrays(self) -> Iterator[tuple[str, Floats]]:
-        """Yield each array with its name."""
         return ((f.name, getattr(self, f.name)) for f in fields(self))
 
 

@@ -1,8 +1,8 @@
 """Rockpool's model of the analog front end of Xylo Audio 2, in place of the quick filter bank.
 
-It takes seconds for each second of audio, and about 0.1 GB. It does not need samna. The mismatch of its filters is
-drawn from ``seed``. Its noise is drawn from ``seed`` and the clip, so a clip's events do not depend on earlier clips. A
-network is trained on the events of one front end; the other front end makes different events.
+It takes seconds for each second of audio, and about 0.1 GB of memory. It does not need samna. The mismatch of the
+filters is drawn from ``seed``. The noise is drawn from ``seed`` and the clip, so a clip's events do not depend on
+earlier clips. A network is trained on the events of one front end; the other front end makes different events.
 """
 
 import copy
