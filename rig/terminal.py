@@ -155,7 +155,7 @@ class _Left(io.FileIO):
 
 def _text(number: int, encoding: str, *, closefd: bool = False, of_drivers: bool = False) -> TextIO:
     raw = _Left(number, "w", closefd=closefd)
-    if of_drivers:  # no room for what a driver prints must not end a run
+    if of_drivers:  # the run goes on if a driver's output cannot be written
         raw.dropped_at = errno.errorcode
     elif stat.S_ISCHR(os.fstat(number).st_mode):  # a terminal that was closed
         raw.dropped_at = (errno.EPIPE, errno.EIO)

@@ -543,7 +543,8 @@ class Streams(Protocol):
     ) -> Sequence[Sample]:
         """Return frames of ``window_s``, one every ``stride_s``, of a stream whose label changes every ``scene_s``.
 
-        Frame k ends ``window_s + k * stride_s`` after the stream began. Its label is the stream's label at its end.
+        Frame k ends ``window_s + k * stride_s`` after the stream began. The label of a frame is the stream's label at
+        the end of the frame.
         """
 
 

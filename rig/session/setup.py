@@ -167,7 +167,6 @@ def _meter(
     slot: str, request: Request, slots: Mapping[str, str], given: Mapping[str, Any],
     options: Mapping[str, Mapping[str, str]], handles: ExitStack,
 ) -> Meter:  # fmt: skip
-    """Open the meter of a slot with its own options."""
     with located(request.places.get(slot, {})):
         meter: Meter = opened(load("meters", slots[slot]), given, options[slot], "meter", slots[slot])
     handles.callback(close_quietly, meter)

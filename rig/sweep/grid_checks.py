@@ -86,7 +86,7 @@ def _own_takers(spec: GridSpec, device: str) -> Takers:
 def _facts_of(spec: GridSpec, device: str, simulated: bool, wait: bool, say: Say | None) -> Facts:
     """Return the facts of a device's bench, from the first cell that can be opened; cells before it fail later.
 
-    Raises the error of the first cell if no value of a varied key can be used, or if the cause is no varied key.
+    Raises the error of the first cell if each value of a varied key is unusable, or if the cause is another key.
     """
     vary, first = dict(spec.vary), None
     while True:

@@ -65,8 +65,8 @@ def paired_difference(lost: float, won: float, n: float) -> tuple[float, float]:
 
     ``won`` counts the cases that only the second system has right, ``lost`` those that only the first has right. The
     Clopper-Pearson limits of both are combined with the correlation of two counts of one sample (Zou and Donner,
-    Statistics in Medicine 27 (2008) 1693). If no case differs, the true difference may still not be 0, so the interval
-    reaches, on both sides, as far as the interval of a count of 0 in n.
+    Statistics in Medicine 27 (2008) 1693). If no case differs, the true difference may still be above or below 0. The
+    interval then reaches, on both sides, as far as the interval of a count of 0 in n.
     """
     down, up = lost / n, won / n
     (down_low, down_high), (up_low, up_high) = clopper_pearson(lost, n), clopper_pearson(won, n)

@@ -2,7 +2,7 @@
 
 An imported run has a line of the type ``peer``. It holds the name of the method and its input: counts, and windows or
 stamps in ticks of a trace's clock. The figures are computed from the trace and never copied from a report. Their keys
-have the method ``peer``, beside the rig's own figures. They state no uncertainty.
+have the method ``peer``, beside the rig's own figures. The figures state no uncertainty.
 """
 
 import itertools

@@ -64,7 +64,6 @@ class Queries:
 
     @property
     def completed(self) -> Bools:
-        """Return which samples were completed."""
         return np.isfinite(self.completed_s)
 
     @property

@@ -140,7 +140,6 @@ def _of_clocks(part: Part) -> Iterator[Component]:
 
 
 def _samples(run: Run) -> set[str]:
-    """Return the samples that a run asked for."""
     q = queries_of(run)
     return {q.names[k] for k in set(q.sample.tolist())}
 

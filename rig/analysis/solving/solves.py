@@ -218,8 +218,8 @@ def gap_energies(
 ) -> Figures:  # fmt: skip
     """Return the energy of a solve until each gap: the power until then times the time to the gap.
 
-    ``until`` returns the active power in windows of the run, shape (k, 2), or None if it cannot be measured. Then the
-    energy is computed with ``power``, the power over the whole runtime, and has no uncertainty.
+    ``until`` returns the active power in windows of the run, shape (k, 2). If it returns None, the energy is computed
+    with ``power``, the power over the whole runtime, and has no uncertainty.
     """
     out, known = Figures(), dict[tuple[str, float], Quantity | None]()
     for key, time_s in times.items():

@@ -147,8 +147,8 @@ def moments_s(r: Readings, activity: Activity, sigma_s: float, host_sigma_s: flo
 def span_sigma_s(r: Readings, activity: Activity, sigma_s: float) -> float:
     """Return the uncertainty of the ends of spans among the readings; ``sigma_s`` is from the map of the clocks.
 
-    It includes the step of the stamps. It also includes the time between apertures, in which ends stay hidden, as far
-    as spans are in step with the readings.
+    The result includes the step of the stamps. As far as spans are in step with the readings, it also includes the time
+    between apertures, in which ends stay hidden.
     """
     on_s = activity.active_s()[:, 0]
     unseen_s = 0.0 if r.counter else max(r.period_s - r.aperture_s, 0.0) * in_step(on_s, r.period_s)

@@ -133,8 +133,8 @@ def good_readings(rail: Rail, start: NDArray[Any], end: NDArray[Any], value: Flo
 def check_ticks(rail: Rail, start: NDArray[Any], end: NDArray[Any], tick_hz: float | None) -> None:
     """Raise ``DataError`` for readings that end before they begin, or whose spacing contradicts the declared rate.
 
-    The spacing is wrong if, for example, the rate was declared in kHz instead of Hz. It is not checked for edges,
-    without a declared rate, for fewer than three readings, and if ``tick_hz`` is None.
+    The spacing is wrong if, for example, the rate was declared in kHz instead of Hz. It is checked only for three
+    readings or more, with a declared rate and a ``tick_hz``, and never for edges.
     """
     backward = end < start
     if np.any(backward):

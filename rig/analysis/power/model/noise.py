@@ -174,7 +174,7 @@ def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
 def _not_negative(terms: Floats, found: Floats) -> Floats:
     """Return the least-squares solution without sizes below zero: the best of all choices of terms.
 
-    Several choices may fit a few values exactly. Then it is the first one, whatever the rounding.
+    If several choices fit the values exactly, the first of them is taken, whatever the rounding.
     """
     best, least = np.zeros(terms.shape[1]), float(found @ found)
     rounding = 1e-18 * least
