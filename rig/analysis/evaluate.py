@@ -54,9 +54,9 @@ LIBRARY_BYTES = 128 << 20
 def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     """Compute all figures of a run.
 
-    Of a longer trace, only about ``at_once`` readings are examined singly. Sums are over all readings. Raises
-    ``DataError`` if the recording contradicts itself, and ``MeasurementRefusedError`` if the process gets no memory for
-    its libraries.
+    If a trace has more than ``at_once`` readings, only about ``at_once`` of them are examined singly. Sums are over all
+    readings. Raises ``DataError`` if the recording contradicts itself, and ``MeasurementRefusedError`` if the process
+    gets no memory for its libraries.
 
     Example::
 
