@@ -219,9 +219,7 @@ def test_a_package_of_others_that_cannot_be_loaded_is_named_with_its_attribute(
     assert "pip uninstall lab-meters" in caught.remedy
 
 
-def test_a_name_that_two_packages_registered_is_refused_because_either_could_be_meant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_two_packages_registered_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registering(tmp_path, monkeypatch, "lab-meters", "ppk2 = json:loads")
     raised(SetupError, load, "meters", "ppk2", says="'ppk2' is registered by lab-meters and neurorig")
 

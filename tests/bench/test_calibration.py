@@ -121,9 +121,7 @@ def test_a_rail_without_a_file_states_nothing() -> None:
 @pytest.mark.parametrize(("own", "kind", "wanted"), [
     (None, "mean", 12.0), (5.0, "mean", 5.0), (20.0, "point", 12.0), (None, "cumulative", None)
 ])  # fmt: skip
-def test_limits_hold_for_no_reading_far_above_the_full_scale(
-    own: float | None, kind: Any, wanted: float | None, tmp_path: Path
-) -> None:
+def test_limits_end_far_above_full_scale(own: float | None, kind: Any, wanted: float | None, tmp_path: Path) -> None:
     rail = Rail("wall", kind, Conversion("W"), rate_hz=1.0, range_max=own)
     assert stated(rail, str(written(tmp_path, SMALL))).range_max == wanted
 

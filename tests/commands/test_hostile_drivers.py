@@ -51,9 +51,7 @@ def test_a_driver_that_prints_nothing_leaves_no_log(tmp_path: Path) -> None:
     ("leaves", "with exit code 0", "together", "rig report"),
     ("crashes", "by the signal SIGSEGV", "session", "rig measure --resume"),
 ])  # fmt: skip
-def test_a_driver_that_ends_the_process_is_reported_by_the_exit_code(
-    tmp_path: Path, how: str, says: str, mode: str, then: str
-) -> None:
+def test_a_driver_that_ends_the_rig_is_an_exit_code(tmp_path: Path, how: str, says: str, mode: str, then: str) -> None:
     ended = measured(tmp_path / "run", f"{DRIVERS}:{how}", *BRIEF[:3], mode, *BRIEF[4:])
 
     assert ended.returncode == json.loads(ended.stdout)["exit_code"] == DriverLeftError.exit_code

@@ -152,9 +152,7 @@ def test_a_bench_file_of_ones_own_runs_no_code_of_another_user(here: Path, bench
 
 @only_root
 @pytest.mark.parametrize(("mode", "group", "others"), [(0o755, 0, True), (0o2775, 0, False), (0o2775, STRANGER, True)])
-def test_a_folder_of_a_colleague_is_ones_own_where_a_common_group_writes(
-    here: Path, bench: Path, mode: int, group: int, others: bool
-) -> None:
+def test_a_folder_of_a_common_group_is_ones_own(here: Path, bench: Path, mode: int, group: int, others: bool) -> None:
     os.chown(here, STRANGER, group)
     here.chmod(mode)
     assert refused_as_of_others(bench) is others

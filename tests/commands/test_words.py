@@ -163,7 +163,7 @@ Rig = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def rig(capsys: pytest.CaptureFixture[str], here: Path) -> Rig:
+def rig(capsys: Capture, here: Path) -> Rig:
     """Runs a command in an empty directory; a failing command prints one line on standard error."""
 
     def run(*argv: str) -> tuple[int, str]:

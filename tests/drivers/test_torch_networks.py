@@ -214,9 +214,7 @@ def test_a_kernel_may_differ_along_its_axes(torch: Any) -> None:
     (lambda nn: nn.MultiheadAttention(4, 2), "module MultiheadAttention is a"),
     (lambda nn: nn.Bilinear(4, 4, 3), "module Bilinear is a"),
 ])  # fmt: skip
-def test_a_module_that_is_not_known_is_refused_by_name_unless_it_is_left_out(
-    made: Callable[[Any], Any], text: str, torch: Any
-) -> None:
+def test_an_unknown_module_is_named_unless_it_is_left_out(made: Callable[[Any], Any], text: str, torch: Any) -> None:
     caught = raised(DataError, TorchCounter, made(torch.nn), says=text)
     assert "uncounted=" in caught.remedy
     TorchCounter(made(torch.nn), uncounted=("1", caught.field and str(caught.value), "out_proj")).close()

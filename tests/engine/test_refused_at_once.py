@@ -162,9 +162,7 @@ DECLARED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", DECLARED)
-def test_what_a_device_declares_is_refused_before_anything_is_written(
-    by_hand: ByHand, plant: SimPlant, tmp_path: Path, what: str
-) -> None:
+def test_a_false_declaration_is_refused_first(by_hand: ByHand, plant: SimPlant, tmp_path: Path, what: str) -> None:
     device = Queue(plant.clock)
     device.facts = rig.DeviceInfo(**{"name": "odd", "mode": "simulator"} | DECLARED[what])
     raised(StoreError, by_hand, device, STEPS, says=r"what the device .* declares")

@@ -204,9 +204,7 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_ctrl_c_while_a_whole_run_is_closed_ends_what_follows_and_not_the_run(
-    by_hand: ByHand, plant: SimPlant, tmp_path: Path
-) -> None:
+def test_ctrl_c_while_a_whole_run_is_closed_ends_what_follows(by_hand: ByHand, plant: SimPlant, tmp_path: Path) -> None:
     with on_signals(interrupt, signal.SIGTERM), pytest.raises(KeyboardInterrupt):
         by_hand(open_device(plant), one_by_one(), (signalled(open_meter(plant)),))
     run = open_run(tmp_path / "run")
@@ -293,9 +291,7 @@ def test_a_failure_has_its_exit_code_and_line_and_what_was_recorded_is_reported(
     assert json.loads((path / "derived" / "results.json").read_text())["complete"] is False
 
 
-def test_a_system_that_refuses_files_ends_with_the_place_of_the_recording(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_without_files_ends_and_names_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ArrowFiles, "check_there", raising(OSError(24, "Too many")))
     ended = rig(tmp_path, *MEASURE, "--out", str(tmp_path / "run"))
     assert ended.code == SetupError.exit_code

@@ -238,9 +238,7 @@ def exchanged(folder: Path) -> None:
 @pytest.mark.parametrize(("change", "what"), [
     (altered, "not the run"), (exchanged, "not the run"), (lambda folder: shutil.rmtree(folder / "power"), "missing")
 ])  # fmt: skip
-def test_a_bound_run_that_was_altered_replaced_or_removed_is_reported(
-    folder: Path, change: Callable[[Path], None], what: str
-) -> None:
+def test_an_altered_replaced_or_removed_run_is_told(folder: Path, change: Callable[[Path], None], what: str) -> None:
     change(folder)
     raised(IntegrityError, runs_in, folder, says=f"power is {what}")
 

@@ -261,9 +261,7 @@ def test_the_versions_of_the_published_baselines_are_beside_those_of_the_device(
 
 
 @pytest.mark.parametrize(("configuration", "told"), [("efficiency", "efficiency"), ("", "not stated")])
-def test_the_configuration_is_with_its_run_and_in_the_section_on_timing(
-    tmp_path: Path, configuration: str, told: str
-) -> None:
+def test_the_configuration_is_with_its_run_and_under_timing(tmp_path: Path, configuration: str, told: str) -> None:
     (run,) = members(bound(tmp_path, [("power", "power")], configuration=configuration), None)
     assert run.gave.endswith("; configuration efficiency") is bool(configuration)
     assert ("Configuration of the system", told) in timing(replace(made_up(), start=start(configuration=configuration)))

@@ -188,9 +188,7 @@ lengths = st.integers(1, 400).map(lambda n: n / RATE_HZ) | st.floats(0.02, 4.0)
 @settings(max_examples=75)
 @example(window_s=3.84375, stride_s=1.107421875, scene_s=3.0234375, more_s=3.0, seed=0)
 @given(window_s=lengths, stride_s=lengths, scene_s=lengths, more_s=st.floats(0.0, 20.0), seed=st.integers(0, 9))
-def test_each_frame_is_a_slice_of_the_stream_sample_by_sample(
-    window_s: float, stride_s: float, scene_s: float, more_s: float, seed: int
-) -> None:
+def test_frames_are_exact_slices(window_s: float, stride_s: float, scene_s: float, more_s: float, seed: int) -> None:
     """Including windows longer than scenes and strides longer than windows."""
     duration_s = window_s + min(more_s, 30 * stride_s)
     assume(duration_s < 300 * scene_s)

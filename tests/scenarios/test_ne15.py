@@ -306,9 +306,7 @@ def test_a_flash_sends_about_as_many_events_as_those_of_ne15_and_a_moving_digit_
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(scene_s=st.sampled_from([0.1, 0.25, 0.3]), stride_s=st.sampled_from([0.05, 0.1, 0.4]), seed=st.integers(0, 99))
-def test_frames_hold_the_spikes_of_their_window_and_the_label_at_its_end(
-    folder: Path, scene_s: float, stride_s: float, seed: int
-) -> None:
+def test_frames_hold_their_spikes_and_the_last_label(folder: Path, scene_s: float, stride_s: float, seed: int) -> None:
     workload = open_workload(data=str(folder), md5=False, rate_hz=2000.0, samples=10)
     (whole,) = workload.stream(1.0, 1.0, scene_s, 1.0, seed)
     for k, frame in enumerate(workload.stream(0.2, stride_s, scene_s, 1.0, seed)):

@@ -234,9 +234,7 @@ def test_code_that_changed_between_the_runs_of_a_session_is_reported(own: Path, 
     assert any("several versions of mine.py" in text for text in rig.evaluated(own).result.notes) == changed
 
 
-def test_code_outside_of_the_working_directory_that_did_not_change_is_not_reported(
-    own: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_unchanged_code_outside_of_the_directory_is_not_reported(own: Path, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     with killed_before("performance"):
         device = f"{tmp_path}/mine.py:open_device"

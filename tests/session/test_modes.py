@@ -57,9 +57,7 @@ def test_on_a_host_clock_of_coarse_steps_nothing_real_is_measured(session: Measu
     session()
 
 
-def test_a_session_needs_no_directory_to_be_opened_and_no_lock_in_use_to_be_removed(
-    session: Measure, monkeypatch: Patch
-) -> None:
+def test_a_session_needs_no_directory_opened_and_no_lock_removed(session: Measure, monkeypatch: Patch) -> None:
     """Windows does neither."""
 
     def refusing(call: Callable[..., Any], wrong: Callable[[Path], bool]) -> Callable[..., Any]:
@@ -162,7 +160,7 @@ def test_a_session_that_breaks_off_binds_what_there_is(session: Measure, tmp_pat
 
 @pytest.mark.parametrize(("rules", "told"), [("neurobench-1.0", 1), ("quick", 0)])
 def test_a_verdict_that_a_simulator_makes_invalid_is_reported_before_anything_is_recorded(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, rules: str, told: int
+    tmp_path: Path, capsys: Capture, monkeypatch: Patch, rules: str, told: int
 ) -> None:
     monkeypatch.setattr("rig.session.measure._record", raising(DeviceTimeoutError("begun")))
     with pytest.raises(DeviceTimeoutError, match="begun"):

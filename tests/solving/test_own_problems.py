@@ -81,9 +81,7 @@ COMMAS = text(",".join(map(str, row)) for row in np.triu(Q) + np.triu(Q, 1))
     ("own.txt", WITH_EXPONENTS, NUMBERED), ("full.coo", FULL, NUMBERED), ("rows.csv", ROWS_OF_Q, NUMBERED),
     ("own.csv", COMMAS, NUMBERED), ("own.npz", as_array, NUMBERED),
 ])  # fmt: skip
-def test_a_file_of_each_form_is_the_problem_that_dimod_knows(
-    tmp_path: Path, name: str, write: Callable[[Path], object], model: Any
-) -> None:
+def test_each_form_is_read_as_by_dimod(tmp_path: Path, name: str, write: Callable[[Path], object], model: Any) -> None:
     write(tmp_path / name)
 
     assert same(opened(tmp_path / name), model)

@@ -234,9 +234,7 @@ def test_pages_of_versions_that_nobody_stated_are_not_compared(folder: Path, tmp
     (0.4, "warned", "submission.json or results.csv differs too, by less than the intervals"),
     (1.5, "failed", "submission.json: active_power_w: low end "),
 ])  # fmt: skip
-def test_another_version_explains_a_figure_that_moved_within_its_interval(
-    folder: Path, tmp_path: Path, by: float, outcome: str, says: str
-) -> None:
+def test_another_version_explains_small_moves(folder: Path, tmp_path: Path, by: float, outcome: str, says: str) -> None:
     again = judged(folder, tmp_path / "out", OTHER, moved("active_power_w", by))
     assert again["outcome"] == outcome
     assert says in again["found"]

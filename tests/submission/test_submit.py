@@ -398,9 +398,7 @@ def test_a_manifest_leads_nowhere_else(copy: Path, name: str) -> None:
 
 @pytest.mark.parametrize("inside", ["", "pages", "sessions/a", "sessions/a/accuracy"])
 @pytest.mark.parametrize("argument", ["out", "archive"])
-def test_nothing_is_written_where_the_hashes_of_another_submission_cover(
-    lab: Path, copy: Path, tmp_path: Path, argument: str, inside: str
-) -> None:
+def test_no_other_submission_is_written_into(lab: Path, copy: Path, tmp_path: Path, argument: str, inside: str) -> None:
     (copy / "pages").mkdir(exist_ok=True)
     inner = copy / inside / "new.tar.gz"
     out, archive = (inner, None) if argument == "out" else (tmp_path / "new", inner)

@@ -34,9 +34,7 @@ def asked(**given: object) -> GridSpec:
     st.integers(1, 3),
     st.text(min_size=1, max_size=200),
 )
-def test_each_combination_and_repetition_is_a_cell_with_a_directory_name_of_its_own(
-    vary: dict[str, list[str]], repetitions: int, device: str
-) -> None:
+def test_each_combination_repeats_in_its_own_folder(vary: dict[str, list[str]], repetitions: int, device: str) -> None:
     cells = cells_of([grid(device, repetitions, **{key: tuple(values) for key, values in vary.items()})])
     count = repetitions
     for values in vary.values():

@@ -68,9 +68,7 @@ def test_a_worker_takes_no_package_from_the_working_directory(here: Path) -> Non
 
 
 @pytest.mark.parametrize("with_workers", [True, False])
-def test_killed_it_goes_on_where_it_was_and_what_outliving_workers_finish_is_not_repeated(
-    tmp_path: Path, with_workers: bool
-) -> None:
+def test_killed_it_goes_on_and_repeats_nothing_that_workers_finish(tmp_path: Path, with_workers: bool) -> None:
     process = slow(tmp_path / "s", 1)
     os.killpg(process.pid, signal.SIGKILL) if with_workers else process.kill()
     ended(process)

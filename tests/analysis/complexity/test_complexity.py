@@ -145,9 +145,7 @@ def test_a_declared_network_without_activity_has_its_static_figures_alone(tmp_pa
     ("output", "spikes", [-1, 0]),
     ("output", "spikes", [2**60, 0]),
 ])  # fmt: skip
-def test_counters_that_contradict_the_network_give_no_figure(
-    part: str, counter: str, counts: list[int], tmp_path: Path
-) -> None:
+def test_counters_unlike_the_network_give_no_figure(part: str, counter: str, counts: list[int], tmp_path: Path) -> None:
     wrong = {name: dict(counters) for name, counters in ONE.items()}
     wrong[part][counter] = counts
     result = evaluated(tmp_path, [("a", ONE), ("b", wrong)])
@@ -338,8 +336,6 @@ def test_a_point_has_the_operations_and_energies_of_one_execution() -> None:
 
 
 @pytest.mark.parametrize(("label", "told"), [("x", True), (None, False)])
-def test_a_network_of_unknown_training_is_noted_if_answers_are_judged(
-    label: str | None, told: bool, tmp_path: Path
-) -> None:
+def test_unknown_training_is_noted_if_answers_are_judged(label: str | None, told: bool, tmp_path: Path) -> None:
     notes = evaluated(tmp_path, [("a", ONE)], label=label).notes
     assert any("on which data the network was trained" in note for note in notes) is told

@@ -68,9 +68,7 @@ def remedy_of(result: Result) -> int:
 
 
 @pytest.mark.parametrize(("inference_s", "rate_hz"), [(1e-3, 100.0), (2e-4, 1000.0)])
-def test_a_span_too_short_for_the_meter_has_at_most_a_wide_figure_and_the_repeat_it_asks_for_is_enough(
-    tmp_path: Path, inference_s: float, rate_hz: float
-) -> None:
+def test_a_span_too_short_to_meter_asks_for_enough_repeats(tmp_path: Path, inference_s: float, rate_hz: float) -> None:
     made: Options = {"device": {"inference_s": inference_s}, "meter": {"rate_hz": rate_hz}}
     short = on_plant(tmp_path / "short", **made)
     times, wide = remedy_of(short.result), short.result.quantities.get(POWER)
@@ -353,9 +351,7 @@ def test_a_rarely_asked_device_draws_nearly_idle_on_average_and_its_own_power_wh
 
 
 @pytest.mark.parametrize(("frames", "inference_s", "late_s"), [(6, 0.1, 0.0), (60, 0.1, 0.0), (6, 0.7, 1.201)])
-def test_a_stream_takes_its_strides_also_after_the_last_answer(
-    tmp_path: Path, frames: int, inference_s: float, late_s: float
-) -> None:
+def test_strides_go_on_after_the_last_answer(tmp_path: Path, frames: int, inference_s: float, late_s: float) -> None:
     """A stride of 0.5 s has ``inference_s`` at 3 mW, and 1 mW for the rest; a device that is too slow never rests."""
     found = on_plant(
         tmp_path / "run",

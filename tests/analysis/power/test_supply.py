@@ -115,9 +115,7 @@ def test_volts_alone_are_refused_as_power_with_what_lacks(tmp_path: Path) -> Non
     (1000.0, 0.0004, 1.0), (5000.0, 0.0, 1.0), (50.0, 0.003, 1.0), (40.0, 0.0, 1.0), (10.0, 0.0, 1.0),
     (4.0, 0.0, 1.0), (7.0, 0.0, 1.0), (7.0, 0.0, 0.007), (23.0, 0.0, 0.023), (0.7, 0.0, 1.0), (0.3, 0.0, 1.0),
 ])  # fmt: skip
-def test_volts_at_another_pace_follow_the_amperes_however_slow_and_short_their_looks_are(
-    tmp_path: Path, volts_hz: float, shift_s: float, look: float
-) -> None:
+def test_volts_at_another_pace_follow_the_amperes(tmp_path: Path, volts_hz: float, shift_s: float, look: float) -> None:
     found = result_of(tmp_path / "run", volts_hz=volts_hz, shift_s=shift_s, look=look).quantities
     idle_w, busy_w = truth_w()
     for key, real in ((IDLE, idle_w), (ACTIVE, busy_w), (POWER, busy_w - idle_w)):
@@ -138,9 +136,7 @@ def test_the_shunt_between_volts_and_device_is_taken_off(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("burden_ohm", [0.0, 0.5])
-def test_the_limits_of_both_enter_by_the_derivative_of_power_each_with_an_origin_of_its_own(
-    tmp_path: Path, burden_ohm: float
-) -> None:
+def test_limits_of_both_enter_by_the_derivative_of_power_apart(tmp_path: Path, burden_ohm: float) -> None:
     own = {"unit": "A", "supply_rail": "vdd", "burden_ohm": burden_ohm}
     quantities = result_of(tmp_path / "run", conversion=own, volts={"resolution": 0.01}).quantities
     amperes, volts = np.array([IDLE_A, BUSY_A]), OPEN_V - OHM * np.array([IDLE_A, BUSY_A])

@@ -250,9 +250,7 @@ SPIKES = {"events": 10, "fired": {"input": 4, "decision": 1}}
     (spikes_of(11.0, 22) | SPIKES, None),
     (spikes_of(11.0, 11) | SPIKES | {"fired": {}}, None),
 ])  # fmt: skip
-def test_an_answer_of_spikes_that_contradicts_itself_is_in_no_figure_and_fails(
-    tmp_path: Path, output: Any, said: str | None
-) -> None:
+def test_contradictory_spikes_are_in_no_figure_and_fail(tmp_path: Path, output: Any, said: str | None) -> None:
     result = evaluate(spiking(tmp_path / "run", [output], **NETWORK))
     odd = [f.found for f in result.findings if f.rule == "answers of spikes that contradict themselves"]
     assert odd == ([] if said is None else [f"1, such as s0: {said}"])

@@ -177,9 +177,7 @@ def test_percentiles_count_the_latencies_of_one_batch_as_one(count: int, uneven:
     ([0.0, 1.0, 1.0, 1.0], [1.0, 4.0, 4.0, 4.0], 1.6),  # (1 + 3)^2 / (1^2 + 3^2)
     ([0.0, 1.0, 2.0, NAN], [1.0, 4.0, NAN, NAN], 2.0),  # one has no answer, and one was dropped
 ])  # fmt: skip
-def test_latencies_issued_or_answered_together_count_as_one(
-    issued_s: list[float], completed_s: list[float], worth: float
-) -> None:
+def test_latencies_of_a_common_end_count_as_one(issued_s: list[float], completed_s: list[float], worth: float) -> None:
     q = queries([NAN] * 4, issued_s, completed_s)
     assert q.batches(q.issue) == pytest.approx(worth)
     assert q.batches(q.issue[:1]) == 1.0
@@ -327,9 +325,7 @@ def test_a_sample_that_is_refused_is_neither_served_nor_in_time(refusal: Any) ->
     ([0.0, 2.5, 5.0, 7.5], [2.5, 5.0, 7.5, 10.0], [1, 2, 3, 3]),
     ([0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0], [1] * 4),
 ], ids=["behind", "answered at the moment of the next arrival"])  # fmt: skip
-def test_backlog_counts_what_is_due_and_unanswered_at_each_arrival(
-    issued_s: list[float], completed_s: list[float], waiting: list[int]
-) -> None:
+def test_backlog_is_due_and_unanswered(issued_s: list[float], completed_s: list[float], waiting: list[int]) -> None:
     q = queries([0.0, 1.0, 2.0, 3.0], issued_s, completed_s)
     assert serving.backlog(q).tolist() == waiting
     assert serving.service_figures(q)["backlog_max"].value == max(waiting)

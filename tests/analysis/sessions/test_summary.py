@@ -182,9 +182,7 @@ def test_what_trials_share_does_not_hide_their_scatter() -> None:
 @pytest.mark.parametrize("shared", [0.0, 1.0])
 @pytest.mark.parametrize("scatter", [0.0, 1.0, 3.0, 10.0])
 @pytest.mark.parametrize("n", [2, 3, 5])
-def test_the_mean_of_few_trials_is_as_certain_as_it_says_however_far_trials_scatter(
-    n: int, scatter: float, shared: float
-) -> None:
+def test_the_mean_of_few_trials_is_as_certain_as_it_says(n: int, scatter: float, shared: float) -> None:
     """Each trial knows its own error, of 1, and a calibration that all share, but not how far trials scatter."""
     draw, held = np.random.default_rng(n), 0
     parts = (Component("noise", 1.0), Component("gain", shared, shared="gain:core"))[: 1 + bool(shared)]
@@ -400,9 +398,7 @@ def again(seconds: float) -> Played:
 
 
 @pytest.mark.parametrize(("seconds", "ratio"), [(0.1, None), (0.091, None), (0.3, None), (0.02, "0.200")])
-def test_one_sample_again_and_again_is_answered_no_sooner_than_among_others(
-    summary: Summarise, seconds: float, ratio: str | None
-) -> None:
+def test_a_repeated_sample_is_answered_no_sooner(summary: Summarise, seconds: float, ratio: str | None) -> None:
     found = summary(("performance", "performance", asked(0.1)), again(seconds))
     rule = "time of sample s2 repeated, against its time among others"
     assert failed(found) == ([(rule, ratio)] if ratio else [])

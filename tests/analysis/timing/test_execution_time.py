@@ -82,9 +82,7 @@ def served(path: Path, *turns: Stages, arrival_hz: float = 5.0, cores: int = 1, 
 
 
 @pytest.mark.parametrize(("arrival_hz", "cores", "batch"), [(5.0, 2, 1), (14.0, 2, 1), (0.0, 2, 1), (60.0, 1, 8)])
-def test_the_time_of_an_inference_does_not_depend_on_others_beside_it(
-    tmp_path: Path, arrival_hz: float, cores: int, batch: int
-) -> None:
+def test_an_inference_takes_its_time_beside_others(tmp_path: Path, arrival_hz: float, cores: int, batch: int) -> None:
     """Two cores take 0.1 s for each sample at any load, even if both begin at once; only a batch shares a span."""
     found = served(tmp_path / "run", arrival_hz=arrival_hz, cores=cores, batch=batch)
     q, table = found.result.quantities, [row for row in found.run.replies.to_pylist() if not row["warmup"]]

@@ -190,9 +190,7 @@ def contradicted(result: Result) -> bool:
 @pytest.mark.parametrize(("fault", "rate_hz"), [
     ({"deliveries": 2}, 1e3), *(({"rate_error": e}, hz) for e, hz in ((0.01, 200.0), (-0.01, 20e3), (-0.5, 1e3))),
 ], ids=["twice", "faster than declared", "slower than declared", "half the rate"])  # fmt: skip
-def test_readings_at_another_rate_than_declared_make_a_live_run_invalid(
-    tmp_path: Path, fault: dict[str, float], rate_hz: float
-) -> None:
+def test_another_rate_than_declared_is_invalid_live(tmp_path: Path, fault: dict[str, float], rate_hz: float) -> None:
     assert contradicted(measured(tmp_path, 0.05, rate_hz=rate_hz, **fault))
 
 

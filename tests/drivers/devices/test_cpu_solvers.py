@@ -121,9 +121,7 @@ def test_solves_of_devices_with_neighbouring_seeds_share_none(seed: int, k: int)
     [(Budget(value), "timeout_s") for value in (0.0, -1.0, math.nan, math.inf, 1e9)]
     + [(Budget(1.0, cost), "stop_at_cost") for cost in (math.nan, -math.inf)],
 )
-def test_a_budget_that_cannot_be_meant_and_a_sample_that_was_not_staged_are_refused(
-    device: Device, budget: Budget, field: str
-) -> None:
+def test_an_impossible_budget_and_an_unstaged_sample_are_refused(device: Device, budget: Budget, field: str) -> None:
     assert raised(UsageError, device.submit, [SAMPLE], budget).field == field
     raised(DeviceError, device.submit, [Sample("other", SAMPLE.payload)], None, says="was not staged")
 

@@ -43,10 +43,11 @@ def open_worker(options):
 """
 )
 ROOMY: dict[str, Any] = {"simulate": True, "start_s": 30.0, "load_s": 30.0}
+Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture(autouse=True)
-def nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def nothing_here(tmp_path: Path, monkeypatch: Patch) -> Path:
     """Let no interpreter be found unless a test puts one into this folder's ``cache``."""
     monkeypatch.delenv(loihi2.VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -54,7 +55,7 @@ def nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def stand_in(monkeypatch: Patch) -> None:
     """Use this test's worker instead of Lava's, in this interpreter."""
     monkeypatch.setattr(loihi2, "shipped", lambda module: (module, SOLVER))
     monkeypatch.setattr(loihi2, "python_of", lambda path: sys.executable)
@@ -120,9 +121,7 @@ def test_without_an_interpreter_it_says_how_to_make_one() -> None:
     raised(SetupError, opened, says=r"an interpreter of its own.*-m venv.*lava-optimization==0\.5\.0")
 
 
-def test_the_named_interpreter_comes_before_that_of_the_environment_and_the_own_one(
-    nothing_here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_named_interpreter_comes_before_those_that_are_found(nothing_here: Path, monkeypatch: Patch) -> None:
     own = nothing_here / "cache" / "neurorig" / "lava" / "bin" / "python"
     own.parent.mkdir(parents=True)
     own.touch()
@@ -249,7 +248,7 @@ ChipGeneration = Enum("ChipGeneration", {"N3B2": "N3B2", "N3B3": "N3B3", "N3C1":
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+def asked(monkeypatch: Patch) -> list[tuple[str, dict[str, Any]]]:
     """Replace the used parts of Lava's module ``loihi``, with the signatures of lava-nc 0.10.0; return their calls."""
     calls: list[tuple[str, dict[str, Any]]] = []
 
@@ -283,9 +282,7 @@ def test_a_board_is_one_of_slurm_or_one_at_an_address(asked: list[tuple[str, dic
     ]
 
 
-def test_the_generation_in_the_environment_is_not_overwritten(
-    asked: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_generation_in_the_environment_stays(asked: list[tuple[str, dict[str, Any]]], monkeypatch: Patch) -> None:
     monkeypatch.setenv("LOIHI_GEN", "N3C1")
     use_board("", "", "", "")
     assert asked == [("slurm", {"partition": None, "board": None, "loihi_gen": "N3C1"})]

@@ -39,10 +39,11 @@ pytest.importorskip("xylosim")
 pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("warm_soon")]
 STEP_S = 6e-3
 Opened = Callable[..., XyloDevice]
+Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture(name="opened")
-def _opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
+def _opened(monkeypatch: Patch) -> Iterator[Opened]:
     """Open devices that tolerate delays of this machine; only tests of time do not use them."""
     monkeypatch.setattr(board_module, "LOOK_NS", 10**12)
 
@@ -91,9 +92,7 @@ def test_an_echo_that_differs_from_the_simulator_names_neuron_and_time_step(chip
 # ---- when it does it ------------------------------------------------------------------------
 
 
-def test_a_span_is_as_long_as_the_core_worked_though_the_vendor_looks_every_tenth_of_a_second(
-    chip: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_span_is_as_long_as_the_core_worked_however_rarely_looked_at(chip: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(board_module, "LOOK_NS", 30_000_000)  # a hundredth of the span, as this machine may be late
     with closing(on_board(SimBoard(Traits(chip, step_s=3e-2)))) as device:
         (span,) = answer(device, events(3)).spans
@@ -101,7 +100,7 @@ def test_a_span_is_as_long_as_the_core_worked_though_the_vendor_looks_every_tent
     assert (span.off_tick - span.on_tick) * 1e6 == pytest.approx(off_ns - on_ns, rel=0.02)
 
 
-def held_up(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def held_up(times: int, monkeypatch: Patch) -> None:
     """Let the timing of the first ``times`` spans fail, as if this program had been held up."""
     looks = iter(range(times))
 
@@ -113,9 +112,7 @@ def held_up(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_module, "span_of", span)
 
 
-def test_a_sample_whose_span_nobody_saw_is_processed_again_and_its_answer_says_so(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_whose_span_nobody_saw_is_processed_again_and_so_said(opened: Opened, monkeypatch: Patch) -> None:
     device, sample = opened(step_s=1e-3), events(1)
     at_once = answer(device, sample)
     held_up(1, monkeypatch)
@@ -126,7 +123,7 @@ def test_a_sample_whose_span_nobody_saw_is_processed_again_and_its_answer_says_s
 
 @pytest.mark.parametrize(("metered", "tries"), [(False, TRIES), (True, 1)])
 def test_a_program_that_is_held_up_at_every_try_ends_the_run_and_at_the_first_while_power_is_recorded(
-    metered: bool, tries: int, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    metered: bool, tries: int, opened: Opened, monkeypatch: Patch
 ) -> None:
     held_up(tries, monkeypatch)
     device = opened(step_s=1e-3)
@@ -190,9 +187,7 @@ def test_a_span_whose_end_nobody_saw_in_time_is_refused(step_ns: int, held: slic
 # ---- what it refuses ------------------------------------------------------------------------
 
 
-def test_another_clock_no_readings_and_a_stopwatch_that_stands_still_are_refused_at_the_start(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_without_use_is_refused_at_the_start(opened: Opened, monkeypatch: Patch) -> None:
     raised(SetupError, opened, says=r"core clock .* is 2\.5025e\+07 Hz, and 2\.5e\+07", made_clock=1.001)
     monkeypatch.setattr(board_module, "PATIENCE_S", 0.1)
     raised(SetupError, opened, says="the power monitor of Xylo Audio 2 does not run: 0 readings", lost=1.0)
@@ -200,9 +195,7 @@ def test_another_clock_no_readings_and_a_stopwatch_that_stands_still_are_refused
     raised(SetupError, opened, says="its stopwatch stands still")
 
 
-def test_a_readout_that_is_lost_among_others_is_not_counted_as_all_in_a_row(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_readout_lost_among_others_does_not_count_as_a_row(opened: Opened, monkeypatch: Patch) -> None:
     send = SimBoard.send_readouts
 
     def without_one(board: SimBoard, steps: Any, at_ns: Any, **values: Any) -> int:
@@ -233,7 +226,7 @@ def test_a_sample_that_takes_too_long_is_a_timeout(opened: Opened) -> None:
         answer(opened(None, ChipOptions(timeout_s=1.0), step_s=2e-2), events(5))
 
 
-def test_power_is_never_recorded_by_the_vendor(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_is_never_recorded_by_the_vendor(opened: Opened, monkeypatch: Patch) -> None:
     def evolve(self: Any, *, input: Any, record: bool, read_timeout: float) -> Any:
         raise RuntimeError(f"enough, {record}")
 
@@ -262,7 +255,7 @@ def network() -> Any:
 
 
 @pytest.fixture(name="listener")
-def _listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
+def _listener(monkeypatch: Patch) -> Iterator[Opened]:
     """Open devices that listen; a busy machine may miss a few time steps."""
     monkeypatch.setattr(microphone, "LOST", 0.2)
     yield from opener(lambda options=None, **traits: listening(SimBoard(Traits(**traits)), network(), options))
@@ -288,7 +281,7 @@ def heard_whole(device: XyloDevice, sample: Sample) -> Any:
 
 
 @pytest.fixture
-def asleep(listener: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def asleep(listener: Opened, monkeypatch: Patch) -> None:
     """The number of time steps that a busy machine misses is not tested."""
     monkeypatch.setattr(microphone, "LOST", 2.0)
 
@@ -316,7 +309,7 @@ def test_a_span_is_as_long_as_the_sound_and_the_last_time_step(chip: str, listen
     assert (span.off_tick - span.on_tick) * 1e-3 == pytest.approx(1.6 + LONG_STEP_S, abs=0.02)
 
 
-def test_frames_follow_without_gap_or_overlap(chip: str, listener: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_follow_without_gap_or_overlap(chip: str, listener: Opened, monkeypatch: Patch) -> None:
     device = listener(chip=chip)
     device.submit([sound(1)], None)
     raised(UsageError, device.submit, [sound(2)], None, says="window_s and stride_s the same")
@@ -354,14 +347,14 @@ def test_a_board_that_listens_works_at_its_clock_and_says_which_rails_are_its_fr
     ("traits", "spin_steps"), [({}, 5), *(({"chip": chip, "lost_readouts": 0.4}, 0) for chip in CHIPS)]
 )
 def test_time_steps_that_the_program_slept_through_or_the_board_loses_end_the_run(
-    traits: dict[str, Any], spin_steps: int, listener: Opened, monkeypatch: pytest.MonkeyPatch
+    traits: dict[str, Any], spin_steps: int, listener: Opened, monkeypatch: Patch
 ) -> None:
     if spin_steps:
         monkeypatch.setattr("fixtures.instruments.xylo.ear.SPIN_S", spin_steps * LONG_STEP_S)
     raised(DeviceError, answer, listener(**traits), sound(), says=r"\d+ readouts came while sample sound-1 was heard")
 
 
-def test_a_lost_readout_of_a_sample_of_one_step_ends_the_run(listener: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_readout_of_a_sample_of_one_step_ends_the_run(listener: Opened, monkeypatch: Patch) -> None:
     device = listener()
     monkeypatch.setattr(device._backend, "_rows_of", lambda heard: [])
     one_step = sound(seconds=LONG_STEP_S)
@@ -379,9 +372,7 @@ def test_a_board_that_is_unplugged_ends_the_sample_by_type(chip: str, listener: 
             device.poll(0.1)
 
 
-def test_a_chip_that_falls_silent_is_a_timeout_and_refused_at_the_start(
-    listener: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_chip_is_a_timeout_and_refused_at_the_start(listener: Opened, monkeypatch: Patch) -> None:
     device = listener(ChipOptions(timeout_s=0.2), chip="audio3")
     monkeypatch.setattr("fixtures.instruments.xylo.ear.Ear.advance", lambda self, now_ns: None)
     raised(DeviceTimeoutError, answer, device, sound(), says="the last time step of sample sound-1")
@@ -421,14 +412,14 @@ def test_a_sample_counts_once_its_command_has_ended_well_and_in_time(ends: str, 
     playing.stop()
 
 
-def played(listener: Opened, playing: Any, monkeypatch: pytest.MonkeyPatch) -> XyloDevice:
+def played(listener: Opened, playing: Any, monkeypatch: Patch) -> XyloDevice:
     """Return a device whose samples are played by ``playing``."""
     device = listener()
     monkeypatch.setattr(device, "_play", lambda sample, times: playing)
     return device
 
 
-def test_a_sound_still_played_is_waited_for_before_the_next(listener: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sound_still_played_is_waited_for_before_the_next(listener: Opened, monkeypatch: Patch) -> None:
     lag_s = 0.1
     device = played(listener, Playback(lambda timeout_s: time.sleep(lag_s)), monkeypatch)
     begun_s: list[float] = []
@@ -441,13 +432,13 @@ def test_a_sound_still_played_is_waited_for_before_the_next(listener: Opened, mo
     assert begun_s[1] - issued_s >= lag_s
 
 
-def test_the_only_sample_is_not_answered_if_its_player_fails(listener: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_sample_is_not_answered_if_its_player_fails(listener: Opened, monkeypatch: Patch) -> None:
     fails = raising(DeviceError("sample sound-1 was not played", field="play", value=3))
     one_step = sound(seconds=LONG_STEP_S)
     raised(DeviceError, heard_whole, played(listener, Playback(fails), monkeypatch), one_step, says="was not played")
 
 
-def test_a_player_does_not_outlive_its_device(listener: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_player_does_not_outlive_its_device(listener: Opened, monkeypatch: Patch) -> None:
     playback = Playback()
     with closing(played(listener, playback, monkeypatch)) as device:
         device.submit([sound()], None)

@@ -149,9 +149,7 @@ def test_a_compiled_samna_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> No
     (lambda d: d["specification"]["weights_in"]["blocks"][0]["values"][0].__setitem__(0, 128), "not fit in 8 bits"),
     (lambda d: [weights.pop() for weights in d["float_weights"]], "float_weights of the connection"),
 ])  # fmt: skip
-def test_numbers_that_are_missing_or_do_not_fit_the_chip_are_refused_by_name(
-    change: Callable[[Any], object], what: str, tmp_path: Path
-) -> None:
+def test_missing_or_unfit_numbers_are_refused(change: Callable[[Any], object], what: str, tmp_path: Path) -> None:
     document = json.loads(SHIPPED.read_text())
     del document["sha256"]
     change(document)

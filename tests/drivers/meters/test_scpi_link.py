@@ -176,9 +176,7 @@ def test_a_session_on_pyvisa_sim(tmp_path: Path) -> None:
     ("Please install PyUSB to use this resource type.\nNo module named 'usb'", "pip install pyusb libusb-package"),
     ("No device found.", "udev"),
 ])  # fmt: skip
-def test_the_remedy_for_an_instrument_on_usb_does_not_name_the_network(
-    says: str, remedy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_remedy_on_usb_does_not_name_the_network(says: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = SimpleNamespace(open_resource=raising(ValueError(says)))
     monkeypatch.setattr(pyvisa, "ResourceManager", lambda library: manager)
     error = raised(SetupError, Visa(USB).open)

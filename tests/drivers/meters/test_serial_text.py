@@ -47,9 +47,7 @@ def once(number: int, change: Callable[[bytes], bytes]) -> Callable[[int, bytes]
     ("p:uW, x:xor8", "comma", "17.5,1D", (17.5e-6,)),
     ("p:W, x:sum8", "comma", "1*31", (1.0,)),
 ])  # fmt: skip
-def test_a_line_says_what_its_columns_are_declared_to_be(
-    columns: str, separator: str, text: str, value: tuple[float, ...]
-) -> None:
+def test_a_line_says_what_columns_declare(columns: str, separator: str, text: str, value: tuple[float, ...]) -> None:
     assert layout_of(columns, separator).row(text).value == pytest.approx(value)
 
 
@@ -200,9 +198,7 @@ def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
     (lambda line: line + line, 0),
     (lambda line: line + b"\x00\r\n# hello\r\n", 0),
 ])  # fmt: skip
-def test_a_lost_torn_or_garbled_line_is_missing_and_nothing_moves(
-    change: Callable[[bytes], bytes], missing: int
-) -> None:
+def test_a_lost_or_garbled_line_is_missing_and_nothing_moves(change: Callable[[bytes], bytes], missing: int) -> None:
     sketch = Sketch(columns="count:count,core:mW,x:xor8")
     options = COUNTED | {"columns": "n:count, core:mW, x:xor8", "bad_share": 0.5}
     with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:

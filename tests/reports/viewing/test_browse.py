@@ -25,6 +25,7 @@ COUNT = FACTOR * FINEST + 3 * FINEST + 11
 VALUES = np.random.default_rng(5).normal(2e-3, 1e-4, COUNT).astype(np.float32)
 VALUES[100:130] = np.nan
 KINDS = ("grid", "stamped", "amperes")
+Patch = pytest.MonkeyPatch
 
 
 def recording(folder: Path, kind: str, batch: int = 3000, clipped: tuple[int, int] = (0, 0)) -> Path:
@@ -90,9 +91,7 @@ def test_columns_hold_the_readings_between_their_edges(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_long_stretch_is_not_read_whatever_columns_are_asked_for(
-    traces: dict[str, LongTrace], kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_stretch_is_never_read_whole(traces: dict[str, LongTrace], kind: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(browse, "MOST_READ", 10_000)
 
     assert len(traces[kind].look(0.0, COUNT / HZ, COUNT).mean) == -(-COUNT // FINEST)
@@ -169,9 +168,7 @@ def test_clipped_readings_are_counted_by_span(tmp_path: Path, kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_energy_of_a_window_counts_readings_at_its_ends_in_part(
-    traces: dict[str, LongTrace], kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_window_counts_its_ends_in_part(traces: dict[str, LongTrace], kind: str, monkeypatch: Patch) -> None:
     """Blocks may have any length; a missing reading or a window beyond the trace gives NaN."""
     monkeypatch.setattr(browse, "BLOCK", 1000)
     p = watts(kind)
