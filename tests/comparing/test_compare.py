@@ -74,13 +74,10 @@ def test_a_gain_that_both_share_cancels() -> None:
     assert half(shared) < 0.1 * half(own)
 
 
-@pytest.mark.parametrize(
-    ("key", "first", "second"),
-    [
-        (PEAK, Quantity(16.0, "Hz", (), 0.2), Quantity(13.0, "Hz", (), 0.2)),
-        (FigureKey("average_power_w"), power(3.0e-3), power(3.1e-3)),
-    ],
-)
+@pytest.mark.parametrize(("key", "first", "second"), [
+    (PEAK, Quantity(16.0, "Hz", (), 0.2), Quantity(13.0, "Hz", (), 0.2)),
+    (FigureKey("average_power_w"), power(3.0e-3), power(3.1e-3)),
+])  # fmt: skip
 def test_two_draws_of_arrivals_are_not_judged_by_errors_of_the_measurement(
     key: FigureKey, first: Quantity, second: Quantity
 ) -> None:

@@ -116,13 +116,10 @@ def picture(result: Result, name: str) -> str:
     return " ".join(re.findall(r"<text[^>]*>([^<]*)<", found))
 
 
-@pytest.mark.parametrize(
-    ("declared", "missing"),
-    [
-        ({}, {"Model", "Tuning"}), ({"network": "16, 4"}, {"Tuning"}),
-        ({"solver": "tabu", "parameters": {"n": 3}}, set()), ({"model": "cnn", "training": {"epochs": 60}}, set()),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("declared", "missing"), [
+    ({}, {"Model", "Tuning"}), ({"network": "16, 4"}, {"Tuning"}),
+    ({"solver": "tabu", "parameters": {"n": 3}}, set()), ({"model": "cnn", "training": {"epochs": 60}}, set()),
+])  # fmt: skip
 def test_what_is_not_stated_of_an_algorithm_is_what_rules_miss(declared: dict[str, Any], missing: set[str]) -> None:
     said = algorithm(declaring(made_up(), algorithm=Algorithm(**declared)).start)
     assert {title for title, text in said if text == "not stated"} == missing
@@ -225,14 +222,11 @@ def test_a_box_stands_for_what_was_recorded_and_says_where_it_ran_and_whether_it
     ]
 
 
-@pytest.mark.parametrize(
-    ("phase", "box"),
-    [
-        ("preprocess", "On-device preprocessing"), ("encode", "On-device preprocessing"),
-        ("host_features", "Host pre-processing"), ("inference", "Inference"), ("solve", "Inference"),
-        ("postprocess", "Post-processing"), ("classify", "Post-processing"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("phase", "box"), [
+    ("preprocess", "On-device preprocessing"), ("encode", "On-device preprocessing"),
+    ("host_features", "Host pre-processing"), ("inference", "Inference"), ("solve", "Inference"),
+    ("postprocess", "Post-processing"), ("classify", "Post-processing"),
+])  # fmt: skip
 def test_a_phase_is_in_the_box_that_its_name_begins_with(phase: str, box: str) -> None:
     assert box_of(phase) == box
 

@@ -109,15 +109,12 @@ def test_when_the_disk_is_full_follows_from_how_fast_the_run_grows(tmp_path: Pat
     assert later.full_in_s == pytest.approx(later.free * 10.0 / 1e6)
 
 
-@pytest.mark.parametrize(
-    ("left", "said"),
-    [
-        (RoomLeft(71_000_000_000, math.inf, math.nan), "disk 71 GB left"),
-        (RoomLeft(71_000_000_000, 9000.0, math.nan), "disk 71 GB left, full in 2.5 h"),
-        (RoomLeft(5_000_000, 4.0, 0.26), "buffer 0.3 s  disk 0.005 GB left, full in 4 s"),
-        (None, ""),
-    ],
-)
+@pytest.mark.parametrize(("left", "said"), [
+    (RoomLeft(71_000_000_000, math.inf, math.nan), "disk 71 GB left"),
+    (RoomLeft(71_000_000_000, 9000.0, math.nan), "disk 71 GB left, full in 2.5 h"),
+    (RoomLeft(5_000_000, 4.0, 0.26), "buffer 0.3 s  disk 0.005 GB left, full in 4 s"),
+    (None, ""),
+])  # fmt: skip
 def test_what_is_not_known_is_not_said(left: RoomLeft | None, said: str) -> None:
     assert room_text(left) == said
 

@@ -147,16 +147,13 @@ def test_words_of_evt3_of_several_pixels_repeated_and_other_words_and_events_wit
     raised(ValueError, decoded, np.array([0x1001], "<u2"), 3, says="type 1")
 
 
-@pytest.mark.parametrize(
-    ("header", "why"),
-    [
-        ("% evt 2.1\n% format EVT21;height=720;width=1280\n", "does not name EVT2 or EVT3"),
-        ("% evt 3.0\n% format EVT2;height=720;width=1280\n", "does not name EVT2 or EVT3"),
-        ("% evt 3.0\n% endianness big\n", "little-endian"),
-        ("% evt 3.0\n% geometry 640x480\n", "its sensor has 640 columns"),
-        ("% date 2023-03-29\n", "does not name EVT2 or EVT3"),
-    ],
-)
+@pytest.mark.parametrize(("header", "why"), [
+    ("% evt 2.1\n% format EVT21;height=720;width=1280\n", "does not name EVT2 or EVT3"),
+    ("% evt 3.0\n% format EVT2;height=720;width=1280\n", "does not name EVT2 or EVT3"),
+    ("% evt 3.0\n% endianness big\n", "little-endian"),
+    ("% evt 3.0\n% geometry 640x480\n", "its sensor has 640 columns"),
+    ("% date 2023-03-29\n", "does not name EVT2 or EVT3"),
+])  # fmt: skip
 def test_a_raw_file_of_another_encoding_byte_order_or_sensor_is_refused(tmp_path: Path, header: str, why: str) -> None:
     path = drive.write(tmp_path, 12, "evt3")
     path.write_bytes(drive.raw("evt3", drive.events(12), header=header))

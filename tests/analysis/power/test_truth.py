@@ -82,20 +82,16 @@ NONE: Row = {"figures": {}}
 HARD = [row(k, 0.0, 1.0, **NONE, marks=False) for k in range(150)]
 
 
-@pytest.mark.parametrize(
-    ("table", "goals"),
-    [
-        (gaussian(), set()), ([row(k, 5e-3, 1.96e-3) for k in range(5)] + gaussian()[5:], {"silent"}),
-        (gaussian(wide=0.7), {"coverage"}),
-        (gaussian(wide=3.0), {"coverage_noisy", "ratio", "ratio_noisy"}), (gaussian(wide=3.0, noisy=False), {"ratio"}),
-        (gaussian(sigma=2e-2), {"median_error"}), (gaussian() + HARD, {"refused"}), (gaussian() + HARD[:50], set()),
-        # with marks and long windows, nothing may be refused
-        ([*gaussian(), row(0, 0.0, 1.0, **NONE)], {"refused_with_marks"}),
-        ([*gaussian(), row(0, 0.0, 1.0, **NONE, window_s=5e-3)], set()),
-    ],
-    ids=["exact", "five far off", "narrow", "wide", "wide, not noisy", "inexact", "refused", "hard",
-         "refused with marks", "short"],
-)  # fmt: skip
+@pytest.mark.parametrize(("table", "goals"), [
+    (gaussian(), set()), ([row(k, 5e-3, 1.96e-3) for k in range(5)] + gaussian()[5:], {"silent"}),
+    (gaussian(wide=0.7), {"coverage"}),
+    (gaussian(wide=3.0), {"coverage_noisy", "ratio", "ratio_noisy"}), (gaussian(wide=3.0, noisy=False), {"ratio"}),
+    (gaussian(sigma=2e-2), {"median_error"}), (gaussian() + HARD, {"refused"}), (gaussian() + HARD[:50], set()),
+    # with marks and long windows, nothing may be refused
+    ([*gaussian(), row(0, 0.0, 1.0, **NONE)], {"refused_with_marks"}),
+    ([*gaussian(), row(0, 0.0, 1.0, **NONE, window_s=5e-3)], set()),
+], ids=["exact", "five far off", "narrow", "wide", "wide, not noisy", "inexact", "refused", "hard",
+        "refused with marks", "short"])  # fmt: skip
 def test_each_table_misses_only_the_goals_it_breaks(table: list[Row], goals: set[str]) -> None:
     assert missed(table) == goals
 

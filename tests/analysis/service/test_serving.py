@@ -356,23 +356,19 @@ def test_a_host_that_is_never_late_never_slips(gaps: list[int], seconds: float, 
 IN_TURN = [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
-@pytest.mark.parametrize(
-    ("due_s", "issued_s", "completed_s", "most", "slip_s"),
-    [
-        ([0.0, 1.0, 2.0], [0.0, 1.25, 2.5], [0.5, 1.75, 2.75], None, [0.0, 0.25, 0.5]),
-        ([0.0, 0.1, 0.2], [0.0, 1.0, 2.0], [1.0, 2.0, 3.0], None, [0.0] * 3),
-        ([0.0, 0.1, 0.2], [0.0, 1.5, 2.5], [1.0, 2.5, 3.5], None, [0.0, 0.5, 0.0]),
-        ([0.0, 0.1, 0.2, 0.3], [0.0, 1.0, 1.0, 2.5], [1.0, 2.0, 2.0, 3.0], None, [0.0, 0.0, 0.0, 0.5]),
-        ([0.0, 0.1, 0.2, 0.3, 0.4], [0.0, 0.1, 1.0, 2.0, 3.0], IN_TURN, 2, [0.0] * 5),
-        ([0.0, 0.1, 0.2, 0.3, 0.4], [0.0, 0.1, 1.25, 2.0, 3.0], IN_TURN, 2, [0.0, 0.0, 0.25, 0.0, 0.0]),
-        ([0.0, 0.0, 0.1, 0.2], [0.0, 0.0, 1.0, 2.0], [9.0, 1.0, 2.0, 3.0], 2, [0.0] * 4),
-        ([0.2, 0.0, 0.1], [2.5, 0.0, 1.0], [5.0, 1.0, 2.0], 1, [0.5, 0.0, 0.0]),
-        ([0.0, 1.0, 2.0], [0.0, NAN, 2.0], [0.5, NAN, 2.5], None, [0.0, 0.0]),
-    ],
-    ids=["late", "a busy device", "late for a free device", "a batch waits for the one before and not for itself",
-         "no room", "late for room", "answers out of order",
-         "rows out of order", "dropped"],
-)  # fmt: skip
+@pytest.mark.parametrize(("due_s", "issued_s", "completed_s", "most", "slip_s"), [
+    ([0.0, 1.0, 2.0], [0.0, 1.25, 2.5], [0.5, 1.75, 2.75], None, [0.0, 0.25, 0.5]),
+    ([0.0, 0.1, 0.2], [0.0, 1.0, 2.0], [1.0, 2.0, 3.0], None, [0.0] * 3),
+    ([0.0, 0.1, 0.2], [0.0, 1.5, 2.5], [1.0, 2.5, 3.5], None, [0.0, 0.5, 0.0]),
+    ([0.0, 0.1, 0.2, 0.3], [0.0, 1.0, 1.0, 2.5], [1.0, 2.0, 2.0, 3.0], None, [0.0, 0.0, 0.0, 0.5]),
+    ([0.0, 0.1, 0.2, 0.3, 0.4], [0.0, 0.1, 1.0, 2.0, 3.0], IN_TURN, 2, [0.0] * 5),
+    ([0.0, 0.1, 0.2, 0.3, 0.4], [0.0, 0.1, 1.25, 2.0, 3.0], IN_TURN, 2, [0.0, 0.0, 0.25, 0.0, 0.0]),
+    ([0.0, 0.0, 0.1, 0.2], [0.0, 0.0, 1.0, 2.0], [9.0, 1.0, 2.0, 3.0], 2, [0.0] * 4),
+    ([0.2, 0.0, 0.1], [2.5, 0.0, 1.0], [5.0, 1.0, 2.0], 1, [0.5, 0.0, 0.0]),
+    ([0.0, 1.0, 2.0], [0.0, NAN, 2.0], [0.5, NAN, 2.5], None, [0.0, 0.0]),
+], ids=["late", "a busy device", "late for a free device", "a batch waits for the one before and not for itself",
+        "no room", "late for room", "answers out of order",
+        "rows out of order", "dropped"])  # fmt: skip
 def test_slip_is_how_late_a_sample_is_handed_over_to_a_device_that_has_room(
     due_s: list[float], issued_s: list[float], completed_s: list[float], most: int | None, slip_s: list[float]
 ) -> None:

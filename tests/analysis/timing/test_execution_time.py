@@ -121,13 +121,10 @@ def test_a_phase_inside_another_takes_no_time_of_its_own(tmp_path: Path) -> None
 HEARD: Stages = (("preprocess", 0, 20), ("inference", 20, 120))
 
 
-@pytest.mark.parametrize(
-    "turns",
-    [
-        (HEARD, HEARD[:1], HEARD[:1]),  # a cascade: the network runs only where the detector heard something
-        (HEARD[1:], HEARD[:1], HEARD[:1]),  # a small and a large network: each sample runs one of them
-    ],
-)
+@pytest.mark.parametrize("turns", [
+    (HEARD, HEARD[:1], HEARD[:1]),  # a cascade: the network runs only where the detector heard something
+    (HEARD[1:], HEARD[:1], HEARD[:1]),  # a small and a large network: each sample runs one of them
+])  # fmt: skip
 def test_an_inference_may_lack_a_phase(tmp_path: Path, turns: tuple[Stages, ...]) -> None:
     found = served(tmp_path / "run", *turns)
     q, rows = found.result.quantities, [row for row in found.run.replies.to_pylist() if not row["warmup"]]

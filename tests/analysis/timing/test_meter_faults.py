@@ -130,25 +130,21 @@ LATE = (LEVEL == 3.0) & (np.arange(len(LEVEL)) % 12 < 2)
 PEAKS = np.where(np.arange(len(LEVEL)) % 24 == 17, 2.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("value", "ends"),
-    [
-        (np.minimum(LEVEL + SMALL, 1.5), (1.5,)),
-        (np.minimum(LEVEL + SMALL, 3.0), (3.0,)),
-        (np.minimum(STEPS, 2.5), (2.5,)),
-        (np.minimum(LEVEL + SMALL + PEAKS, 4.0), (4.0,)),
-        (np.where(LATE, 1.7, LEVEL + SMALL), (1.7,)),
-        (LEVEL + SMALL, ()),
-        (STEPS, ()),
-        (LEVEL, ()),
-        (np.round(LEVEL + 0.01 * SMALL, 2), ()),
-        (np.where(LEVEL > 1.0, LEVEL + SMALL, 1.0), ()),
-        (np.zeros(0), ()),
-        (np.full(100, np.nan), ()),
-    ],
-    ids=["below spans", "in their noise", "in steps", "peaks", "a range that is left late", "noise", "noisy steps",
-         "no noise", "one value", "one level without noise", "no reading", "no number"],
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "ends"), [
+    (np.minimum(LEVEL + SMALL, 1.5), (1.5,)),
+    (np.minimum(LEVEL + SMALL, 3.0), (3.0,)),
+    (np.minimum(STEPS, 2.5), (2.5,)),
+    (np.minimum(LEVEL + SMALL + PEAKS, 4.0), (4.0,)),
+    (np.where(LATE, 1.7, LEVEL + SMALL), (1.7,)),
+    (LEVEL + SMALL, ()),
+    (STEPS, ()),
+    (LEVEL, ()),
+    (np.round(LEVEL + 0.01 * SMALL, 2), ()),
+    (np.where(LEVEL > 1.0, LEVEL + SMALL, 1.0), ()),
+    (np.zeros(0), ()),
+    (np.full(100, np.nan), ()),
+], ids=["below spans", "in their noise", "in steps", "peaks", "a range that is left late", "noise", "noisy steps",
+        "no noise", "one value", "one level without noise", "no reading", "no number"])  # fmt: skip
 def test_noisy_readings_that_stop_at_a_value_show_an_end(value: Floats, ends: tuple[float, ...]) -> None:
     assert ends_of(value) == ends
 

@@ -111,27 +111,24 @@ def test_it_counts_each_sample_beforehand_and_leaves_nothing_on_the_module(netwo
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(
-    ("name", "options", "kind", "text"),
-    [
-        ("", {}, UsageError, "no network was named"),
-        ("net.onnx", {}, UsageError, "neither FILE.nir nor FILE.py:function"),
-        ("absent.nir", {}, DataError, "there is no file absent.nir"),
-        ("alone", {}, DataError, "returns Sequential. Return a torch.nn.Module, and a tensor"),
-        ("fails", {}, DataError, "failed: ValueError: no weights"),
-        ("pair", {}, DataError, "returns a tuple for 1 samples, which is no label"),
-        ("flat", {}, DataError, r"returns a tensor of shape \(\) for 1 samples"),
-        ("nan", {"count": False}, DataError, "which is no label"),
-        ("breaks", {}, DataError, r"fails on an input of shape \(1, 4\)"),
-        ("huge", {}, SetupError, "not enough memory"),
-        ("large", {}, SetupError, "not enough memory"),
-        ("attends", {}, DataError, "operations are not counted.*count=false"),
-        ("small", {"classes": "a,b"}, UsageError, "Name 3 classes"),
-        ("small", {"dt_s": 0.1}, UsageError, "an option of a NIR graph"),
-        ("small", {"processor": "cuda"}, SetupError, "finds no GPU 0 for CUDA"),
-        ("small", {"dtype": "int8"}, UsageError, "float32"),
-    ],
-)
+@pytest.mark.parametrize(("name", "options", "kind", "text"), [
+    ("", {}, UsageError, "no network was named"),
+    ("net.onnx", {}, UsageError, "neither FILE.nir nor FILE.py:function"),
+    ("absent.nir", {}, DataError, "there is no file absent.nir"),
+    ("alone", {}, DataError, "returns Sequential. Return a torch.nn.Module, and a tensor"),
+    ("fails", {}, DataError, "failed: ValueError: no weights"),
+    ("pair", {}, DataError, "returns a tuple for 1 samples, which is no label"),
+    ("flat", {}, DataError, r"returns a tensor of shape \(\) for 1 samples"),
+    ("nan", {"count": False}, DataError, "which is no label"),
+    ("breaks", {}, DataError, r"fails on an input of shape \(1, 4\)"),
+    ("huge", {}, SetupError, "not enough memory"),
+    ("large", {}, SetupError, "not enough memory"),
+    ("attends", {}, DataError, "operations are not counted.*count=false"),
+    ("small", {"classes": "a,b"}, UsageError, "Name 3 classes"),
+    ("small", {"dt_s": 0.1}, UsageError, "an option of a NIR graph"),
+    ("small", {"processor": "cuda"}, SetupError, "finds no GPU 0 for CUDA"),
+    ("small", {"dtype": "int8"}, UsageError, "float32"),
+])  # fmt: skip
 def test_an_impossible_network_is_refused_before_anything_is_recorded(
     name: str, options: dict[str, Any], kind: type[RigError], text: str, network: Named
 ) -> None:
@@ -242,12 +239,9 @@ def test_without_nvml_the_clocks_are_not_recorded_and_none_is_locked(monkeypatch
     raised(SetupError, open_cuda, FakeTorch(), 0, 1200, says="needs pynvml")
 
 
-@pytest.mark.parametrize(
-    ("name", "clock_mhz", "gpus", "text"),
-    [
-        ("cuda:1", 0, 0, "finds no GPU 1 for CUDA"), ("cuda:1", 0, 1, "finds no GPU 1 for CUDA"),
-        ("gpu", 0, 1, "Give cpu, cuda or cuda:N"), ("cpu", 900, 1, "only the clock of a GPU"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "clock_mhz", "gpus", "text"), [
+    ("cuda:1", 0, 0, "finds no GPU 1 for CUDA"), ("cuda:1", 0, 1, "finds no GPU 1 for CUDA"),
+    ("gpu", 0, 1, "Give cpu, cuda or cuda:N"), ("cpu", 900, 1, "only the clock of a GPU"),
+])  # fmt: skip
 def test_an_impossible_torch_device_is_refused(name: str, clock_mhz: int, gpus: int, text: str) -> None:
     raised(RigError, open_processor, FakeTorch(gpus), name, 0, clock_mhz, says=text)
