@@ -13,8 +13,7 @@ from fixtures.bench.mock_device import open_device
 from fixtures.bench.true_power import open_plant
 from rig.commands.shell.main import main
 from rig.types import Device
-
-Capture = pytest.CaptureFixture[str]
+from tests.support.raised import Capture
 
 lacking = find_spec("rockpool") is None or find_spec("nir") is None
 needs_xylo = pytest.mark.skipif(lacking, reason="needs neurorig[xylo,nir]")

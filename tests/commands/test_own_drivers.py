@@ -20,10 +20,8 @@ from rig.recording.disk.files import not_stored
 from rig.recording.reader import open_run
 from rig.session.locks import device_lock
 from tests.support.processes import MAIN, python
+from tests.support.raised import Capture, Patch
 from tests.support.undrawn import UNDRAWN
-
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 
 BRIEF = ("--option", "samples=2", "--option", "idle_s=0.01", "--option", "warmup=0")
 GOOD = '''"""A board of my own."""

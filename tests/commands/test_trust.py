@@ -17,10 +17,7 @@ from rig.session.locks import locked, runtime_dir
 from rig.sweep.dask import check_address
 from rig.sweep.grid import Facts, Grid, GridSpec
 from rig.sweep.sweep_folder import FILE, freeze
-from tests.support.raised import raised
-
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
+from tests.support.raised import Capture, Patch, raised
 
 posix = pytest.mark.skipif(os.name != "posix", reason="owners and modes are POSIX")
 

@@ -26,11 +26,8 @@ from rig.errors import Ended, Interrupted, MeterError
 from rig.recording.reader import open_run
 from rig.terminal import MOST, aside, clean, say, usable_streams
 from tests.support.processes import MAIN, options, python
-from tests.support.raised import raised, raising
+from tests.support.raised import Capture, Patch, raised, raising
 from tests.support.submission_folder import unpacked
-
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture(params=[60, 80, 120])

@@ -31,10 +31,8 @@ from rig.recording.records import MeterRecord
 from rig.session.report import Evaluated, evaluated
 from rig.types import Accuracy, Calibration, Floats, Rail
 from tests.support.figures import TIME
-from tests.support.raised import raised
+from tests.support.raised import Capture, Patch, raised
 from tests.support.submissions import session, submitted
-
-Capture = pytest.CaptureFixture[str]
 
 POWER, ACCURACY = FigureKey("active_power_w"), FigureKey("accuracy")
 GAIN, NOISE = 0.01, 1e-6
@@ -430,7 +428,7 @@ def test_folds_that_share_samples_are_no_folds(tmp_path: Path) -> None:
         compare([tmp_path / "shared", tmp_path / "shared"])
 
 
-def test_folds_of_two_devices_are_no_folds(folds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folds_of_two_devices_are_no_folds(folds: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(module, "evaluated", lambda path: another_device(evaluated(path), path.name))
     raised(UsageError, compare, [folds / "first", folds / "second"], says=r"2 devices: 2000 .*, 2100 ")
 

@@ -20,10 +20,8 @@ from rig.errors import DataError, DeviceError, Ended, MeterError, RigError, Setu
 from rig.recording import write_events
 from rig.recording.disk.size_limits import START_BYTES, TEXT_CHARACTERS
 from tests.support.ended_runs import ByHand, Play, leaving
-from tests.support.raised import raised
+from tests.support.raised import Patch, raised
 from tests.support.serving import Queue, samples
-
-Patch = pytest.MonkeyPatch
 
 Bracket: Any = rig.Bracket
 GOOD = 20

@@ -34,7 +34,7 @@ from rig.recording.reader import open_run
 from tests.support import import_traces
 from tests.support.import_traces import BUSY_W, IDLE_W, SUPPLY_V, T_S, WATTS, check, plain, recorded, table, windows
 from tests.support.processes import options
-from tests.support.raised import raised
+from tests.support.raised import Capture, raised
 from tests.support.submissions import submitted
 
 CASES = cases()
@@ -385,7 +385,7 @@ def test_amperes_that_are_no_number_stay_so_times_volts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_prints_the_notes(as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_notes(as_json: bool, tmp_path: Path, capsys: Capture) -> None:
     watts = WATTS.copy()
     watts[3] = np.nan
     told = ("device_description=a board", "meter_description=a meter")
@@ -405,7 +405,7 @@ OPTIONS = {e.name: set(values_of(load("importers", e.name), {})) for e in entry_
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_remedies_name_options_and_arguments_that_exist(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_remedies_name_options_and_arguments_that_exist(path: Path, capsys: Capture) -> None:
     own = [names for name, names in OPTIONS.items() if name.replace("-", "_") in (path.stem, path.parent.name)]
     known = own[0] if own else set().union(*OPTIONS.values())
     nodes = ast.walk(ast.parse(path.read_text()))
@@ -441,9 +441,7 @@ SAID = ("device_description=a board", "meter_description=a source meter")
 
 
 @pytest.mark.parametrize(("told", "failed"), [(SAID, False), (SAID[:1], True), ((), True)])
-def test_an_import_is_described_by_its_options(
-    tmp_path: Path, told: tuple[str, ...], failed: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_describe_an_import(tmp_path: Path, told: tuple[str, ...], failed: bool, capsys: Capture) -> None:
     """The import names each option that an audit requires and that was not given."""
     source = table(tmp_path / "trace.csv", "t,p", T_S, WATTS)
     given = options("time=t:s", "power=p:W", f"windows={windows(tmp_path)}", *told)

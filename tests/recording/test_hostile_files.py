@@ -31,11 +31,9 @@ from rig.recording.session_json import FILE, bind, open_session
 from rig.session.report import parts_of, report
 from tests.support.asleep import recording
 from tests.support.hostile.arrow_bombs import REFUSED, empty_batches, put
-from tests.support.raised import raised
+from tests.support.raised import Capture, Patch, raised
 from tests.support.run_by_hand import rewritten
 from tests.support.submission_folder import altered
-
-Patch = pytest.MonkeyPatch
 
 SOON_S, GROWN_MB = 10.0, 300
 
@@ -211,7 +209,7 @@ def without_chain(line: dict[str, Any]) -> bytes:
 
 
 @pytest.mark.parametrize("what", TWICE)
-def test_report_and_audit_refuse_the_same_json(run: Path, what: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_and_audit_refuse_the_same_json(run: Path, what: str, capsys: Capture) -> None:
     number, old, new = TWICE[what]
     lines = [without_chain(line) for line in lines_of(run)]
     assert old in lines[number]

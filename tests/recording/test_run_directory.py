@@ -27,12 +27,10 @@ from rig.errors import IntegrityError, StoreError
 from rig.recording.layout import EVENTS
 from rig.recording.session_json import FILE, SEAL, bind, open_session, runs_in
 from tests.support.paths import ROOT
-from tests.support.raised import raised
+from tests.support.raised import Capture, raised
 from tests.support.run_by_hand import observed, read_plainly, trace, with_ticks, write
 from tests.support.schema import FOLDER, schemas, text_of
 from tests.support.sessions import bound
-
-Capture = pytest.CaptureFixture[str]
 
 EXAMPLE = ROOT / "examples" / "write_run_by_hand.py"
 TABLES = ("samples", "replies", "progress", "activity")

@@ -37,7 +37,7 @@ from rig.recording.traces.readings import BATCH
 from rig.recording.writer import Recorder
 from rig.types import Accuracy, Chunk, ClockInfo, MeterInfo, Rail, Reply, Sample, Span
 from tests.support.processes import python
-from tests.support.raised import raised, raising
+from tests.support.raised import Patch, raised, raising
 from tests.support.start_lines import HOST, start
 
 
@@ -107,9 +107,7 @@ def test_a_directory_in_use_is_refused(recorder: Recorder) -> None:
     raised(StoreError, Recorder, recorder.path, says="not an empty directory")
 
 
-def test_a_directory_that_another_writer_took_a_moment_ago_is_refused(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_another_writer_took_a_moment_ago_is_refused(recorder: Recorder, monkeypatch: Patch) -> None:
     monkeypatch.setattr(Path, "iterdir", lambda _: iter(()))  # as it was when both looked
     raised(StoreError, Recorder, recorder.path, says="File exists")
 
@@ -121,7 +119,7 @@ def test_a_moved_directory_is_not_reported_as_a_full_disk(tmp_path: Path) -> Non
     assert "was moved or removed" in caught.remedy
 
 
-def test_every_file_and_directory_was_synced_and_the_seal_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_file_and_directory_was_synced_and_the_seal_last(tmp_path: Path, monkeypatch: Patch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
     plant, workload, path = open_plant(), blank(2), tmp_path / "run"
@@ -157,7 +155,7 @@ def threaded(tmp_path: Path) -> Iterator[Recorder]:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+def disk(monkeypatch: Patch) -> Iterator[threading.Event]:
     """A disk on which each write to an Arrow file waits until the event is set."""
     free, write = threading.Event(), Whole.write
 
@@ -190,7 +188,7 @@ def test_a_disk_that_takes_nothing_delays_nobody_and_loses_nothing(threaded: Rec
 
 
 def test_a_disk_that_is_too_slow_is_a_typed_error_and_what_had_arrived_is_kept(
-    threaded: Recorder, disk: threading.Event, monkeypatch: pytest.MonkeyPatch
+    threaded: Recorder, disk: threading.Event, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("rig.recording.traces.readings.HOLDS_BYTES", 4 * 1000)
     with pytest.raises(DiskTooSlowError, match=r"1\.2 s of rail core") as caught:
@@ -247,7 +245,7 @@ def test_a_meter_may_fill_its_buffer_again_once_it_has_handed_it_over(tmp_path: 
     assert trace.value.tolist() == trace.end_tick.tolist() == list(range(0, 500_000, 1000))
 
 
-def test_an_error_of_the_thread_is_raised_by_the_next_call(threaded: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_thread_is_raised_by_the_next_call(threaded: Recorder, monkeypatch: Patch) -> None:
     threaded.chunk(readings(0, 10), 0)
     threaded.settle()
     monkeypatch.setattr(Hashed, "write", raising(OSError(28, "No space left on device")))
@@ -261,7 +259,7 @@ def test_an_error_of_the_thread_is_raised_by_the_next_call(threaded: Recorder, m
 
 
 def test_a_run_for_which_the_system_has_no_thread_is_ended_and_keeps_what_had_arrived(
-    tmp_path: Path, disk: threading.Event, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disk: threading.Event, monkeypatch: Patch
 ) -> None:
     begin = threading.Thread.start
 
@@ -294,7 +292,7 @@ def test_a_batch_is_joined_of_what_waits_and_stays_small(threaded: Recorder, dis
     assert len(rows) < 10
 
 
-def test_files_are_hashed_while_written_and_not_read_again(threaded: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_hashed_while_written_and_not_read_again(threaded: Recorder, monkeypatch: Patch) -> None:
     read: list[str] = []
 
     def counted(folder: Folder, name: str) -> Opened:

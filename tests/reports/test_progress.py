@@ -20,9 +20,9 @@ from rig.session.measure import measure
 from rig.status_line import StatusLine
 from rig.types import Chunk, ClockInfo, MeterInfo, Rail, Reply, Span
 from tests.support.made_up import HOSTILE
+from tests.support.raised import Capture, Patch
 from tests.support.start_lines import start
 
-Capture = pytest.CaptureFixture[str]
 METER = MeterInfo("smu", "simulator", ClockInfo("meter", 1e6), (Rail("core", rate_hz=1e3),))
 
 
@@ -72,7 +72,7 @@ def test_a_run_that_is_broken_off_says_after_how_many_samples(capsys: Capture) -
 
 @pytest.mark.parametrize(("done", "said", "unsaid"), [(7, "7/20 samples, 13 left", "8/20"), (45, "45 samples", "/20")])
 def test_a_terminal_shows_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path, done: int, said: str, unsaid: str
+    monkeypatch: Patch, capsys: Capture, tmp_path: Path, done: int, said: str, unsaid: str
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
@@ -229,7 +229,7 @@ def test_without_a_terminal_nothing_is_shown(capsys: Capture) -> None:
     assert capsys.readouterr() == ("", "")
 
 
-def test_without_a_terminal_progress_is_reported_now_and_then(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_progress_is_reported_now_and_then(capsys: Capture, monkeypatch: Patch) -> None:
     line, at = StatusLine(), [0.0]
     monkeypatch.setattr("rig.status_line.time.monotonic", lambda: at[0])
     for at[0] in (0.0, 1.0, 4.9, 5.1):

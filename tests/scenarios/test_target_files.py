@@ -20,10 +20,9 @@ from scenarios.workloads.qubo_mis.graph import to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.targets import Target, best_known, digest, read_rows, write_rows
 from scenarios.workloads.qubo_mis.workload import open_workload
-from tests.support.raised import raised
+from tests.support.raised import Capture, Patch, raised
 
 IDS = [f"mis-n20-d0.25-s{seed}" for seed in (5, 6)]
-Capture = pytest.CaptureFixture[str]
 
 
 def row(seed: int, **changes: Any) -> Target:
@@ -138,7 +137,7 @@ def rig(capsys: Capture, *words: str, code: int = 0) -> str:
 
 
 @pytest.fixture
-def quick_tabu(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_tabu(monkeypatch: Patch) -> None:
     """Give the specified method fewer reads and restarts, because in full it takes half a minute."""
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
     monkeypatch.setattr(targets_command, "specified_tabu", partial(targets_command.specified_tabu, reads=2, restarts=1))

@@ -12,10 +12,8 @@ from rig.errors import SetupError, StoreError
 from rig.session.locks import locked
 from rig.session.rate_and_size_search import PlannedRun
 from rig.session.resumable_session import opened
-from tests.support.raised import raised, raising
+from tests.support.raised import Patch, raised, raising
 from tests.support.serving import samples
-
-Patch = pytest.MonkeyPatch
 
 OPTIONS = ("samples=8", "idle_s=0.5")
 

@@ -19,10 +19,9 @@ from rig.session.report import GO_ON, report
 from rig.session.resumable_session import request_in
 from tests.support.paths import SUPPORT
 from tests.support.processes import MAIN, options, python
+from tests.support.raised import Capture, Patch
 from tests.support.undrawn import UNDRAWN
 
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="limits of data are Linux's")
 
 

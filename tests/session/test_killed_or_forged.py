@@ -20,12 +20,9 @@ from rig.recording.disk.full_disk import Whole
 from rig.recording.session_json import FILE, REQUEST, SEAL, bind, open_session
 from rig.session.resumable_session import go_on, request_in
 from tests.support.forgery import replaced
-from tests.support.raised import raised
+from tests.support.raised import Capture, Patch, raised
 from tests.support.submission_folder import altered
 from tests.support.submissions import session as recorded
-
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 
 OPTIONS = ("samples=12", "idle_s=2.0")
 

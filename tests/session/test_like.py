@@ -13,11 +13,9 @@ from rig.commands.shell.main import main
 from rig.errors import UnknownNameError, UsageError
 from rig.session.find_recordings import meant
 from rig.session.like import like, lines_of
-from tests.support.raised import raised
+from tests.support.raised import Capture, raised
 from tests.support.run_by_hand import rewritten
 from tests.support.submissions import session, submitted
-
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")

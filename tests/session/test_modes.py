@@ -14,11 +14,8 @@ from rig.errors import DeviceTimeoutError, SetupError
 from rig.recording.session_json import is_session, runs_in
 from rig.session.measure import REPEATS_LEAST
 from tests.support.paths import SUPPORT
-from tests.support.raised import raised, raising
+from tests.support.raised import Capture, Patch, raised, raising
 from tests.support.submissions import session as recorded
-
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 
 DEVICES = SUPPORT / "serving.py"
 HONEST, CACHING = (f"{DEVICES}:{name}" for name in ("honest", "caching"))

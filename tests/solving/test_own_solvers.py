@@ -19,9 +19,7 @@ from rig.solving.device import SolverDevice, solver_info
 from rig.solving.model import problem_in
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from tests.support.paths import EXAMPLES
-from tests.support.raised import raised
-
-Patch = pytest.MonkeyPatch
+from tests.support.raised import Capture, Patch, raised
 
 dimod = pytest.importorskip("dimod", reason="extra qubo is not installed")
 pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
@@ -32,7 +30,6 @@ MODEL = dimod.BinaryQuadraticModel({0: -1.0, 1: 2.5, 2: -0.25}, {(0, 1): -2.0, (
 (SAMPLE,) = rig.qubo({"three": MODEL}).samples
 BEST = -0.25
 """The least cost of the model, at bits 0 and 2."""
-Capture = pytest.CaptureFixture[str]
 
 
 def replied(device: rig.Device, sample: rig.Sample = SAMPLE, budget: rig.Budget | None = None) -> rig.Reply:

@@ -25,13 +25,10 @@ from rig.submission.configurations import rows_of
 from rig.submission.folder import Submitted, submit
 from rig.submission.submission_toml import FIELDS, read_about, write_template
 from tests.support.hardware_clothes import HERE, recorded
-from tests.support.raised import raised, raising
+from tests.support.raised import Capture, Patch, raised, raising
 from tests.support.schema import schemas
 from tests.support.submission_folder import edited, row_edited
 from tests.support.submissions import WHOLE, session, submitted
-
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The error of a call that must fail, and a function that fails."""
+"""The error of a call that must fail, a function that fails, and short names of two types of pytest."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 import pytest
 
 E = TypeVar("E", bound=BaseException)
+Patch = pytest.MonkeyPatch
+Capture = pytest.CaptureFixture[str]
 
 
 def raised(kind: type[E], call: Callable[..., object], /, *args: Any, says: Any = None, **options: Any) -> E:

@@ -25,10 +25,7 @@ from rig.sweep.row_of_cell import content_digest, estimator_sources, figures_by,
 from rig.sweep.sweep_folder import frozen, place_of
 from tests.support import sweep_bench as bench
 from tests.support.paths import ROOT
-from tests.support.raised import raised, raising
-
-Capture = pytest.CaptureFixture[str]
-
+from tests.support.raised import Capture, Patch, raised, raising
 
 # ---- what is there at the end ---------------------------------------------------------------
 
@@ -71,14 +68,14 @@ def test_the_table_is_rebuilt_to_the_byte(copy: Path) -> None:
     assert {name: (copy / name).read_bytes() for name in before} == before
 
 
-def test_a_row_is_not_computed_twice(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_is_not_computed_twice(copy: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.sweep.row_of_cell.row_of", None)
     assert (bench.go_on(copy, "--table"), bench.states(copy)) == (0, ["done"] * 4)
     bench.go_on(copy, "--table", "--all-columns")
     assert "phase.inference.rail.core.dynamic_power_w.half_width_95" in bench.rows(copy)[0]
 
 
-def test_a_row_of_other_estimators_is_computed_anew(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_of_other_estimators_is_computed_anew(copy: Path, monkeypatch: Patch) -> None:
     figures_by()
     monkeypatch.setattr("rig.sweep.row_of_cell.figures_by", lambda: "newer")
     (copy / "table.csv").unlink()
@@ -213,7 +210,7 @@ def test_a_cell_that_fails_is_noted_and_the_others_are_done(tmp_path: Path, caps
     assert "--retry-failed" in capsys.readouterr().out
 
 
-def test_a_failed_cell_is_tried_again_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_cell_is_tried_again_when_asked(tmp_path: Path, monkeypatch: Patch) -> None:
     out = tmp_path / "s"
     bench.quick(out, *bench.FAILS)
     before = (out / "table.csv").read_bytes()
@@ -236,7 +233,7 @@ def test_options_out_of_range_fail_their_cell_alone(tmp_path: Path) -> None:
     assert "drop is 5.0" in bench.column(tmp_path / "s", "error")[1]
 
 
-def test_a_disk_that_takes_nothing_is_no_fault_of_a_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_takes_nothing_is_no_fault_of_a_cell(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.session.measure.measure", raising(StoreError("no space left")))
     monkeypatch.setattr("rig.sweep.cells._writable", lambda folder: False)
     raised(StoreError, bench.quick, tmp_path / "s", *bench.GRID, says="no space left")
@@ -244,14 +241,14 @@ def test_a_disk_that_takes_nothing_is_no_fault_of_a_cell(tmp_path: Path, monkeyp
     assert bench.go_on(tmp_path / "s") == 0
 
 
-def test_a_recording_that_contradicts_itself_is_done_and_says_why(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recording_that_contradicts_itself_is_done_and_says_why(copy: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.analysis.evaluate.evaluate", raising(ValueError("spans run backwards")))
     bench.forget_rows(copy)
     bench.go_on(copy, "--table")
     assert (bench.states(copy), {*bench.column(copy, "error")}) == (["done"] * 4, {"ValueError: spans run backwards"})
 
 
-def test_an_interrupted_cell_is_kept_aside_and_open(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_cell_is_kept_aside_and_open(copy: Path, monkeypatch: Patch) -> None:
     cell = bench.cells(copy)[0]
     shutil.rmtree(place_of(copy, cell))
 
@@ -265,12 +262,12 @@ def test_an_interrupted_cell_is_kept_aside_and_open(copy: Path, monkeypatch: pyt
     assert (bench.aside(copy), sorted(bench.states(copy))) == ([f"{cell.key}.1"], ["done", "done", "done", "open"])
 
 
-def test_a_signal_that_interrupts_no_recording_says_how_to_go_on(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_that_interrupts_no_recording_says_how_to_go_on(copy: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.sweep.loop.compute_rows", lambda *_: signal.raise_signal(signal.SIGTERM))
     raised(Interrupted, bench.go_on, copy, says=r"4 of 4 cells done\. Continue with: rig sweep")
 
 
-def test_a_cell_begins_without_the_devices_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_begins_without_the_devices_of_others(tmp_path: Path, monkeypatch: Patch) -> None:
     others = {id(found) for found in gc.get_objects()}
 
     def measured(request: Request, quiet: bool) -> Path:
@@ -281,7 +278,7 @@ def test_a_cell_begins_without_the_devices_of_others(tmp_path: Path, monkeypatch
     assert bench.quick(tmp_path / "s", *bench.GRID) == 0
 
 
-def test_a_cell_that_another_process_recorded_meanwhile_is_kept(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_that_another_process_recorded_meanwhile_is_kept(copy: Path, monkeypatch: Patch) -> None:
     cell = bench.cells(copy)[0]
     before = bench.seals(copy)
     shutil.copytree(place_of(copy, cell), copy / "pending" / cell.key / cell.key)
@@ -308,7 +305,7 @@ def test_figures_are_by_every_estimator_and_by_nothing_else_of_the_sweep() -> No
 # ---- how long the rest may take -------------------------------------------------------------
 
 
-def test_what_is_left_is_reckoned_from_what_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_is_reckoned_from_what_has_ended(monkeypatch: Patch) -> None:
     now_s = [0.0]
     monkeypatch.setattr("rig.sweep.loop.time.monotonic", lambda: now_s[0])
     progress = Progress(8, ["a", "b", "c", "d"], 0)
@@ -333,7 +330,7 @@ def test_a_name_of_the_bench_file_is_answered_with_what_a_sweep_takes(here: Path
         bench.sweep("--device", "board1", "--out", "sweep")
 
 
-def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingExtraError, match=r"neurorig\[dask\]"):
         bench.sweep("--device", "mock", *bench.QUICK, "--out", str(tmp_path / "s"), "--scheduler", "tcp://127.0.0.1:1")

@@ -16,9 +16,8 @@ from rig.commands.shell.main import main
 from rig.errors import UnknownNameError, UsageError
 from rig.sweep.sweep_folder import frozen
 from rig.sweep.tracks import ALGORITHM, SYSTEM, Track, Tracks, front
+from tests.support.raised import Capture
 from tests.support.sweep_bench import seals
-
-Capture = pytest.CaptureFixture[str]
 
 COUNTING = f"{counting_device.__file__}:open_device"
 METER = f"{counting_device.__file__}:open_meter"

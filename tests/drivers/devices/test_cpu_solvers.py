@@ -30,7 +30,7 @@ pytest.importorskip("numba", reason="extra qubo is not installed")
 pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
 
 from drivers.devices.cpu.mis.search import parameters
-from tests.support.raised import raised
+from tests.support.raised import Patch, raised
 
 pytestmark = pytest.mark.real_time
 GRAPH = random_graph(60, 0.15, 0)
@@ -135,9 +135,7 @@ def test_options_out_of_range_are_refused(opener: Callable[..., Device], options
 @pytest.mark.parametrize(("opener", "stack"), [
     (cpu_mis.open_device, "numba"), (cpu_sa.open_device, "dwave.samplers"), (cpu_tabu.open_device, "dwave.samplers"),
 ])  # fmt: skip
-def test_a_stack_that_is_not_installed_is_named_with_its_extra(
-    opener: Callable[..., Device], stack: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_stack_is_named_with_its_extra(opener: Callable[..., Device], stack: str, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, stack, None)
     monkeypatch.delitem(sys.modules, "drivers.devices.cpu.mis.search", raising=False)
     monkeypatch.delattr(drivers.devices.cpu.mis, "search", raising=False)
@@ -238,7 +236,7 @@ def tabu(host: Host, tally: Tally) -> None:
 @pytest.mark.parametrize("budget_s", [0.1, 1.0])
 @pytest.mark.parametrize(("busy_from", "unused"), [(0.0, 0.2), (0.3, 0.2), (math.inf, 0.004)])
 def test_a_solver_uses_its_time_and_ends_within_it_even_if_its_steps_get_slower(
-    solve: Solve, budget_s: float, busy_from: float, unused: float, monkeypatch: pytest.MonkeyPatch
+    solve: Solve, budget_s: float, busy_from: float, unused: float, monkeypatch: Patch
 ) -> None:
     host = Host(busy_from * budget_s)
     monkeypatch.setattr(solver, "time", host)
@@ -247,7 +245,7 @@ def test_a_solver_uses_its_time_and_ends_within_it_even_if_its_steps_get_slower(
     assert least_s < host.wall_s - BEGIN_S <= budget_s
 
 
-def test_one_long_delay_leaves_the_solves_after_it_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_long_delay_leaves_the_solves_after_it_an_answer(monkeypatch: Patch) -> None:
     """A call that seems to take half the budget never begins again, so its true pace is never learnt."""
     host, pace = Host(), Pace()
     pace.step(0.01, 1.0)
@@ -260,7 +258,7 @@ def test_one_long_delay_leaves_the_solves_after_it_an_answer(monkeypatch: pytest
     assert 0.0 < tally.spare_s() < 0.09
 
 
-def test_the_processor_time_of_a_solve_is_stated_beside_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_processor_time_of_a_solve_is_stated_beside_its_budget(monkeypatch: Patch) -> None:
     host = Host(busy_from_s=0.0)
     monkeypatch.setattr(solver, "time", host)
     with closing(made(lambda graph, tally: host.works(0.02))) as opened:

@@ -23,7 +23,7 @@ from rig.solving.model import from_hex
 from rig.types import Budget, Device, Sample
 from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.mis_graphs import graphs
-from tests.support.raised import raised
+from tests.support.raised import Patch, raised
 from tests.support.remote_workers import HONEST, answer
 
 pytest.importorskip("execnet", reason="extra loihi2 is not installed")
@@ -43,7 +43,6 @@ def open_worker(options):
 """
 )
 ROOMY: dict[str, Any] = {"simulate": True, "start_s": 30.0, "load_s": 30.0}
-Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture(autouse=True)

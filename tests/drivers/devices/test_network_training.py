@@ -24,11 +24,10 @@ from rig.commands.shell.main import main
 from rig.errors import DataError
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
 from scenarios.workloads.asc.workload import open_workload
-from tests.support.raised import raised
+from tests.support.raised import Capture, Patch, raised
 
 needs_rockpool = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs neurorig[xylo]")
 XYLO, ARDUINO = pytest.param("xylo", marks=needs_rockpool), "arduino"
-Capture = pytest.CaptureFixture[str]
 BOTH = pytest.mark.parametrize("device", [XYLO, ARDUINO])
 FILE = {"xylo": "a.json", "arduino": "a.h"}
 SMALL = {"xylo": ("--hidden", "6,6"), "arduino": ()}
@@ -163,7 +162,7 @@ def test_it_learns_which_half_is_loud_and_rounding_keeps_the_scores_in_proportio
     assert np.corrcoef(floats.ravel(), whole.ravel())[0, 1] > 0.99
 
 
-def test_the_gradients_are_those_of_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gradients_are_those_of_the_loss(monkeypatch: Patch) -> None:
     monkeypatch.setattr(training, "DROPPED", 0.0)
     rng = np.random.default_rng(0)
     weights: Any = {k: v.astype(float) for k, v in training._untrained((15, 11), 3, 0)[0].items()}

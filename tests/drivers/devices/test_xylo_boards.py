@@ -20,7 +20,7 @@ from fixtures.instruments.xylo import ear, helpers, vendor as sim
 from fixtures.instruments.xylo.bench import small_network
 from fixtures.instruments.xylo.board import CHANNELS, SimBoard, Traits
 from rig.errors import DataError, RigError, SetupError, UsageError
-from tests.support.raised import raised
+from tests.support.raised import Capture, Patch, raised
 
 CHIPS = ("audio2", "audio3")
 
@@ -33,9 +33,7 @@ def kit(chip: str = "audio2", **traits: Any) -> Kit:
 
 
 @pytest.mark.parametrize(("chip", "expected"), [("audio2", AUDIO_2), ("audio3", AUDIO_3)])
-def test_a_board_is_known_by_its_package_and_its_rails_by_their_channels_without_a_print(
-    chip: str, expected: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_board_is_known_by_its_package_and_rails_by_channels(chip: str, expected: Any, capsys: Capture) -> None:
     found = kit(chip)
 
     assert (found.chip, capsys.readouterr().out) == (expected, "")
@@ -65,7 +63,7 @@ def held() -> list[Kit]:
     (held, {}, SetupError, r"cannot be opened: Device is not open.*no other program holds it"),
 ])  # fmt: skip
 def test_what_is_said_of_boards_that_cannot_be_used(
-    boards: Any, options: dict[str, Any], error: type[RigError], text: str, monkeypatch: pytest.MonkeyPatch
+    boards: Any, options: dict[str, Any], error: type[RigError], text: str, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(rockpool_import, "attached_boards", boards)
 
@@ -76,7 +74,7 @@ def test_what_is_said_of_boards_that_cannot_be_used(
     (None, "samna, the driver of its vendor, is not installed"),
     ("0.48.6", "samna 0.48.6 is the stub.*pip uninstall samna"),
 ])  # fmt: skip
-def test_without_samna_nothing_is_imported(version: str | None, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_samna_nothing_is_imported(version: str | None, text: str, monkeypatch: Patch) -> None:
     def found(name: str) -> str:
         if version is None:
             raise importlib.metadata.PackageNotFoundError(name)
@@ -165,7 +163,7 @@ def changed(network: Network, **values: Any) -> Network:
     return replace(network, specification={**network.specification, **values})
 
 
-def test_bias_of_hidden_neurons_reaches_the_chip_and_zeros_turn_no_clock_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bias_of_hidden_neurons_reaches_the_chip_and_zeros_turn_no_clock_on(monkeypatch: Patch) -> None:
     network = small_network()
 
     spec = configuration_of(kit(), network).spec

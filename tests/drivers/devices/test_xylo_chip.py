@@ -31,7 +31,7 @@ from rig import check_device
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, SetupError, UsageError
 from rig.types import Sample
 from scenarios.workloads.asc.workload import open_workload
-from tests.support.raised import raised, raising
+from tests.support.raised import Patch, raised, raising
 from tests.support.remote_workers import answer, awaited
 from tests.support.xylo_boards import hardware, opener
 
@@ -39,7 +39,6 @@ pytest.importorskip("xylosim")
 pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("warm_soon")]
 STEP_S = 6e-3
 Opened = Callable[..., XyloDevice]
-Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture(name="opened")

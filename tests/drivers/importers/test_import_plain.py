@@ -15,7 +15,7 @@ from rig.errors import DataError, RigError, UsageError
 from rig.importing.write import write
 from tests.support import import_traces
 from tests.support.import_traces import BUSY, BUSY_W, RATE_HZ, SUPPLY_V, T_S, WATTS, check, plain, recorded, windows
-from tests.support.raised import raised
+from tests.support.raised import Patch, raised
 
 SLOW_S, SLOW_W, _ = import_traces.trace(100.0)
 
@@ -150,9 +150,7 @@ def test_a_counter_of_watt_hours_is_energy(unit: str, joules: float, tmp_path: P
 
 
 @pytest.mark.parametrize("jitter_s", [0.0, 0.001])
-def test_a_counter_that_falls_back_is_refused_with_its_row_and_time(
-    jitter_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_counter_that_falls_back_is_refused_with_its_row(jitter_s: float, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(csv_table, "ROWS", 70)
     t = 0.01 * np.arange(240) + jitter_s * (np.arange(240) % 3 == 1)
     joules = np.arange(240.0)

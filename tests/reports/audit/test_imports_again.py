@@ -17,6 +17,7 @@ from reports.audit.evidence import Check
 from reports.submission.audit_again import imported_again
 from rig.commands.shell.main import main
 from rig.importing.write import KEPT, run_import
+from tests.support.raised import Capture, Patch
 from tests.support.scpi_bench import calibration
 from tests.support.submission_folder import altered, unpacked
 
@@ -86,9 +87,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
 
 
 @pytest.mark.parametrize(("edit", "says"), EDITS.values(), ids=EDITS)
-def test_a_copy_that_was_edited_and_hashed_again_fails(
-    edit: Edit, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_copy_that_was_edited_and_hashed_again_fails(edit: Edit, says: str, tmp_path: Path, capsys: Capture) -> None:
     edit(run := imported("plain-csv", tmp_path))
     altered(run, lambda told: None)
     assert main(["audit", str(run), "--json"]) == 32
@@ -105,7 +104,7 @@ NOT_COMPARED: dict[str, tuple[Edit, str]] = {
 
 @pytest.mark.parametrize(("edit", "says"), NOT_COMPARED.values(), ids=NOT_COMPARED)
 def test_what_cannot_be_imported_again_is_said_not_to_be_compared(
-    edit: Edit, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    edit: Edit, says: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     edit(run := imported("plain-csv", tmp_path))
     altered(run, lambda told: told[-1].update(files={}))

@@ -18,6 +18,7 @@ from reports.watch.run_status import batches_at
 from rig.analysis.timing.clocks_and_tolerances import timebase_of
 from rig.recording.reader import open_run
 from rig.types import Floats
+from tests.support.raised import Patch
 from tests.support.run_by_hand import start_line, trace, write
 
 HZ = 1000.0
@@ -25,7 +26,6 @@ COUNT = FACTOR * FINEST + 3 * FINEST + 11
 VALUES = np.random.default_rng(5).normal(2e-3, 1e-4, COUNT).astype(np.float32)
 VALUES[100:130] = np.nan
 KINDS = ("grid", "stamped", "amperes")
-Patch = pytest.MonkeyPatch
 
 
 def recording(folder: Path, kind: str, batch: int = 3000, clipped: tuple[int, int] = (0, 0)) -> Path:
