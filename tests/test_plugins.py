@@ -21,7 +21,7 @@ from rig.types import SimulatedBench
 from scenarios.workloads.asc import audio
 from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.processes import python
-from tests.support.raised import raised
+from tests.support.raised import Patch, raised
 from tests.support.remote_workers import opened
 
 Made = dict[str, Any]
@@ -167,9 +167,7 @@ def test_an_error_about_no_option_stays_as_it_was(places: dict[str, str]) -> Non
     ("soundfile", "audio", audio.versions),
     ("soxr", "audio", audio.versions),
 ])  # fmt: skip
-def test_without_a_package_the_extra_that_brings_it_is_named(
-    package: str, extra: str, call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_extra_is_named(package: str, extra: str, call: Callable[[], object], monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     caught = raised(MissingExtraError, call)
     assert package in str(caught)
@@ -209,9 +207,7 @@ CANNOT_BE_LOADED = {
 
 
 @pytest.mark.parametrize("target", CANNOT_BE_LOADED)
-def test_a_package_of_others_that_cannot_be_loaded_is_named_with_its_attribute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
-) -> None:
+def test_an_unloadable_package_is_named_with_its_attribute(tmp_path: Path, monkeypatch: Patch, target: str) -> None:
     registering(tmp_path, monkeypatch, "lab-meters", f"bench-meter = {target}")
     caught = raised(SetupError, load, "meters", "bench-meter")
     what = f"meter 'bench-meter' is {target} of the package lab-meters, which cannot be loaded"

@@ -76,9 +76,7 @@ def test_a_gain_that_both_share_cancels() -> None:
     (PEAK, Quantity(16.0, "Hz", (), 0.2), Quantity(13.0, "Hz", (), 0.2)),
     (FigureKey("average_power_w"), power(3.0e-3), power(3.1e-3)),
 ])  # fmt: skip
-def test_two_draws_of_arrivals_are_not_judged_by_errors_of_the_measurement(
-    key: FigureKey, first: Quantity, second: Quantity
-) -> None:
+def test_two_draws_of_arrivals_are_not_judged_by_measurement(key: FigureKey, first: Quantity, second: Quantity) -> None:
     """The step of a search, or the error of a meter, does not say what another draw would give."""
     a, b = (subject({key: q}) for q in (first, second))
     assert compared(a, b).differences[0].said == "worse"

@@ -30,7 +30,7 @@ from rig.session.locks import device_lock
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, Floats, MeterInfo, Rail
 from tests.support.instruments import INSTRUMENTS
 from tests.support.paths import ROOT
-from tests.support.raised import raised
+from tests.support.raised import Patch, raised
 from tests.support.tiny_board import Chip, TinyBoardSim
 from tests.support.waiting import within
 
@@ -403,9 +403,7 @@ def test_the_host_is_described(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("step_ns", "level"), [(50, "ok"), (2000, "doubtful")])
-def test_only_a_clock_that_is_slow_at_most_readings_is_doubtful(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_ns: int, level: str
-) -> None:
+def test_only_a_mostly_slow_clock_is_doubtful(tmp_path: Path, monkeypatch: Patch, step_ns: int, level: str) -> None:
     """The host is busy with something else during one reading."""
     steps = np.full(4000, step_ns)
     steps[500] = 10_000_000

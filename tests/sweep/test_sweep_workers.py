@@ -14,7 +14,7 @@ from drivers.links.worker_link import Worker
 from rig.errors import Interrupted, SetupError
 from rig.recording.reader import open_run
 from rig.sweep.pool import Brake, spread
-from tests.support.raised import raised, raising
+from tests.support.raised import Patch, raised, raising
 from tests.support.sweep_bench import QUICK, aside, quick, rows, seals, started, states, sweep
 from tests.support.waiting import until
 
@@ -111,9 +111,7 @@ def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signal
     ("multiprocessing.spawn._python_exe", b"/bin/false", "workers"),
     ("rig.sweep.pool.ProcessPoolExecutor", raising(OSError(30, "Read-only file system")), "Read-only file system"),
 ])  # fmt: skip
-def test_a_worker_that_cannot_start_is_an_error_of_the_sweep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, failing: object, why: str
-) -> None:
+def test_a_failed_start_is_an_error(tmp_path: Path, monkeypatch: Patch, name: str, failing: object, why: str) -> None:
     monkeypatch.setattr(name, failing)
     raised(SetupError, quick, tmp_path / "s", says=f"{why}.*--jobs 0", jobs=1)
 

@@ -112,9 +112,7 @@ def each(span: Span) -> list[Span]:
 
 
 @pytest.mark.parametrize("driver", [without_loop, stamping_each])
-def test_a_repeat_that_made_no_span_longer_is_not_asked_for_again(
-    tmp_path: Path, driver: Callable[[SimPlant, MockDevice], Any]
-) -> None:
+def test_a_useless_repeat_is_not_asked_for_again(tmp_path: Path, driver: Callable[[SimPlant, MockDevice], Any]) -> None:
     short = on_plant(tmp_path / "short", driver=driver, **SHORT).result
     looped = on_plant(tmp_path / "looped", stream={"repeat": remedy_of(short)}, driver=driver, **SHORT).result
     assert "--repeat made no span longer" in told(looped)

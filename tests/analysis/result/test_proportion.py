@@ -302,8 +302,6 @@ FOLDER = {"source": "folder", "listing_sha256": "a"}
     ("by hand", {"source": "synthetic", "split": "train"}, []),
     (None, {"source": "synthetic", "split": "train"}, []),
 ])  # fmt: skip
-def test_the_part_that_is_measured_must_not_be_the_part_that_was_learnt(
-    trained_on: Any, own: dict[str, Any], apart: list[bool], tmp_path: Path
-) -> None:
+def test_what_was_learnt_is_no_test(trained_on: Any, own: dict[str, Any], apart: list[bool], tmp_path: Path) -> None:
     checks = list(seen_checks(recording(tmp_path / "run", (), details=own, training=trained_on)))
     assert [c.ok for c in checks] == apart

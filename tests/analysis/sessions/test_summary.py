@@ -302,9 +302,7 @@ def of_speed(result: Result, purpose: str = "power") -> list[str]:
 @pytest.mark.parametrize("rules", [WITHIN, LOOSE], ids=["a tolerance", "no tolerance"])
 @pytest.mark.parametrize("purpose", ["power", "accuracy"])
 @pytest.mark.parametrize(("part", "apart"), [(1.0, False), (1.04, False), (4.0, True), (0.9, True), (1.08, True)])
-def test_each_sample_takes_the_same_time_in_every_run_however_much_samples_differ(
-    summary: Summarise, part: float, apart: bool, purpose: str, rules: Rules
-) -> None:
+def test_samples_take_their_own_time(summary: Summarise, part: float, apart: bool, purpose: str, rules: Rules) -> None:
     """Otherwise energy would be the power of a slow clock times the time of a quick one."""
     quick = [(f"performance-{k}", "performance", asked(UNLIKE_S.tolist())) for k in (1, 2)]
     found = of_speed(summary(*quick, (purpose, purpose, asked((part * UNLIKE_S).tolist())), rules=rules), purpose)

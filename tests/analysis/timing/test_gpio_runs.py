@@ -131,9 +131,7 @@ def test_every_method_that_was_tried_is_in_the_report(tmp_path: Path) -> None:
     ("stamp", {"pin_jitter_s": 1e-6}, 300.0),
     *((pin, {"on_pin": True}, 1000.0) for pin in ("level", "stamp", "toggle")),
 ])  # fmt: skip
-def test_figures_of_a_device_placed_or_timed_by_its_pin_hold_the_truth(
-    tmp_path: Path, pin: str, device: Options, rate_hz: float
-) -> None:
+def test_figures_by_a_pin_hold_the_truth(tmp_path: Path, pin: str, device: Options, rate_hz: float) -> None:
     every = []
     for seed in range(3):
         meter = {"pin": pin, "meter_seed": seed, "rate_hz": rate_hz}

@@ -153,9 +153,7 @@ def file(tmp_path: Path, learnt: tuple[training.FloatNetwork, Quantised]) -> Pat
     return path
 
 
-def test_it_learns_which_half_is_loud_and_rounding_keeps_the_scores_in_proportion(
-    learnt: tuple[training.FloatNetwork, Quantised],
-) -> None:
+def test_it_learns_which_half_is_loud_and_rounds_in_proportion(learnt: tuple[training.FloatNetwork, Quantised]) -> None:
     features, labels = bright_or_dark(20, 1)
     floats, whole = (network.scores(features) for network in learnt)
     assert training.accuracy(floats, labels) > 0.9

@@ -345,9 +345,7 @@ def test_a_board_that_listens_works_at_its_clock_and_says_which_rails_are_its_fr
 @pytest.mark.parametrize(
     ("traits", "spin_steps"), [({}, 5), *(({"chip": chip, "lost_readouts": 0.4}, 0) for chip in CHIPS)]
 )
-def test_time_steps_that_the_program_slept_through_or_the_board_loses_end_the_run(
-    traits: dict[str, Any], spin_steps: int, listener: Opened, monkeypatch: Patch
-) -> None:
+def test_lost_steps_end_the_run(traits: dict[str, Any], spin_steps: int, listener: Opened, monkeypatch: Patch) -> None:
     if spin_steps:
         monkeypatch.setattr("fixtures.instruments.xylo.ear.SPIN_S", spin_steps * LONG_STEP_S)
     raised(DeviceError, answer, listener(**traits), sound(), says=r"\d+ readouts came while sample sound-1 was heard")

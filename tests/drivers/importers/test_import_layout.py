@@ -18,7 +18,7 @@ from drivers.units import agree
 from rig.errors import DataError, RigError, UsageError
 from rig.importing.imported import ImportedRun
 from tests.support.import_traces import BUSY, RATE_HZ, SUPPLY_V, T_S, WATTS, check, plain, table, windows
-from tests.support.raised import raised
+from tests.support.raised import Patch, raised
 
 # ---- the header is found by what was declared -------------------------------------------------------------------
 
@@ -242,9 +242,7 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("stamp", ["start", "middle", "end", None])
 @pytest.mark.parametrize("jitter", [0.0, 0.3], ids=["grid", "stamped"])
-def test_readings_and_times_do_not_depend_on_where_blocks_end(
-    stamp: str | None, jitter: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_reading_depends_on_its_block(stamp: str | None, jitter: float, tmp_path: Path, monkeypatch: Patch) -> None:
     t = np.round(T_S + jitter / RATE_HZ * (np.arange(len(T_S)) % 5 == 4), 7)
     whole = plain(tmp_path, t, WATTS, stamp=stamp)
     wanted = columns(whole)

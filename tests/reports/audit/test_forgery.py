@@ -336,9 +336,7 @@ def test_a_recording_with_two_rates_of_one_clock_is_none(few: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("inferences", "longer_s"), [([1] * 12, 0.1), ([1, 2] * 6, 0.1), ([2] * 12, 0.0)])
-def test_inferences_of_no_length_are_in_doubt_unless_each_sample_has_one(
-    few: Path, tmp_path: Path, inferences: list[int], longer_s: float
-) -> None:
+def test_several_inferences_need_a_length(few: Path, tmp_path: Path, inferences: list[int], longer_s: float) -> None:
     """Samples of 1 s, each longer than the last, for a task that does not state the length of an inference."""
     lasts = column("samples.arrows", "duration_s", lambda _: [1.0 + longer_s * k for k in range(12)])
     hold = column("samples.arrows", "inferences", lambda _: inferences)

@@ -103,9 +103,7 @@ NOT_COMPARED: dict[str, tuple[Edit, str]] = {
 
 
 @pytest.mark.parametrize(("edit", "says"), NOT_COMPARED.values(), ids=NOT_COMPARED)
-def test_what_cannot_be_imported_again_is_said_not_to_be_compared(
-    edit: Edit, says: str, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_what_cannot_be_imported_is_not_compared(edit: Edit, says: str, tmp_path: Path, monkeypatch: Patch) -> None:
     edit(run := imported("plain-csv", tmp_path))
     altered(run, lambda told: told[-1].update(files={}))
     (tmp_path / "own.py").write_text("raise SystemExit('code that the recording names was run')")
