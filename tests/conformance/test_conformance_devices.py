@@ -91,6 +91,10 @@ def answers(change: Callable[[Reply], list[Reply]], times: int = 1) -> Spoil:
     return does("answers", lambda d: lambda reply, n: change(reply) if n == times else [reply])
 
 
+def replying(**changes: Any) -> Spoil:
+    return answers(lambda reply: [structs.replace(reply, **changes)])
+
+
 def changed(span: Span, changes: dict[str, Callable[[Span], Any]]) -> Span:
     return structs.replace(span, **{name: change(span) for name, change in changes.items()})
 
@@ -172,30 +176,22 @@ EITHER: list[tuple[str, Spoil]] = [
 """Faults that devices and meters may both have: the broken rule, and the change that breaks it."""
 SPOILT: list[tuple[str, Spoil]] = [
     *EITHER,
-    ("info.phases", says(phases=())),
-    ("info.phases", says(phases=("solve", "solve"))),
-    ("info.timeout", says(timeout_s=0.0)),
-    ("info.timeout", says(timeout_s=float("nan"))),
-    ("info.batch", says(max_batch=0)),
-    ("info.batch", says(max_pending=0)),
-    ("clock.rate", ticking(tick_hz=0.0)),
-    ("clock.rate", ticking(tolerance=0.6)),
+    ("info.phases", says(phases=())), ("info.phases", says(phases=("solve", "solve"))),
+    ("info.timeout", says(timeout_s=0.0)), ("info.timeout", says(timeout_s=float("nan"))),
+    ("info.batch", says(max_batch=0)), ("info.batch", says(max_pending=0)),
+    ("clock.rate", ticking(tick_hz=0.0)), ("clock.rate", ticking(tolerance=0.6)),
     ("submit.returns", slow("submit")),
     ("poll.returns", slow("poll")),
-    ("calls", does("stage", lambda d: refuse)),
-    ("calls", does("timer", lambda d: refuse)),
+    ("calls", does("stage", lambda d: refuse)), ("calls", does("timer", lambda d: refuse)),
     ("replies.once", answers(lambda reply: [])),
     ("replies.in_time", answers(lambda reply: [])),
-    ("replies.once", answers(lambda reply: [reply, reply])),
-    ("replies.once", answers(lambda reply: [structs.replace(reply, sample_id="other")])),
-    ("reply.json", answers(lambda reply: [structs.replace(reply, output={1, 2})])),
-    ("reply.json", answers(lambda reply: [structs.replace(reply, output=float("nan"))])),
-    ("reply.label", answers(lambda reply: [structs.replace(reply, output={"label": "a\n"})])),
-    ("reply.label", answers(lambda reply: [structs.replace(reply, output={"lable": "a"})])),
-    ("reply.label", answers(lambda reply: [structs.replace(reply, output=None)])),
-    ("reply.counters", answers(lambda reply: [structs.replace(reply, output={"synaptic_operations": 1.5})])),
-    ("reply.counters", answers(lambda reply: [structs.replace(reply, output={"spikes": [3, -1]})])),
-    ("reply.spans", answers(lambda reply: [structs.replace(reply, spans=())])),
+    ("replies.once", answers(lambda reply: [reply, reply])), ("replies.once", replying(sample_id="other")),
+    ("reply.json", replying(output={1, 2})), ("reply.json", replying(output=float("nan"))),
+    ("reply.label", replying(output={"label": "a\n"})), ("reply.label", replying(output={"lable": "a"})),
+    ("reply.label", replying(output=None)),
+    ("reply.counters", replying(output={"synaptic_operations": 1.5})),
+    ("reply.counters", replying(output={"spikes": [3, -1]})),
+    ("reply.spans", replying(spans=())),
     ("span.phase", spans(phase=lambda s: "thought")),
     ("span.executions", spans(executions=lambda s: 0)),
     ("span.order", spans(off_tick=lambda s: s.on_tick - 1)),
@@ -210,11 +206,9 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("pulse.length", pulse(off_tick=lambda s: s.on_tick)),
     ("pulse.clock", pulse(on_tick=lambda s: s.on_tick - 20_000)),
     ("info.network", says(network=replace(NETWORK, layers=()))),
-    ("reply.activity", counts(0, network=None)),
-    ("reply.activity", counts(5)),
-    ("reply.activity", counts(0.5)),
+    ("reply.activity", counts(0, network=None)), ("reply.activity", counts(5)), ("reply.activity", counts(0.5)),
     ("methods", lambda driver: setattr(driver, "poll", None)),
-]
+]  # fmt: skip
 
 
 def broken(device: Any, clock: Clock) -> set[str]:

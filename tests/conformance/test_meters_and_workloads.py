@@ -91,17 +91,13 @@ def starts_once(m: GoodMeter) -> Any:
 
 SPOILT: list[tuple[str, Spoil]] = [
     *EITHER,
-    ("info.rails", says(rails=(Rail("ticked"), Rail("ticked")))),
-    ("info.rails", says(rails=())),
+    ("info.rails", says(rails=(Rail("ticked"), Rail("ticked")))), ("info.rails", says(rails=())),
     ("info.buffer", says(buffer_s=0.0)),
-    ("clock.rate", ticking(tick_hz=-1.0)),
-    ("clock.rate", ticking(tolerance=-1e-3)),
+    ("clock.rate", ticking(tick_hz=-1.0)), ("clock.rate", ticking(tolerance=-1e-3)),
     ("rail.kind", rail(kind="median")),
-    ("rail.numbers", rail(resolution=-1e-6)),
-    ("rail.numbers", rail(range_max=float("nan"))),
+    ("rail.numbers", rail(resolution=-1e-6)), ("rail.numbers", rail(range_max=float("nan"))),
     ("rail.numbers", rail(accuracy=Accuracy(-1e-3, 0.0))),
-    ("rail.unit", rail(conversion=Conversion("A"))),
-    ("rail.unit", rail(kind="cumulative")),
+    ("rail.unit", rail(conversion=Conversion("A"))), ("rail.unit", rail(kind="cumulative")),
     ("rail.rate", rail(rate_hz=0.0)),
     ("calls", does("stop", lambda m: refuse)),
     ("start.bracket", does("start", lambda m: lambda own=m.start: replace(own(), before_ns=1, after_ns=0))),
@@ -120,7 +116,7 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("chunk.order", gives("ticked", lambda c: replace(c, end_tick=wrong(c.start_tick) - 1))),
     ("stop.rest", does("stop", lambda m: m.read)),
     ("methods", lambda driver: setattr(driver, "read", None)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule", "spoil"), SPOILT, ids=[rule for rule, _ in SPOILT])

@@ -111,13 +111,9 @@ def test_figures_are_what_they_were(name: str, tmp_path: Path, capsys: pytest.Ca
 
 
 FIGURE = {
-    "value": 2.0,
-    "interval_95": [1.9, 2.1],
-    "standard_uncertainty": 0.05,
-    "dof": 5.0,
+    "value": 2.0, "interval_95": [1.9, 2.1], "standard_uncertainty": 0.05, "dof": 5.0, "n": 30,
     "components": [{"source": "white noise", "u": 1e-26, "dof": None}],
-    "n": 30,
-}
+}  # fmt: skip
 
 
 MOVED: dict[str, Callable[[float], dict[str, Any]]] = {

@@ -29,16 +29,9 @@ def _joules(
 
 
 def recording(
-    out: Path,
-    idle_w: float,
-    gap_w: float,
-    gap_s: float = 0.1,
-    host_s: float = 0.0,
-    counter: bool = False,
-    first_w: float = BUSY_W,
-    each: int = 1,
-    loose_s: float = 0.0,
-) -> Path:
+    out: Path, idle_w: float, gap_w: float, gap_s: float = 0.1, host_s: float = 0.0, counter: bool = False,
+    first_w: float = BUSY_W, each: int = 1, loose_s: float = 0.0,
+) -> Path:  # fmt: skip
     """Write a run of square spans: ``idle_w`` for over 2 s before and after, and ``gap_w`` between the spans.
 
     Spans have ``first_w`` in their first tenth. Only every ``each``-th gap has ``gap_w``; the others have ``idle_w``.

@@ -64,15 +64,9 @@ def analyzers(stamp: str, watts: float) -> str:
 
 
 def part(
-    folder: Path,
-    begin: datetime,
-    *,
-    watts: float = 150.0,
-    line: Line = plain,
-    order: str = US,
-    meter_h: float = 0.0,
+    folder: Path, begin: datetime, *, watts: float = 150.0, line: Line = plain, order: str = US, meter_h: float = 0.0,
     said: dict[str, object] | None = None,
-) -> tuple[float, int]:
+) -> tuple[float, int]:  # fmt: skip
     """Write one run, the meter's log in local time; return average and number of readings as the checker does."""
     folder.mkdir(parents=True)
     shown = [(millis(t + timedelta(hours=meter_h), order), w) for t, w in readings(begin, watts)]
