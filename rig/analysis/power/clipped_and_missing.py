@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rig.analysis.power.estimators import PLACES, Estimate, Margin, covered
 from rig.analysis.power.model.noise import SHOWN
-from rig.analysis.power.model.rail_model import RailModel
+from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import Component
 from rig.analysis.timing import activity_signal as signal
@@ -294,7 +294,7 @@ def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: 
     of_spans, dof = scatter_of_mean(watts, spans, noise.busy_w**2 * len(spans) / n)
     if steps > noise.busy_w**2:
         found.append(Component("spans that differ, seen in part", blind * of_spans, dof))
-    elif noise.busy_w > noise.white_w:
+    elif noise.busy_w > max(noise.white_w, ROUNDED * float(np.max(np.abs(r.watts)))):
         found.append(Component("noise under load", of_spans, dof))
     return found
 

@@ -302,15 +302,14 @@ def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools,
 
 
 def sagging(v: Volts, volts: Floats, amperes: Volts, known: Sag | None = None) -> tuple[Floats, Sag | None]:
-    """Return volts that follow the amperes between two volts readings, if two ampere readings or more lie there.
+    """Return volts that follow the amperes within each reading of the volts.
 
     ``volts`` are from ``mean_volts``, shape (n,), and ``amperes`` the readings of the current. The resistance of
     the supply is the ``known`` one, or else the slope of volts over the mean current of the same aperture, fitted
     together with a straight line over time.
     """
     length_s = float(np.median(amperes.end_s - amperes.start_s)) if len(volts) else 0.0
-    apart_s = float(np.median(np.diff(v.start_s))) if len(v.start_s) > 1 else 0.0
-    if length_s <= 0.0 or round(apart_s / length_s) < 2:
+    if length_s <= 0.0 or np.array_equal(v.start_s, amperes.start_s):
         return volts, None
     seen, shown, _ = mean_volts(amperes, v.start_s, v.end_s)
     sag = known if known is not None else _sag(v, amperes, seen, shown)

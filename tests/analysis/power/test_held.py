@@ -407,6 +407,8 @@ WORLDS = [
     World("even_spans_over_a_slow_link", (0, 1), narrow=0.01),
     # a meter's steps at idle are no change of level, nor are pulses that come at work and at idle
     World("usb_meter_of_coarse_amperes_and_volts", (22005, 23003)),
+    World("cell_sags_by_a_fifth", (26003, 26019)),
+    World("simulator_without_noise", (26000,), narrow=0.01),
     World("regulator_skips_pulses_at_work_too_and_work_is_faint", (23002, 23010)),
     # a filter, a reading or a gap as long as spans: power is fitted to the shares of spans and gaps in each reading
     World("spans_short_against_a_reading", (1,), says=FITTED),
