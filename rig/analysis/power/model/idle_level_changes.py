@@ -118,11 +118,12 @@ def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats
     every = np.array(pairs + [(a, np.inf, tau) for a in begins for tau in SETTLES]).reshape(-1, 3)
     columns = means(every, start, end, np.empty((0, 3)))
     use = shown(columns, state)
-    # a device may also work on after some of its spans; this does not change idle under spans
-    beside = columns[:, np.isinf(every[:, 2])] * (state == GAP)[:, None]
+    # a device may also work on after some of its spans, and into a window; this does not change idle under spans
+    level = columns[:, np.isinf(every[:, 2])]
+    beside = np.hstack([level * (state == GAP)[:, None], level * (state != SPAN)[:, None]])
     different = [*{column.tobytes(): k for k, column in enumerate(beside.T)}.values()]  # to sort all takes much longer
     beside = np.unique(beside[:, different], axis=1)
-    beside = beside[:, shown(beside, state)]
+    beside = beside[:, shown(beside, np.where(state == GAP, GAP, SPAN))]
     return np.vstack([every[use], _beyond(beside)]), np.hstack([columns[:, use], beside])
 
 
@@ -140,4 +141,4 @@ def activity_of(state: Indices, start: Floats, end: Floats) -> tuple[float, floa
 def shown(columns: Floats, state: Indices) -> Bools:
     """Return which columns, (b, c), differ between blocks of idle or between blocks of gaps, shape (c,)."""
     some = [columns[state == k] for k in (IDLE, GAP) if np.any(state == k)]
-    return np.asarray(sum(np.ptp(each, axis=0) for each in some) > 0.5)
+    return np.asarray(sum((np.ptp(each, axis=0) for each in some), np.zeros(columns.shape[1])) > 0.5)
