@@ -119,7 +119,7 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
                 f"Edges of a pin and the {best.method} in the trace are {apart_s:.3g} s apart, and their combined "
                 f"uncertainty is {u_s:.2g} s"
             )
-        if at.sigma_s >= best.sigma_s:
+        if at.sigma_s >= best.sigma_at(at.ref_s):
             best = replace(best, sigma_s=math.hypot(best.sigma_s, doubt_s))
         else:
             late_s, first = at.late_s, meter.against_device
@@ -202,15 +202,16 @@ def _uncertain(rail: AlignedRail, late_s: Floats, sigma_s: float = 0.0) -> Align
 
     Either the clocks are off, or the device works less at begins and more after ends.
     """
+    how = "earlier" if late_s.max() < 0.0 else "later"
     told = note(
-        f"Rail {rail.readings.rail.name}: the spans lie {_range(late_s)} later in the trace than the clocks say. This "
-        "is added to their uncertainty"
+        f"Rail {rail.readings.rail.name}: the spans lie {_range(np.abs(late_s) if how == 'earlier' else late_s)} {how} "
+        "in the trace than the clocks say. This is added to their uncertainty"
     )
     return replace(rail.found(told), sigma_s=math.hypot(rail.sigma_s, sigma_s, float(np.max(np.abs(late_s)))))
 
 
 def _range(late_s: Floats) -> str:
-    return f"{late_s.min():.3g} to {late_s.max():.3g} s"
+    return " to ".join(dict.fromkeys(f"{t:.3g}" for t in (late_s.min(), late_s.max()))) + " s"
 
 
 def _apart(rail: AlignedRail, s: Shown, seen: lag_path.Seen, tolerance: float) -> AlignedRail:
