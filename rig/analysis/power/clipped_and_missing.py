@@ -77,11 +77,8 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     spans = spans[(spans[:, 1] > spans[:, 0]) & ~lost_in_a_block(r, spans)]
     if r.counter or not len(spans) or r.period_s <= 0.0:
         return 0.0
-    # a device that delays a logger makes the logger's readings fewer and longer
-    lengths = np.where(r.ok, (r.end_s - r.start_s) / max(r.aperture_s, 1e-300), 0.0)
-    many = lengths if r.pool is None else r.many * r.ok
-    middle_s, half_s = 0.5 * (r.start_s + r.end_s), 0.5 * r.period_s * many
-    held = float(many @ signal.mean_signal(signal.edges_of(spans), middle_s - half_s, middle_s + half_s))
+    many, start_s, end_s = _stands_for(r)
+    held = float(many @ signal.mean_signal(signal.edges_of(spans), start_s, end_s))
     due = float(np.sum(spans[:, 1] - spans[:, 0])) / r.period_s
     due_elsewhere = max(float(r.end_s[-1] - r.start_s[0]) / r.period_s - due, 1.0)
     elsewhere = max(1.0 - (float(many.sum()) - held) / due_elsewhere, 0.0)
@@ -89,6 +86,24 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     sigma = np.sqrt(max(elsewhere, 1.0 / due) / due) + np.sqrt(len(spans) / 6.0) / due
     more = missing - elsewhere > SURE * sigma
     return max(missing, 0.0) if more or _lost_at(r, spans) else 0.0
+
+
+def _stands_for(r: Readings) -> tuple[Floats, Floats, Floats]:
+    """Return how many periods each reading stands for, 0 if it is no number, and from when to when, shapes (n,)."""
+    # a device that delays a logger makes the logger's readings fewer and longer
+    lengths = np.where(r.ok, (r.end_s - r.start_s) / r.aperture_s if r.aperture_s > 0.0 else 1.0, 0.0)
+    many = lengths if r.pool is None else r.many * r.ok
+    middle_s, half_s = 0.5 * (r.start_s + r.end_s), 0.5 * r.period_s * many
+    return many, middle_s - half_s, middle_s + half_s
+
+
+def _shown_s(r: Readings, spans: Floats) -> Floats:
+    """Return the time that readings show of each of the sorted spans, shape (k,)."""
+    _, on, off = _stands_for(r)
+    off = np.clip(np.append(on[1:], np.inf), on, off)
+    upto = np.cumsum(off - on)
+    at, total = np.column_stack([on, off]).ravel(), np.column_stack([upto - (off - on), upto]).ravel()
+    return np.asarray(np.diff(np.interp(spans, at, total))[:, 0])
 
 
 def _lost_at(r: Readings, spans: Floats) -> bool:
@@ -248,7 +263,8 @@ def _looks(begin: Floats, lasting: Floats) -> Floats:
 def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float) -> Margin:
     """Return the margin for the power in parts of spans without readings.
 
-    ``missing`` is the share of missing readings in spans, from ``missing_while_busy``.
+    ``missing`` is the share of missing readings in spans, from ``missing_while_busy``. In the true mean, a span counts
+    by its length. In the figure, it counts by the time that readings show of it.
     """
     spans, r = signal.merged(windows_s), model.readings
     length = spans[:, 1] - spans[:, 0]
@@ -261,12 +277,10 @@ def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float)
     spread_w = float(np.std(watts[seen], ddof=1)) if np.count_nonzero(seen) > 1 else abs(mean_w)
     parts, bias_w = [], 0.0
     outside = ~covered(r, spans)
-    absent = outside | lost_in_a_block(r, spans)
-    if absent.any():
-        part, out = (float(length[which].sum() / length.sum()) for which in (absent, outside))
-        bias_w += UNSEEN * out * spread_w
-        u_w = part * spread_w * math.sqrt(1.0 / np.count_nonzero(seen) + 1.0 / np.count_nonzero(absent))
-        parts.append(Component("spans without readings", u_w, max(float(np.count_nonzero(seen)) - 1.0, 1.0)))
+    bias_w += UNSEEN * float(length[outside].sum() / length.sum()) * spread_w
+    shown_s = np.where(outside, 0.0, _shown_s(r, spans))
+    u_w = spread_w * float(np.linalg.norm(shown_s / shown_s.sum() - length / length.sum()))
+    parts.append(Component("parts of spans without readings", u_w, max(float(np.count_nonzero(seen)) - 1.0, 1.0)))
     if missing:
         none = float(length[~seen & ~outside].sum() / length.sum())
         whole = min(none, missing)

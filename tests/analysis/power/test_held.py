@@ -376,9 +376,10 @@ WORLDS = [
     World("gated_at_once", (1, 2), off=1.0, narrow=0.01, bias=(0.0, 1e-3)),
     World("gated_by_class", (1_000_000,), narrow=5e-3),
     # what no reading saw
-    World("trace_ends_early", (0,), bias=(1e-6, np.inf), part="spans without readings",
+    World("trace_ends_early", (0,), bias=(1e-6, np.inf), part="parts of spans without readings",
           says="holds no reading, so a drift of idle is not known"),
-    World("recorder_keeps_every_few_spans_as_idle_drifts", (25013,), part="spans without readings"),
+    World("scanner_returns_to_this_channel_now_and_then", (26001, 26025), part="parts of spans without readings"),
+    World("recorder_keeps_every_few_spans_as_idle_drifts", (25013,), part="parts of spans without readings"),
     World("plain", (0, 2), rises_and_is_seen_in_part, off=1.0, narrow=0.12),
     World("a_class_missing", (1, 3), off=1.0),
     World("a_class_missing", (1000030,), off=1.0, narrow=0.25),  # a span without a reading draws 0 to 2 times the mean
@@ -408,6 +409,8 @@ WORLDS = [
     # a meter's steps at idle are no change of level, nor are pulses that come at work and at idle
     World("usb_meter_of_coarse_amperes_and_volts", (22005, 23003)),
     World("cell_sags_by_a_fifth", (26003, 26019)),
+    World("fast_cache_of_a_drive_fills_and_is_emptied_at_rest", (26004, 26014)),
+    World("each_clock_compared_at_one_end_only", (26029,)),
     World("simulator_without_noise", (26000,), narrow=0.01),
     World("regulator_skips_pulses_at_work_too_and_work_is_faint", (23002, 23010)),
     # a filter, a reading or a gap as long as spans: power is fitted to the shares of spans and gaps in each reading
