@@ -161,7 +161,7 @@ def sign_checks(figures: Figures) -> Iterator[Finding]:
     if below:
         name, q = next(iter(below.items()))
         more = f", and {len(below) - 1} more" if len(below) > 1 else ""
-        allowed = "0 or more; the sign of a current clamp or shunt is reversed: turn it round, and measure again"
+        allowed = "0 or more: zero the meter, or turn a reversed clamp or shunt round, and measure again"
         yield Finding("sign of power and energy", f"{name} is {q.value:.4g} {q.unit}{more}", allowed, False, told=True)
     idle, dynamic = (figures.get(FigureKey(name)) for name in ("idle_power_w", "dynamic_power_w"))
     if idle is not None and dynamic is not None and abs(idle.value) < ROUNDED * abs(dynamic.value):
