@@ -11,7 +11,7 @@ import pytest
 
 from rig.engine.blocking_device import BlockingDevice, blocking
 from rig.errors import DeviceError
-from rig.types import DeviceInfo, Reply, Sample, Span
+from rig.types import DeviceInfo, Reply, Sample
 from tests.support.processes import python
 from tests.support.raised import raised
 
@@ -69,12 +69,6 @@ def test_the_output_becomes_a_reply_whose_span_on_the_hosts_clock_is_the_call_an
     assert (span.phase, span.executions) == ("solve", 1)
     assert before_ns <= span.on_tick <= inside[0] <= inside[1] <= span.off_tick <= after_ns
     assert device.info().clock is None
-
-
-def test_a_whole_reply_passes_through() -> None:
-    whole = Reply("a", 7, (Span("inference", 10, 20, 3),))
-
-    assert ask(blocking(lambda s: whole), "a") == [whole]
 
 
 def test_during_a_call_submissions_return_and_polls_end_in_time(gate: threading.Event) -> None:

@@ -68,6 +68,9 @@ SPANS: dict[str, Callable[[rig.Span], Any]] = {
     "half a span": lambda s: rig.Span("inference", -(2**63), s.off_tick),
     "a span in the future": lambda s: rig.Span("inference", s.on_tick, s.off_tick + 5_000_000_000),
     "a phase that is no text": lambda s: rig.Span(7, s.on_tick, s.off_tick),  # type: ignore[arg-type]
+    "a phase that is half a character": lambda s: rig.Span("\ud800", s.on_tick, s.off_tick),
+    "no phase": lambda s: rig.Span(None, s.on_tick, s.off_tick),  # type: ignore[arg-type]
+    "no begin": lambda s: rig.Span("inference", None, s.off_tick),  # type: ignore[arg-type]
     "no span": lambda s: (s.on_tick, s.off_tick),
 }
 

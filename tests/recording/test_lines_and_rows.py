@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from rig.errors import DeviceError, RigError, StoreError
+from rig.errors import DeviceError, StoreError
 from rig.network.description import MOST_PARTS, Connection, Layer, Memory, NetworkInfo
 from rig.recording.anonymise import without_identity, without_place, without_places
 from rig.recording.columns.arrow_files import to_the_end
@@ -398,23 +398,6 @@ def test_the_file_grows_with_the_queries_and_not_with_their_square(tmp_path: Pat
                 recorder.flush()
             sizes.append((recorder.path / "replies.arrows").stat().st_size)
     assert sizes[1] < 3.3 * sizes[0]
-
-
-@pytest.mark.parametrize("span", [
-    ("inference", 1.5, 2), ("inference", 1, 2**63), ("inference", None, 2), ("inference", 1, 2, 2**31), (3, 1, 2),
-    (None, 1, 2), ("\ud800", 1, 2), None,
-], ids=repr)  # fmt: skip
-def test_a_span_that_fits_no_column_is_refused_and_the_rows_around_it_are_kept(span: Any) -> None:
-    def write(recorder: Recorder) -> None:
-        answer(recorder, 0, "a")
-        odd: Any = Span(*span) if span else (1, 2)
-        with pytest.raises((RigError, TypeError)):
-            recorder.reply(1, Reply("s", None, (odd,)), None, 1, 2)
-        answer(recorder, 2, "b")
-        recorder.flush()
-        answer(recorder, 3, "c")
-
-    assert written(write).replies["issue"].to_pylist() == [0, 2, 3]
 
 
 @pytest.mark.parametrize("output", [object(), {1, 2}, b"x", {(1, 2): 3}])

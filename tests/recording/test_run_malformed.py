@@ -319,12 +319,6 @@ def test_an_altered_byte_of_any_line_is_an_integrity_error(recording: Path, line
         open_run(recording)
 
 
-@pytest.mark.parametrize("name", RECORDED[2:])
-def test_a_missing_file_is_an_integrity_error(run: Path, name: str) -> None:
-    (run / name).unlink()
-    raised(IntegrityError, open_run, run, says="missing")
-
-
 @pytest.mark.parametrize("name", ["traces/more.arrows", "progress.arrows", "artifacts/payloads/forged.npy"])
 def test_a_file_that_the_stop_line_does_not_list_breaks_integrity(recording: Path, tmp_path: Path, name: str) -> None:
     events, tables = read_plainly(recording)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rig
-from benchmarks.faults.forge import bind_again, hash_again, lines_of, read, store
+from benchmarks.faults.forge import bind_again
 from rig.commands.shell.main import main
 from rig.engine.record import record
 from rig.errors import IntegrityError, Interrupted, InvalidResultError, StoreError, UsageError
@@ -19,7 +19,6 @@ from rig.recording.disk.files import set_aside
 from rig.recording.disk.full_disk import Whole
 from rig.recording.session_json import FILE, REQUEST, SEAL, bind, open_session
 from rig.session.resumable_session import go_on, request_in
-from tests.support.forgery import replaced
 from tests.support.raised import Capture, Patch, raised
 from tests.support.submission_folder import altered
 from tests.support.submissions import session as recorded
@@ -376,33 +375,6 @@ def test_a_run_of_another_session_is_refused(whole: Path, wholes: tuple[Path, Pa
     shutil.copytree(wholes[1] / "power", whole / "power")
     bind_again(whole)
     raised(IntegrityError, rig.report, whole, says="another session")
-
-
-def alike(run: Path) -> None:
-    """Forge a run: every answer becomes its first answer."""
-    said = read(run / "replies.arrows")
-    outputs = said["output"].to_pylist()
-    first = next(filter(None, outputs))
-    store(run / "replies.arrows", replaced(said, "output", [text and first for text in outputs]))
-    hash_again(run)
-
-
-def test_a_forged_accuracy_breaks_the_chain(whole: Path) -> None:
-    alike(whole / "accuracy")
-    bind_again(whole)
-    raised(IntegrityError, rig.report, whole, says="performance does not follow")
-
-
-def test_runs_that_are_all_forged_have_another_digest(whole: Path) -> None:
-    before = open_session(whole).digest
-    alike(whole / "accuracy")
-    for number, name in enumerate(("performance", "power")):
-        lines = lines_of(whole / name)
-        earlier = whole / ("accuracy", "performance")[number]
-        lines[0]["session"]["previous"] = (earlier / "events.jsonl.sha256").read_text().split()[0]
-        hash_again(whole / name, lines)
-    bind_again(whole)
-    assert result_of(whole).session_digest not in (None, before)
 
 
 def test_a_changed_byte_of_the_file_is_refused(whole: Path) -> None:
