@@ -3,14 +3,11 @@
 It is only for tests of verdicts. It refuses to be opened outside a test, and nothing registers it.
 """
 
-import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import open_meter
@@ -28,9 +25,10 @@ from rig.types import Budget, DeviceInfo, Parameter, Progress, Reply, Sample, Sp
 from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.asc.catalogue import TAU
 from scenarios.workloads.asc.workload import benchmark_of
-from scenarios.workloads.qubo_mis.graph import Graph, from_payload, to_hex
+from scenarios.workloads.qubo_mis.graph import from_payload, to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.targets import Target, digest, write_rows
+from tests.support.mis_graphs import best_of
 from tests.support.serving import Queue, abilities
 
 HERE = Path(__file__)
@@ -118,15 +116,6 @@ class Solver(Queue):
             found = (Progress(on_ns + 1_000, float(cost), bytes.fromhex(to_hex(solution))),)
             span = Span("solve", on_ns, self.free_ns, times)
             self.held.append((self.free_ns, Reply(sample.id, output, (span,), found)))
-
-
-def best_of(graph: Graph) -> tuple[int, list[int]]:
-    """Return the optimum of a small graph, by trying every set."""
-    sets = np.array(list(itertools.product((0, 1), repeat=graph.nodes)), np.uint8)
-    u, v = graph.edges.T
-    costs = 8 * np.sum(sets[:, u] & sets[:, v], axis=1, dtype=int) - sets.sum(axis=1, dtype=int)
-    best = int(np.argmin(costs))
-    return int(costs[best]), sets[best].tolist()
 
 
 def proven_targets(path: Path) -> Path:

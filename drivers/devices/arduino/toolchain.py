@@ -35,16 +35,13 @@ _TABLES = "mfe_tables.h"
 
 @dataclass(frozen=True)
 class Firmware:
-    """A built firmware: its file, the facts that it states in ``about``, and the memory that it takes on the board.
+    """A built firmware: its file, its board, and the memory that it takes there.
 
     Flash holds code, constants and the first values of variables; RAM holds variables, without the stack.
     """
 
     elf: Path
     board: str
-    source_sha256: str
-    network_sha256: str
-    flags: str
     flash_bytes: int
     ram_bytes: int
 
@@ -58,13 +55,13 @@ def build(out: Path, network: Path | None = None) -> Firmware:
     folder, version = _board_folder(BOARD), re.sub(r"[\"\\\[\]]", "", _ran([compiler, "-dumpfullversion"]).strip())
     flags = f"{COMPILER} {version} {' '.join(FLAGS)}"
     out.mkdir(parents=True, exist_ok=True)
-    digests = _generate(out, BOARD, f'#define BUILD_FLAGS "{flags}"\n', network)
+    _generate(out, BOARD, f'#define BUILD_FLAGS "{flags}"\n', network)
     elf = out / "firmware.elf"
     sources = [str(path) for place in (FOLDER / "core", folder) for path in sorted(place.glob("*.c"))]
     script = ["-T", str(folder / "link.ld")]
     _ran([compiler, *FLAGS, f"-I{FOLDER / 'core'}", f"-I{out}", *sources, *LINK_FLAGS, *script, "-o", str(elf)])
     text, data, bss = map(int, _ran([compiler.removesuffix("gcc") + "size", str(elf)]).splitlines()[1].split()[:3])
-    return Firmware(elf, BOARD, *digests, flags, text + data, data + bss)
+    return Firmware(elf, BOARD, text + data, data + bss)
 
 
 def sketch(out: Path, network: Path | None = None) -> Path:
@@ -115,14 +112,13 @@ def _board_folder(board: str) -> Path:
     return folder
 
 
-def _generate(out: Path, board: str, flags: str, network: Path | None) -> tuple[str, str]:
-    """Write the generated headers; return the digests of the sources and of the network."""
-    source, found = source_sha256(board), read_network(network or DEFAULT_NETWORK)
-    stated = {"SOURCE_SHA256": source, "NETWORK_SHA256": found.sha256}
+def _generate(out: Path, board: str, flags: str, network: Path | None) -> None:
+    """Write the generated headers."""
+    found = read_network(network or DEFAULT_NETWORK)
+    stated = {"SOURCE_SHA256": source_sha256(board), "NETWORK_SHA256": found.sha256}
     info = flags + "".join(f'#define BUILD_{name} "{value}"\n' for name, value in stated.items())
     for name, text in ((_TABLES, mfe_header()), ("trained_network.h", found.text), ("build_info.h", info)):
         (out / name).write_text(text)
-    return source, found.sha256
 
 
 def _program(name: str, packages: str) -> str:
