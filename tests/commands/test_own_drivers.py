@@ -20,7 +20,7 @@ from rig.recording.disk.files import not_stored
 from rig.recording.reader import open_run
 from rig.session.locks import device_lock
 from tests.support.processes import MAIN, python
-from tests.support.raised import Capture, Patch
+from tests.support.raised import Capture, Patch, raised
 from tests.support.undrawn import UNDRAWN
 
 BRIEF = ("--option", "samples=2", "--option", "idle_s=0.01", "--option", "warmup=0")
@@ -163,9 +163,7 @@ PROTOCOL = ("info", "stage", "submit", "poll", "close")
     (LACKS.format(has=("info", "submit", "close")), (), "has no stage, poll"),
     *((FOR_EVER.format(timeout_s=text), (), "timeout_s") for text in ("float('inf')", "1e300", "float('nan')", "'2'")),
 ])  # fmt: skip
-def test_a_file_that_fails_or_lacks_something_is_refused_before_anything_is_recorded(
-    elsewhere: Path, capsys: Capture, source: str, more: tuple[str, ...], says: str
-) -> None:
+def test_a_bad_file_is_refused(elsewhere: Path, capsys: Capture, source: str, more: tuple[str, ...], says: str) -> None:
     code, line = failed(capsys, source, "f", *more)
 
     assert code == 4
@@ -269,8 +267,7 @@ def test_the_error_without_watts_says_how_to_state_them(own: Path, capsys: Captu
     ({}, "(idle_w, busy_w)"),
 ])  # fmt: skip
 def test_impossible_watts_are_refused_when_the_device_is_made(power: Any, says: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(says)):
-        rig.blocking(lambda sample: None, power=power)
+    raised(UsageError, rig.blocking, lambda sample: None, power=power, says=re.escape(says))
 
 
 # ---- `rig check` -------------------------------------------------------------------------------

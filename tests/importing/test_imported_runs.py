@@ -164,8 +164,7 @@ def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
     {"method": "mlperf-power", "rail": "core", "testing": [0, 900], "scenario": "SingleStream", "queries": 0},
 ])  # fmt: skip
 def test_a_peer_line_that_lacks_what_it_needs_is_refused(peer: dict[str, object], tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="peer line"):
-        recorder_figures(open_run(write(small(peers=(peer,)), tmp_path / "run")))
+    raised(DataError, recorder_figures, open_run(write(small(peers=(peer,)), tmp_path / "run")), says="peer line")
 
 
 @pytest.mark.parametrize("peer", [

@@ -61,8 +61,7 @@ def test_a_number_that_is_not_finite_is_written_as_null(recorder: Recorder, valu
 
 
 def test_a_line_that_json_cannot_hold_is_refused(recorder: Recorder) -> None:
-    with pytest.raises(StoreError, match="start"):
-        recorder.event(start(workload={"details": {(1, 2): 3}}))
+    raised(StoreError, recorder.event, start(workload={"details": {(1, 2): 3}}), says="start")
     recorder.stop()
     assert len(open_run(recorder.path).lines) == 2
 

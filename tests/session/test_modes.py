@@ -156,9 +156,7 @@ def test_a_session_that_breaks_off_binds_what_there_is(session: Measure, tmp_pat
 
 
 @pytest.mark.parametrize(("rules", "told"), [("neurobench-1.0", 1), ("quick", 0)])
-def test_a_verdict_that_a_simulator_makes_invalid_is_reported_before_anything_is_recorded(
-    tmp_path: Path, capsys: Capture, monkeypatch: Patch, rules: str, told: int
-) -> None:
+def test_invalidity_is_told_first(tmp_path: Path, capsys: Capture, monkeypatch: Patch, rules: str, told: int) -> None:
     monkeypatch.setattr("rig.session.measure._record", raising(DeviceTimeoutError("begun")))
     with pytest.raises(DeviceTimeoutError, match="begun"):
         rig.measure(rig.Request(HONEST, meters=("mock",), mode="together", rules=rules, out=tmp_path / "out"))

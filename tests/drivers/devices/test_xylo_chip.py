@@ -121,9 +121,7 @@ def test_a_sample_whose_span_nobody_saw_is_processed_again_and_so_said(opened: O
 
 
 @pytest.mark.parametrize(("metered", "tries"), [(False, TRIES), (True, 1)])
-def test_a_program_that_is_held_up_at_every_try_ends_the_run_and_at_the_first_while_power_is_recorded(
-    metered: bool, tries: int, opened: Opened, monkeypatch: Patch
-) -> None:
+def test_a_program_always_held_up_ends_the_run(metered: bool, tries: int, opened: Opened, monkeypatch: Patch) -> None:
     held_up(tries, monkeypatch)
     device = opened(step_s=1e-3)
     with closing(open_meter(device)) as meter:

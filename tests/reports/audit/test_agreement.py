@@ -107,9 +107,7 @@ def test_two_right_methods_may_differ_by_what_leaves_the_plain_one_unsure(tmp_pa
     (3.0, 0.5e-3, False, 1), (3.0, 2.5e-3, True, 1), (5.0, 2.5e-3, False, 1), (20.0, 1e-3, True, 1),
     (10.5, 0.5e-3, False, 3), (10.5, 1e-3, False, 3), (10.5, 2.5e-3, False, 3),
 ])  # fmt: skip
-def test_what_short_gaps_draw_is_not_drawn_by_the_spans_and_what_these_draw_first_is(
-    tmp_path: Path, readings: float, gap_w: float, counter: bool, first: int
-) -> None:
+def test_gaps_are_told_from_spans(tmp_path: Path, readings: float, gap_w: float, counter: bool, first: int) -> None:
     """Gaps are at, below or above idle; for some no reading shows the level. A span's first tenth may draw triple."""
     how: dict[str, Any] = {"gap_s": readings / RATE_HZ, "counter": counter, "first_w": first * BUSY_W}
     active = reported(recording(tmp_path / "run", 1e-3, gap_w, **how))["active_power_w"]

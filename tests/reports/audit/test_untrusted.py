@@ -34,8 +34,7 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        list(walk(tmp_path / "gone"))
+    raised(FileNotFoundError, list, walk(tmp_path / "gone"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="how many descriptors are open is counted on Linux")
