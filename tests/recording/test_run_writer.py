@@ -102,6 +102,10 @@ def test_a_rail_that_a_reader_would_refuse_is_refused_at_once(recorder: Recorder
     raised(StoreError, recorder.open_trace, meter(rail), rail, 0, says="rail")
 
 
+def test_a_directory_in_use_is_refused(recorder: Recorder) -> None:
+    raised(StoreError, Recorder, recorder.path, says="not an empty directory")
+
+
 def test_a_directory_that_another_writer_took_a_moment_ago_is_refused(recorder: Recorder, monkeypatch: Patch) -> None:
     monkeypatch.setattr(Path, "iterdir", lambda _: iter(()))  # as it was when both looked
     raised(StoreError, Recorder, recorder.path, says="File exists")
