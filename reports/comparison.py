@@ -22,7 +22,7 @@ GAP = "  "
 MOST_DIFFERING = 8
 """Without ``--verbose``, at most this many differences between two recordings are shown."""
 MOST_TEXT = 32
-"""A differing value is shown with at most this many characters."""
+"""The longest text of a differing value, in characters."""
 
 
 def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judged]], verbose: bool = False) -> None:
@@ -45,7 +45,7 @@ def _named(subject: Subject) -> str:
 
 
 def _wrong(subject: Subject) -> list[str]:
-    """Return whether the figures of a subject are simulated or INVALID, in words to print after its name."""
+    """Return the words after a subject's name that say whether its figures are simulated or INVALID."""
     result = subject.result
     wrong = {"SIMULATED": result.simulated, "INVALID": result.validity is not None and not result.validity.valid}
     return [word for word, applies in wrong.items() if applies]
@@ -115,7 +115,6 @@ def _table(c: Comparison, verbose: bool, wide: int) -> Iterator[str]:
 
 
 def _bare(text: str) -> str:
-    """Return a figure without its interval."""
     return re.sub(r" (± \S+|\(.*\))", "", text)
 
 

@@ -129,7 +129,6 @@ def quantity_text(q: Quantity, scale: Scale = "auto") -> str:
 
 
 def signed(q: Quantity, scale: Scale = "auto") -> str:
-    """Return a change as text, with its sign."""
     value, half, unit = quantity_parts(q, scale)
     sign = "" if value.startswith("-") or not value.strip("0.") else "+"
     return f"{sign}{value}{within(half)} {unit}".rstrip()

@@ -65,7 +65,7 @@ def cards(result: Result, keys: Sequence[FigureKey]) -> list[dict[str, str]]:
 
 
 def key_figures(result: Result) -> list[FigureKey]:
-    """Return the keys of at most six figures that a page shows first. Of more, it omits absent ones, then details."""
+    """Return the keys of at most six figures for a page to show first. It omits absent figures first, then details."""
     asked = headline_keys(result)
     told = {*result.quantities, *(r.scope for r in result.refusals)}
     rank = {quantity: k for k, quantity in enumerate(_DETAILS, 1)}

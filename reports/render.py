@@ -148,7 +148,7 @@ def _refusals(refusals: Iterable[Finding]) -> list[dict[str, str]]:
 
 
 def _kind(result: Result, session: bool) -> str:
-    """Return the kind of report: a submission only if hardware was measured by rules that allow one."""
+    """Return the kind of report: a submission only if hardware was measured by rules that allow submissions."""
     submittable = result.validity is not None and result.validity.submittable and not result.simulated
     return "submission" if submittable else "session" if session else "run"
 

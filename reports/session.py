@@ -24,10 +24,7 @@ REPORT = "report.html"
 
 
 class Member(NamedTuple):
-    """One run of a session.
-
-    ``link`` leads from the session's report to the report of the run.
-    """
+    """One run of a session; ``link`` leads from the session's report to the run's report."""
 
     name: str
     purpose: str

@@ -88,7 +88,7 @@ def clock_row(c: ClockSummary) -> tuple[str, ...]:
 
 
 def timing(result: Result) -> Pairs:
-    """Return what was timed and how: scenario, purpose, clocks and rules. The table of clocks is separate."""
+    """Return what was timed and how: scenario, purpose, clocks and rules."""
     start, timed = result.start, result.quantities.get(FigureKey("execution_time_s"))
     scenario = start.scenario
     pairs = [

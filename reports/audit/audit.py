@@ -133,7 +133,7 @@ def _claimed(subject: Subject, quick: bool) -> Iterator[tuple[str, dict[str, Cla
 
 
 def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> Anchor:
-    """Find what ties the recording to a signer or a published root hash. A requested tie that is missing is a fault."""
+    """Find what ties the recording to a signer or a published root hash. A tie that was asked for must be there."""
     asked, by, faults = signers is not None or bool(roots), list[str](), list[str]()
     place = subject.path / SIGNATURE
     if subject.submission is not None and (place.is_file() or place.is_symlink()):
@@ -158,7 +158,7 @@ def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> An
 
 
 def run_checks(evidence: Evidence) -> list[Check]:
-    """Run every check in the order of the numbers. ``checks.json`` has function, number, name and source of each."""
+    """Run every check of ``checks.json``, in the order of the numbers."""
     done, known = [], vars(folder_checks) | vars(power_checks) | vars(work_checks)
     for function, (number, name, source) in held("checks.json").items():
         head = (number, name)

@@ -1,6 +1,6 @@
-"""Fit each clock as a straight line through two points, or with its declared rate if these do not determine the rate.
+"""Fit each clock as a straight line through two points: the means of the quickest readings in each half of the run.
 
-A point is the mean of the quickest readings in one half of the run.
+If the points do not determine the rate, the line has the declared rate.
 """
 
 from dataclasses import dataclass

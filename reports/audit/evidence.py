@@ -126,7 +126,7 @@ def each(evidence: Evidence, faults_of: Callable[[Run], Iterable[str]]) -> list[
 
 
 def unlike(evidence: Evidence, what: str, part_of: Callable[[Run], object]) -> list[str]:
-    """Return a fault for each session whose runs differ in ``part_of``; runs for which it is None do not count."""
+    """Return a fault for each session whose runs differ in ``part_of``; runs without this part (None) do not count."""
     found = []
     for part in evidence.subject.parts:
         values = {json.dumps(value, sort_keys=True) for run in part.runs if (value := part_of(run)) is not None}

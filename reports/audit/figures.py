@@ -26,7 +26,7 @@ SLACK = 0.01
 class Plain:
     """A figure by a plain method. ``bound`` is absolute, in the figure's unit; ``why`` says where it comes from.
 
-    ``ends`` is added to the bound, because correct methods may divide power at the ends of spans differently.
+    ``ends`` is added to the bound: correct methods may differ in how they divide power at the ends of spans.
     """
 
     value: float
@@ -139,8 +139,8 @@ def batches(of_phase: Table, holds: tuple[int, int] | None = None) -> tuple[Floa
     """Join spans that overlap: return windows, float64 of shape (k, 2), and the first issue and the inferences of each.
 
     ``holds`` is the largest batch of the device, and the most samples that it holds in all. With ``holds``, only spans
-    of one execution are joined. If both are 1, an execution has the spans of one issue; their stamps may overlap. If
-    the device takes batches, it has the spans with the same begin and end. Otherwise it is a single span.
+    of one execution are joined. These are the spans of one issue if both numbers are 1, and the spans with the same
+    begin and end if the device takes batches. Otherwise each span is an execution.
     """
     own = of_phase[np.lexsort((of_phase.off, of_phase.on))]
     apart = own.on[1:] >= np.maximum.accumulate(own.off)[:-1]
@@ -262,7 +262,8 @@ def refused(asked: Table) -> Any:
 def alone(run: Run) -> bool:
     """Return whether phases were issued alone: each issue ran one of them, and each sample ran all of them.
 
-    Learning beside another phase is always issued alone. With ``apart`` and in an import, the samples may differ.
+    With the option ``apart``, and in an import, phases may have different samples. If the device learns and has another
+    phase, phases always count as issued alone.
     """
     asked, samples = counted(run), defaultdict[str, Counter[str]](Counter)
     for sample, told in zip(asked.sample, asked.phases, strict=True):
@@ -277,9 +278,9 @@ def alone(run: Run) -> bool:
 
 
 def answering(run: Run) -> list[Table]:
-    """Return the issues that may answer: in a table for each phase if phases were issued alone.
+    """Return the issues that may answer: a table for each phase if phases were issued alone.
 
-    Otherwise return one table without the issues that only learn; an empty list if no issue only learns.
+    Otherwise return one table without the issues that only learn, or an empty list if there are no such issues.
     """
     asked = counted(run)
     ran = {told for told in map(frozenset, asked.phases) if told}

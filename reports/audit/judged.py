@@ -36,5 +36,5 @@ def at_most(rule: str, found: float, most: float, unit: str = "") -> Judged:
 
 
 def none(rule: str, found: int, of: object = None) -> Judged:
-    """Judge a rule about something that may not occur at all."""
+    """Judge a rule about something that may not occur."""
     return rule, found if of is None else f"{found} of {of}", 0, found == 0

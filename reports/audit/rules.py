@@ -42,7 +42,7 @@ TRIED = {"execution_time_s": "performance", "active_power_w": "power", "average_
 SPEED, EXPLAINED = "execution time of the {} runs, against the performance runs", "within 1% or chance"
 SAMPLES = "samples that not every run holds"
 APART, NEAR, BEYOND = 0.05, 0.01, 0.9995
-"""Times of runs may differ by the share ``APART``, unless the rules have a tolerance. A share over ``NEAR`` is stated.
+"""Times of runs may differ by the share ``APART``, or by the tolerance of the rules. A share over ``NEAR`` is stated.
 The scatter of executions is subtracted, up to the quantile ``BEYOND`` of Student's t. For two samples this quantile is
 so large that no honest session fails."""
 COMPARED = {"performance": "speed", "power": "power"}
@@ -361,7 +361,7 @@ def _amortised(run: Run) -> object:
 
 
 def _answers(runs: list[Run]) -> Iterator[Judged]:
-    """Judge whether speed and power runs answer like accuracy runs. A few other answers may not change accuracy."""
+    """Judge whether speed and power runs answer like accuracy runs. A few answers may differ if accuracy agrees."""
     wanted = dict[str, set[str]]()
     for run in runs:
         for sample, said in _said(run).items() if run.purpose == "accuracy" else ():
@@ -385,7 +385,7 @@ def _answers(runs: list[Run]) -> Iterator[Judged]:
 
 
 def _said(run: Run) -> dict[str, set[str]]:
-    """Return the answers of a run to each sample; null if it completed a sample without an output."""
+    """Return the answers of a run to each sample; null for a sample that it completed without an output."""
     found = defaultdict[str, set[str]](set)
     for sample, answer in answers(run, silent=True):
         found[sample].add(json.dumps(answer, sort_keys=True))

@@ -100,7 +100,7 @@ def r2(wanted: Floats, found: Floats) -> float:
 
 
 def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], score: Score) -> dict[str, float]:
-    """Return the score of each sample; NaN if an answer cannot be judged. An answer without a list counts as nulls."""
+    """Return the score of each sample; NaN if an answer cannot be judged. An answer that is no list counts as nulls."""
     each = defaultdict[str, list[float]](list)
     truth = functools.cache(lambda sample: truth_of(run, sample, *part(sample)))
     for sample, value in decided(run):

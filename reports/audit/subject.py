@@ -66,7 +66,7 @@ class Subject:
 
     @property
     def runs(self) -> list[tuple[str, reading.Run]]:
-        """Return every run, with its name in the audit."""
+        """Return each run with its name in the audit."""
         alone = len(self.parts) == 1
         named = ((part, run.path.name if part.bound else part.name, run) for part in self.parts for run in part.runs)
         return [(own if alone or not part.bound else f"{part.name}/{own}", run) for part, own, run in named]

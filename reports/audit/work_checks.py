@@ -56,7 +56,7 @@ def workload(e: Evidence) -> Verdict:
 def _inferences(run: Run, known: bool = True) -> Iterator[str]:
     """Yield a fault if samples state inferences that disagree with their lengths or their expected answers.
 
-    Without ``known``, yield a doubt if a sample states several inferences, which neither a length nor answers confirm.
+    Without ``known``, yield a doubt if a sample states several inferences without a length or answers to confirm them.
     """
     if run.start.get("imported"):
         return
@@ -78,7 +78,7 @@ def _inferences(run: Run, known: bool = True) -> Iterator[str]:
 
 
 def _other_data(run: Run) -> bool:
-    """Return whether a run plays on purpose other samples than its session: longer sequences, or repeated ones."""
+    """Return whether a run plays other samples than its session on purpose: longer or repeated sequences."""
     return bool(run.start["scenario"].get("amortise_s")) or run.purpose in ("compliance", "probe")
 
 
@@ -192,7 +192,7 @@ def _repeats(run: Run) -> int:
 def cache(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         most = max((n or 1 for n in column(table(run, "replies"), "executions")), default=1)
-        own = (run.start["device"].get("details") or {}).get("iterations")  # a board may repeat the work of each span
+        own = (run.start["device"].get("details") or {}).get("iterations")
         if most > (declared := _repeats(run) * (own if isinstance(own, int) else 1)) and not run.start.get("imported"):
             yield f"a span holds {most} executions, but {declared} are declared"
 

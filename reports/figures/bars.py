@@ -15,7 +15,7 @@ from rig.terminal import clean
 _LEAST = 0.09
 """A part of a bar with at least this share of the variance is marked with its number."""
 _WHOLE = 0.995
-"""A source with at least this share of the variance is treated as the only one; a line of text says so."""
+"""A source with at least this share of the variance is treated as the only source; a line of text says so."""
 OTHERS = "others"
 _ENERGY = "energy_per_inference_j"
 _MOST_BARS = 8

@@ -1,7 +1,6 @@
 """Draw pictures as SVG with real text: bars, points with their intervals, histograms, traces.
 
-A picture is as wide as a phone, or twice as wide. The widths of letters are not needed. The same calls give the same
-bytes. Every picture of a report has the colours of this module.
+A picture is as wide as a phone, or twice as wide. The same calls give the same bytes.
 """
 
 import html
@@ -110,7 +109,7 @@ class Sheet:
         self.parts.append(f'<path d="{way}" style="{look}"/>')
 
     def strokes(self, x: tuple[Floats, Floats], y: tuple[Floats, Floats], colour: str, **look: Any) -> None:
-        """Draw a straight line from each first point to its second; shapes (n,)."""
+        """Draw straight lines from first points to second points; shapes (n,)."""
         along, upwards = (np.column_stack([*ends, np.full(len(ends[0]), np.nan)]).ravel() for ends in (x, y))
         self.path(along, upwards, colour, **look)
 
@@ -119,7 +118,7 @@ class Sheet:
         self.path(np.repeat(x, 2)[1:], np.repeat(y, 2)[:-1], colour, **look)
 
     def fill(self, knots: Floats, low: Floats, high: Floats, colour: str, opacity: float, here: Any = True) -> None:
-        """Fill between two heights (n,) over knots (n + 1,) where ``here`` is true, except what is too low to see."""
+        """Fill between two heights (n,) over knots (n + 1,) where ``here`` is true; an area too low to see is left."""
         seen = np.flatnonzero(np.diff(np.concatenate([[False], here & (low - high > UNSEEN), [False]]).astype(int)))
         x, y = list[Floats]([np.zeros(0)]), list[Floats]([np.zeros(0)])
         for first, last in seen.reshape(-1, 2):
@@ -303,5 +302,4 @@ def place(ends: Span, at: Span, log: bool = False) -> Place:
 
 
 def hue(k: int) -> str:
-    """Return the colour of part ``k``."""
     return HUES[k % len(HUES)]

@@ -95,7 +95,7 @@ def _columns(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats, Floa
 def _distribution(sheet: Sheet, panel: Panel, took: Floats, factor: float, figures: Figures) -> list[tuple[str, str]]:
     """Draw latency against the share answered within it; each nine (90 %, 99 %, ...) has the same width.
 
-    A percentile has the interval that ``figures`` state, if they are of the same latencies.
+    A percentile has the interval that ``figures`` state, if ``figures`` are of these latencies.
     """
     (across, up), ordered = panel, np.sort(took)
     n = len(ordered)

@@ -123,7 +123,6 @@ def _right_or_wrong(sheet: Sheet, limits: Span, left: float) -> Panel:
 
 
 def _share(sheet: Sheet, stream: Stream, edges: Floats, panel: Panel) -> None:
-    """Draw the share of time with right answers."""
     (across, up), share = panel, right_share(stream, edges)
     sheet.fill(across(edges), up(np.zeros(len(share))), up(share), _ON, 0.9)
 
@@ -259,7 +258,7 @@ def _held(stream: Stream, columns: list[int], begin: float, end: float) -> tuple
     before = np.where((cuts > 0)[:, None], table[np.maximum(cuts - 1, 0)], 0.0)
     least, most = before[:-1].copy(), before[:-1].copy()
     some = np.flatnonzero(np.diff(cuts))
-    if len(some):  # reduceat goes from a column's first answer to that of the next column with answers
+    if len(some):
         last = cuts[some[-1] + 1]
         least[some] = np.minimum(least[some], np.minimum.reduceat(table[:last], cuts[some]))
         most[some] = np.maximum(most[some], np.maximum.reduceat(table[:last], cuts[some]))

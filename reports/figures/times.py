@@ -55,7 +55,7 @@ def latency_figure(times_s: Floats, quantities: Figures) -> Sheet | None:
 def clocks_figure(reads: Mapping[str, Floats], clocks: Mapping[str, ClockSummary]) -> Sheet | None:
     """Return a panel for each clock that was read: the differences of its readings from its fit.
 
-    A clock that was read at one moment has no panel, since the fit goes through it. Return None without a panel.
+    A clock that was read only once has no panel. Return None without a panel.
     """
     shown = [(name, rows) for name, rows in reads.items() if name in clocks and len(rows) and np.ptp(rows[:, 0]) > 0.0]
     shown = shown[:_MOST_CLOCKS]

@@ -179,7 +179,7 @@ def _by_column(windows: Windows, first: float, last: float) -> Windows:
     for name in names:
         knots = np.maximum.accumulate(windows[name].ravel())
         lengths = np.diff(knots, prepend=knots[0])
-        lengths[::2] = 0.0  # no activity between one window's end and the next one's begin
+        lengths[::2] = 0.0  # between windows
         filled = np.diff(np.interp(edges, knots, np.cumsum(lengths)))
         rows.append(filled * (1e6 if name == "mark" else 1.0))
     weight = np.array(rows)
@@ -191,7 +191,6 @@ def _by_column(windows: Windows, first: float, last: float) -> Windows:
 
 
 def colours_of(windows: Windows) -> dict[str, str]:
-    """Return the colour of every activity."""
     spare = [c for n, c in COLOURS.items() if n not in windows and n not in ("idle", "warm-up", "mark")]
     strangers = [n for n in windows if n not in COLOURS]
     extra = {n: (spare or ["#000000"])[k % max(len(spare), 1)] for k, n in enumerate(strangers)}

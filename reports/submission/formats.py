@@ -99,7 +99,7 @@ def _curves(results: Sequence[Result]) -> list[bytes]:
     facts = [_numbers_of(result) for result in results]
     varied: list[str] = []
     for key in (key for key in facts[0] if all(key in fact for fact in facts)):
-        if _distinct(facts, [*varied, key]) > _distinct(facts, varied):  # others may determine it
+        if _distinct(facts, [*varied, key]) > _distinct(facts, varied):
             varied.append(key)
     tasks = {(r.start.device.name, r.start.scenario.name, r.start.workload.name) for r in results}
     if len(tasks) > 1 or not varied:

@@ -26,7 +26,7 @@ CLASSES = {
     "simulated": "SIMULATED",
     "published": "Published by others, not checked here",
 }
-"""Each class has its own table: measured figures are never in one column with others."""
+"""Each class has its own table."""
 TARGETS = ("official", "specified", "best_known")
 COLUMNS = (
     *map(FigureKey, ("accuracy", "stream_accuracy")),
@@ -47,7 +47,7 @@ class _Audit(msgspec.Struct, frozen=True):
     anchored: bool = False
     quick: bool = False
     remade: str = ""
-    """The result of comparing the pages with newly made ones."""
+    """The result of comparing the pages with newly made pages."""
 
 
 class _Audits(msgspec.Struct, frozen=True):
@@ -201,7 +201,7 @@ def _tier(row: Configuration) -> str:
 
 
 def published() -> list[Published]:
-    """Return the figures that others published; nobody checked them here."""
+    """Return the figures that others published, unchecked."""
     return msgspec.json.decode(files("reports").joinpath("published.json").read_bytes(), type=list[Published])
 
 

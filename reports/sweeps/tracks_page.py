@@ -71,7 +71,7 @@ def print_tracks(found: Tracks) -> None:
 def _tables(found: Tracks) -> Iterator[dict[str, Any]]:
     """Yield tables for each network with a column per device or, for one device, with a column per network.
 
-    A network without figures has no column. More than ``MOST`` columns become several tables, because paper is narrow.
+    A network without figures has no column. More than ``MOST`` columns become several tables.
     """
     alone = len(found.devices) == 1
     names = found.devices if alone else found.networks

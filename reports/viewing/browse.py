@@ -84,9 +84,8 @@ class LongTrace:
 
         ``windows_s`` has shape (k, 2). A reading that is partly in a window contributes this part. The energy is NaN if
         a reading is missing, for windows beyond the trace, if power does not follow from the readings alone, and for
-        point readings at irregular times.
-        Readings that the instrument flagged are counted as readings at the end of its range. This reads the whole
-        trace.
+        point readings at irregular times. Readings that the instrument flagged count as at the end of its range. This
+        reads the whole trace.
         """
         joules, lost_s = np.zeros(len(windows_s)), np.zeros(len(windows_s))
         clipped, (begin, end), top = np.zeros(len(windows_s), np.int64), self.extent_s, self.trace.rail.range_max
@@ -198,8 +197,8 @@ def _look(edges: Floats, parts: tuple[Any, ...], readings: int, columns: int) ->
 def _with_pauses(look: Look) -> Look:
     """Return columns of irregular readings, with each pause as a column without a number.
 
-    One joined column may hold 1.5 times as many readings as another. So a column holds a pause if it lasts more than
-    twice the median, and is then cut to the median. If one column in ten lasts over ``STEADY`` medians, nothing is cut.
+    A column holds a pause if it lasts more than twice the median, because joined columns may differ 1.5 times in their
+    readings. It is then cut to the median. If one column in ten lasts over ``STEADY`` medians, nothing is cut.
     """
     lengths_s = np.diff(look.edges_s)
     usual_s = float(np.median(lengths_s)) if len(lengths_s) else 0.0

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from rig.types import Floats, Indices
 
 FACTOR = 16
-"""This many buckets of one level make one of the next. So a picture of 1500 columns reads at most 24000 buckets, in
-a few milliseconds. A smaller factor needs more levels; a larger one reads more for each picture."""
+"""This many buckets of one level make one of the next. A picture of 1500 columns thus reads at most 24000 buckets, in a
+few milliseconds."""
 FINEST = FACTOR**3
-"""Readings in a bucket of the finest level. Below that level a picture of 1500 columns needs at most 6e6 readings, read
-from the trace itself. So the pyramid takes 8 bytes for each 1000 readings; with buckets of 16, it would take half the
-size of the trace."""
+"""Readings in a bucket of the finest level. The pyramid thus takes 8 bytes for each 1000 readings. A picture of 1500
+columns that is finer than this level reads at most 6e6 readings from the trace itself."""
 _ROWS = 64  # buckets reduced together: their doubles fit into a cache of 2 MB
 
 

@@ -37,7 +37,7 @@ Told = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Index:
-    """The result of one pass over a trace, from which any part of it can be drawn.
+    """The index of a trace.
 
     ``ticks`` (k + 1,) are the begins of the buckets of the finest level (k,), and the end of the last one; empty if
     readings have equal distances.

@@ -1,6 +1,6 @@
 """View the whole trace of a run in a browser on this computer.
 
-The server has one page and the columns of its picture, on the loopback address, for anyone who knows its token. It
+The server gives one page and the columns of its picture, on the loopback address, to anyone who knows its token. It
 serves no files. Requests whose Host is neither this address nor localhost are refused, so no other site reaches it.
 """
 

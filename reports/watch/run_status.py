@@ -31,7 +31,7 @@ LATEST = 10_000
 """The latest power is the mean of at most this many readings."""
 _LAST = msgspec.json.Decoder(ChunkArrived | Stop)
 FAR_S = 30 * 86_400.0
-"""A disk that will be full only later than this is reported as not filling."""
+"""A disk that will be full later than this is reported as not filling."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from rig.errors import RigError
 FILES = ("submission.toml", "results.csv", "report.html", "report.md", "ro-crate-metadata.json", "MANIFEST.sha256")
 SECTIONS = ("architecture", "algorithm", "workflow", "timing", "power", "results")
 STAMPS_LEAST, VALUES_LEAST = 8, 64
-"""Fewer distinct times or readings than these limits may repeat by chance, as with a coarse clock or meter."""
+"""Recordings with fewer distinct times or readings than these limits may be equal by chance."""
 BLANKS = ("todo", "tbd", "fixme", "lorem ipsum", "placeholder")
 
 
@@ -202,13 +202,12 @@ def leaderboard_rows(e: Evidence) -> Verdict:
 
 
 def _text(value: Any) -> str:
-    """Return a value as a cell: empty for None, with an apostrophe before what a spreadsheet reads as a formula."""
+    """Return a value as a cell: empty for None, and with an apostrophe if a spreadsheet would run it as a formula."""
     text = "" if value is None else repr(value) if isinstance(value, float) else str(value)
     return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text
 
 
 def _cell(one: dict[str, Any], key: str) -> Any:
-    """Return the value of a configuration in a column of the table."""
     name, _, end = key.rpartition(".")
     name, part = (name, end) if end in ("low", "high") else (key, "value")
     held = one | {"trials": len(one.get("sessions", []))}

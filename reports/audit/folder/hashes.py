@@ -33,7 +33,7 @@ class Ledger:
     """The hashes of a manifest by path."""
 
     def used(self, name: str, digest: str) -> None:
-        """Add a fault if a used file differs from the manifest, for example because it was exchanged meanwhile."""
+        """Add a fault if a file differs from the manifest at the moment of its use."""
         fault = clean(f"{MANIFEST}: {name} differs from its hash")
         if self.listed and self.listed.get(name) != digest and fault not in self.faults:
             self.faults.append(fault)

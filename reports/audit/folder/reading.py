@@ -68,7 +68,7 @@ def walk(root: Path) -> dict[str, int]:
 
 
 def _unlisted(error: OSError) -> NoReturn:
-    """Refuse a folder that cannot be listed, because it may contain anything."""
+    """Refuse a folder that cannot be listed."""
     raise error
 
 

@@ -59,10 +59,7 @@ class RailPower:
     ends_w: float
     """The error in W from half a reading at each end of a span, plus the change of the mean when readings shift."""
     differ_w: float
-    """How far the mean inside spans is from ``area``: a reading at an end does not show what is drawn on each side.
-
-    This is 0 if no reading is in a gap; the bounds then contain the difference.
-    """
+    """How far the mean inside spans is from ``area``; 0 if no reading is in a gap, since the bounds then contain it."""
     facts: Facts
     clock_bound_s: float
     readings_per_span: float
@@ -208,7 +205,6 @@ def _idle(part: Floats, found: Sums, facts: Facts, when: float) -> tuple[float, 
 
 
 def _figures(each: dict[str, RailPower]) -> Figures:
-    """Return the figures of each rail, and their sums over rails."""
     found: Figures = {}
     why = "noise at the edges, the idle level, and 0.12 % for the method"
     for prefix, rails in [*((f"rail.{n}.", [r]) for n, r in each.items()), ("", list(each.values()))]:

@@ -21,8 +21,8 @@ SETTLED = 5.0
 PAD = 2.0
 """A span is widened by this many readings on each side, so that its edges are inside."""
 BESIDE_S, SEEN_S = 5e-3, 0.1
-"""Spans are elsewhere in a trace if they are shifted by over ``BESIDE_S`` more than the clocks allow. Shifts are tried
-up to ``SEEN_S`` beyond what the clocks allow."""
+"""Spans shifted by over ``BESIDE_S`` more than the clocks allow are elsewhere. Shifts are tried up to ``SEEN_S`` more
+than the clocks allow."""
 NOTHING, ALL = 0.4, 0.72
 """Shares of a span's power in a shifted trace. Where only the stamps have a span, the power is below ``NOTHING``, or
 below half of ``NOTHING`` if no shifted span overlaps a stamped one. Where only the readings have a span, the share
@@ -31,10 +31,11 @@ SURE, MORE, MOST = 4.0, 2e-3, 1.1
 """Another place of the spans is better if its power is higher by over ``SURE`` deviations of noise and over ``MORE`` of
 itself, but by less than ``MOST`` of itself. Beyond that, spans are below idle, so the place is wrong."""
 PIECES, UNLIKE = 5, 0.4
-"""In a moved trace, the first and last of ``PIECES`` pieces differ by at most ``UNLIKE`` of the power. Lost or
-doubled readings would move each span further than the span before it."""
+"""In a moved trace, the first and last of ``PIECES`` pieces differ by at most ``UNLIKE`` of the power. If they differ
+by more, readings were lost or doubled: these move each span further than the span before it."""
 ENDS = 2.0
-"""Two places of the spans are equal if their power differs by at most this many sigmas of the readings at ends."""
+"""Two places of the spans are equally good if their power differs by at most this many sigmas of the readings at the
+ends of spans."""
 PARTS = np.linspace(0.0, 1.0, 9)
 
 
@@ -52,7 +53,7 @@ def open_s(run: Run, clock: str) -> float:
 def clearest(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts) -> tuple[float, float]:
     """Return how clear the spans are in a rail's readings, and the shift (s) of the spans at which they are clearest.
 
-    If noise leaves several places equally clear, the one nearest to the clocks' place is taken.
+    If noise leaves several places equally clear, the place nearest to that of the clocks is taken.
     """
     window, most = windows_of(_few(stamped)), open_s(run, trace.clock)
     step = max(facts.period_s / 4, 2 * most / SHIFTS)
@@ -183,7 +184,7 @@ def shortened(window: Floats, head: float, tail: float) -> Floats:
 
 
 def touch(window: Floats, other: Floats) -> Bools:
-    """Return whether each window touches one of ``other``, which are sorted by begin."""
+    """Return whether each window overlaps one of ``other``, which are sorted by begin."""
     before = np.searchsorted(other[:, 0], window[:, 1])
     ends = np.concatenate([[-np.inf], np.maximum.accumulate(other[:, 1])])
     return np.asarray(ends[before] > window[:, 0], dtype=bool)

@@ -1,4 +1,4 @@
-"""Power by plain methods: every reading is valid for its interval, and intervals are summed over windows."""
+"""Power by plain methods: each reading is valid for an interval, and these intervals are summed over windows."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
