@@ -53,7 +53,7 @@ def _arrivals(samples: list[Sample], rate_hz: float, seconds: float, least: int,
     due_s, last_s, count = 0.0, 0.0, 0
     ahead: tuple[Floats, Indices] | None = drawn()
     while True:
-        # blocks are drawn in a long pause between arrivals, so that no arrival is delayed
+        # a block is drawn in a long pause, so that no arrival is delayed
         (gaps_s, which), ahead = ahead or drawn(), None
         for at in range(0, BLOCK, PART):
             part = slice(at, at + PART)

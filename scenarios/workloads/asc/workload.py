@@ -210,7 +210,7 @@ def _workload(
 def _catalogue(root: Path, split: str, fold: str | None) -> Catalogue:
     if (root / "meta.csv").is_file():
         if fold is not None:
-            raise unfit("fold", fold, "is not of this data set, which has splits of its own", "Leave it out")
+            raise unfit("fold", fold, "is not for this data set, which has splits of its own", "Leave it out")
         return read_tau(root, split, WHOLE_SLICES)
     if (root / "labels.csv").is_file():
         found = read_folder(root)

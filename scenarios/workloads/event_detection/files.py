@@ -26,8 +26,8 @@ SENSOR = (720, 1280)
 WORDS = {b"2.0": (2, 4), b"2": (2, 4), b"3.0": (3, 2), b"3": (3, 2)}
 """For a version in the header of a .raw file: the number of the encoding, and the number of bytes of a word."""
 DAT_KINDS = ((0, 8), (12, 8))
-"""Type and size (bytes) of the events of a .dat file, which two bytes after its header state. Both types hold time,
-place and polarity."""
+"""Type and size (bytes) of the events of a .dat file: the two bytes after its header. Both types hold time, place and
+polarity."""
 END_S = 1.0
 """Boxes may be stamped at most this long (s) after the last event or surface."""
 

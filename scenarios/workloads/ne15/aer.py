@@ -1,8 +1,8 @@
 """AER-DAT2.0 files (.aedat) of a 128 x 128 retina: ``#`` lines, then 32-bit address and microseconds, big-endian.
 
 Bits 1 to 7 of an address are x, bits 8 to 14 are y, and bit 0 is set for OFF events. There are two dialects. An OFF
-event has the address of the pixel's ON event plus 1 in jAER, and minus 1 in NE15-MNIST. After a subtraction, x must be
-corrected, because bits 1 to 7 then belong to the neighbouring pixel.
+event has the address of the pixel's ON event plus 1 in jAER, and minus 1 in NE15-MNIST. After the subtraction, bits 1
+to 7 are the x of the neighbouring pixel, and must be corrected.
 
 ``export`` also writes arrays of spike times for PyNN.
 """

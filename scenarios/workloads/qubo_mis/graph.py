@@ -47,7 +47,7 @@ class Graph:
         np.cumsum(np.bincount(u, minlength=self.nodes) + np.bincount(v, minlength=self.nodes), out=start[1:])
         pairs = np.concatenate([v, u]).astype(np.int64) << 32
         pairs |= np.concatenate([u, v])
-        pairs.sort()  # several times faster than sorting rows and columns by index
+        pairs.sort()  # faster than sorting rows and columns by index
         return start, (pairs & 0xFFFFFFFF).astype(np.int32)
 
     def cost(self, x: Any) -> int:

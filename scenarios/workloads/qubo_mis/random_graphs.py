@@ -116,7 +116,7 @@ def _drawn(source: _Pairs, m: int, pairs: int) -> Keys:
     """Return the first ``m`` distinct pairs drawn, sorted.
 
     The graph has all distinct pairs among the first ``m`` drawn. After these, each new pair is added in the order of
-    drawing, until there are ``m``. So only the later pairs must keep their order here.
+    drawing, until there are ``m``.
     """
     early = np.sort(source.next(m))
     early = early[np.diff(early, prepend=-1) > 0]

@@ -148,7 +148,7 @@ def official_target(nodes: int, density: float, seed: int) -> int | None:
 
 
 def best_known(nodes: int, density: float, seed: int, path: Path = BEST_KNOWN_FILE) -> Target | None:
-    """Return the table's row of a problem, or None. A complete graph (density 1) needs no row: any one node is best.
+    """Return the table's row of a problem, or None. For a complete graph (density 1), the row is made here.
 
     Raises ``DataError`` for a table that cannot be read.
     """
