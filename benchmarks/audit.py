@@ -155,7 +155,6 @@ def flips(folder: Path, count: int, seed: int) -> list[str]:
 
 
 def main() -> int:
-    """Run the requested parts."""
     parser = parser_of(__doc__, plants=0, seed=1000, flips=0)
     parser.add_argument("--short", action="store_true", help="plants of few spans")
     parser.add_argument("--bugs", action="store_true")

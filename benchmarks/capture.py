@@ -3,12 +3,11 @@
     python -m benchmarks.capture [--seconds 60] [--rate-hz 2000000] [--rails 2] [--folder /tmp]
 
 Three runs in one process, through the engine to disk, with samples on a schedule: first without a meter, then with a
-Joulescope for each rail, then without a meter again. The Joulescopes are simulations of ``pyjoulescope_driver``. The
-thread of each delivers blocks of the package's size with levels, bursts and noise. The blocks are made in advance, so
-they cost nearly no time. Every reading on disk is compared with the sent reading. ``waiting_s`` is the longest backlog
-for the disk, ``cpu_share`` is the load that the meters add, in cores, and ``verify_s`` is the time to check all hashes.
-Prints the rows and, last, one JSON line. Exits 0 if no reading is lost or changed, the rate is sustained, and 99 of 100
-samples are issued at most ``SLIP_S`` later than without a meter.
+Joulescope for each rail, then without a meter again. The Joulescopes are simulations of ``pyjoulescope_driver``, each
+with a thread that delivers blocks made in advance. Every reading on disk is compared with the sent reading.
+``waiting_s`` is the longest backlog for the disk, ``cpu_share`` is the load that the meters add, in cores, and
+``verify_s`` is the time to check all hashes. Prints the rows and, last, one JSON line. Exits 0 if no reading is lost or
+changed, the rate is sustained, and 99 of 100 samples are issued at most ``SLIP_S`` later than without a meter.
 """
 
 from __future__ import annotations
@@ -112,7 +111,6 @@ class Timed:
 
 
 def steps(seconds: float) -> Iterator[Step]:
-    """Yield samples on a schedule."""
     for k in range(round(seconds / PERIOD_S)):
         yield Issue([blank(1).samples[0]], due_ns=round(k * PERIOD_S * 1e9))
 
@@ -176,7 +174,6 @@ def connected(rails: int, rate_hz: int) -> tuple[list[Meter], list[Replayed]]:
 
 
 def main() -> int:
-    """Run the command line."""
     a = parser_of(__doc__, seconds=60.0, rate_hz=2_000_000, rails=2, folder=Path(tempfile.gettempdir())).parse_args()
     needed = 5.0 * a.seconds * a.rate_hz * a.rails
     if shutil.disk_usage(a.folder).free < needed:

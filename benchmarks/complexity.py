@@ -19,9 +19,8 @@ the first step, all);
 - counts every membrane in the first step, and later those that change;
 - counts 0 operations for a model with a whole LSTM or GRU, so here it gets cells with the same weights instead.
 
-Neurobench decides between ACs and MACs for a whole batch. So their split is compared only for batches of one sample;
-for larger batches the sum is compared. For a cell, neurobench decides by the input alone, though the state has real
-values, so here too the sum is compared.
+Neurobench decides between ACs and MACs for a whole batch, and for a cell by the input alone, though the state has real
+values. So their split is compared only for batches of one sample without cells, and otherwise their sum.
 """
 
 import copy

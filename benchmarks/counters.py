@@ -7,9 +7,9 @@ The counters are like RAPL's (renewed every millisecond, steps of 61 uJ, 100 or 
 millisecond, steps of 1 uJ, 1000 looks a second). Windows, levels and jitter are random. Every run passes all stages:
 engine, run directory, verified reading, estimators.
 
-``ratio`` is the median half-width divided by the median error, and ``exact`` is this ratio for exact Gaussians of the
-same half-widths. ``own`` is the inverse of the median of each error divided by its own half-width (2.9 for a Gaussian).
-Two in five of the sensors have noise.
+Two in five of the sensors have noise. ``ratio`` is the median half-width divided by the median error, and ``exact`` is
+this ratio for exact Gaussians of the same half-widths. ``own`` is 1 divided by the median of error / half-width (2.9
+for a Gaussian).
 
 With only a few dozen idle readings, as from NVML, a counter whose age drifts cannot be distinguished from a noisy
 counter. Intervals are then about twice as wide as an exact Gaussian's.
@@ -83,7 +83,6 @@ class HostDevice:
         self._reply = Reply(samples[0].id, None, (Span("inference", on_ns, off_ns),))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Return the answer to the last sample."""
         return [self._reply]
 
     def close(self) -> None:
@@ -142,7 +141,6 @@ def one(kind: str, seed: int) -> dict[str, Any]:
 
 
 def summary(table: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Return coverage and sharpness of one figure."""
     found = [row["figures"][name] for row in table if name in row["figures"]]
     error, half = (np.abs([f[key] for f in found]) for key in ("error", "half"))
     return {
@@ -160,7 +158,6 @@ def _cells(s: dict[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    """Run the command line."""
     parser = parser_of(__doc__, seed=1, workers=2, kinds=",".join(KINDS))
     parser.add_argument("--runs", type=int, default=200, help="of each kind")
     parser.add_argument("--rows", type=Path, help="also write every run as a JSON line")

@@ -73,11 +73,9 @@ class Counting:
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Pass the samples on."""
         self._inner.stage(samples)
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        """Pass the samples on."""
         self._inner.submit(samples, budget)
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
@@ -85,11 +83,9 @@ class Counting:
         return [msgspec.structs.replace(reply, activity=self._activity) for reply in self._inner.poll(timeout_s)]
 
     def timer(self) -> int:
-        """Return the counter of the mock device."""
         return self._inner.timer()
 
     def close(self) -> None:
-        """Close the mock device."""
         self._inner.close()
 
 

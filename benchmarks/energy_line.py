@@ -2,11 +2,11 @@
 
     python -m benchmarks.energy_line [--draws 100] [--jobs 2]
 
-In each draw, six networks are measured on a device with random energies, idle power, and gain and noise of its meter. A
-second device of each draw does not follow operations: its energy is a curve, is constant, or scatters. Prints in how
+In each draw, six networks are measured on a device with random energies, idle power, and gain and noise of its meter.
+The energy of a second device is no line over its operations: it is a curve, is constant, or scatters. Prints in how
 many draws the first is right and the second refused and, last, one JSON line. Exits 1 if the first device's two
-energies are in their intervals in fewer than 93 of 100 draws. Also exits 1 if the second device is refused in fewer
-than 95 of 100 draws.
+energies are in their intervals in fewer than 93 of 100 draws, or if the second device is refused in fewer than 95 of
+100 draws.
 """
 
 import sys

@@ -5,8 +5,7 @@
 Each input is a small recording, valid or with strange values, with up to three mutations. A mutation cuts a file off;
 drops, doubles or swaps lines; flips bytes; makes numbers NaN, 1e308, negative or repeated; or changes headers or
 options. Prints how many inputs were tried, how many became a run, and which errors the others raised. Any error other
-than a ``RigError`` is a failure; the first three of each importer are printed with their seeds. Messages of pyjls about
-damaged files go to standard error.
+than a ``RigError`` is a failure; the first three of each importer are printed with their seeds.
 """
 
 import collections

@@ -3,10 +3,9 @@
     python -m benchmarks.gates --pairs 200 [--noise 30] [--seed 1] [--rows gates.jsonl]
 
 Each bench is drawn at random, as in ``benchmarks.truth``, and measured first. Then its device draws 0, 3, 5 or 10 %
-more power everywhere, and the bench is measured again, with another instrument of the same data sheet. A gate may be
-undecided and ask for more samples. If these are at most ``MOST_TRIALS`` times as many, one bench in five is measured
-again with them.
-``--noise`` multiplies the noise of the readings; if it is not 1, no noise is clipped.
+more power everywhere, and the bench is measured again, with another instrument of the same data sheet. An undecided
+gate asks for more samples. If these are at most ``MOST_TRIALS`` times as many, one bench in five is measured again with
+them. ``--noise`` multiplies the noise of the readings; if it is not 1, no noise is clipped.
 
 Prints a table and, last, one JSON line. Exits 1 if more than 5 % of the pairs are judged worse for any
 change that the limit of a gate allows.
@@ -93,7 +92,6 @@ def one(seed: int, noise: float) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure all benches, and print the table."""
     parser = parser_of(__doc__, pairs=200, seed=1, workers=2)
     parser.add_argument("--noise", type=float, default=1.0, help="times the noise that is drawn")
     parser.add_argument("--rows", type=Path, help="write one JSON line for each bench")

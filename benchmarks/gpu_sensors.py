@@ -127,7 +127,6 @@ def _powers(source: str, bursts_s: Array, looks: Sequence[tuple[float, float]]) 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--gpu", default="0")

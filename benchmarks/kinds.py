@@ -1,7 +1,5 @@
 """Do stated intervals contain the truth on benches of every kind that occurs in labs?
 
-``DRAWS`` lists the modules in ``fixtures.worlds`` that define the kinds.
-
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
 Each recording is written directly in the documented format and evaluated. A figure is *held* if its interval, bias

@@ -67,7 +67,6 @@ def peer() -> Device | None:
 
 
 def main() -> None:
-    """Solve, and print the table."""
     given = parser_of(
         __doc__, nodes="10,25,50,100,250,1000", budgets="0.1,1,10", density=0.05, seeds="0-4", interpreter=""
     ).parse_args()

@@ -8,9 +8,10 @@ cache, evaluates the recording in a separate process, as ``rig report`` does bef
 their ratio, as wall time and as processor time (which other programs affect less). Also prints the separate process's
 peak memory, each figure against the truth, and last, one JSON line for each size. The time for a tiny recording is the
 part of the time that does not grow with the trace. Between two sizes, prints the processor time of the
-additional readings, relative to reading and hashing them. Exits 1 unless four goals are met: at most six times the time
-of reading and hashing at the last size; a cost of additional readings that is equal within 20 % at every size; at most
-1 GiB; every truth inside its interval.
+additional readings, relative to reading and hashing them.
+
+Exits 1 if a goal is missed: at most six times the time of reading and hashing at the last size; a cost of additional
+readings that is equal within 20 % at every size; at most 1 GiB; every truth inside its interval.
 """
 
 import argparse

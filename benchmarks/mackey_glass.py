@@ -10,7 +10,8 @@ and of the forecast alone in numpy and in torch. Prints one JSON line. Exits 1 f
 The line contains ``ok``, the means and quartiles of both sMAPEs, the ``largest_difference`` of each figure, and
 ``processor_s``: the seconds of ``learning``; of the forecast alone in ``numpy`` and in ``torch``; and of forecasting,
 counting and scoring by ``ours`` and by ``neurobench``. If a forecast becomes infinite, neurobench scores all of it 200;
-we score 200 only from this point on. Such starts are left out of the differences; ``diverged`` lists our sMAPE of each.
+we score 200 only from this point on. These forecasts are left out of the differences; ``diverged`` lists our sMAPE of
+each.
 """
 
 import json

@@ -66,7 +66,7 @@ def draw(seed: int) -> Draw:
 
 
 class StatedBoard:
-    """A board that needs the drawn time for each execution, and returns no answer."""
+    """A board that takes the drawn time for each execution, and returns no answer."""
 
     def __init__(self, seconds: dict[str, float]) -> None:
         self._seconds, self._replies = seconds, list[Reply]()
@@ -97,7 +97,6 @@ class UnevenPlant(SimPlant):
     """A bench that changes the power in parts of each execution."""
 
     def shape(self, d: Draw) -> None:
-        """Take powers and times from a draw."""
         self.install({RAIL: d.idle_w}, {phase: {RAIL: watts} for phase, watts in d.phases_w.items()})
         self._own, self._parts = d.seconds, d.uneven
         self.phase_w |= {f"part {k}": {RAIL: d.idle_w + watts} for k, (_, _, watts) in enumerate(d.uneven)}
@@ -151,7 +150,6 @@ def compared(seed: int, way: str, folder: Path) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """Run the campaign."""
     args = parser_of(__doc__, boards=60, seed=1).parse_args()
     found: dict[str, Any] = {}
     for way in WAYS:

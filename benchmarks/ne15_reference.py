@@ -199,7 +199,6 @@ def told(answers: Collection[Answer], neurons: int, seconds: float) -> dict[str,
 
 
 def main() -> None:
-    """Learn, test, and compare."""
     parser = parser_of(__doc__, subclasses=1, scale=1.0, rate_hz=5000.0)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--fold", type=int, default=0, choices=range(FOLDS), help="the fold for the test; default: 0")

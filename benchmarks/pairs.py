@@ -31,8 +31,7 @@ class SenselessError(Exception):
 def composed(first: str, second: str, seed: int) -> Lab:
     """Return a plain lab with the trouble ``first``, and then the trouble ``second``.
 
-    Raises:
-        SenselessError: the second undoes part of the first, or no such bench exists.
+    Raises ``SenselessError`` if the second undoes part of the first, or no such bench exists.
     """
     lab = plain_lab(seed, f"{first}+{second}")
     plain = _properties(lab)

@@ -11,8 +11,8 @@ cannot reveal. Such a run must be refused.
 more. Without noise, the converter's step makes up most of the interval. With ``--noise-a 1e-4`` the step averages out,
 so the other components become visible.
 
-Prints a line per run, with the reason if it is refused, and, last, one JSON line. Exits 1 unless nine of ten runs with
-a figure hold the true dynamic power in the 95 % interval. Also exits 1 if such a run lost readings, or if its
+Prints a line per run, with the reason if it is refused, and, last, one JSON line. Exits 1 if fewer than nine of ten
+runs with a figure hold the true dynamic power in the 95 % interval. Also exits 1 if such a run lost readings, or if its
 ``placed`` is 0.3 ms or more.
 """
 
@@ -130,7 +130,6 @@ def _placed(value: np.ndarray, sim: Ppk2Sim, activity: list[tuple[str, int, int]
 
 
 def main() -> int:
-    """Run the command line."""
     parser = parser_of(__doc__, runs=12, burners=2, seed=1)
     parser.add_argument("--spans", type=int, default=100, help="of 0.1 s")
     parser.add_argument("--noise-a", type=float, default=0.0, help="of a reading; 1e-4 hides the converter's steps")

@@ -91,7 +91,6 @@ def verdict(log: Log, missing: int) -> tuple[str, float]:
 
 
 def main() -> int:
-    """Run the command line."""
     parser = parser_of(__doc__)
     parser.add_argument("--logs", type=int, default=200, help="logs of each machine and loss")
     logs = parser.parse_args().logs

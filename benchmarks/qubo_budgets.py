@@ -55,7 +55,6 @@ def picture(out: Path, quantity: str, against: str) -> None:
 
 
 def told(table: pd.DataFrame) -> Iterator[str]:
-    """Yield a line for each cell."""
     for _, row in table.sort_values(["device", "timeout_s"]).iterrows():
         yield (
             f"{row['device']:9} {row['timeout_s']:8g} s given, {row['execution_time_s']:10.6f} s taken"
@@ -87,7 +86,6 @@ def against_truth(out: Path, table: pd.DataFrame, cores: BusyCores) -> dict[str,
 
 
 def main() -> int:
-    """Sweep, print and draw."""
     parser = parser_of(__doc__, out=Path("runs/qubo-budgets"), nodes=1000, density=0.05)
     parser.add_argument("--seeds", default="0-4", help="problem seeds")
     parser.add_argument("--solves", type=int, default=5, help="of each problem, each with a seed of its own")

@@ -44,7 +44,6 @@ COMPLETE_UP_TO = 1000
 
 
 def ours(nodes: int, density: float, seed: int) -> Any:
-    """Return the edges of the rig's generator."""
     return gnm_edges(nodes, density, seed).edges
 
 
@@ -182,7 +181,6 @@ def largest(density: float, limit_bytes: int) -> Json:
 
 
 def main() -> int:
-    """Run one of the benchmarks."""
     parser = parser_of(__doc__, nodes=5000, density=0.25, times=5)
     parser.add_argument("--all", action="store_true", help="compare every official workload")
     parser.add_argument("--largest", action="store_true", help="find the largest graph that 8 GiB hold")

@@ -132,7 +132,6 @@ def update(keys: list[Key], seconds: float, path: Path) -> None:
 
 
 def main() -> int:
-    """Search, compare or update, as requested."""
     parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, up to 1000 nodes, 5 s each")
     parser.add_argument(

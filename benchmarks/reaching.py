@@ -3,9 +3,9 @@
     python -m benchmarks.reaching NETWORKS
 
 Needs the extras torch, peers and primate (Python 3.11). ``NETWORKS`` is a folder
-with ``SNN2_indy_20160622_01.npz`` and ``ANN_2D_indy_20160622_01.npz``. Writes a session with random spikes in the file
-layout of the recorded sessions. Reads it with both programs. Runs both networks in both programs on the first steps of
-the test part. Prints a JSON line of differences for each comparison. Exits 1 for a difference beyond rounding.
+with ``SNN2_indy_20160622_01.npz`` and ``ANN_2D_indy_20160622_01.npz``. A session with random spikes, in the file layout
+of the recorded sessions, is read by both programs. Both run both networks on the first steps of its test part. Prints a
+JSON line of differences for each comparison. Exits 1 for a difference beyond rounding.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Is each special case of the analysis of any use? Each is switched off on plants (simulated benches) where it acts.
+"""Is each special case of the analysis useful? Each is switched off on plants (simulated benches) where it acts.
 
     python -m benchmarks.rent --plants 8 --seed 1 [--kind gated_late ...] [--case "ends of spans" ...]
 
@@ -37,7 +37,7 @@ from rig.types import Bools, Floats
 WIDER = 1.1
 """The width of a plant counts as changed if a half-width changes by more than this factor."""
 PAYS = {"held no more", "wrong now", "wider", "stated now"}
-"""Changes that count as a loss if a case is switched off. A newly stated figure was refused for a reason."""
+"""Changes that count as a loss if a case is switched off."""
 Row = dict[str, Any]
 
 
@@ -60,7 +60,6 @@ def without(rule: Rule) -> Callable[..., Screened]:
 
 
 def unclipped(model: RailModel) -> tuple[Floats, Bools]:
-    """Return that no reading has an error."""
     return np.zeros(len(model.above_w)), np.zeros(len(model.above_w), bool)
 
 

@@ -4,10 +4,10 @@
 
 The instrument is the simulator of ``fixtures.instruments.scpi_dmm_sim`` in a separate process. Its memory fills in real
 time, and it measures a plant on which a simulated device works, also in real time. Four runs pass through engine, disk
-and estimators. Two have a sound link. In the second of them the instrument has no gain error, so the interval is
-narrower. In the other two, the link falls silent for 2 s. The memory has space for 2,000,000
-readings (MEM), or only for the 50,000 of one second. The first three runs must lose nothing and contain the truth. The
-last must end with the error that readings were lost, and the recording up to this point must be readable.
+and estimators. In the first two, the link is sound; in the second, the instrument has no gain error, so the interval is
+narrower. In the last two, the link falls silent for 2 s. The memory then has space for 2,000,000 readings (MEM), or
+only for the 50,000 of one second. The first three runs must lose nothing and contain the truth. The last must end with
+the error that readings were lost, and the recording up to this point must be readable.
 
 Prints a table and, last, one JSON line. Exits 1 if a goal is missed.
 """
@@ -62,7 +62,6 @@ class Instrument:
         self.counts, self.stall = self._sim.counts, self._server.stall
 
     def address(self) -> str:
-        """Return its VISA address."""
         return self._server.address
 
 
@@ -165,7 +164,6 @@ def verdict(rows: dict[str, dict[str, Any]]) -> dict[str, bool]:
 
 
 def main() -> int:
-    """Run the command line."""
     parser = parser_of(__doc__, seed=1)
     parser.add_argument("--seconds", type=float, default=60.0, help="length of the first run")
     parser.add_argument("--stalled-seconds", type=float, default=12.0, help="length of each other run")

@@ -146,7 +146,6 @@ def cluster() -> Iterator[tuple[str, list[int]]]:
 
 
 def main() -> int:
-    """Run the command line."""
     args = parser_of(__doc__, cells=200, kills=3, seed=1, jobs=2).parse_args()
     rng = random.Random(args.seed)
     words = [*grid(args.cells), "--jobs", str(args.jobs)]

@@ -67,7 +67,6 @@ def drawn(model: RailModel) -> Figure:
 
 
 def main() -> None:
-    """Run the command line."""
     parser = parser_of(__doc__, seed=3)
     parser.add_argument("out", type=Path)
     parser.add_argument("--kind", metavar="KIND", default="idle_in_a_sine", choices=list(KINDS))

@@ -181,7 +181,6 @@ def measured(name: str, path: Path, blocks: list[Floats]) -> dict[str, Any]:
 
 
 def total(form: Form, path: Path) -> float:
-    """Return the sum of all readings."""
     return sum(float(block.sum(dtype=np.float64)) for block in form.read(path))
 
 
@@ -208,7 +207,6 @@ def _read_before_the_cut(name: str, path: Path) -> int:
 
 
 def main() -> int:
-    """Run the command line."""
     parser = parser_of(__doc__, readings=20_000_000, folder=Path(tempfile.gettempdir()))
     parser.add_argument("--trace", type=Path, help="float32, little-endian, instead of simulated readings")
     a = parser.parse_args()

@@ -10,10 +10,10 @@ other half are recordings written directly, of each kind of bench in turn (``ben
 benches of two kinds at once (``benchmarks.pairs``). "Noise dominates" means that white noise makes up at least seven
 tenths of the stated variance, and that the bias is at most a tenth of the half-width.
 
-Sharpness is half-width divided by |error|. Exact Gaussians give 2.9 (1.96 / 0.6745) if all plants have the same width.
-Our widths span two decades. So even for exact Gaussians, the median half-width divided by the median |error| (the plain
-ratio) is 2.9 to 5. The goal therefore divides each plant's error by its own half-width, which gives 2.9 for all widths.
-The plain ratio is also printed, with its value for exact Gaussians of these widths.
+Sharpness is half-width divided by |error|. The plain ratio is the median half-width divided by the median |error|. It
+is 2.9 (1.96 / 0.6745) for exact Gaussians of one width, but up to 5 here, since widths span two decades. The goal
+therefore divides each plant's error by its own half-width, which gives 2.9 for all widths. The plain ratio is also
+printed, with its value for exact Gaussians of these widths.
 
 Prints a table and, last, one JSON line. Exits 1 if a goal is missed.
 """
@@ -179,7 +179,6 @@ def _cell(value: float | None, form: str) -> str:
 
 
 def main() -> int:
-    """Run the command line."""
     parser = parser_of(__doc__, seed=1, workers=2)
     parser.add_argument("--plants", type=int, default=300, help="plants in all, or of each kind with --every-kind")
     parser.add_argument("--rows", type=Path, help="also write every plant as a JSON line")

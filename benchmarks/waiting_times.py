@@ -76,7 +76,7 @@ class Skipped(Exception):
 
 
 def installed() -> dict[str, str]:
-    """Return the environment in which Python keeps bytecode, as pip does for any package that it installs."""
+    """Return the environment in which Python keeps bytecode, as for an installed package."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -217,7 +217,6 @@ ROWS: dict[str, Callable[[argparse.Namespace, Path], Iterator[Row]]] = {
 
 
 def main() -> None:
-    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.waiting_times",
         description=__doc__,
@@ -235,7 +234,7 @@ def main() -> None:
         parser.error(f"unknown ROW {', '.join(sorted(unknown))}. Known: {', '.join(ROWS)}")
     if a.priority:
         os.environ[FIRST] = "1"
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed rig has bytecode
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; minimum / median of {a.times}")
     print(f"{'':44} {'unit':5} {'ours':>20} {'beside it':>20} {'ratio':>7} {'asked':>7}  reached", flush=True)
     found, skipped = list[Row](), dict[str, str]()

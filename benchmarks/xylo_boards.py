@@ -137,7 +137,6 @@ def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run the campaign."""
     parser = parser_of(__doc__, boards=100, seed=1, jobs=2)
     parser.add_argument("--rows", type=Path, help="write one JSON line for each board")
     args = parser.parse_args()

@@ -1,1 +1,1 @@
-"""Deliberate faults. Each case must end complete, be reported up to its last whole batch, or raise a typed error."""
+"""Deliberate faults around recordings; ``__main__`` says how each case may end."""

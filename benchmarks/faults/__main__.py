@@ -20,7 +20,6 @@ from benchmarks.faults.tally import Outcome, Tally
 
 
 def main() -> int:
-    """Run the command line."""
     parser = parser_of(__doc__, seed=1, workers=2)
     parser.add_argument("--fields", type=int, default=4000, help="recordings with hostile fields")
     parser.add_argument("--inputs", type=int, default=1000, help="hostile inputs for each parser; fewer for slow ones")

@@ -19,7 +19,7 @@ OUTPUTS = (
     '{"cost": -5, "solution": "00", "budget_s": "x", "overrun_s": []}', '{"probabilities": {"x": "y"}}',
     '{"label": "park", "probabilities": [1, "x"]}', '{"label": "park", "probabilities": {"park": 1e999}}',
 )  # fmt: skip
-"""Answers that Python reads as JSON, but that have no meaning."""
+"""Answers that Python reads as JSON, without a meaning."""
 
 
 def change_lines(run: Path, draw: random.Random) -> str:
@@ -44,7 +44,6 @@ def change_lines(run: Path, draw: random.Random) -> str:
 
 
 def change_metadata(run: Path, draw: random.Random) -> str:
-    """Change the metadata of a trace."""
     files = sorted((run / "traces").glob("*.arrows"))
     if not files:
         return change_lines(run, draw)

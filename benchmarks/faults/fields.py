@@ -1,9 +1,8 @@
-"""Recordings with valid hashes and malformed content: one to three fields have hostile values.
+"""Recordings with valid hashes and malformed content.
 
 Each case changes one to three fields of a recording: in its lines, the metadata of its traces, its columns or its
 ``session.json``. It recomputes the hashes; for some sessions, only those of the runs. Then it reads and evaluates the
-recording as `rig report` does. Some of the cases are also printed to a terminal, and fewer are also drawn as a
-page. Small recordings are used more often. A case depends only on the seed and on its number.
+recording as `rig report` does. Small recordings are used more often. A case depends only on the seed and on its number.
 """
 
 import functools
@@ -111,7 +110,6 @@ def recordings() -> list[str]:
 
 
 def size_bytes(base: Path) -> int:
-    """Return the size of a recording's files."""
     return sum(file.stat().st_size for file in base.rglob("*") if file.is_file())
 
 

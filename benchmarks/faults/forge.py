@@ -32,7 +32,6 @@ def unpacked(name: str, into: Path) -> Path:
 
 
 def lines_of(run: Path) -> list[Line]:
-    """Return the lines of ``events.jsonl``."""
     return [json.loads(line) for line in (run / EVENTS).read_bytes().splitlines()]
 
 
@@ -71,12 +70,10 @@ def bind_again(session: Path, change: Callable[[Line], None] = lambda document: 
 
 
 def read(file: Path) -> pa.Table:
-    """Return a stream as a table."""
     with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as reader:
         return reader.read_all()
 
 
 def store(file: Path, table: pa.Table) -> None:
-    """Write a table as a stream."""
     with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)

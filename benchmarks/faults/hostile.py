@@ -13,7 +13,6 @@ MARK = "\ue000here\ue000"
 
 
 def nested(depth: int) -> Any:
-    """Return lists inside lists."""
     value: Any = 0
     for _ in range(depth):
         value = [value]

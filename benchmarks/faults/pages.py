@@ -109,7 +109,6 @@ class Loopback(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Return the address of the server."""
         return f"http://127.0.0.1:{self.server_port}"
 
 
@@ -119,7 +118,6 @@ class Answer(BaseHTTPRequestHandler):
     server: Loopback
 
     def do_GET(self) -> None:
-        """Answer a request."""
         kind, content = self.server.content.get(self.path, ("", b""))
         if not kind and not self.path.startswith("/favicon"):
             self.server.hits.append(self.path)
@@ -181,7 +179,6 @@ def hostile_pages(url: str, folder: Path) -> Iterator[tuple[str, tuple[str, byte
 
 
 def main() -> int:
-    """Run the command line."""
     parser = parser_of(__doc__)
     parser.add_argument("--browser", default=shutil.which("chromium") or shutil.which("google-chrome"))
     args = parser.parse_args()

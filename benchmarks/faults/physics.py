@@ -79,7 +79,6 @@ def other_volts(run: Path, draw: random.Random) -> None:
 
 
 def column(file: Path, table: pa.Table, name: str, values: Any) -> None:
-    """Replace a column of a stored table."""
     field = table.schema.field(name)
     store(file, table.set_column(table.schema.get_field_index(name), field, [pa.array(values, field.type)]))
 

@@ -1,4 +1,4 @@
-"""Record with too few resources: disks of various small sizes, and limits on file size, open files and memory."""
+"""Record with too few resources: small disks, and limits on file size, open files and memory."""
 
 import ctypes
 import json

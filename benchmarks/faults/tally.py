@@ -66,7 +66,6 @@ class Tally:
     defects: list[str] = field(default_factory=list)
 
     def add(self, case: str, outcome: Outcome, said: str = "") -> None:
-        """Count one case."""
         self.counts[outcome] += 1
         if outcome in RIGHT:
             return

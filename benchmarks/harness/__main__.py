@@ -38,12 +38,10 @@ PARTS: dict[str, Callable[[argparse.Namespace, Stage, Say], Found]] = {
 
 
 def rates(text: str) -> list[float]:
-    """Convert ``200,2000`` to numbers."""
     return [float(part) for part in text.split(",")]
 
 
 def arguments() -> argparse.Namespace:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.harness", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

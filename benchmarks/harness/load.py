@@ -1,6 +1,6 @@
 """Common parts of the harnesses of the rig and of LoadGen: samples, the wait for an answer, and the process's cost.
 
-This module imports only numpy, so that neither side loads the other side's packages.
+Besides numpy, this module imports no package, so that neither side loads the other side's packages.
 """
 
 import json

@@ -77,7 +77,6 @@ def steps(a: argparse.Namespace, work: Any, rules: Rules, clock: HostClock) -> I
 
 
 def main() -> None:
-    """Run the command line."""
     a = parser_of(__doc__ or "", "the recording").parse_args()
     work, clock = workload(), HostClock()
     device: Device = After(a.answer_s, waiting(a.wait)) if a.answer_s else AtOnce()

@@ -72,7 +72,6 @@ def _nothing(*_: Any) -> None:
 
 
 def main() -> None:
-    """Run the command line."""
     parser = parser_of(__doc__ or "", "LoadGen's logs")
     parser.add_argument("--percentile", type=float, default=0.9, help="single: percentile for early stopping")
     parser.add_argument("--sut", choices=("plain", "lean"), default="plain")

@@ -109,9 +109,9 @@ def traced(path: Path) -> Played:
 
 
 def trace(lines: Iterable[str]) -> Played:
-    """Read LoadGen's trace: when a query was due, and the times after that at which it was issued and answered.
+    """Read LoadGen's trace: when each query was due, and how much later it was issued and answered.
 
-    LoadGen takes the issue stamp before it enters the callback, so the stamp is rather too early than too late.
+    LoadGen stamps the issue before it enters the callback, so the stamp may be too early.
     """
     rows = [tuple(map(int, m.groups())) for line in lines if (m := _SAMPLE.search(line))]
     if not rows:

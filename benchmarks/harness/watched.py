@@ -99,7 +99,6 @@ def difference(scenario: str, issues: int, pairs: int, folder: Path) -> dict[str
 
 
 def main() -> int:
-    """Run the command line."""
     a = parser_of(__doc__, pairs=200, issues=20_000).parse_args()
     record.environment = functools.cache(record.environment)
     found = {}

@@ -26,7 +26,7 @@ PROOF = "reductions and branch and bound"
 _REDUCE_BELOW = 20.0
 """Above this mean degree, hardly any reduction applies in random graphs, so trying would only cost time."""
 _FIRST_MOVES = 100_000
-"""The number of moves of the local search. The proof must find a larger set, or show that none exists."""
+"""The number of moves of the local search that precedes the proof."""
 
 
 def maximum_independent_set(graph: Graph, seconds: float = 60.0) -> tuple[Vector, bool]:
