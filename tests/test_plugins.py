@@ -112,7 +112,7 @@ def test_an_option_that_nobody_declares_is_refused(text: str) -> None:
     raised(UnknownNameError, split_options, [text], {"device": factory, "scenario": needs_nothing})
 
 
-def test_an_option_by_the_name_of_what_is_handed_in_is_refused_with_what_to_do() -> None:
+def test_an_option_may_not_have_the_name_of_an_argument_of_the_rig() -> None:
     def mistaken(*, device: str = "") -> str:
         return device
 

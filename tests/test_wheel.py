@@ -62,7 +62,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def site_of(venv: Path) -> Path:
-    """Return the place of its packages."""
     return next(venv.glob("lib/python*/site-packages"))
 
 

@@ -454,7 +454,7 @@ def test_a_rate_of_zero_is_accepted_where_it_is_the_drivers_default(tmp_path: Pa
     assert open_bench(written(tmp_path, SHARED_PORTS.replace('instrument = "A"', 'instrument = "A", rate_hz = 0.0')))
 
 
-def test_an_option_that_the_driver_asks_for_on_opening_is_named_by_file_and_line(tmp_path: Path) -> None:
+def test_an_option_that_the_driver_misses_is_named_by_file_and_line(tmp_path: Path) -> None:
     """Amperes need ``supply_v``, and the file has none: only the driver knows."""
     path = written(tmp_path, SHARED_PORTS.replace("supply_v = 3.3\n", "", 1))
     bench = open_bench(path)

@@ -28,7 +28,7 @@ def measured(path: Path, device: str, *words: str, umask: int = -1) -> subproces
     return python(UNDRAWN + MAIN, *given, umask=umask, timeout=100)
 
 
-def test_what_a_driver_prints_goes_to_a_log_and_to_standard_error_and_not_into_the_document(tmp_path: Path) -> None:
+def test_what_a_driver_prints_stays_out_of_the_document(tmp_path: Path) -> None:
     ended = measured(tmp_path / "run", f"{DRIVERS}:prints")
 
     assert json.loads(ended.stdout)["run"] == str(tmp_path / "run")

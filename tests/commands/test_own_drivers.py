@@ -85,7 +85,7 @@ def test_a_device_in_a_file_is_measured_with_its_keyword_only_parameters_as_opti
     assert (f"board.py ({digest})" in told.found) is (not run.start.environment.dirty)
 
 
-def test_a_path_outside_is_left_out_of_the_digests_and_what_is_no_file_has_none(elsewhere: Path) -> None:
+def test_a_path_outside_the_repository_has_no_digest(elsewhere: Path) -> None:
     (elsewhere / "board.py").rename(elsewhere / "my_board.py")
     assert measure(str(elsewhere / "my_board.py") + ":open_board", "--option", "port=no.py:thing") == 0
     environment = open_run(elsewhere / "run").start.environment

@@ -89,7 +89,7 @@ def test_ones_own_sweep_runs_no_code_that_everyone_may_write(mine: Path, here: P
 
 
 def test_a_sweep_of_others_runs_no_code_that_was_not_typed(here: Path) -> None:
-    """The file of the sweep asks for what is typed here, but it also names a program as its interpreter."""
+    """The sweep's file asks for what is typed here, and also names a program as its interpreter."""
     spec = GridSpec(("mock",), simulate=True, options={"samples": "2"})
     sweep_of(here / "sweep", spec, interpreter="/tmp/evil")
     words = ["--device", "mock", "--simulate", "--option", "samples=2"]

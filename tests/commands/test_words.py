@@ -173,7 +173,7 @@ def rig(capsys: Capture, here: Path) -> Rig:
 
 
 @pytest.mark.parametrize("command", ["report", "submit", "audit", "compare", "measure --device mock --out"])
-def test_a_name_that_is_not_utf_8_is_refused_before_anything_is_read_or_written(rig: Rig, command: str) -> None:
+def test_a_name_that_is_not_utf_8_is_refused_at_once(rig: Rig, command: str) -> None:
     """The form in which a Latin-1 ``für`` reaches Python; pyarrow cannot open such a file."""
     says = "rig: the argument 'f\\udcfcr' is not UTF-8. Rename the file or folder that it names"
     assert rig(*command.split(), "f\udcfcr") == (USAGE, says)

@@ -497,11 +497,11 @@ def gate(a: Quantity, b: Quantity, limit: str, one: str = "", other: str = "") -
 @pytest.mark.parametrize(("second", "outcome"), [
     (1.08, "worse"), (1.06, "not decided"), (1.05, "not decided"), (1.04, "not decided"), (1.02, "not worse"),
 ])  # fmt: skip
-def test_the_interval_of_the_change_is_above_the_limit_or_below_it_or_contains_it(second: float, outcome: str) -> None:
+def test_a_gate_answers_worse_not_worse_or_undecided(second: float, outcome: str) -> None:
     assert gate(energy(1.0, 0.007), energy(second, 0.007), "energy_per_inference_j > +5%").outcome == outcome
 
 
-def test_a_limit_may_be_a_loss_and_may_be_in_the_unit_of_the_figure() -> None:
+def test_a_limit_may_be_in_the_unit_of_the_figure() -> None:
     a, b = energy(1.0, 0.001), energy(0.9, 0.001)
     for limit in ("energy_per_inference_j < -5%", "energy_per_inference_j<-0.05", " energy_per_inference_j  <  -5 % "):
         assert gate(a, b, limit).outcome == "worse"
@@ -567,7 +567,7 @@ def test_energy_saved_on_the_answers_is_not_passed_without_a_word(right: int, sa
     assert ("NOT WORSE" in line, "but accuracy is worse" in line) == (True, said)
 
 
-def test_a_share_that_changes_by_a_multiple_is_as_uncertain_as_that_multiple_of_the_first() -> None:
+def test_a_share_that_multiplied_is_as_uncertain_as_its_multiple() -> None:
     """For shares that have trebled, a limit of +200 % says "worse" no more often than chance allows."""
     rng, dropped, outcomes = np.random.default_rng(1), FigureKey("dropped_share"), Counter[str]()
     for _ in range(600):

@@ -297,7 +297,7 @@ def test_a_meter_that_needs_its_device_waits_for_it_to_be_mended(tmp_path: Path,
     assert of(found, "own", "open").text.endswith("board is not open")
 
 
-def test_an_entry_that_is_wrong_is_said_by_its_line_and_the_others_are_visited(visit: Doctor) -> None:
+def test_a_wrong_entry_is_named_by_its_line(visit: Doctor) -> None:
     found = visit(text=WATCHED.format("", "rate = 3.0"))
 
     assert ":8: meters.watch.options.rate is not an option of mock" in of(found, "watch", "file").text

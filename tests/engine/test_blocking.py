@@ -45,14 +45,14 @@ def gate() -> Iterator[threading.Event]:
     event.set()
 
 
-def test_an_output_alone_of_a_device_with_phases_has_no_span_since_none_is_known() -> None:
+def test_an_output_alone_of_a_device_with_phases_has_no_span() -> None:
     info = DeviceInfo("phased", "hardware", phases=("preprocess", "inference"))
     (reply,) = ask(blocking(lambda s: {"label": "A"}, info), "a")
 
     assert (reply.output, reply.spans) == ({"label": "A"}, ())
 
 
-def test_the_output_becomes_a_reply_whose_span_on_the_hosts_clock_is_the_call_and_nothing_else() -> None:
+def test_the_span_of_a_reply_is_the_call_alone() -> None:
     inside: list[int] = []
 
     def run(s: Sample) -> str | None:
@@ -166,7 +166,7 @@ device.close()
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_function_of_batches_is_given_all_samples_of_an_issue_and_its_call_is_the_span_of_each() -> None:
+def test_a_function_of_batches_gets_all_samples_of_an_issue() -> None:
     given: list[tuple[list[str], int]] = []
 
     def together(samples: list[Sample], times: int) -> list[str | None]:

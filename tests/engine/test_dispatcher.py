@@ -109,7 +109,7 @@ FIVE_S = [0.0, 0.01, 0.02, 0.03, 0.04]
     ],
     ids=["due together", "one step of many", "a device that does not say what it holds", "one that holds three"],
 )
-def test_what_is_due_is_handed_over_in_batches_as_far_as_the_device_has_room(
+def test_what_is_due_is_handed_over_in_batches(
     steps: list[Step], batch: int, holds: int | None, groups: list[int], issued_s: list[float]
 ) -> None:
     plant, device = bench(0.1, batch=batch, holds=holds)
@@ -449,7 +449,7 @@ def test_a_device_may_live_by_a_clock_of_its_own_or_by_the_hosts(play: Play, pla
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_what_commit_the_source_is_of_is_read_without_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commit_of_the_source_is_read_without_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``git status`` locks its index to refresh it; if it is killed then, nobody could commit any more."""
     source = tmp_path / "rig" / "engine" / "record.py"
     source.parent.mkdir(parents=True)

@@ -469,7 +469,7 @@ def test_a_calibration_file_dates_the_calibration_of_the_meter(begin: str | None
     assert check.outcome == outcome
 
 
-def test_imports_of_one_plan_are_recordings_of_their_own_and_one_file_twice_is_not(tmp_path: Path) -> None:
+def test_imports_of_one_plan_are_separate_recordings(tmp_path: Path) -> None:
     """A script gives each measurement the same windows, but no two measurements have the same noise."""
     imported = {}
     for name, seed in {"first": 1, "second": 2, "copy": 1}.items():
@@ -483,7 +483,7 @@ def test_imports_of_one_plan_are_recordings_of_their_own_and_one_file_twice_is_n
         submitted(tmp_path / "twice", imported["first"], imported["copy"])
 
 
-def test_a_trace_a_reading_late_throughout_is_refused_with_the_option_that_states_its_stamps(tmp_path: Path) -> None:
+def test_a_trace_that_is_a_reading_late_throughout_is_refused(tmp_path: Path) -> None:
     t, on = np.arange(160) / 10.0, np.arange(3.0, 13.0, 0.5)
     busy = np.any([(t > a - 1e-9) & (t < a + 0.3 - 1e-9) for a in on], axis=0)
     rows = ["0.2,2.8,idle", *(f"{a},{a + 0.3},inference" for a in on), "13.2,15.8,idle"]

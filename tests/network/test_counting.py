@@ -75,7 +75,7 @@ def _unrolled(kernel: Any, shape: Any, stride: int, padding: int, dilation: int,
 
 
 @pytest.mark.parametrize(("gates", "theirs"), [(1, 150), (3, 465), (4, 615)], ids=["RNN", "GRU", "LSTM"])
-def test_the_published_examples_of_cells(gates: int, theirs: int) -> None:
+def test_cells_have_the_counts_of_the_published_examples(gates: int, theirs: int) -> None:
     """From the reference, 25 inputs and 5 neurons: for each gated neuron it adds 3 products, which are not synapses."""
     counted = [linear("c", "in", "out", np.ones((n, 5 * gates))).count(np.ones((1, n))) for n in (25, 5)]
     assert sum(int(c["acs"].sum()) for c in counted) == theirs - (3 * 5 if gates > 1 else 0)

@@ -1,8 +1,8 @@
 """Lines of events, and rows of replies on their way to disk.
 
-Lines are decoded once: refused ones are named with their value, and older fields move to their new places. A line of a
-network that no device could give is refused, and not recorded if a driver gives it. Any answers are read back equal, in
-order, in constant memory.
+Refused lines are named with their value, and older fields move to their new places. A line of a network that no device
+could give is refused, and not recorded if a driver gives it. Any answers are read back equal, in order, in constant
+memory.
 """
 
 import dataclasses
@@ -401,7 +401,7 @@ def test_the_file_grows_with_the_queries_and_not_with_their_square(tmp_path: Pat
 
 
 @pytest.mark.parametrize("output", [object(), {1, 2}, b"x", {(1, 2): 3}])
-def test_an_output_that_json_cannot_hold_is_refused_and_the_rows_around_it_are_kept(output: Any) -> None:
+def test_an_output_that_json_cannot_hold_costs_only_its_row(output: Any) -> None:
     def write(recorder: Recorder) -> None:
         answer(recorder, 0, "a")
         raised(DeviceError, answer, recorder, 1, output, says="the output is not JSON")

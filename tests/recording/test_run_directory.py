@@ -205,7 +205,7 @@ def test_a_path_of_a_run_leads_to_this_run_alone(folder: Path) -> None:
     assert runs_in(folder / "power") == [(folder / "power", "")]
 
 
-def test_it_says_what_each_run_is_for_and_leaves_no_half_written_file(folder: Path) -> None:
+def test_a_session_says_what_each_run_is_for(folder: Path) -> None:
     document = json.loads((folder / FILE).read_text())
     assert [(r["path"], r["purpose"]) for r in document["runs"]] == PURPOSES
     assert document["schema"] == "neurorig-session/1"

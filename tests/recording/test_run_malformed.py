@@ -1,6 +1,7 @@
-"""A malformed recording is refused by a typed error that names the fault, never by a traceback; so is one with two
-descriptions of a rail or a clock, since no reader could know which one a figure used. Altered
-recordings are refused; those that a crash cut off are read up to their last whole batch."""
+"""A malformed, altered or ambiguous recording is refused by a typed error that names the fault.
+
+A recording is ambiguous if it has two descriptions of a rail or a clock. A recording that a crash cut off is read up to
+its last whole batch."""
 
 import json
 import shutil

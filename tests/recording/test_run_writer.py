@@ -1,6 +1,7 @@
-"""For any driver, the writer leaves a readable directory, or names what it refuses; a separate thread writes and
-hashes readings, and the number of waiting readings is bounded. A full disk or a limit of the process loses only later
-data."""
+"""For any driver, the writer leaves a readable directory, or names what it refuses.
+
+A separate thread writes and hashes readings, and the number of waiting readings is bounded. A full disk or a limit of
+the process loses only later data."""
 
 import hashlib
 import json

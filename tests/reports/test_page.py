@@ -84,7 +84,7 @@ def test_the_first_gap_is_to_the_target_that_the_benchmark_prefers() -> None:
     assert key_figures(replace(made_up(), quantities=Figures(gaps)))[0].target == "specified"
 
 
-def test_every_picture_has_words_for_who_does_not_see_it_and_can_be_reached_by_keyboard(page: str) -> None:
+def test_every_picture_has_words_and_can_be_reached_by_keyboard(page: str) -> None:
     pictures = re.findall(r"<svg [^>]*>", page)
     assert len(pictures) == page.count('<div class="picture" tabindex="0">') > 2
     assert all(re.search(r'role="img" aria-label="[A-Z][^"]{20,}"', svg) for svg in pictures)
@@ -211,7 +211,7 @@ def test_of_an_import_nobody_recorded_where_its_data_came_from() -> None:
     assert "Data initialization" not in [box.title for box in workflow(replace(found, start=imported))]
 
 
-def test_a_box_stands_for_what_was_recorded_and_says_where_it_ran_and_whether_it_was_timed_and_powered() -> None:
+def test_a_box_says_where_it_ran_and_whether_it_was_timed() -> None:
     found = declaring(made_up(), phases=["inference", "preprocess"])
     power = {FigureKey("active_power_w", "inference"): q(1e-3, "W")}
     boxes = workflow(replace(found, quantities=found.quantities | power))
@@ -235,7 +235,7 @@ def declaring(found: Result, **device: object) -> Result:
     return replace(found, start=structs.replace(found.start, device=structs.replace(found.start.device, **device)))
 
 
-def test_what_the_device_declares_of_a_box_and_a_phase_that_never_ran_are_reported() -> None:
+def test_a_declared_box_and_a_phase_that_never_ran_are_reported() -> None:
     found = declaring(
         made_up(), details={"workflow": {"Host pre-processing": "events are encoded"}}, phases=["inference", "decode"]
     )

@@ -44,7 +44,7 @@ def test_without_a_terminal_a_run_says_its_begin_its_tenths_and_its_end(capsys: 
     assert told(capsys, 40, tmp_path / "power", 41) == whole
 
 
-def test_without_a_terminal_a_run_that_goes_on_after_its_set_says_so_once_a_minute(capsys: Capture) -> None:
+def test_a_run_beyond_its_total_reports_once_a_minute(capsys: Capture) -> None:
     clock_s = iter(range(1000))
     _, *lines, _ = told(capsys, 1, None, 130, lambda: float(next(clock_s)))
     assert lines == ["run: 59 samples, after 60 s", "run: 119 samples, after 120 s"]

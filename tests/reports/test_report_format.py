@@ -52,7 +52,7 @@ def test_an_interval_as_small_as_rounding_errors_is_zero() -> None:
     ({"list_s": [0.1, 2]}, {"list": "100 ms, 2 s"}),
     ({"model_a": {"name": "x"}, "is_s": True}, {"model_a: name": "x", "is_s": "yes"}),
 ])  # fmt: skip
-def test_a_unit_at_the_end_of_a_key_follows_every_number_below_it_and_no_text(given: object, told: object) -> None:
+def test_a_unit_at_the_end_of_a_key_follows_every_number_below_it(given: object, told: object) -> None:
     assert dict(flatten(given)) == told
 
 

@@ -40,8 +40,6 @@ def hostile() -> dict[str, bytes]:
 
 
 class Tags(HTMLParser):
-    """Collects the tags of a page."""
-
     def __init__(self) -> None:
         super().__init__()
         self.tags: list[str] = []
@@ -172,7 +170,7 @@ def test_empty_result_still_renders(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("rails", [1, 4, 6])
-def test_any_number_of_rails(rails: int) -> None:
+def test_any_number_of_rails_is_drawn(rails: int) -> None:
     one = made_up().series.rails[0]
     result = without_pictures(made_up())
     slow = RailSeries("slow", one.start_s[::50], one.end_s[49::50], one.watts[::50])
@@ -240,7 +238,7 @@ def test_a_file_has_every_rule_and_the_failed_ones_first(failing: dict[str, str]
         assert found in failing[name].replace("\u00a0", " ")
 
 
-def test_rules_of_a_session_are_with_their_run_and_of_one_run_as_they_are() -> None:
+def test_rules_of_a_session_are_listed_with_their_run() -> None:
     one = Finding("time of sample a: b repeated", "1", "0.9", True)
     verdict = verdict_of(judged(LATE, KEPT, IDLE, WHOLE, one))
     assert verdict is not None and [rule.rule for rule in verdict.failed] == [LATE.rule, IDLE.rule]

@@ -150,7 +150,7 @@ def test_the_gap_of_solvers_comes_before_the_cost() -> None:
     assert re.search("^Cost, mean against", "\n".join(texts(rows, figures, ("device", "timeout_s"))), re.M)
 
 
-def test_each_device_has_a_colour_and_each_other_value_a_mark_so_that_all_are_named() -> None:
+def test_each_device_has_a_colour_and_each_other_value_a_mark() -> None:
     rows = [row | {"density": d} for row in solved(cost_mean=-5.0) for d in range(7)]
     found = texts(rows, COST, ("device", "density", "timeout_s"), "cost_mean")
     assert {*DEVICES, *(f"timeout = {t:g} s" for t in (0.001, 0.01, 0.1))} <= set(found)

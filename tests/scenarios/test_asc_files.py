@@ -157,7 +157,7 @@ def test_lists_that_cannot_be_used_are_refused(
     assert error.field.endswith(field) and said in str(error) and (value is None or error.value == value)
 
 
-def test_a_clip_that_is_cut_or_clipped_is_refused_when_the_workload_is_opened_unless_it_is_allowed(tau: Path) -> None:
+def test_opening_refuses_a_clip_that_is_cut_or_clipped(tau: Path) -> None:
     clip = tau / "audio" / PARK
     clip.write_bytes(clip.read_bytes()[:-100])
     assert refused(tau).field == str(clip)

@@ -29,7 +29,6 @@ def broken(workload: Workload, scenario: str, **options: Any) -> set[str]:
 
 
 def test_qubo_off_the_grid_on_tuning_seeds_breaks_each_rule_by_its_name() -> None:
-    """Only these rules make this INVALID."""
     workload = open_qubo(nodes=60, density=0.07, seeds="0-2")
     found = broken(workload, "optimization", timeout_s=0.007, solves=3, to_gap=0.2)
     assert found == {
@@ -39,7 +38,6 @@ def test_qubo_off_the_grid_on_tuning_seeds_breaks_each_rule_by_its_name() -> Non
 
 
 def test_eight_samples_of_the_training_split_break_three_rules() -> None:
-    """Only these rules make this INVALID."""
     assert broken(open_asc(samples=8, split="train"), "single-stream") == {"data set", "split", "samples"}
 
 
@@ -51,7 +49,7 @@ def test_what_a_workload_declares_is_what_the_rig_holds(nodes: int) -> None:
 
 @pytest.mark.parametrize("declared", [(8,), ()])
 def test_limits_of_ones_own_do_not_hold_under_the_name_of_a_known_benchmark(declared: tuple[int, ...]) -> None:
-    """A recording that states both its findings and its limits was once always VALID."""
+    """Otherwise a recording that states both its findings and its limits would always be VALID."""
     opened = open_asc(samples=8, audio_hz=1000)
     assert opened.benchmark is not None
     own = {name: replace(p, allowed=p.found) for name, p in opened.benchmark.parameters.items()}

@@ -57,7 +57,7 @@ def test_base_words_train_with_all_of_their_samples(folder: Path) -> None:
     assert {word: heard.shape for word, heard in trained.items()} == {f"base{k:03d}": (4, 200, 40) for k in range(5)}
 
 
-def test_the_train_split_is_the_base_words_and_a_device_may_hear_the_sound_itself(folder: Path) -> None:
+def test_the_train_split_is_the_base_words(folder: Path) -> None:
     workload = opened(folder, split="train", front_end="audio")
     assert Counter(sample.label for sample in workload.samples) == {f"base{k:03d}": 4 for k in range(5)}
     assert {(s.payload.shape, s.rate_hz, s.learn) for s in workload.samples} == {((RATE_HZ,), RATE_HZ, False)}

@@ -247,7 +247,7 @@ def test_a_recording_whose_times_count_from_the_start_of_the_camera_is_refused(t
         raised(DataError, open_workload, data=str(tmp_path), encoding="dvs", says=said)
 
 
-def test_folds_divide_the_recordings_of_a_retina_too_and_these_state_their_number_of_addresses(drawn: Path) -> None:
+def test_folds_divide_the_recordings_of_a_retina_too(drawn: Path) -> None:
     parts = [open_workload(data=str(drawn / "flashing"), encoding="dvs", fold=k, folds=2) for k in range(2)]
     assert [[sample.id for sample in part.samples] for part in parts] == [
         [f"{k:05d}.aedat" for k in range(first, 4, 2)] for first in range(2)
@@ -291,7 +291,7 @@ def test_a_pixel_sends_an_event_for_each_step_of_the_logarithm_of_its_light() ->
     assert events[:, 0].tolist() == [1, 1001, 4001, 5001]
 
 
-def test_a_flash_sends_about_as_many_events_as_those_of_ne15_and_a_moving_digit_both_polarities(drawn: Path) -> None:
+def test_a_flash_sends_about_as_many_events_as_those_of_ne15(drawn: Path) -> None:
     for kind, count, last_s in (("flashing", (3000, 12_000), 0.03), ("moving", (10_000, 80_000), 1.6)):
         for sample in open_workload(data=str(drawn / kind), encoding="dvs").samples:
             assert count[0] < len(sample.payload) < count[1]

@@ -50,7 +50,7 @@ def test_samples_are_those_of_the_reference_within_the_stated_error(tmp_path: Pa
     assert float(np.abs(found[:, ::STEP] - expected).max()) <= REFERENCE_ERROR
 
 
-def test_a_rest_of_less_than_a_second_is_dropped_where_the_reference_pads_it_with_silence(tmp_path: Path) -> None:
+def test_a_rest_of_less_than_a_second_is_dropped(tmp_path: Path) -> None:
     assert len(open_workload(data=str(folder(tmp_path, 3.3)), audio_hz=8000.0).samples) == 3
 
 

@@ -1,5 +1,6 @@
-"""The page of NeuroBench's rules: its quotations are in the texts, and its checks are in the code; the page
-on coverage agrees with the code, and has a row for each part of the sources."""
+"""The page of NeuroBench's rules quotes the texts, and names checks of the code.
+
+The page on coverage agrees with the code, and has a row for each part of the sources."""
 
 import csv
 import re
@@ -63,7 +64,7 @@ def checks() -> set[str]:
     return broken | {f"{entry.title.format(**words)} reported" for entry in CATALOGUE.values()}
 
 
-def test_every_check_that_the_page_names_is_one_of_the_code_and_every_file_exists() -> None:
+def test_every_check_and_file_that_the_page_names_exists() -> None:
     code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "rig" / "analysis").rglob("*.py"))
     named = {name for row in rows() for name in re.findall(r"`([^`]+)`", row.where)}
     files = {name for name in named if "/" in name}

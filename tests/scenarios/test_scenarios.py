@@ -159,7 +159,7 @@ def test_a_duration_of_its_own_takes_the_place_of_the_rules() -> None:
 @pytest.mark.parametrize("name", ["single-stream", "offline"])
 @pytest.mark.parametrize("stage_s", [0.0, 0.03])
 @pytest.mark.parametrize("n", [1, 10])
-def test_a_run_is_as_long_as_rules_ask_from_first_hand_over_to_last_answer(name: str, stage_s: float, n: int) -> None:
+def test_a_run_lasts_as_the_rules_ask_up_to_its_last_answer(name: str, stage_s: float, n: int) -> None:
     """Loading comes before the first issue, so it is in no figure."""
     plant, device = bench(0.001, stage_s=stage_s)
     rules = replace(FREE, min_duration_s=2.0, min_queries=5)

@@ -163,7 +163,7 @@ def test_each_method_adds_its_rows_to_a_file_and_a_workload_takes_them(capsys: C
     ("20", "20", [("specified", targets_command.PROOF)]),
     ("50", "0.05", [("best_known", targets_command.SEARCH), ("specified", targets_command.TABU)]),
 ])  # fmt: skip
-def test_by_default_the_size_decides_between_proof_and_tabu_and_the_best_known_is_written_too(
+def test_by_default_the_size_decides_between_proof_and_tabu(
     capsys: Capture, file: Path, nodes: str, seconds: str, rows: list[tuple[str, str]]
 ) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
@@ -192,7 +192,7 @@ def test_a_method_that_nobody_knows_is_refused(capsys: Capture) -> None:
     assert "Give one of size, search, exact, tabu" in rig(capsys, "20", "0.25", "5", "--method", "luck", code=3)
 
 
-def test_a_line_says_where_the_table_is_better_and_nothing_of_what_is_not_known(capsys: Capture) -> None:
+def test_a_line_says_where_the_table_is_better(capsys: Capture) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
     said = rig(capsys, "2500", "0.01", "0", "--seconds", "0.3", "--method", "search")
     assert "which is better" in said

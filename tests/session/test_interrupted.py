@@ -1,4 +1,4 @@
-"""An interruption ends any search or repetition, and is no result; a lack of memory ends a search with an answer."""
+"""An interruption ends any search or repetition without a result; a lack of memory ends a search with an answer."""
 
 import json
 import re
@@ -136,7 +136,7 @@ def test_an_interrupted_training_ends_at_once_with_no_network(tmp_path: Path, mo
 
 
 @linux
-def test_more_than_its_share_of_memory_is_an_error_and_no_end_of_the_process() -> None:
+def test_more_than_its_share_of_memory_does_not_end_the_process() -> None:
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with memory_bound(0.01), pytest.raises(MemoryError):

@@ -213,7 +213,7 @@ def own(here: Path) -> Path:
     return Path("run")
 
 
-def test_ones_own_session_goes_on_with_its_code_without_trust_and_a_copy_does_not(own: Path) -> None:
+def test_only_a_copy_of_ones_own_session_needs_trust(own: Path) -> None:
     assert go_on(own) == "rig measure --resume run"
     assert request_in(own, trust=False).device == "mine.py:open_device"
     shutil.copytree(own, "copy")

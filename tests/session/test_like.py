@@ -28,7 +28,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A single run."""
     return session(tmp_path_factory.mktemp("lone") / "run", "samples=4", mode="together")
 
 

@@ -75,7 +75,7 @@ def test_the_largest_size_that_holds_is_found_within_a_twentieth(largest: int, s
     assert len(set(tried)) == len(tried)
 
 
-def test_no_size_that_holds_is_none() -> None:
+def test_a_search_for_a_size_that_nothing_holds_states_none() -> None:
     assert find_largest(lambda _: False, 100) == 0
 
 
@@ -103,7 +103,7 @@ def p99_s(rate_hz: float, seed: int = 1) -> float:
     return float(np.sort(latency_s)[math.ceil(len(latency_s) * 0.99) - 1])
 
 
-def test_the_peak_of_a_deterministic_server_is_the_analytic_one_and_every_probe_is_recorded(tmp_path: Path) -> None:
+def test_the_peak_of_a_deterministic_server_is_the_analytic_one(tmp_path: Path) -> None:
     folder = rig.measure(request(tmp_path / "peak", *DETERMINISTIC), quiet=True)
     result = rig.evaluated(folder).result
     tried = {probe.rate_hz: probe.held for probe in result.series.probes}
@@ -149,7 +149,7 @@ def test_the_peak_is_as_uncertain_as_another_draw_of_arrivals_makes_it(tmp_path:
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.4])
-def test_searches_with_the_same_arrivals_share_their_draw_and_not_that_of_times_of_service(sigma: float) -> None:
+def test_searches_with_the_same_arrivals_share_their_draw(sigma: float) -> None:
     def drawn(arrivals: int, services: int) -> tuple[Floats, Floats]:
         each_s = SERVICE_S * np.random.default_rng(services).lognormal(0.0, sigma, 3000)
         return np.cumsum(np.random.default_rng(arrivals).exponential(size=3000)), each_s

@@ -104,5 +104,4 @@ class Small(torch.nn.Module):
 
 
 def has(module: str) -> bool:
-    """Return whether a module is installed."""
     return find_spec(module) is not None

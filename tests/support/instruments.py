@@ -53,7 +53,6 @@ class StandIn:
     options: dict[str, Any] = field(default_factory=dict)
 
     def open(self, **more: Any) -> Meter:
-        """Open its meter."""
         return self.factory(**(self.options | more))
 
     def began_ns(self) -> int:

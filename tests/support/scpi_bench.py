@@ -66,6 +66,5 @@ def certificate(**changes: object) -> str:
 
 
 def calibration(folder: Path, **changes: object) -> str:
-    """Return a calibration file."""
     (folder / "calibration.toml").write_text(certificate(**changes), encoding="utf-8")
     return str(folder / "calibration.toml")

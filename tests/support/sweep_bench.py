@@ -57,7 +57,6 @@ def seals(out: Path) -> dict[str, str]:
 
 
 def aside(out: Path) -> list[str]:
-    """Return what was set aside."""
     return sorted(path.name for path in (out / "broken").glob("*"))
 
 

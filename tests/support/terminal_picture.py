@@ -1,8 +1,6 @@
 """The picture of the terminal in the README, made by running its commands on the simulated bench.
 
-    python -m tests.support.terminal_picture
-
-writes ``docs/images/terminal.svg``. A test makes it again and compares.
+``python -m tests.support.terminal_picture`` writes ``docs/images/terminal.svg``. A test makes it again and compares.
 """
 
 import io

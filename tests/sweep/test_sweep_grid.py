@@ -45,7 +45,7 @@ def test_each_combination_repeats_in_its_own_folder(vary: dict[str, list[str]], 
     assert len({name.lower() for name in names}) == count
 
 
-def test_the_key_of_a_cell_never_changes_for_sweeps_that_are_there_are_found_by_it() -> None:
+def test_the_key_of_a_cell_never_changes() -> None:
     (cell,) = cells_of([grid(inference_s=("0.01",))])
     assert cell.key == "mock-inference_s=0.01-r0-b97a8c31eea1"
 
@@ -68,7 +68,7 @@ def test_repetition_k_raises_every_seed_of_device_plant_and_meter_by_k() -> None
     assert seeds(asked(repetitions=3))[::2] == [declared, third]
 
 
-def test_a_given_seed_is_counted_from_and_a_varied_or_excepted_one_is_left_alone() -> None:
+def test_repetitions_count_from_a_given_seed() -> None:
     given = seeds(asked(repetitions=2, options={"device_seed": "70"}, repetition_seeds=["device_seed"]))
     assert [one["device_seed"] for one in given] == ["70", "71"]
     assert {one["device_seed"] for one in seeds(asked(repetitions=3, vary={"device_seed": ["5"]}))} == {"5"}
@@ -127,7 +127,7 @@ def problems(**given: object) -> GridSpec:
 
 
 @pytest.mark.parametrize("how", [{"options": {"draw": "2"}}, {"vary": {"draw": ["0", "2"]}}])
-def test_a_workload_that_draws_anew_for_each_cell_is_refused_with_the_seeds_it_drew(how: dict[str, object]) -> None:
+def test_a_workload_that_draws_anew_for_each_cell_is_refused(how: dict[str, object]) -> None:
     caught = raised(UsageError, checked, problems(**how), says="draws new samples each time")
     assert "--option seeds=" in caught.remedy
 

@@ -67,7 +67,7 @@ def test_a_name_that_reads_alike_is_of_the_known_benchmark_whatever_it_declares(
     }
 
 
-def test_a_meter_that_says_other_words_when_it_is_opened_again_is_the_same_meter(few: Path, tmp_path: Path) -> None:
+def test_a_meter_may_describe_itself_in_other_words(few: Path, tmp_path: Path) -> None:
     reopened = start(lambda run, line: [meter.update(first_line=run) for meter in line["meters"]])
     assert "24" not in faults(of(few, tmp_path, reopened))
 
@@ -109,7 +109,7 @@ def quicker(share: float, *trials: str) -> Edit:
 SPEED = "execution time of the power runs, against the performance runs"
 
 
-def test_power_at_another_speed_than_time(session: Path, tmp_path: Path) -> None:
+def test_power_at_another_speed_than_time_is_reported(session: Path, tmp_path: Path) -> None:
     assert faults(of(session, tmp_path / "a", quicker(0.75)))[SPEED].startswith("299.")
     little = of(session, tmp_path / "b", quicker(0.04))
     assert SPEED not in faults(little)
@@ -137,7 +137,7 @@ def test_eight_percent_on_all_samples_is_found_however_they_differ(session: Path
     assert rule not in faults(of(session, tmp_path / "honest", unlike_each_other))
 
 
-def test_the_slowest_samples_are_left_out_of_the_time(session: Path, tmp_path: Path) -> None:
+def test_slow_samples_left_out_of_the_time_are_reported(session: Path, tmp_path: Path) -> None:
     def without_one(run: str, lines: Lines, tables: Tables) -> None:
         table = tables["replies.arrows"]
         if run.startswith("performance"):
@@ -160,7 +160,9 @@ def test_energy_by_integration_is_of_the_time_of_its_own_runs(session: Path, tmp
 
 
 @pytest.mark.parametrize("answer", ['{"label": "bus"}', "null", None])
-def test_a_run_that_answers_otherwise_than_for_accuracy(session: Path, tmp_path: Path, answer: str | None) -> None:
+def test_a_run_that_answers_otherwise_than_for_accuracy_is_reported(
+    session: Path, tmp_path: Path, answer: str | None
+) -> None:
     skipped = column("replies.arrows", "output", lambda said: [answer] * len(said))
     found = faults(of(session, tmp_path, forgery.only(("performance-2", "power-3"), skipped)))
     for what in ("speed", "power"):
@@ -234,12 +236,12 @@ def test_a_simulator_may_stand_in_a_row_of_its_own(session: Path, tmp_path: Path
     assert 16 not in {c.number for c in audit(path, quick=True).failed}
 
 
-def test_a_figure_that_the_rules_ask_for_and_nobody_claims(handed_in: Path, tmp_path: Path) -> None:
+def test_a_required_figure_that_nobody_claims_is_reported(handed_in: Path, tmp_path: Path) -> None:
     told = claimed(handed_in, tmp_path, lambda claims: claims.pop("idle_power_w"))
     assert told["4"].endswith("is called VALID, and it claims no idle_power_w")
 
 
-def test_sessions_of_a_row_that_differ_too_much(handed_in: Path, tmp_path: Path) -> None:
+def test_sessions_of_a_row_that_differ_too_much_are_reported(handed_in: Path, tmp_path: Path) -> None:
     def apart(claims: dict[str, Any]) -> None:
         one = claims["active_power_w"]
         one["trials"] = [0.9 * one["value"], 1.1 * one["value"]]
@@ -319,7 +321,7 @@ CONTRADICTIONS = {
 
 
 @pytest.mark.parametrize("what", CONTRADICTIONS)
-def test_a_recording_that_contradicts_itself(few: Path, tmp_path: Path, what: str) -> None:
+def test_a_recording_that_contradicts_itself_fails_its_check(few: Path, tmp_path: Path, what: str) -> None:
     edit, number, words = CONTRADICTIONS[what]
     assert words in faults(of(few, tmp_path, edit))[number]
 
@@ -354,7 +356,9 @@ def test_what_no_audit_sees_is_listed_by_name(session: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("file", "said"), [("replies.arrows", "stamps"), (CORE, "readings of core")])
-def test_one_recording_in_other_batches_at_another_time(session: Path, tmp_path: Path, file: str, said: str) -> None:
+def test_one_recording_in_other_batches_is_the_same_recording(
+    session: Path, tmp_path: Path, file: str, said: str
+) -> None:
     _, first = read_plainly(session / "power-1")
 
     def again(run: str, lines: Lines, tables: Tables) -> None:

@@ -113,7 +113,7 @@ def test_what_cannot_be_imported_is_not_compared(edit: Edit, says: str, tmp_path
     assert check.found.startswith("run is not compared with its originals: ") and says in check.found
 
 
-def test_nothing_is_imported_by_a_quick_audit_or_from_a_folder_with_a_file_that_no_hash_covers(tmp_path: Path) -> None:
+def test_a_quick_audit_and_unhashed_files_import_nothing(tmp_path: Path) -> None:
     ((run := imported("otii", tmp_path)) / KEPT / "x.csv").write_text("t,p\n")
     assert "holds files that no hash covers" in compared(run).found
     assert compared(run, quick=True).why == "left out by --quick"

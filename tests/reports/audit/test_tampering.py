@@ -126,7 +126,7 @@ def test_what_the_submitter_left_empty_has_a_check_of_its_own(folder: Path) -> N
 
 
 @pytest.mark.parametrize("key", ["active_power_w", "energy_per_inference_j", "execution_time_s", "latency_mean_s"])
-def test_a_figure_that_is_half_a_percent_off(folder: Path, key: str) -> None:
+def test_a_figure_that_is_half_a_percent_off_fails(folder: Path, key: str) -> None:
     def change(row: dict[str, Any]) -> None:
         one = row["claims"][key]
         one["value"] *= 1.005
@@ -152,7 +152,9 @@ def integrated(row: dict[str, Any]) -> None:
     (integrated, 25, ", and energy_per_inference_integrated_j is"),
     (lambda row: row.update({"class": "measured"}), 29, ""),
 ])  # fmt: skip
-def test_a_changed_claim(folder: Path, change: Callable[[dict[str, Any]], None], number: int, said: str) -> None:
+def test_a_changed_claim_fails_its_check(
+    folder: Path, change: Callable[[dict[str, Any]], None], number: int, said: str
+) -> None:
     row_edited(folder, change)
     found = told(audit(folder, quick=True), number)
     assert found.outcome == "failed" and said in found.found
@@ -173,7 +175,7 @@ def test_a_name_that_a_spreadsheet_would_run_is_no_fault(folder: Path) -> None:
     ("name,class", "name,tops_per_watt,class", "in order, each with a cell for every column"),
     ("simulated", "simulated ", ": class is simulated , not simulated"),
 ])  # fmt: skip
-def test_a_table_that_says_more_than_the_claims(folder: Path, old: str, new: str, said: str) -> None:
+def test_a_table_that_says_more_than_the_claims_fails(folder: Path, old: str, new: str, said: str) -> None:
     (folder / "results.csv").write_text((folder / "results.csv").read_text().replace(old, new))
     listed(folder)
     assert said in told(audit(folder, quick=True), 30).found
@@ -207,7 +209,9 @@ def seeds_of_tuning(lines: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize(("change", "number"), [(without_trace, 24), (idle_that_holds_spans, 19), (seeds_of_tuning, 9)])
-def test_a_run_that_was_changed(folder: Path, change: Callable[[list[dict[str, Any]]], None], number: int) -> None:
+def test_a_run_that_was_changed_fails_its_check(
+    folder: Path, change: Callable[[list[dict[str, Any]]], None], number: int
+) -> None:
     altered(folder / RUN, change, (folder / RUN).parent)
     listed(folder)
     assert number in failed(audit(folder, quick=True))
@@ -220,7 +224,7 @@ def test_classes_of_another_kind_leave_the_rest_to_be_audited(tmp_path: Path, cl
     assert len(audit(run, quick=True).checks) == 31
 
 
-def test_idle_that_was_measured_asleep(tmp_path: Path) -> None:
+def test_idle_that_was_measured_asleep_fails_its_check(tmp_path: Path) -> None:
     """Gaps between spans have the ready device's power, and the idle windows less."""
     asleep = told(audit(recording(tmp_path / "run", idle_w=0.5e-3, gap_w=1e-3)), 18)
     assert asleep.outcome == "failed" and "asleep" in asleep.found
