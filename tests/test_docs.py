@@ -56,7 +56,6 @@ def test_what_is_named_exists(files: list[Path], pattern: str, place: Path | Non
 
 
 def test_every_block_of_code_ends() -> None:
-    """A lost fence turns the rest of a page inside out."""
     assert [p.name for p in PAGES if len(re.findall(r"^ *```", p.read_text(encoding="utf-8"), re.M)) % 2] == []
 
 

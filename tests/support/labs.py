@@ -42,7 +42,7 @@ def off(lab: Lab, result: Result, key: FigureKey = POWER) -> float:
 
 @dataclass(frozen=True)
 class World:
-    """A bench of a kind, with a change of its own or without, and what its result must show."""
+    """A bench of a kind, perhaps changed, and what its result must show."""
 
     kind: str
     seeds: tuple[int, ...]

@@ -11,7 +11,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def raised(kind: type[E], call: Callable[..., object], /, *args: Any, says: Any = None, **options: Any) -> E:
-    """Return the error of a kind that a call raises, in whose text ``says``, if given, is found."""
+    """Return the error of this kind that the call raises; its text must match ``says``, if given."""
     with pytest.raises(kind, match=says) as caught:
         call(*args, **options)
     return caught.value

@@ -102,7 +102,7 @@ def test_long_stretches_make_several_blocks_and_many_share_some() -> None:
 
 
 @given(st.integers(2, 30), st.integers(0, 99))
-def test_errors_of_looks_between_adjacent_blocks_cancel_in_their_sum(n: int, seed: int) -> None:
+def test_errors_between_adjacent_blocks_cancel_in_their_sum(n: int, seed: int) -> None:
     """Energy adds up over adjacent windows: only the errors at both ends remain."""
     rng = np.random.default_rng(seed)
     length_s, looks = rng.uniform(0.5, 2.0, n), rng.uniform(0.1, 1.0, n + 1)

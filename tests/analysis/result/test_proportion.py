@@ -80,9 +80,9 @@ def test_asking_again_makes_accuracy_no_more_certain(tmp_path: Path) -> None:
 
 
 def copied(path: Path, copies: Sequence[int], right: Sequence[bool], silent: int = 0, cut: bool = False) -> Run:
-    """Return a run over so many copies of each datum under other ids, and ``silent`` further samples without a label.
+    """Return a run with ``copies[k]`` samples of datum k, and ``silent`` further samples without a label.
 
-    With ``cut``, they are no copies but parts of one clip.
+    With ``cut``, the copies are parts of one clip instead.
     """
     known = [
         Sample(f"s{k}-{c}", np.array([k, c * cut]), "x", cut_from=f"clip {k}" if cut else None)

@@ -43,7 +43,7 @@ def solve(problem: str, cost: float = -40.0, closing: dict[float, float] | None 
 
 
 @given(st.lists(st.lists(st.floats(-60, -1), min_size=3, max_size=3), min_size=2, max_size=6))
-def test_solves_of_one_problem_are_no_independent_looks_at_problems_like_it(costs: list[list[float]]) -> None:
+def test_solves_of_one_problem_count_as_one_among_several_problems(costs: list[list[float]]) -> None:
     figure = solving_figures([solve(f"p{k}", c) for k, own in enumerate(costs) for c in own], False)["cost_mean"]
     means = [float(np.mean(own)) for own in costs]
     assert figure.value == pytest.approx(float(np.mean(means)))

@@ -357,7 +357,7 @@ print(*lengths)
 
 
 @pytest.mark.real_time
-def test_nest_has_no_more_to_tell_of_its_buffer_after_each_presentation(tmp_path: Path) -> None:
+def test_the_log_of_nest_does_not_grow_with_presentations(tmp_path: Path) -> None:
     """PyNN fetches NEST's whole log whenever it asks for the time: a growing log makes each inference slower."""
     first, *later = said_by(LOGGED, (network().options(), sent(shown(3))), tmp_path).split()
     assert later == [first, first]

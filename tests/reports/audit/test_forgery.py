@@ -149,8 +149,8 @@ def test_slow_samples_left_out_of_the_time_are_reported(session: Path, tmp_path:
     assert "1 not in performance-1" in found["8"]
 
 
-def test_energy_by_integration_is_of_the_time_of_its_own_runs(session: Path, tmp_path: Path) -> None:
-    """Energy goes with the time of its own runs; another rule judges times of other runs."""
+def test_integrated_energy_is_not_judged_by_the_time_of_other_runs(session: Path, tmp_path: Path) -> None:
+    """Another check compares the times of the runs."""
     other = forged(session, tmp_path / "session", quicker(0.75))
     assert main(["report", str(other), "--json", "--allow-invalid"]) == 0
     told = audit(other)
