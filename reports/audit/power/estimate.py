@@ -59,7 +59,7 @@ class RailPower:
     ends_w: float
     """The error in W from half a reading at each end of a span, plus the change of the mean when readings shift."""
     differ_w: float
-    """How far the mean inside spans is from ``area``; 0 if no reading is in a gap, since the bounds then contain it."""
+    """The difference of the mean inside spans from ``area``; 0 without readings in gaps: the bounds then contain it."""
     facts: Facts
     clock_bound_s: float
     readings_per_span: float
