@@ -184,6 +184,17 @@ def test_tables_hold_the_documented_columns(engine_run: Path) -> None:
     assert run.replies.num_rows == 40
 
 
+def test_a_later_calibration_changes_the_figures_and_not_the_recording(engine_run: Path) -> None:
+    run = rig.open_run(engine_run)
+    core = run.traces["core"]
+    found = []
+    for supply_v in (1.0, 2.0):
+        rail = dataclasses.replace(core.rail, conversion=rig.Conversion("A", supply_v))
+        again = dataclasses.replace(run, traces={"core": dataclasses.replace(core, rail=rail)})
+        found.append(rig.evaluate(again).quantities["active_power_w"].value)
+    assert found[1] == pytest.approx(2.0 * found[0], rel=1e-9)
+
+
 # ---- a session binds its runs by their hashes --------------------------------------------------
 
 PURPOSES = [("performance", "performance"), ("power", "power")]
