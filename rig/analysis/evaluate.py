@@ -83,7 +83,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
         quantities=figures,
         findings=named(findings, run.start.rules),
         clocks=_clocks(timebases, told.device),
-        series=_series(told, timebases),
+        series=_series(told, timebases, figures),
         ruling=ruling_of(run.start.rules),
     )
 
@@ -242,7 +242,7 @@ def _clocks(timebases: Mapping[str, Timebase], device: Timebase) -> dict[str, Cl
     return found
 
 
-def _series(told: _Recorded, timebases: Mapping[str, Timebase]) -> Series:
+def _series(told: _Recorded, timebases: Mapping[str, Timebase], figures: Figures) -> Series:
     run, activity, queries = told.run, told.activity, told.queries
     reads = {name: t.residuals(run.brackets(name), run.start.t0_ns) for name, t in timebases.items()}
     readings = [r.readings for r in told.rails]
@@ -258,8 +258,20 @@ def _series(told: _Recorded, timebases: Mapping[str, Timebase]) -> Series:
         stream=told.stream,
         solves=tuple(told.solves),
         clock_reads={name: rows for name, rows in reads.items() if len(rows)},
-        executions={name: np.column_stack([p.issue, p.each_s]) for name, p in activity.spans.items()},
+        executions={
+            name: np.column_stack([p.issue, p.each_s, *(_each_w(told, figures, name, r.rail.name) for r in readings)])
+            for name, p in activity.spans.items()
+        },
     )
+
+
+def _each_w(told: _Recorded, figures: Figures, phase: str, rail: str) -> Floats:
+    """Return the mean power of a rail in each span of a phase, shape (k,); where it was not seen, that of all spans."""
+    windows_s, model = told.activity.spans[phase].windows_s, told.models.get(rail)
+    power = figures.get(FigureKey("active_power_w", phase, rail)) or figures.get(FigureKey("active_power_w", "", rail))
+    if model is None or power is None:
+        return np.ones(len(windows_s))
+    return model.each_w(windows_s, power.value)
 
 
 def _end_s(run: Run) -> float:

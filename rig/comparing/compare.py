@@ -4,8 +4,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.proportion import independent, paired_difference, proportion
@@ -14,7 +17,7 @@ from rig.analysis.result.result import Result
 from rig.analysis.scores.accuracy import right_of
 from rig.analysis.scores.answers import data_of
 from rig.analysis.sessions.rate_probes import DRAWN, PEAK, SEED
-from rig.analysis.sessions.speed import Executions, executions_of, paired, worth
+from rig.analysis.sessions.speed import Executions, executions_of, paired
 from rig.analysis.sessions.summary import SCATTER, together
 from rig.comparing.declared_differences import differing
 from rig.errors import UsageError, refused
@@ -23,6 +26,7 @@ from rig.recording.records import MeterRecord
 from rig.recording.session_json import is_session
 from rig.recording.submission import is_submission, open_submission
 from rig.session.report import Evaluated, evaluated
+from rig.types import Floats
 
 TOLERANCE = 0.05
 """The share by which a repetition may be worse than a submission (NeuroBench/system_benchmarks, rules.md)."""
@@ -37,6 +41,12 @@ OF_EXECUTIONS = re.compile(
     "(dynamic_)?energy_per_(inference|inference_integrated|effective_operation|spike|synaptic_operation)_j"
 )
 """Figures proportional to the mean time of the executions, or to its inverse."""
+OF_DYNAMIC = re.compile("dynamic_|learning_dynamic_|energy_per_synaptic_operation_j|synaptic_operations_per_j")
+"""Figures proportional to dynamic power, or to its inverse."""
+POWERS = ("active_power_w", "dynamic_power_w", "runtime_power_w")
+"""Figures proportional to the mean power of the executions."""
+NOISE = ("white noise", "noise under load")
+"""Sources of uncertainty that make measured powers of executions scatter although the true powers do not."""
 METERS, RAILS = "mode of the meters", "rails in the totals"
 """Beginnings of entries of ``Comparison.unlike`` that concern power."""
 _OF_A_RUN = ("busy level:", "idle level:", "resolution, ", "change:", "1/f:", "speed")
@@ -64,8 +74,11 @@ class Subject:
     """By rail or gain: the instrument and its calibration, if both are stated."""
     right: Right = field(default_factory=dict)
     """The samples behind the accuracy, each with whether its answer was right."""
-    executions: Executions | None = None
-    """The executions behind the times."""
+    executions: tuple[Mapping[tuple[str, str], Executions], ...] = ()
+    """The executions behind the times and, if other runs measured power, those behind the powers.
+
+    Each is by phase and rail; an empty name means all. A single phase or rail has no entry of its own.
+    """
 
 
 @dataclass(frozen=True)
@@ -281,9 +294,9 @@ def _difference(
 def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str], factor: float = 1.0) -> Quantity:
     """Return a figure of the second minus ``factor`` times that of the first.
 
-    Errors of ``shared`` instruments stay correlated. For times, energies and average powers, the scatter between the
-    executions of the same samples in the two runs is added to the uncertainty. For powers over all phases, the scatter
-    of the mix of phases is added. If nothing shows the scatter of executions, the result has no uncertainty.
+    Errors of ``shared`` instruments stay correlated. For times, powers and energies, the scatter between the executions
+    of the same samples in the two runs is added to the uncertainty. If nothing shows the scatter of executions, a time
+    or energy has no uncertainty.
     """
     a, b = first.result.quantities[key], second.result.quantities[key]
     if a.limits is not None or b.limits is not None:
@@ -299,64 +312,79 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
         return origin.startswith(DRAWN) or _instrument(origin) in shared
 
     found = linear([(-factor, owned(a, "first", common)), (1.0, owned(b, "second", common))], a.unit, "difference")
-    mix = (*_mix(key, first.result.quantities), *_mix(key, second.result.quantities))
-    found = replace(found, components=(*found.components, *mix))
-    one, other = first.executions, second.executions
-    growth = _growth(key, first.result.quantities)
-    if one is None or other is None or not growth:
-        return found
-    if (ratio := _ratio(one, other, factor)) is None:
+    scatter = _scatter(key, first, second, factor)
+    if scatter is None:
         # one execution does not show how executions scatter; trials do
         known = all(any(c.source == SCATTER for c in q.components) for q in (a, b))
         return found if known else replace(found, components=(), bias=0.0)
-    return replace(found, components=(*found.components, *ratio.scaled(growth, a.unit, "").components))
+    return replace(found, components=(*found.components, *scatter))
 
 
-def _mix(key: FigureKey, of: Figures) -> Iterator[Component]:
-    """Yield how far a power over all phases scatters because the phases' shares of time differ between executions."""
-    if key.phase or key.quantity not in ("active_power_w", "dynamic_power_w"):
-        return
-    for at in [k for k in of if k.quantity == "execution_time_se_s" and k.phase]:
-        if (own := of.get(replace(key, phase=at.phase))) is not None:
-            apart_w = own.value - of[key].value
-            share = of[at].value / of[FigureKey("execution_time_s")].value
-            yield Component("mix of the phases", apart_w * share, of[at].n - 1.0)
+def _scatter(key: FigureKey, first: Subject, second: Subject, factor: float) -> list[Component] | None:
+    """Return how far a difference scatters because executions do; None if nothing shows how a time scatters.
 
-
-def _ratio(one: Executions, other: Executions, factor: float) -> Quantity | None:
-    """Return the ratio of the times of two runs, from the executions that both hold.
-
-    With fewer than two common executions, the ratio is None if a run has fewer than two executions or takes no time.
-    Otherwise it is 1, with the scatter of the executions of each run; the scatter of the first run is multiplied by
-    ``factor``. Callers use only the components.
+    If the runs share executions, the ratios of these count, and otherwise the executions of each run. Noise of readings
+    makes powers of executions scatter too, and is known already, so only the excess over it counts.
     """
-    if (ratio := paired(other, one)) is not None or any(len(s) < 2 or not s.any() for _, s in (one, other)):
-        return ratio
-    found = []
-    for k, run in ((factor, one), (1.0, other)):
-        count = worth(run)
-        u = k * float(run[1].std(ddof=1) / one[1].mean()) / math.sqrt(count)  # relative to the mean time of the first
-        found.append(Component("scatter of executions", u, max(count - 1.0, 1.0)))
-    return Quantity(1.0, "1", tuple(found))
+    sides = first, second
+    growth = [_growth(key, side.result.quantities) for side in sides]
+    if not (growth[0].any() and first.executions and second.executions):
+        return []
+    powers = [q for side in sides if (q := _beside("active_power_w", key, side.result.quantities)) and q.value]
+    noises = [c.u / q.value for q in powers for c in q.components if c.source in NOISE]
+    found = list[Component]()
+    apart = any(len(side.executions) > 1 for side in sides)
+    for at in (0, -1) if apart else (0,):
+        one, other = (g[at] if apart else g.sum(axis=0) for g in growth)
+        a, b = (_of_scope(side.executions[at], key) for side in sides)
+        ratios = [paired(b, a, one)]
+        if ratios == [None]:
+            ratios = [paired(x, _even(x), g) for x, g in ((a, factor * one), (b, other))]
+        parts = [c for ratio in ratios if ratio is not None for c in ratio.components]
+        if len(parts) < len(ratios) and key.quantity not in POWERS:
+            return None
+        known2, all2 = (one[1] * math.hypot(*noises)) ** 2, sum(c.u**2 for c in parts)
+        found += [replace(c, u=c.u * math.sqrt(1.0 - known2 / all2)) for c in parts if all2 > known2]
+    return found
 
 
-def _growth(key: FigureKey, of: Figures) -> float:
-    """Return the change of a figure per relative change of the time of all executions.
+def _of_scope(of: Mapping[tuple[str, str], Executions], key: FigureKey) -> Executions:
+    """Return the executions of a figure; a phase or rail that is the only one has no entry of its own."""
+    phase = key.phase if (key.phase, "") in of else ""
+    return of.get((phase, key.rail)) or of[phase, ""]
 
-    Average power and energy include idle time. With scheduled arrivals, longer executions take some of this time;
-    without a schedule, they add to the duration.
+
+def _even(of: Executions) -> Executions:
+    """Return the executions as if each had the mean values of all."""
+    return of[0], np.broadcast_to(of[1].mean(axis=0) if len(of[1]) else 0.0, of[1].shape)
+
+
+def _beside(quantity: str, key: FigureKey, of: Figures) -> Quantity | None:
+    """Return another figure of the phase and rail of ``key``, by its method or else by the rig's own."""
+    return of.get(replace(key, quantity=quantity)) or of.get(FigureKey(quantity, key.phase, key.rail))
+
+
+def _growth(key: FigureKey, of: Figures) -> Floats:
+    """Return the change of a figure per relative change of an execution's three values (``Executions``), shape (2, 3).
+
+    The first row is for the runs behind the times, the second for those behind the powers. Average power and energy
+    include idle time. With scheduled arrivals, longer executions take some of this time; without a schedule, they add
+    to the duration.
     """
     entry, value = entry_of(key), of[key].value
+
+    names = ("active_power_w", "dynamic_power_w", "average_power_w", "idle_power_w")
+    active_w, dynamic_w, average_w, idle_w = (0.0 if (q := _beside(n, key, of)) is None else q.value for n in names)
     if entry.family != "average":
-        return value if OF_EXECUTIONS.fullmatch(key.quantity) else 0.0
-    wanted = (
-        FigureKey("execution_time_s"), FigureKey("throughput_inferences_hz"),
-        replace(key, quantity="idle_power_w"), replace(key, quantity="average_power_w"),
-    )  # fmt: skip
-    time_s, rate_hz, idle_w, average_w = (of[k].value if k in of else 0.0 for k in wanted)
-    free = 1.0 if FigureKey("dropped_share") in of else max(1.0 - time_s * rate_hz, 0.0)
-    at_rest = free * idle_w / average_w if average_w else 0.0
-    return value * ((free if entry.unit == "W" else 1.0) - at_rest)
+        timed = value if OF_EXECUTIONS.fullmatch(key.quantity) else 0.0
+        above = active_w / dynamic_w if OF_DYNAMIC.match(key.quantity) and dynamic_w else 1.0
+        power = value * above if key.quantity in POWERS or (timed and entry.unit in ("J", "1/J")) else 0.0
+        return np.array([[timed, 0.0, 0.0], [-power, power, 0.0]])
+    whole = map(FigureKey, ("execution_time_s", "throughput_inferences_hz"))
+    busy = min(math.prod(of[k].value if k in of else 0.0 for k in whole), 1.0)
+    issue_w = 0.0 if FigureKey("dropped_share") in of else idle_w - (average_w if entry.unit == "W" else 0.0)
+    watts = np.array([-idle_w * busy, active_w * busy, issue_w])
+    return np.array([np.zeros(3), watts * (value / average_w if average_w else 0.0)])
 
 
 def of_instrument(origin: str | None) -> bool:
@@ -408,8 +436,14 @@ def _subject(
         answers.setdefault(key, set()).add(ok)
     # a sample that only some sessions answered rightly makes no pair
     right = {key: min(oks) for key, oks in answers.items() if len(oks) == 1}
-    timed = [part for session in sessions for part in session.parts if part.purpose in ("performance", "")]
-    return Subject(path, name, result, submitted, digests, stated, right, executions_of(timed, codes))
+    every = [part for session in sessions for part in session.parts]
+    groups = ([part for part in every if part.purpose in (purpose, "")] for purpose in ("performance", "power"))
+    executions = []
+    for parts in {tuple(part.name for part in group): group for group in groups if group}.values():
+        phases, rails = list(parts[0].result.series.executions), [r.rail for r in parts[0].result.series.rails]
+        scopes = product(*(("", *(names if len(names) > 1 else ())) for names in (phases, rails)))
+        executions.append({scope: executions_of(parts, codes, *scope) for scope in scopes})
+    return Subject(path, name, result, submitted, digests, stated, right, tuple(executions))
 
 
 def instruments_of(meters: Sequence[MeterRecord]) -> dict[str, str]:

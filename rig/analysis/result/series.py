@@ -104,4 +104,4 @@ class Series:
     probes: tuple[RateProbe, ...] = ()
     """The rates that the search for the highest rate tried, in order."""
     executions: Mapping[str, Floats] = field(default_factory=dict)
-    """For each phase, shape (k, 2): issue and seconds per inference of each span."""
+    """For each phase, shape (k, 2 + rails): issue, seconds per inference, and mean watts of each rail, of each span."""

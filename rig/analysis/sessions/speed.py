@@ -22,8 +22,8 @@ MOST = 1 << 32
 """More executions of one sample than any run has."""
 TIME = FigureKey("execution_time_s")
 Executions = tuple[Indices, Floats]
-"""The executions of a run: sorted numbers, which stand for sample, phase and how often it ran before; and the seconds
-per inference of each."""
+"""Sorted numbers, which stand for sample, phase and how often it ran before; and of each execution, shape (k, 3), the
+seconds and the joules per inference, and the seconds from its issue to the next."""
 
 
 def same_samples(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
@@ -75,60 +75,70 @@ def other_speed(by: Mapping[str, list[Part]]) -> float:
     return 0.0 if ratio is None else math.sqrt(max((ratio.value - 1.0) ** 2 - ratio.u**2, 0.0) / 3.0)
 
 
-def paired(own: Executions, speed: Executions) -> Quantity | None:
+def paired(own: Executions, speed: Executions, growth: Sequence[float] = (1.0, 0.0, 0.0)) -> Quantity | None:
     """Return the ratio of the times of the executions that two runs share; None for fewer than two.
 
     It is the ratio of sums, with the standard error of the jackknife (Cochran, Sampling Techniques, 6.17): if all times
-    are longer by the same factor, the standard error is 0, however much the samples differ. Long samples weigh more, so
-    the degrees of freedom are those of Kish's effective number (``rig.analysis.result.proportion``). Successive
-    executions that are longer or shorter together, as those of a chip that gets warm, count as fewer.
+    are longer by the same factor, the standard error is 0, however much the samples differ. With ``growth``, it is the
+    standard error of the sum of the ratios of all three values, each times its growth. Long samples weigh more, so the
+    degrees of freedom are those of Kish's effective number (``rig.analysis.result.proportion``). Successive executions
+    that are longer or shorter together, as those of a chip that gets warm, count as fewer.
     """
     shared, mine, theirs = np.intersect1d(own[0], speed[0], assume_unique=True, return_indices=True)
-    own_s, speed_s = (_in_turn((shared, seconds)) for seconds in (own[1][mine], speed[1][theirs]))
-    total_s, n = float(speed_s.sum()), len(speed_s)
-    if n < 2 or total_s == speed_s.max():
+    own_sum, speed_sum = (_in_turn((shared, rows)) for rows in (own[1][mine], speed[1][theirs]))
+    total_s = speed_sum[:, 0].sum()
+    if len(shared) < 2 or total_s == speed_sum[:, 0].max():
         return None
-    without_one = (own_s.sum() - own_s) / (total_s - speed_s)
-    count, most = independent(without_one), total_s**2 / float(speed_s @ speed_s)
+    use = [k for k, g in enumerate(growth) if g and speed_sum[:, k].any()]
+    ratios = (own_sum.sum(axis=0) - own_sum)[:, use] / (speed_sum.sum(axis=0) - speed_sum)[:, use]
+    without_one, n, seconds = ratios @ np.asarray(growth)[use], len(shared), speed_sum[:, 0]
+    count, most = independent(without_one), total_s**2 / float(seconds @ seconds)
     u = float(np.std(without_one)) * math.sqrt((n - 1) * n / count)
     scatter = Component("scatter of executions", u, max(min(most, count) - 1.0, 1.0))
-    return Quantity(float(own_s.sum()) / total_s, "1", (scatter,), n=n)
-
-
-def worth(executions: Executions) -> float:
-    """Return how many independent executions these count for."""
-    return independent(_in_turn(executions))
+    return Quantity(float(own_sum[:, 0].sum() / total_s), "1", (scatter,), n=n)
 
 
 def _in_turn(executions: Executions) -> Floats:
-    """Return the times sorted by how often the sample ran before, then by sample: nearly the order of time."""
+    """Return the rows sorted by how often the sample ran before, then by sample: nearly the order of time."""
     return executions[1][np.argsort(executions[0] % MOST, kind="stable")]
 
 
-def executions_of(parts: Sequence[Part], codes: dict[tuple[str, str], int]) -> Executions:
-    """Return the executions of several runs, each with the mean of its times; ``codes`` is as in ``_executions``."""
-    return _mean([_executions(part, codes) for part in parts])
+def executions_of(
+    parts: Sequence[Part], codes: dict[tuple[str, str], int], phase: str = "", rail: str = ""
+) -> Executions:
+    """Return the executions of several runs, each with the mean of its values; for the rest, see ``_executions``."""
+    return _mean([_executions(part, codes, phase, rail) for part in parts])
 
 
-def _executions(part: Part, codes: dict[tuple[str, str], int]) -> Executions:
-    """Return the executions of a run; ``codes`` numbers each phase of each sample, and grows."""
-    q = queries_of(part.run)
+def _executions(part: Part, codes: dict[tuple[str, str], int], phase: str = "", rail: str = "") -> Executions:
+    """Return the executions of a run, of one phase or all, with the joules of one rail or all.
+
+    ``codes`` numbers each phase of each sample, and grows. The time to the next issue counts once, in the first phase.
+    """
+    q, series = queries_of(part.run), part.result.series
+    begin_s = np.unique(q.issued_s[~q.dropped])
+    end_s = np.append(begin_s[1:], np.nanmax(q.completed_s, initial=-np.inf))
+    lasts_s = np.nan_to_num(end_s[np.minimum(np.searchsorted(begin_s, q.issued_s), len(end_s) - 1)] - q.issued_s)
+    rails = [2 + k for k, r in enumerate(series.rails) if rail in ("", r.rail)]
     found: list[Executions] = []
-    for phase, rows in part.result.series.executions.items():
-        known = np.array([codes.setdefault((name, phase), len(codes)) for name in q.names])
-        code = known[q.sample[np.searchsorted(q.issue, rows[:, 0])]]
+    for name, rows in series.executions.items():
+        known = np.array([codes.setdefault((sample, name), len(codes)) for sample in q.names])
+        at = np.searchsorted(q.issue, rows[:, 0])
+        code = known[q.sample[at]]
         order = np.argsort(code, kind="stable")
         before = np.arange(len(code)) - np.searchsorted(code[order], code[order])
-        found.append((code[order] * MOST + before, rows[order, 1]))
+        each = np.column_stack([rows[:, 1], rows[:, 1] * rows[:, rails].sum(axis=1), lasts_s[at] * (not found)])
+        found += [(code[order] * MOST + before, each[order])] if phase in ("", name) else []
     return _mean(found)
 
 
 def _mean(runs: Sequence[Executions]) -> Executions:
-    """Return each execution that any of the runs holds, with the mean of its times."""
-    empty: Executions = (np.zeros(0, np.int64), np.zeros(0))
-    numbers, seconds = (np.concatenate(both) for both in zip(empty, *runs, strict=True))
+    """Return each execution that any of the runs holds, with the mean of its values."""
+    empty: Executions = (np.zeros(0, np.int64), np.zeros((0, 3)))
+    numbers, rows = (np.concatenate(both) for both in zip(empty, *runs, strict=True))
     known, at = np.unique(numbers, return_inverse=True)
-    return known, np.bincount(at, seconds, len(known)) / np.bincount(at, minlength=len(known))
+    sums = np.column_stack([np.bincount(at, column, len(known)) for column in rows.T])
+    return known, sums / np.bincount(at, minlength=len(known))[:, None]
 
 
 def _of_clocks(part: Part) -> Iterator[Component]:

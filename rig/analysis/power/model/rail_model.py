@@ -102,6 +102,12 @@ class RailModel:
         mean, total = means_by(of[at], n, None if single else self.weight[at], watts[at])
         return mean, total if single else np.bincount(of[at], self.readings.many[at], n).astype(float)
 
+    def each_w(self, windows_s: Floats, unseen_w: float) -> Floats:
+        """Return the mean of the readings wholly inside each of the sorted windows, or ``unseen_w`` without any."""
+        r = self.readings
+        mean_w, many = self.means(r.watts, r.ok, inside(windows_s, r.start_s, r.end_s), len(windows_s))
+        return np.where(many > 0.0, mean_w, unseen_w)
+
     @cached_property
     def above_w(self) -> Floats:
         """Return the readings above idle, in watts, 0 where they are not numbers; shape (n,)."""
