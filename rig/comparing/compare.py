@@ -17,7 +17,7 @@ from rig.analysis.result.result import Result
 from rig.analysis.scores.accuracy import right_of
 from rig.analysis.scores.answers import data_of
 from rig.analysis.sessions.rate_probes import DRAWN, PEAK, SEED
-from rig.analysis.sessions.speed import Executions, executions_of, paired
+from rig.analysis.sessions.speed import Executions, by_sample, executions_of, paired
 from rig.analysis.sessions.summary import SCATTER, together
 from rig.comparing.declared_differences import differing
 from rig.errors import UsageError, refused
@@ -323,7 +323,7 @@ def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str
 def _scatter(key: FigureKey, first: Subject, second: Subject, factor: float) -> list[Component] | None:
     """Return how far a difference scatters because executions do; None if nothing shows how a time scatters.
 
-    If the runs share executions, the ratios of these count, and otherwise the executions of each run. Noise of readings
+    If the runs share executions, the ratios of these count, and otherwise the samples of each run. Noise of readings
     makes powers of executions scatter too, and is known already, so only the excess over it counts.
     """
     sides = first, second
@@ -339,7 +339,7 @@ def _scatter(key: FigureKey, first: Subject, second: Subject, factor: float) -> 
         a, b = (_of_scope(side.executions[at], key) for side in sides)
         ratios = [paired(b, a, one)]
         if ratios == [None]:
-            ratios = [paired(x, _even(x), g) for x, g in ((a, factor * one), (b, other))]
+            ratios = [paired(x, _even(x), g) for x, g in ((by_sample(a), factor * one), (by_sample(b), other))]
         parts = [c for ratio in ratios if ratio is not None for c in ratio.components]
         if len(parts) < len(ratios) and key.quantity not in POWERS:
             return None

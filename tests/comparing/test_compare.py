@@ -22,6 +22,7 @@ from rig.analysis.result.finding import refusal
 from rig.analysis.result.proportion import independent, paired_difference, proportion
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.sessions.rate_probes import PEAK, SEED
+from rig.analysis.sessions.speed import MOST
 from rig.commands.shell.main import main
 from rig.comparing import compare as module
 from rig.comparing.compare import Difference, Subject, _subject, compare, compared, instruments_of
@@ -127,17 +128,18 @@ def test_errors_of_a_run_do_not_cancel_in_another() -> None:
 
 
 def ran(
-    figures: Mapping[FigureKey, Quantity], times_s: Floats, watts: Any = 1.0, pauses_s: Any = 0.0, first: int = 0
+    of: Mapping[FigureKey, Quantity], times_s: Floats, watts: Any = 1, rest_s: Any = 0, first: int = 0, rounds: int = 1
 ) -> Subject:
-    """Return a run of samples from the number ``first`` on, with the times, powers and pauses of its executions."""
-    each = np.column_stack([times_s, watts * times_s, times_s + pauses_s])
-    return replace(subject(figures), executions=({("", ""): (np.arange(first, first + len(times_s)), each)},))
+    """Return a run of samples from the number ``first`` on, each executed ``rounds`` times in a row."""
+    each = np.column_stack([times_s, watts * times_s, times_s + rest_s])
+    sample, before = np.divmod(np.arange(len(each)), rounds)
+    return replace(subject(of), executions=({("", ""): (MOST * (first + sample) + before, each)},))
 
 
-def repeated(times_s: Floats, first: int = 0) -> Subject:
+def repeated(times_s: Floats, first: int = 0, rounds: int = 1) -> Subject:
     """Return a run whose mean time is certain to a millionth."""
     time = {TIME: Quantity(float(times_s.mean()), "s", (Component("rate", 1e-6),))}
-    return ran(time, times_s, first=first)
+    return ran(time, times_s, first=first, rounds=rounds)
 
 
 def shares_shown(run: Callable[[np.random.Generator, bool], Subject], pairs: int, seed: int = 0) -> dict[str, float]:
@@ -148,13 +150,14 @@ def shares_shown(run: Callable[[np.random.Generator, bool], Subject], pairs: int
 
 
 @pytest.mark.parametrize("same", [True, False])
-@pytest.mark.parametrize("n", [3, 5, 20])
-def test_of_runs_alike_one_in_twenty_shows_a_difference_however_unlike_their_samples(n: int, same: bool) -> None:
+@pytest.mark.parametrize(("n", "rounds"), [(3, 1), (5, 1), (5, 12), (20, 1)])
+def test_of_runs_alike_one_in_twenty_differs_however_unlike_their_samples(n: int, rounds: int, same: bool) -> None:
     lengths = np.random.default_rng(n).lognormal(0.0, 1.0, n)
 
     def run(rng: np.random.Generator, second: bool) -> Subject:
         own = lengths if same else rng.lognormal(0.0, 1.0, n)
-        return repeated(own * rng.lognormal(0.0, 0.1, n), 0 if same else n * second)
+        times_s = np.repeat(own, rounds) * rng.lognormal(0.0, 0.1, n * rounds)
+        return repeated(times_s, 0 if same else n * second, rounds)
 
     assert shares_shown(run, 600, n)["execution_time_s"] < 0.07
 
@@ -229,8 +232,7 @@ def test_energies_and_average_power_scatter_as_far_as_executions_make_them(sched
             "average_energy_per_sample_j": window_s + 2.0 * time_s, "throughput_inferences_hz": 1.0 / window_s,
             "active_power_w": 3.0,
         } | ({"dropped_share": 0.0} if scheduled else {})  # fmt: skip
-        known = {FigureKey(name): Quantity(float(value), "") for name, value in figures.items()}
-        stated = {key: replace(q, components=(Component("noise", 1e-6 * q.value),)) for key, q in known.items()}
+        stated = {FigureKey(k): Quantity(float(x), "", (Component("noise", 1e-6 * x),)) for k, x in figures.items()}
         return ran(stated, times_s, 3.0, pauses_s)
 
     shares = shares_shown(run, 400)
@@ -394,14 +396,12 @@ def test_copies_of_samples_make_a_difference_of_accuracies_no_surer() -> None:
 def test_accuracy_on_other_samples_is_compared_by_counts() -> None:
     first, other = ({f"{name}{k}": k < 60 for k in range(100)} for name in "ab")
     found = accuracy_of(answered(first), answered(other))
-    assert found.paired is None
-    assert found.high is not None and found.high > 0.1
+    assert found.paired is None and found.high is not None and found.high > 0.1
 
 
 def test_an_accuracy_over_more_answers_than_pairs_is_no_accuracy_of_pairs() -> None:
     first = {f"s{k}": k < 60 for k in range(100)}
-    more = answered(first)
-    more = replace(more, right={("d", "s0", "s0"): True})
+    more = replace(answered(first), right={("d", "s0", "s0"): True})
     assert accuracy_of(more, more).paired is None
 
 

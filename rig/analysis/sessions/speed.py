@@ -115,14 +115,14 @@ def _executions(part: Part, codes: dict[tuple[str, str], int], phase: str = "", 
 
     ``codes`` numbers each phase of each sample, and grows. The time to the next issue counts once, in the first phase.
     """
-    q, series = queries_of(part.run), part.result.series
+    q, series, digest = queries_of(part.run), part.result.series, part.run.start.workload.digest_sha256
     begin_s = np.unique(q.issued_s[~q.dropped])
     end_s = np.append(begin_s[1:], np.nanmax(q.completed_s, initial=-np.inf))
     lasts_s = np.nan_to_num(end_s[np.minimum(np.searchsorted(begin_s, q.issued_s), len(end_s) - 1)] - q.issued_s)
     rails = [2 + k for k, r in enumerate(series.rails) if rail in ("", r.rail)]
     found: list[Executions] = []
     for name, rows in series.executions.items():
-        known = np.array([codes.setdefault((sample, name), len(codes)) for sample in q.names])
+        known = np.array([codes.setdefault((f"{digest} {sample}", name), len(codes)) for sample in q.names])
         at = np.searchsorted(q.issue, rows[:, 0])
         code = known[q.sample[at]]
         order = np.argsort(code, kind="stable")
@@ -130,6 +130,11 @@ def _executions(part: Part, codes: dict[tuple[str, str], int], phase: str = "", 
         each = np.column_stack([rows[:, 1], rows[:, 1] * rows[:, rails].sum(axis=1), lasts_s[at] * (not found)])
         found += [(code[order] * MOST + before, each[order])] if phase in ("", name) else []
     return _mean(found)
+
+
+def by_sample(of: Executions) -> Executions:
+    """Return the executions with one number for each sample and phase, and the mean of its values."""
+    return _mean([(of[0] // MOST * MOST, of[1])])
 
 
 def _mean(runs: Sequence[Executions]) -> Executions:
