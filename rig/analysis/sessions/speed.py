@@ -23,7 +23,7 @@ MOST = 1 << 32
 TIME = FigureKey("execution_time_s")
 Executions = tuple[Indices, Floats]
 """Sorted numbers, which stand for sample, phase and how often it ran before; and of each execution, shape (k, 3), the
-seconds and the joules per inference, and the seconds from its issue to the next."""
+seconds and the joules per inference, and the seconds from its issue to the next. All phases of an issue are one."""
 
 
 def same_samples(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
@@ -111,25 +111,27 @@ def executions_of(
 
 
 def _executions(part: Part, codes: dict[tuple[str, str], int], phase: str = "", rail: str = "") -> Executions:
-    """Return the executions of a run, of one phase or all, with the joules of one rail or all.
+    """Return the executions of a run, of one phase or with the sums over all phases of an issue.
 
-    ``codes`` numbers each phase of each sample, and grows. The time to the next issue counts once, in the first phase.
+    The joules are those of one rail or all. ``codes`` numbers each sample by the first phase of its issue, and grows.
     """
     q, series, digest = queries_of(part.run), part.result.series, part.run.start.workload.digest_sha256
     begin_s = np.unique(q.issued_s[~q.dropped])
     end_s = np.append(begin_s[1:], np.nanmax(q.completed_s, initial=-np.inf))
     lasts_s = np.nan_to_num(end_s[np.minimum(np.searchsorted(begin_s, q.issued_s), len(end_s) - 1)] - q.issued_s)
     rails = [2 + k for k, r in enumerate(series.rails) if rail in ("", r.rail)]
-    found: list[Executions] = []
-    for name, rows in series.executions.items():
-        known = np.array([codes.setdefault((f"{digest} {sample}", name), len(codes)) for sample in q.names])
-        at = np.searchsorted(q.issue, rows[:, 0])
-        code = known[q.sample[at]]
-        order = np.argsort(code, kind="stable")
-        before = np.arange(len(code)) - np.searchsorted(code[order], code[order])
-        each = np.column_stack([rows[:, 1], rows[:, 1] * rows[:, rails].sum(axis=1), lasts_s[at] * (not found)])
-        found += [(code[order] * MOST + before, each[order])] if phase in ("", name) else []
-    return _mean(found)
+    spans = {name: rows for name, rows in series.executions.items() if phase in ("", name)}
+    if not spans:
+        return _mean([])
+    rows, name = np.concatenate(list(spans.values())), np.repeat(list(spans), [len(rows) for rows in spans.values()])
+    issues, first, of = np.unique(rows[:, 0], return_index=True, return_inverse=True)
+    seconds, joules = (np.bincount(of, x) for x in (rows[:, 1], rows[:, 1] * rows[:, rails].sum(axis=1)))
+    at = np.searchsorted(q.issue, issues)
+    asked = zip(q.sample[at].tolist(), name[first].tolist(), strict=True)
+    code = np.array([codes.setdefault((f"{digest} {q.names[k]}", which), len(codes)) for k, which in asked], np.int64)
+    order = np.argsort(code, kind="stable")
+    before = np.arange(len(code)) - np.searchsorted(code[order], code[order])
+    return code[order] * MOST + before, np.column_stack([seconds, joules, lasts_s[at]])[order]
 
 
 def by_sample(of: Executions) -> Executions:
