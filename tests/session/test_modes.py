@@ -2,14 +2,15 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rig
-from rig.analysis.result.quantity import FigureKey, Quantity
+from rig.analysis.result.quantity import FigureKey
+from rig.analysis.sessions.speed import executions_of
 from rig.errors import DeviceTimeoutError, SetupError
 from rig.recording.session_json import is_session, runs_in
 from rig.session.measure import REPEATS_LEAST
@@ -151,8 +152,7 @@ def test_a_session_that_breaks_off_binds_what_there_is(session: Measure, tmp_pat
     assert "performance" in caught.remedy
     assert [why for _, why in runs_in(tmp_path / "out")] == ["accuracy", "performance"]
     found = summary(tmp_path / "out")
-    assert not found.complete
-    assert "performance: the run" in failed(found)
+    assert not found.complete and "performance: the run" in failed(found)
 
 
 @pytest.mark.parametrize(("rules", "told"), [("neurobench-1.0", 1), ("quick", 0)])
@@ -171,18 +171,18 @@ SPREAD, TWO = "span_spread=0.2", "preprocess_s=0.05"
 TWO_PHASES = ("", "preprocess", "inference")
 
 
-def agree(figures: Mapping[FigureKey, Quantity], method: str = "") -> list[float]:
-    """Return energy over power times time, for each phase and overall."""
-    energies = [figures[FigureKey("energy_per_inference_j", p, method=method)].value for p in TWO_PHASES]
-    powers = [figures[FigureKey("active_power_w", p, method=method)].value for p in TWO_PHASES]
-    times = [figures[FigureKey("execution_time_s", p)].value for p in TWO_PHASES]
-    return [e / (p * t) for e, p, t in zip(energies, powers, times, strict=True)]
-
-
 @pytest.mark.parametrize(("options", "more"), [((), {"trials": 2}), ((), {"amortise_s": 2.0}), (("apart=true",), {})])
 def test_energy_is_power_times_time_beside_it(tmp_path: Path, options: tuple[str, ...], more: dict[str, Any]) -> None:
     whole = rig.evaluated(recorded(tmp_path / "out", SPREAD, TWO, *options, **more)).result.quantities
-    assert agree(whole) == pytest.approx([1.0] * 3, rel=1e-12)
+    names = ("energy_per_inference_j", "active_power_w", "execution_time_s")
+    for energy, power, each_s in ([whole[FigureKey(name, phase)].value for name in names] for phase in TWO_PHASES):
+        assert energy == pytest.approx(power * each_s, rel=1e-12)
+
+
+def test_all_phases_of_an_issue_are_one_execution(tmp_path: Path) -> None:
+    (part,) = rig.evaluated(recorded(tmp_path / "out", SPREAD, TWO, mode="together")).parts
+    whole, first, last = (executions_of([part], {}, phase)[1] for phase in TWO_PHASES)
+    assert whole == pytest.approx(first + last * [1.0, 1.0, 0.0])
 
 
 def test_energy_holds_the_sum_over_phases_whose_mix_differs_between_runs(tmp_path: Path) -> None:
@@ -196,9 +196,8 @@ def test_energy_holds_the_sum_over_phases_whose_mix_differs_between_runs(tmp_pat
 
 def test_an_error_of_the_stamps_of_one_run_does_not_cancel_in_another(tmp_path: Path) -> None:
     found = rig.evaluated(recorded(tmp_path / "out", SPREAD, "stamp_jitter_s=1e-4"))
-    (power,) = [part for part in found.parts if part.purpose == "power"]
-    key = FigureKey("energy_per_inference_j")
-    assert found.result.quantities[key].u > power.result.quantities[key].u
+    (alone,) = [part.result.quantities for part in found.parts if part.purpose == "power"]
+    assert found.result.quantities["energy_per_inference_j"].u > alone["energy_per_inference_j"].u
 
 
 def test_amortised_time_is_that_of_the_sequences_and_a_single_sample_stands_beside(tmp_path: Path) -> None:
