@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     request = bench_request(args)
     rows: list[dict[str, Any]] = []
     live = StatusLine(args.json)
-    with set_up_bench(request) as setup, exclusive(request, setup):
+    with exclusive(request), set_up_bench(request) as setup:
         for what, check in _checks(setup, request):
             live.show(f"... {what}")
             kept, failures = _outcome(check)

@@ -14,7 +14,6 @@ from rig.analysis.verdict.rule_remedies import remedy_of
 from rig.bench.request import Request
 from rig.conformance.device import check_declared
 from rig.engine.acquisition import Bench
-from rig.engine.clock import HostClock
 from rig.engine.interrupts import ENDING, interrupt, on_signals
 from rig.engine.record import record
 from rig.errors import LIMITS, SetupError, refused
@@ -26,7 +25,7 @@ from rig.session.expected_samples import known_total
 from rig.session.locks import device_lock
 from rig.session.rate_and_size_search import PlannedRun, largest_size, peak_rate
 from rig.session.resumable_session import opened, unused, writable
-from rig.session.setup import BenchSetup, set_up_bench, which_of
+from rig.session.setup import BenchSetup, plant_factory_of, set_up_bench, which_of
 from rig.terminal import tell
 from rig.types import DeviceInfo, MeterInfo, SampleSet, Sequenced, Step, Workload
 
@@ -71,7 +70,7 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
 
 def _measure(request: Request, folder: Path, path: Path, quiet: bool, resume: bool) -> None:
     """Record into ``path``, the absolute form of ``folder``; the line printed at the start names ``folder``."""
-    with set_up_bench(request) as setup, exclusive(request, setup), on_signals(interrupt, *ENDING):
+    with exclusive(request), set_up_bench(request) as setup, on_signals(interrupt, *ENDING):
         check_declared(setup.bench, setup.workload)
         if not (quiet or sys.stderr.isatty()):
             tell(f"measuring {request.device}, {request.scenario}, into {folder}")
@@ -194,8 +193,8 @@ def _repeated_sample(workload: Workload) -> Workload:
     return SampleSet(*named, [first] * times, details, benchmark)
 
 
-def exclusive(request: Request, setup: BenchSetup) -> AbstractContextManager[None]:
-    """Lock a real device against other commands of this user, if the request asks for that."""
-    if not request.exclusive or not isinstance(setup.bench.clock, HostClock):
+def exclusive(request: Request) -> AbstractContextManager[None]:
+    """Lock a real device, before it is opened, against other commands of this user, if the request asks for that."""
+    if not request.exclusive or plant_factory_of(load("devices", request.device), request.simulate):
         return nullcontext()
     return device_lock(request.device, wait=False, which=which_of(request.device, request.options))

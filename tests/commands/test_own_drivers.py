@@ -296,9 +296,10 @@ def test_a_driver_that_breaks_a_rule_is_named_with_what_was_found_and_asked(caps
     assert "required is an output that JSON can hold, no NaN" in said
 
 
-def test_a_device_that_another_process_measures_is_left_alone(capsys: Capture, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["check", "measure"])
+def test_a_device_that_another_process_measures_is_not_opened(capsys: Capture, tmp_path: Path, command: str) -> None:
     device = f"{tmp_path / 'board.py'}:open_board"
-    (tmp_path / "board.py").write_text("import rig\n\ndef open_board():\n    return rig.blocking(lambda sample: 0)\n")
+    (tmp_path / "board.py").write_text("def open_board():\n    raise OSError('reset')\n")
     with device_lock(device):
-        assert main(("check", "--device", device, "--meter", "none")) == SetupError.exit_code
+        assert main((command, "--device", device, "--meter", "none")) == SetupError.exit_code
     assert "in use by process" in capsys.readouterr().err
