@@ -3,7 +3,7 @@
     path = find_bench(None)
     chosen = request_of(path, "board1", (), ())
 
-A run keeps the bench file and the calibration files that it used: they are ``Request.artifacts``.
+A run keeps the bench file that it used, in ``Request.artifacts``.
 """
 
 import os
@@ -16,7 +16,6 @@ from rig.bench.request import Request
 from rig.errors import MissingExtraError, UsageError, refused
 from rig.factories import options_of
 from rig.plugins import names, unknown
-from rig.recording.disk.size_limits import read_bounded
 from rig.terminal import command
 
 VARIABLE = "RIG_BENCH"
@@ -81,7 +80,7 @@ def request_of(
         _driver(bench, entries, device),
         tuple(_driver(bench, entries, n) for n in chosen),
         options=(*texts, *(_addressed(text, slots, entries) for text in options)),
-        artifacts=_artifacts(bench, list(entries.values())),
+        artifacts={FILE: bench.raw},
         places={slots[n]: places_of(bench, entry) for n, entry in entries.items()},
         rails={slots[n]: entry.rails for n, entry in entries.items()},
         feeds={slots[n]: e.feeds for n, e in entries.items() if isinstance(e, MeterEntry) and e.feeds is not None},
@@ -110,14 +109,6 @@ def _addressed(text: str, slots: Mapping[str, str], entries: Mapping[str, Entry]
     """Rename the option of a device or meter named in the file, as in ``dmm.rate_hz=5``, to the name of its slot."""
     who, dot, rest = text.partition(".")
     return f"{slots[who]}.{rest}" if dot and who in slots and who in entries else text
-
-
-def _artifacts(bench: BenchFile, used: Sequence[Entry]) -> dict[str, bytes]:
-    kept = {FILE: bench.raw}
-    for entry in used:
-        if isinstance(entry, MeterEntry) and entry.calibration is not None:
-            kept[f"calibration-{entry.name}{entry.calibration.suffix}"] = read_bounded(entry.calibration)
-    return kept
 
 
 def _check_known(bench: BenchFile | None, kind: str, name: str) -> None:

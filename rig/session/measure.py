@@ -158,7 +158,7 @@ def _record(
     with nullcontext() if quiet else load("reports", "progress")(total, path) as progress:
         return record(
             path, bench, planned.workload, steps, scenario=scenario, rules=setup.rules, purpose=planned.purpose,
-            argv=list(request.argv), artifacts=request.artifacts, progress=progress,
+            argv=list(request.argv), artifacts={**request.artifacts, **setup.calibrations}, progress=progress,
             keep_identity=request.keep_identity, configuration=request.configuration,
             session=None if link is None else link(), workload_options=setup.workload_options,
             device_options=setup.device_options, local_code=setup.local_code,

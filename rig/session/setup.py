@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rig.bench.bench_file import meter_slot
@@ -20,6 +21,7 @@ from rig.engine.watchdog import let_go, patiently
 from rig.errors import SetupError, UnknownNameError, closest, refused
 from rig.factories import STATE_POWER, Factory, build, located, needs, options_of, split_options, takes, values_of
 from rig.plugins import digests_of, load, names
+from rig.recording.disk.size_limits import read_bounded
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Repeats, Rules, SimulatedBench, Workload
 
 PLANT = "mock"
@@ -47,6 +49,8 @@ class BenchSetup:
     """Every option with which a device of the user's own was opened; empty for a driver of the rig."""
     local_code: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each file that was loaded by its path."""
+    calibrations: Mapping[str, bytes] = field(default_factory=dict)
+    """The calibration files with which the meters were opened, by a name for each."""
 
 
 def which_of(device: str, texts: Iterable[str]) -> str:
@@ -129,6 +133,8 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         of_meters = _of_meters(request, chosen, takers)
         meters |= {s: _meter(s, request, slots, given, of_meters, handles) for s in slots if s not in meters}
         ordered = tuple(meters[slot] for slot in slots)
+        files = {slot: Path(of_meters[slot].get("calibration", "")) for slot in slots}
+        calibrations = {f"calibration-{s}{f.suffix}": read_bounded(f) for s, f in files.items() if f.is_file()}
         _check_scenario(device, scenario, options["scenario"])
         check_wiring(device.info(), [meter.info() for meter in ordered])
         bench = Bench(device, ordered, clock)
@@ -136,8 +142,9 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         shipped = getattr(device_factory, "__module__", "").startswith(("drivers.", "fixtures."))
         own = {} if shipped else values_of(device_factory, options["device"])
         yield BenchSetup(
-            bench, workload, scenario, options["scenario"], rules, open_workload, opened_with, own, local_code
-        )
+            bench, workload, scenario, options["scenario"], rules, open_workload, opened_with, own, local_code,
+            calibrations,
+        )  # fmt: skip
 
 
 def _feeding(request: Request, given: Mapping[str, Any], takers: Takers, handles: ExitStack) -> dict[str, Meter]:

@@ -382,7 +382,17 @@ def test_the_bench_file_is_kept_with_the_run_and_names_lab_and_operator(tmp_path
     said = evaluate(open_run(named)).to_json()
     assert (said["lab"], said["operator"]) == ("Room 12", "Ada")
     assert not {"lab", "operator"} & set(evaluate(open_run(nameless)).to_json())
-    assert request_of(written(tmp_path), "board1", (), ()).artifacts["calibration-dmm.toml"] == certificate().encode()
+
+
+def test_a_run_keeps_the_calibration_with_which_its_meter_was_opened(tmp_path: Path) -> None:
+    source = "import fixtures.bench.mock_meter as mock\ndef own(bench, *, calibration: str): return mock.open_meter(bench)"
+    (tmp_path / "m.py").write_text(source)
+    own = '[meters.own]\ndriver = "m.py:own"\nsees = "sim"\ncalibration = "dmm.toml"\n'
+    begun = asked(request_of(written(tmp_path, SIMULATED + own), "sim", ("own",), ()), mode="together")
+    (tmp_path / "dmm.toml").write_text("renewed")
+
+    path = measure(replace(begun, out=tmp_path / "resumed"), quiet=True)
+    assert (path / "artifacts" / "calibration-meter.toml").read_text() == "renewed"
 
 
 # ---- what is impossible, and what does not open ------------------------------------------------
@@ -499,23 +509,18 @@ def test_a_link_to_a_port_is_the_port(tmp_path: Path, monkeypatch: pytest.Monkey
     assert which_of("mlperf-tiny", ["port=/dev/serial/by-id/x"]) == "port=/dev/ttyACM3"
 
 
-def test_a_device_without_a_place_is_known_by_its_driver_alone() -> None:
+def test_a_device_is_known_by_its_place_stated_or_by_default_or_else_by_its_driver_alone(tmp_path: Path) -> None:
     assert which_of("mock", ["idle_w=3"]) == ""
-
-
-def test_a_default_is_as_good_as_what_is_written(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text('def open_device(*, host: str = "lab", level: int = 1): ...\n')
     own = f"{tmp_path / 'own.py'}:open_device"
     assert which_of(own, []) == which_of(own, ["host=lab", "level=2"]) == "host=lab"
 
 
-def test_devices_that_are_told_apart_do_not_lock_each_other_out() -> None:
-    one = device_lock("made-up", which="port=a")
-    with one, device_lock("made-up", False, which="port=b"), pytest.raises(SetupError, match=r"port=a\) is in use"):
-        device_lock("made-up", wait=False, which="port=a").__enter__()
-
-
-def test_a_lock_of_a_whole_driver_says_what_tells_its_devices_apart() -> None:
-    says = "Devices of one driver are told apart by its options `port` and `address`"
-    with device_lock("made-up"), pytest.raises(SetupError, match=says):
-        device_lock("made-up", wait=False).__enter__()
+@pytest.mark.parametrize(
+    ("which", "says"),
+    [("port=a", r"port=a\) is in use"), ("", "Devices of one driver are told apart by its options `port` and `address`")],
+)
+def test_devices_that_are_told_apart_do_not_lock_each_other_out(which: str, says: str) -> None:
+    one = device_lock("made-up", which=which)
+    with one, device_lock("made-up", False, which="port=b"), pytest.raises(SetupError, match=says):
+        device_lock("made-up", wait=False, which=which).__enter__()
