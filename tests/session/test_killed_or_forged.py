@@ -13,7 +13,7 @@ import pytest
 import rig
 from benchmarks.faults.forge import bind_again
 from rig.commands.shell.main import main
-from rig.engine.record import record
+from rig.engine.record import environment, record
 from rig.errors import IntegrityError, Interrupted, InvalidResultError, StoreError, UsageError
 from rig.recording.disk.files import set_aside
 from rig.recording.disk.full_disk import Whole
@@ -222,12 +222,15 @@ def test_only_a_copy_of_ones_own_session_needs_trust(own: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_code_that_changed_between_the_runs_of_a_session_is_reported(own: Path, capsys: Capture, changed: bool) -> None:
+def test_code_that_changed_between_the_runs_of_a_session_is_reported(
+    own: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
     if changed:
         Path("mine.py").write_text(f"{MINE}# new\n")
+        monkeypatch.setitem(environment().packages, "numpy", "new")
     rig.measure(request_in(own, trust=False), quiet=True, resume=True)
     assert ("mine.py changed since run accuracy" in capsys.readouterr().err) == changed
-    assert any("several versions of mine.py" in text for text in rig.evaluated(own).result.notes) == changed
+    assert any("several versions of mine.py, numpy" in text for text in rig.evaluated(own).result.notes) == changed
 
 
 def test_unchanged_code_outside_of_the_directory_is_not_reported(own: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -4,9 +4,9 @@ Times come from the performance runs, accuracy from the accuracy run, power from
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -77,12 +77,17 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
 
 
 def _changed(parts: Sequence[Part]) -> list[str]:
-    """Return a note on the user's own files that differ between runs, such as a driver corrected in between."""
-    codes = [env.local_code for part in parts if (env := part.run.start.environment) is not None]
-    changed = (name for a, b in pairwise(codes) for name in a.keys() & b.keys() if a[name] != b[name])
-    files = sorted(set(changed))
-    what = f"The runs are of several versions of {', '.join(files)}: code that was changed between them"
-    return [f"{what}. Measure anew if the change concerns the measured work"] if files else []
+    """Return a note on packages, the user's own files and calibrations that differ between runs, as after an upgrade."""
+    versions = defaultdict[str, set[str]](set)
+    for start in (part.run.start for part in parts):
+        env = start.environment
+        found = {} if env is None else {**env.packages, "the rig's source": env.commit, **env.local_code}
+        found |= {f"the calibration of {m.name}": m.calibration for m in start.meters if m.calibration is not None}
+        for name, version in found.items():
+            versions[name].add(str(version))
+    changed = sorted(name for name, found in versions.items() if len(found) > 1)
+    what = f"The runs are of several versions of {', '.join(changed)}"
+    return [f"{what}. Measure anew if the change concerns the measured work"] if changed else []
 
 
 def _other_pace(by: Mapping[str, list[Part]]) -> list[str]:
