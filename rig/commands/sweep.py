@@ -15,7 +15,7 @@ from rig.session.trusted_requests import check_continued
 from rig.sweep.dask import check_address
 from rig.sweep.grid import Cell, GridSpec, cells_of, from_texts, values_in, with_defaults
 from rig.sweep.grid_checks import grids_for
-from rig.sweep.loop import Means, changed_files, compute_rows, work_off
+from rig.sweep.loop import Means, changed_in, compute_rows, work_off
 from rig.sweep.pool import Brake
 from rig.sweep.sweep_folder import FILE, Frozen, exit_code_of, failure_of, frozen, keep, outcome_of
 from rig.sweep.table import Table, table_of, write
@@ -152,8 +152,8 @@ def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> in
     """Write table and figure, print the state of the cells, and return the exit code."""
     cells, table, files = _write(args, folder, grids)
     count, failed = outcome_of(folder, cells)
-    if changed := changed_files(folder, cells):
-        what = f"the table mixes versions of {', '.join(changed)}"
+    if mixed := changed_in(folder, cells):
+        what = f"the table mixes versions of {', '.join(mixed)}"
         say(f"{what}. Begin a new sweep if the change concerns the measured work", error=True)
     if args.json:
         document: dict[str, Any] = {"sweep": str(folder), "cells": len(cells), **count, "files": [*map(str, files)]}

@@ -1,6 +1,7 @@
 """The types of the lines of ``events.jsonl``; the writer, the reader and the JSON Schemas all use them."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -28,6 +29,12 @@ InsidePath = Annotated[str, Meta(pattern=r"^(?!/)(?!([^\0]*/)?\.\.(/|$))[^\0]+$"
 def malformed(where: str, what: str, value: object, field: str = "") -> StoreError:
     """Return the error for a part of a recording that does not hold what the format requires."""
     return StoreError(f"{where} {what}", field=field or where, value=value, remedy=REMEDY)
+
+
+def changed(found: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return what has several versions, in order; ``found`` holds the ``versions`` of each recording."""
+    versions = {pair for each in found for pair in each.items()}
+    return sorted(name for name, count in Counter(name for name, _ in versions).items() if count > 1)
 
 
 def plain(value: Any) -> Any:
@@ -103,6 +110,13 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
     def simulated(self) -> bool:
         """Return whether the device or a meter is not declared as hardware."""
         return self.modes != {"hardware"}
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Return what an upgrade or a recalibration changes: packages, the user's own files, calibrations."""
+        env, calibrations = self.environment, {f"the calibration of {m.name}": m.calibration for m in self.meters}
+        found = {} if env is None else {**env.packages, "the rig's source": env.commit, **env.local_code}
+        return {name: str(version) for name, version in (found | calibrations).items() if version is not None}
 
     @property
     def played(self) -> dict[str, Any]:

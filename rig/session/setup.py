@@ -133,8 +133,6 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         of_meters = _of_meters(request, chosen, takers)
         meters |= {s: _meter(s, request, slots, given, of_meters, handles) for s in slots if s not in meters}
         ordered = tuple(meters[slot] for slot in slots)
-        files = {slot: Path(of_meters[slot].get("calibration", "")) for slot in slots}
-        calibrations = {f"calibration-{s}{f.suffix}": read_bounded(f) for s, f in files.items() if f.is_file()}
         _check_scenario(device, scenario, options["scenario"])
         check_wiring(device.info(), [meter.info() for meter in ordered])
         bench = Bench(device, ordered, clock)
@@ -143,7 +141,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         own = {} if shipped else values_of(device_factory, options["device"])
         yield BenchSetup(
             bench, workload, scenario, options["scenario"], rules, open_workload, opened_with, own, local_code,
-            calibrations,
+            _calibrations(of_meters),
         )  # fmt: skip
 
 
@@ -168,6 +166,11 @@ def _of_meters(request: Request, chosen: Sequence[str], takers: Takers) -> dict[
     """Return the options of each chosen meter by slot. Raises ``UsageError`` for an option that no part declares."""
     factories = {slot: load("meters", name) for slot, name in _slots(chosen).items()}
     return split_options(list(request.options), {**takers, **factories})
+
+
+def _calibrations(options: Mapping[str, Mapping[str, str]]) -> dict[str, bytes]:
+    files = {slot: Path(given.get("calibration", "")) for slot, given in options.items()}
+    return {f"calibration-{slot}{file.suffix}": read_bounded(file) for slot, file in files.items() if file.is_file()}
 
 
 def _meter(

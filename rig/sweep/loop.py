@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from rig.errors import Interrupted, RigError, SetupError, UsageError
 from rig.plugins import digests_of
 from rig.recording.anonymise import without_place
 from rig.recording.disk.files import set_aside
+from rig.recording.events import changed
 from rig.recording.read_events import read_log
 from rig.recording.session_json import runs_in
 from rig.session.locks import Say, locked
@@ -66,8 +66,8 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
         _sort_out(folder, cells, means.retry_failed)
         states = {cell.key: state_of(folder, cell) for cell in cells}
         left = [cell for cell in in_order(cells) if states[cell.key] == "open"]
-        if left and (changed := changed_files(folder, cells, left)):
-            what = f"{', '.join(changed)} changed since cells were recorded: the table then mixes two versions"
+        if left and (mixed := changed_in(folder, cells, left)):
+            what = f"{', '.join(mixed)} changed since cells were recorded: the table then mixes two versions"
             say(f"{what}. Begin a new sweep if the change concerns the measured work", error=True)
         progress = Progress(len(cells), [cell.key for cell in left], list(states.values()).count("failed"))
         try:
@@ -88,18 +88,14 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
     return cells
 
 
-def changed_files(folder: Path, cells: Sequence[Cell], left: Sequence[Cell] = ()) -> list[str]:
-    """Return the user's own files that have several versions in the recordings and the cells ``left`` to record."""
-    found = defaultdict[str, set[str]](set)
-    for cell in left:
-        for file, digest in digests_of(cell.request(place_of(folder, cell)).code).items():
-            found[without_place(file)].add(digest)
-    for place in (place_of(folder, cell) for cell in cells if cell.request(folder).code):
+def changed_in(folder: Path, cells: Sequence[Cell], left: Sequence[Cell] = ()) -> list[str]:
+    """Return what has several versions in the recordings, and in the user's own files for the cells ``left``."""
+    codes = [digests_of(cell.request(place_of(folder, cell)).code) for cell in left]
+    found = [{without_place(file): digest for file, digest in code.items()} for code in codes]
+    for place in (place_of(folder, cell) for cell in cells):
         with suppress(RigError):  # an open cell has no recording; a damaged one is noticed where its row is computed
-            for start in (read_log(path).start for path, _ in runs_in(place)):
-                for file, digest in (start.environment.local_code if start.environment else {}).items():
-                    found[file].add(digest)
-    return sorted(file for file, digests in found.items() if len(digests) > 1)
+            found += [read_log(path).start.versions for path, _ in runs_in(place)]
+    return changed(found)
 
 
 def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, say: Say, mend: bool = True) -> None:

@@ -385,7 +385,9 @@ def test_the_bench_file_is_kept_with_the_run_and_names_lab_and_operator(tmp_path
 
 
 def test_a_run_keeps_the_calibration_with_which_its_meter_was_opened(tmp_path: Path) -> None:
-    source = "import fixtures.bench.mock_meter as mock\ndef own(bench, *, calibration: str): return mock.open_meter(bench)"
+    source = (
+        "from fixtures.bench import mock_meter\ndef own(bench, *, calibration): return mock_meter.open_meter(bench)"
+    )
     (tmp_path / "m.py").write_text(source)
     own = '[meters.own]\ndriver = "m.py:own"\nsees = "sim"\ncalibration = "dmm.toml"\n'
     begun = asked(request_of(written(tmp_path, SIMULATED + own), "sim", ("own",), ()), mode="together")
@@ -518,7 +520,7 @@ def test_a_device_is_known_by_its_place_stated_or_by_default_or_else_by_its_driv
 
 @pytest.mark.parametrize(
     ("which", "says"),
-    [("port=a", r"port=a\) is in use"), ("", "Devices of one driver are told apart by its options `port` and `address`")],
+    [("port=a", r"port=a\) is in use"), ("", "of one driver are told apart by its options `port` and `address`")],
 )
 def test_devices_that_are_told_apart_do_not_lock_each_other_out(which: str, says: str) -> None:
     one = device_lock("made-up", which=which)

@@ -15,6 +15,7 @@ import rig.sweep.cells
 import rig.sweep.row_of_cell
 from rig.analysis.evaluate import evaluate
 from rig.bench.request import Request
+from rig.engine.record import environment
 from rig.errors import DeviceError, Interrupted, MissingExtraError, StoreError, UsageError
 from rig.recording.layout import EVENTS
 from rig.recording.reader import open_run
@@ -183,17 +184,21 @@ def test_a_grid_grows_by_the_cells_that_are_new(copy: Path) -> None:
 # ---- cells that fail ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changed", [False, True])
-def test_code_that_changed_between_the_cells_is_reported(here: Path, capsys: Capture, changed: bool) -> None:
+@pytest.mark.parametrize("changed", ["nothing", "mine.py", "numpy"])
+def test_code_that_changed_between_the_cells_is_reported(
+    here: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
     mine = "from fixtures.bench.mock_device import open_device\n"
-    words = ("--device", "mine.py:open_device", *bench.QUICK, "--meter", "mock", "--out", "s", "--jobs", "0")
-    for seconds, own in (("0.01", mine), ("0.01,0.02", f"{mine}# new\n" if changed else mine)):
-        (here / "mine.py").write_text(own)
+    device = "mock" if changed == "numpy" else "mine.py:open_device"
+    words = ("--device", device, *bench.QUICK, "--meter", "mock", "--out", "s", "--jobs", "0")
+    for seconds, version in (("0.01", "old"), ("0.01,0.02", "new")):
+        (here / "mine.py").write_text(f"{mine}# {version if changed == 'mine.py' else ''}\n")
+        monkeypatch.setitem(environment().packages, "numpy", version if changed == "numpy" else "")
         assert bench.sweep(*words, "--vary", f"inference_s={seconds}", "--extend") == 0
-    assert ("the table then mixes" in capsys.readouterr().err) == changed
+    assert ("the table then mixes" in capsys.readouterr().err) == (changed == "mine.py")
     (here / "mine.py").unlink()
     bench.sweep("s", "--table")
-    assert ("the table mixes versions of mine.py" in capsys.readouterr().err) == changed
+    assert (f"the table mixes versions of {changed}. " in capsys.readouterr().err) == (changed != "nothing")
 
 
 def test_a_cell_that_fails_is_noted_and_the_others_are_done(tmp_path: Path, capsys: Capture) -> None:

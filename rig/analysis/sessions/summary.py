@@ -4,7 +4,6 @@ Times come from the performance runs, accuracy from the accuracy run, power from
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +21,7 @@ from rig.analysis.sessions.rate_probes import peak_rate, rate_probes
 from rig.analysis.sessions.rules import ACCURACY, by_purpose, session_checks, trial_checks, trial_figures
 from rig.analysis.sessions.speed import APART, other_speed
 from rig.analysis.verdict.rule_checks import is_known
+from rig.recording.events import changed
 from rig.recording.session_json import SizeProbe
 from rig.types import Floats
 
@@ -77,17 +77,10 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
 
 
 def _changed(parts: Sequence[Part]) -> list[str]:
-    """Return a note on packages, the user's own files and calibrations that differ between runs, as after an upgrade."""
-    versions = defaultdict[str, set[str]](set)
-    for start in (part.run.start for part in parts):
-        env = start.environment
-        found = {} if env is None else {**env.packages, "the rig's source": env.commit, **env.local_code}
-        found |= {f"the calibration of {m.name}": m.calibration for m in start.meters if m.calibration is not None}
-        for name, version in found.items():
-            versions[name].add(str(version))
-    changed = sorted(name for name, found in versions.items() if len(found) > 1)
-    what = f"The runs are of several versions of {', '.join(changed)}"
-    return [f"{what}. Measure anew if the change concerns the measured work"] if changed else []
+    """Return a note on what has several versions in the runs, such as a driver corrected in between."""
+    what = ", ".join(changed(part.run.start.versions for part in parts))
+    said = f"The runs are of several versions of {what}. Measure anew if the change concerns the measured work"
+    return [said] if what else []
 
 
 def _other_pace(by: Mapping[str, list[Part]]) -> list[str]:
@@ -120,8 +113,8 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
         checks = [check for check in checks if check.rule.partition(": ")[2] not in {check.rule for check in over_all}]
         checks += over_all
     about = f"The mean of {len(sessions)} sessions: {', '.join(session for session, _, _ in sessions)}"
-    changed = _changed([part for _, parts, _ in sessions for part in parts])
-    notes = dict.fromkeys([about, *changed, *(text for result in results for text in result.notes)])
+    mixed = _changed([part for _, parts, _ in sessions for part in parts])
+    notes = dict.fromkeys([about, *mixed, *(text for result in results for text in result.notes)])
     own = {"trials": trial_figures(by), "execution_times_s": _times_s(results)}
     return _joined(name, first, results, Figures(over_trials(trials)), [*map(note, notes), *checks], **own)
 
