@@ -35,18 +35,18 @@ def _declared(start: Start) -> dict[str, Any]:
     return {
         "option": {key: value for key, _, value in options if key not in with_defaults},
         "rules": (line.get("rules") or {}).get("name"),
-        "version": {key: environment.get(key) for key in _VERSION},
+        "device": line.get("device"), "meter": line.get("meters"),  # before what every upgrade changes
         "bench": {key: line.get(key) for key in _BENCH},
+        "version": {key: environment.get(key) for key in _VERSION},
         "host": {key: environment.get(key) for key in _HOST},
-        "device": line.get("device"), "meter": line.get("meters"),
         "scenario": line.get("scenario"), "workload": line.get("workload"),
     }  # fmt: skip
 
 
 def _leaves(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each value of nested JSON with the path to it; items of a list that have names are placed by name."""
+    """Yield each value of nested JSON with the path to it; several items with names are placed by name."""
     if isinstance(value, list) and value and all(isinstance(x, Mapping) and "name" in x for x in value):
-        value = {x["name"]: x for x in value}
+        value = {x["name"]: x for x in value} if len(value) > 1 else value[0]
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield from _leaves(f"{place}.{key}", part)

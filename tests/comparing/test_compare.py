@@ -492,6 +492,12 @@ def test_options_differ_by_their_values_and_not_by_who_stated_the_default() -> N
     assert differing(start(40, "device.count=40"), start(40)) == {"option.device.count": ("40", None)}
 
 
+def test_the_meter_of_another_bench_comes_before_the_versions_that_an_upgrade_changes() -> None:
+    lines = ({"environment": {"commit": x}, "meters": [{"name": x}]} for x in "ab")
+    starts: list[Any] = [SimpleNamespace(as_recorded=line) for line in lines]
+    assert list(differing(*starts)) == ["meter.name", "version.commit"]
+
+
 # ---- a gate: is the second worse by more than a limit, or what would decide it? ---------------
 
 ENERGY = FigureKey("energy_per_inference_j")
