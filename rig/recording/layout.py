@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 from rig.errors import StoreError
@@ -31,12 +31,16 @@ def _safe(name: str) -> str:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """Return the names, made different for folders in one place: a name that occurs again gets a number."""
-    found: list[str] = []
+    """Return the names, made different for folders in one place: a name that occurs again gets a number.
+
+    Many disks do not distinguish case.
+    """
+    found: dict[str, str] = {}
     for name in names:
-        numbered = (f"{name}-{k}" for k in count(2))
-        found.append(name if name not in found else next(free for free in numbered if free not in found))
-    return found
+        numbered = chain([name], (f"{name}-{k}" for k in count(2)))
+        free = next(one for one in numbered if one.casefold() not in found)
+        found[free.casefold()] = free
+    return list(found.values())
 
 
 def is_recorded(path: Path, name: str) -> bool:

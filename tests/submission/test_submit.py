@@ -112,10 +112,10 @@ def test_the_archive_has_the_same_bytes_again(lab: Path, tmp_path: Path) -> None
     assert found[0].root == found[1].root
 
 
-def test_a_folder_of_two_sessions_of_one_name_has_both(lab: Path, tmp_path: Path) -> None:
-    other = session(tmp_path / "slow", "warmup=2")
+def test_two_sessions_whose_names_differ_only_in_case_are_both_kept_on_any_disk(lab: Path, tmp_path: Path) -> None:
+    other = session(tmp_path / "SLOW", "warmup=2")
     found = submitted(tmp_path / "out", lab / "slow", other)
-    assert found.document.configurations[0].sessions == ["sessions/slow", "sessions/slow-2"]
+    assert found.document.configurations[0].sessions == ["sessions/slow", "sessions/SLOW-2"]
 
 
 # ---- what is claimed ----------------------------------------------------------------------
