@@ -7,11 +7,11 @@ import base64
 import gzip
 import hashlib
 import re
+import secrets
 import shutil
 import signal
 import subprocess
 import tarfile
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from typing import IO
 from rig.engine.interrupts import interrupt, on_signals
 from rig.errors import MissingExtraError, RigError, StoreError, UsageError, refused
 from rig.recording import session_json as sessions_format
-from rig.recording.disk.files import BROKEN, bad_out, not_stored, replacing, unwritten
+from rig.recording.disk.files import BROKEN, bad_out, made, not_stored, replacing, unwritten
 from rig.recording.layout import DERIVED, EVENTS, SEAL, distinct, is_recorded, sha256_of
 from rig.recording.read_events import read_log
 from rig.recording.session_json import is_session, runs_in
@@ -185,9 +185,8 @@ def _beside(out: Path) -> Iterator[Path]:
     folder: Path | None = None
     try:
         with on_signals(interrupt, signal.SIGTERM):
-            folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+            folder = made(out.with_name(f".{out.name[:200]}.{secrets.token_hex(4)}"))
             yield folder
-            folder.chmod(0o755)
             folder.rename(out)
     except BaseException as error:
         if folder is not None:

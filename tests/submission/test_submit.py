@@ -3,10 +3,12 @@
 import csv
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +108,15 @@ def test_the_crate_names_every_session_and_the_program(made: Submitted) -> None:
     assert first == [{"@id": "sessions/a/"}, {"@id": "sessions/b/"}]
 
 
-def test_the_archive_has_the_same_bytes_again(lab: Path, tmp_path: Path) -> None:
-    found = [submitted(tmp_path / name, lab / "slow", archive=tmp_path / f"{name}.tar.gz") for name in "ab"]
+def test_the_archive_has_the_same_bytes_again_and_the_folder_the_mode_that_the_umask_leaves(
+    lab: Path, tmp_path: Path
+) -> None:
+    with ExitStack() as after:
+        after.callback(os.umask, os.umask(0o077))
+        found = [submitted(tmp_path / name, lab / "slow", archive=tmp_path / f"{name}.tar.gz") for name in "ab"]
     assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
     assert found[0].root == found[1].root
+    assert found[0].path.stat().st_mode & 0o777 == 0o700
 
 
 def test_two_sessions_whose_names_differ_only_in_case_are_both_kept_on_any_disk(lab: Path, tmp_path: Path) -> None:
