@@ -21,6 +21,7 @@ from rig.recording.events import changed
 from rig.recording.read_events import read_log
 from rig.recording.session_json import runs_in
 from rig.session.locks import Say, locked
+from rig.session.trusted_requests import cache_dir
 from rig.status_line import StatusLine
 from rig.sweep.cells import Outcome, Task
 from rig.sweep.grid import Cell, cells_of, in_order
@@ -62,6 +63,7 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
     or the workers cannot work, ``StoreError`` if nothing can be written. Finished cells are kept.
     """
     cells = cells_of(entry.grid for entry in grids)
+    cache_dir("rows")  # a cell without a place for its row would be measured in vain
     with locked(folder / ".lock", f"the sweep {folder}", wait=False), _braking(means.jobs == 0) as brake:
         _sort_out(folder, cells, means.retry_failed)
         states = {cell.key: state_of(folder, cell) for cell in cells}

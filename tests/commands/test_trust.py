@@ -11,7 +11,7 @@ import pytest
 from drivers.links.worker_link import checked_host
 from rig.bench.bench_file import request_of
 from rig.commands.shell.main import main
-from rig.errors import DataError, IntegrityError, Interrupted, SetupError, UsageError
+from rig.errors import DataError, IntegrityError, Interrupted, SetupError, StoreError, UsageError
 from rig.plugins import code_in
 from rig.session.locks import locked, runtime_dir
 from rig.sweep.dask import check_address
@@ -96,9 +96,13 @@ def test_a_sweep_of_others_runs_no_code_that_was_not_typed(here: Path) -> None:
     assert main(["sweep", *words, "--out", "sweep", "--jobs", "0"]) in (UsageError.exit_code, IntegrityError.exit_code)
 
 
-def test_without_a_cache_of_ones_own_trust_is_required(mine: Path, here: Path, monkeypatch: Patch) -> None:
+def test_without_a_cache_of_ones_own_trust_is_required_and_nothing_is_recorded(
+    mine: Path, here: Path, monkeypatch: Patch
+) -> None:
     (here / "file").touch()
     monkeypatch.setenv("NEURORIG_CACHE_DIR", str(here / "file"))
+    new = ["--device", "mock", "--simulate", "--option", "samples=2", "--out", "new"]
+    assert (main(["sweep", *new, "--jobs", "0"]), Path("new/pending").exists()) == (StoreError.exit_code, False)
     assert main(["sweep", str(mine), "--jobs", "0"]) == UsageError.exit_code
 
 
