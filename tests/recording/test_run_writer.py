@@ -3,11 +3,13 @@
 A separate thread writes and hashes readings, and the number of waiting readings is bounded. A full disk or a limit of
 the process loses only later data."""
 
+import errno
 import hashlib
 import json
 import os
 import resource
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -121,7 +123,13 @@ def test_a_moved_directory_is_not_reported_as_a_full_disk(tmp_path: Path) -> Non
 
 def test_every_file_and_directory_was_synced_and_the_seal_last(tmp_path: Path, monkeypatch: Patch) -> None:
     synced: list[int] = []
-    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+
+    def fsync(handle: int) -> None:
+        synced.append(os.fstat(handle).st_ino)
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "this disk syncs no directories")
+
+    monkeypatch.setattr(os, "fsync", fsync)
     plant, workload, path = open_plant(), blank(2), tmp_path / "run"
     bench = Bench(open_device(plant), (open_meter(plant),), plant.clock)
     record(path, bench, workload, steps(workload, 0.1), scenario={"name": "x"}, argv=[], artifacts={"a.toml": b"x"})

@@ -153,7 +153,7 @@ class Folder:
     def sync(self) -> None:
         """Write the directory's names to disk. Raises ``OSError``."""
         if self._handle is not None:
-            os.fsync(self._handle)
+            _sync(self._handle)
 
     @contextmanager
     def replacing(self, name: str, *, sync: bool = False, mode: int = FILE_MODE) -> Iterator[IO[bytes]]:
@@ -385,9 +385,17 @@ def sync_to_disk(path: Path) -> None:
         return
     handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        _sync(handle)
     finally:
         os.close(handle)
+
+
+def _sync(handle: int) -> None:
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some disks sync no directories, such as shared folders of VirtualBox
+            raise
 
 
 def folder_inside(root: Path, path: Path) -> Path:
