@@ -428,9 +428,10 @@ def _subject(
     path: Path, name: str, result: Result, sessions: Sequence[Evaluated], codes: dict[tuple[str, str], int],
     submitted: bool = False,
 ) -> Subject:  # fmt: skip
-    each = [instruments_of(session.result.start.meters) for session in sessions]
-    stated = {name: said for name, said in each[0].items() if all(other.get(name) == said for other in each)}
-    digests = frozenset(part.run.digest for session in sessions for part in session.parts)
+    runs = [part.run for session in sessions for part in session.parts]
+    each = [set(instruments_of(run.start.meters).items()) for run in runs if run.start.meters]
+    stated = dict(set.intersection(*each)) if each else {}
+    digests = frozenset(run.digest for run in runs)
     answers: dict[tuple[str, str, str], set[bool]] = {}
     for key, ok in (pair for session in sessions for pair in _right(session).items()):
         answers.setdefault(key, set()).add(ok)
