@@ -35,15 +35,17 @@ def like(path: Path, workload: str | None = None) -> tuple[Request, list[str]]:
     """Return the task and options with which to repeat a run, session or submission, and the options not taken.
 
     ``workload`` replaces the recorded workload. The request names no device, meter, path or code. Raises ``UsageError``
-    for a submission of several configurations and for a recording of nothing but probes. Raises ``UnknownNameError``
-    for a scenario, workload or rules that the rig does not have. Other errors are those of ``rig.report``.
+    for a submission of several configurations, an import, and a recording of nothing but probes. Raises
+    ``UnknownNameError`` for a scenario, workload or rules that the rig does not have. Other errors are those of
+    ``rig.report``.
     """
     path = _only_session(path)
     runs = [(read_log(run).start, purpose) for run, purpose in runs_in(path)]
-    asked = [(start, purpose) for start, purpose in runs if purpose != "probe"]
+    asked = [pair for pair in runs if pair[1] != "probe" and (workload or pair[0].imported is None)]
     if not asked:
-        what = f"{path} holds no run to repeat, but only the probes of a search"
-        raise refused("like", str(path), "Search again, with --find-peak or --find-size", what)
+        what = f"{path} holds no run to repeat, but only an import or the probes of a search"
+        remedy = "Name a recording of `rig measure`, or search again with --find-peak or --find-size"
+        raise refused("like", str(path), remedy, what)
     start = next((s for s, purpose in asked if purpose == "power"), asked[-1][0])
     task = workload or _known("workloads", start.workload.name)
     scenario = _known("scenarios", start.scenario.name)

@@ -36,7 +36,7 @@ def edited(run: Path, folder: Path, **values: Any) -> Path:
 
     def change(lines: list[dict[str, Any]], _: dict[str, Any]) -> None:
         for name, value in values.items():
-            lines[0][name] = {**lines[0][name], **value}
+            lines[0][name] = {**lines[0].get(name, {}), **value}
 
     return rewritten(run, folder / "edited", change)
 
@@ -124,6 +124,11 @@ def test_other_samples_are_no_repetition(run: Path, tmp_path: Path, capsys: Capt
     assert "are not those of the recording" in refusal(tmp_path, older, capsys=capsys)
     words = ["measure", "--device", "mock", "--like", str(older), "--out", str(tmp_path / "ours")]
     assert main([*words, "--allow-invalid", "--option", "samples=4", "--option", "audio_hz=1000"]) == 0
+
+
+def test_an_import_is_no_measurement_to_repeat(run: Path, tmp_path: Path) -> None:
+    imported = edited(run, tmp_path, imported={"format": "plain-csv"})
+    assert "Name a recording of `rig measure`" in raised(UsageError, like, imported).remedy
 
 
 def test_the_mode_of_a_lone_run_is_taken(run: Path) -> None:
