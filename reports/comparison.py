@@ -41,7 +41,7 @@ def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judg
 
 
 def _named(subject: Subject) -> str:
-    return ", ".join([f"{subject.path}: {subject.name}", *_wrong(subject)])
+    return ", ".join([f"{subject.path}: {cut(subject.name)}", *_wrong(subject)])
 
 
 def _wrong(subject: Subject) -> list[str]:
