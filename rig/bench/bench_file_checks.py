@@ -149,12 +149,13 @@ def _check_calibration(notes: Notes, m: MeterEntry) -> None:
     except RigError as error:
         notes.add(where, f"cannot be used: {error.message}", str(m.calibration), error.remedy)
         return
-    span, today = f"from {found.valid_from} to {found.valid_until}", datetime.now(UTC).date()
+    today = datetime.now(UTC).date()
+    span = f"{found.path} is valid from {found.valid_from} to {found.valid_until}, and in UTC today is {today}"
     if today > found.valid_until:
-        what = f"has expired: {found.path} is valid {span}, and today is {today}"
+        what = f"has expired: {span}"
         notes.add(where, what, str(found.valid_until), "Have the instrument calibrated, and name its new file")
     elif today < found.valid_from:
-        what = f"is not valid yet: {found.path} is valid {span}"
+        what = f"is not valid yet: {span}"
         notes.add(where, what, str(found.valid_from), "Name the earlier calibration file")
 
 

@@ -112,7 +112,7 @@ def accuracy(
         said.append("validity not checked, since the recording has no date")
     elif not calibration.valid_from <= on <= calibration.valid_until:
         span = f"from {calibration.valid_from} to {calibration.valid_until}"
-        what = f"the calibration {calibration.path} is valid {span}, and the recording is of {on}"
+        what = f"the calibration {calibration.path} is valid {span}, and in UTC the recording is of {on}"
         remedy = "Give the calibration that was valid then"
         raise DataError(what, field="calibration", value=str(on), remedy=remedy)
     of_reading, of_range = chosen.of_reading_percent, chosen.of_range_percent

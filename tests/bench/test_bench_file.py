@@ -166,6 +166,7 @@ def test_a_calibration_must_be_readable_and_valid_today(tmp_path: Path, said: st
     error = problem(written(tmp_path, said=said))
 
     assert f":17: meters.dmm.calibration {says}" in error.message
+    assert ("in UTC today is" in error.message) == ("valid" in says)
 
 
 def test_a_calibration_holds_on_its_last_day(tmp_path: Path) -> None:
