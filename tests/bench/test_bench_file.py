@@ -519,10 +519,9 @@ def test_a_device_is_known_by_its_place_stated_or_by_default_or_else_by_its_driv
     assert which_of(own, []) == which_of(own, ["host=lab", "level=2"]) == "host=lab"
 
 
-@pytest.mark.parametrize(
-    ("which", "says"),
-    [("port=a", r"port=a\) is in use"), ("", "of one driver are told apart by its options `port` and `address`")],
-)
+@pytest.mark.parametrize(("which", "says"), [
+    ("port=a", r"port=a\) is in use"), ("", "of one driver are told apart by its options `port` and `address`"),
+])  # fmt: skip
 def test_devices_that_are_told_apart_do_not_lock_each_other_out(which: str, says: str) -> None:
     one = device_lock("made-up", which=which)
     with one, device_lock("made-up", False, which="port=b"), pytest.raises(SetupError, match=says):

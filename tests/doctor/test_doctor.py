@@ -184,10 +184,9 @@ def test_a_time_that_is_stamped_in_another_unit_is_broken(rate_hz: float, ticks:
     assert {f.topic: f.level for f in reading_findings("m", info, taken, ())}["rate"] == level
 
 
-@pytest.mark.parametrize(
-    ("declared_hz", "stamped_hz", "says"),
-    [(20.0, 0.0, "rate_hz = 100"), (20.0, 101.0, "rate_hz = 101"), (500.0, 0.0, "Lower rate_hz")],
-)
+@pytest.mark.parametrize(("declared_hz", "stamped_hz", "says"), [
+    (20.0, 0.0, "rate_hz = 100"), (20.0, 101.0, "rate_hz = 101"), (500.0, 0.0, "Lower rate_hz"),
+])  # fmt: skip
 def test_a_rate_declared_wrong_is_to_be_declared_as_it_is(declared_hz: float, stamped_hz: float, says: str) -> None:
     arrived = [(k * 50_000_000, 5 * k) for k in range(20)]
     assert says in rate_finding("m", replace(RAIL, rate_hz=declared_hz), arrived, stamped_hz).remedy
