@@ -257,11 +257,7 @@ def test_a_field_of_another_type_or_schema_is_refused_by_name(folder: Path, fiel
     raised(StoreError, runs_in, folder, says=field)
 
 
-def test_what_was_broken_off_is_named(folder: Path) -> None:
-    bind(folder, PURPOSES, repeated=["broken/power.1"])
-    assert open_session(folder).repeated == ("broken/power.1",)
-
-
-def test_binding_again_takes_the_place_of_the_first(folder: Path) -> None:
-    bind(folder, PURPOSES[1:])
+def test_binding_again_takes_the_place_of_the_first_and_names_what_was_broken_off(folder: Path) -> None:
+    bind(folder, PURPOSES[1:], repeated=["broken/power.1"])
     assert runs_in(folder) == [(folder / "power", "power")]
+    assert open_session(folder).repeated == ("broken/power.1",)

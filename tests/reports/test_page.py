@@ -180,17 +180,13 @@ def test_dynamic_power_that_is_not_above_zero_is_explained_beside_the_figure(sai
 # ---- the first screen, the print and the telephone ------------------------------------------
 
 
-def test_the_first_screen_says_when_with_what_by_whom_and_where() -> None:
+def test_the_first_screen_says_when_it_was_recorded_or_imported_with_what_by_whom_and_where() -> None:
     result = made_up()
     page = page_of(replace(result, start=structs.replace(result.start, operator="Ada", lab="Basement")))
     head = unfolded(page[: page.index("Key figures")])
     for said in ("Recorded (UTC)", "Device", "Instrument", "Operator Ada", "Lab Basement"):
         assert said in head
     assert "Operator not stated" in unfolded(page_of(result))
-
-
-def test_an_import_says_when_it_was_imported_and_not_when_it_was_recorded() -> None:
-    result = made_up()
     page = page_of(replace(result, start=structs.replace(result.start, imported=ImportRecord(format="plain-csv"))))
     assert "Imported (UTC)" in page and "Recorded (UTC)" not in page
 

@@ -63,13 +63,9 @@ def test_it_shows_what_is_asked_for() -> None:
     assert "rate = 3" in svg
 
 
-def test_intervals_are_bars() -> None:
+def test_intervals_are_bars_and_what_was_simulated_says_so() -> None:
     rows = table([1, 2, 3])
     assert drawn(rows) != drawn([{k: v for k, v in row.items() if not k.endswith("_95")} for row in rows])
-
-
-def test_what_was_simulated_says_so() -> None:
-    rows = table([1, 2])
     assert "SIMULATED" in drawn(rows)
     assert "SIMULATED" not in drawn([row | {"simulated": False} for row in rows])
 

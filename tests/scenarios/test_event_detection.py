@@ -45,7 +45,9 @@ def test_a_pixel_holds_when_its_last_event_of_a_bin_came() -> None:
     assert np.count_nonzero(made) == 2
 
 
-def test_truth_leaves_out_the_first_half_second_small_boxes_and_other_classes(tmp_path: Path) -> None:
+def test_truth_is_the_last_box_of_a_track_in_a_frame_except_early_and_small_ones_and_other_classes(
+    tmp_path: Path,
+) -> None:
     drive.write(tmp_path, 12)
     truth = opened(tmp_path).details["detect"]["boxes"]
     assert truth == {"car_td@00010": [[2, 46.0, 140.0, 120.0, 80.0]], "car_td@00011": [[2, 48.5, 140.0, 120.0, 80.0]]}
@@ -55,10 +57,6 @@ def test_truth_leaves_out_the_first_half_second_small_boxes_and_other_classes(tm
     assert set(map(str, opened(tmp_path).details["detect"]["boxes"].values())) == {"[]"}
     np.save(tmp_path / "test" / "car_bbox.npy", drive.boxes(12, class_id=3))
     assert set(map(str, opened(tmp_path).details["detect"]["boxes"].values())) == {"[]"}
-
-
-def test_the_last_box_of_a_track_in_a_frame_counts(tmp_path: Path) -> None:
-    drive.write(tmp_path, 12)
     table = np.concatenate([drive.boxes(12)] * 2)
     table["t"][12:] += 10_000
     table["x"][12:] += 20
@@ -66,15 +64,11 @@ def test_the_last_box_of_a_track_in_a_frame_counts(tmp_path: Path) -> None:
     assert opened(tmp_path).details["detect"]["boxes"]["car_td@00011"] == [[2, 58.5, 140.0, 120.0, 80.0]]
 
 
-def test_a_stream_has_a_surface_every_50_ms_and_begins_again(tmp_path: Path) -> None:
+def test_a_stream_has_a_surface_every_50_ms_and_its_digest_changes_with_frames_and_boxes(tmp_path: Path) -> None:
     drive.write(tmp_path, 12)
     frames = opened(tmp_path, samples=3).stream(0.05, 0.05, 1.0, 0.4, 0)
     assert [frame.id[-5:] for frame in frames] == ["00000", "00001", "00002"] * 2 + ["00000", "00001"]
     raised(UsageError, opened(tmp_path).stream, 1.0, 0.05, 1.0, 0.4, 0, says=r"window_s=0\.05")
-
-
-def test_the_digest_changes_with_frames_and_boxes(tmp_path: Path) -> None:
-    drive.write(tmp_path, 12)
     first = opened(tmp_path).digest_sha256
     assert first == opened(tmp_path).digest_sha256 != opened(tmp_path, samples=3).digest_sha256
     np.save(tmp_path / "test" / "car_bbox.npy", drive.boxes(12, class_id=1))

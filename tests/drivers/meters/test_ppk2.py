@@ -64,14 +64,11 @@ def misplaced(got: np.ndarray, sim: Ppk2Sim, edge_ns: int) -> float:
     return abs(sim.began_ns(last) - edge_ns) * 1e-9 * 1e5
 
 
-def test_it_sets_mode_voltage_and_output(it: StandIn) -> None:
-    it.open().close()
-    until(lambda: (it.sim.mode, it.sim.vdd, it.sim.running) == (2, 1800, True))
-
-
-def test_kept_means_that_nothing_is_switched(it: StandIn) -> None:
+def test_it_sets_mode_voltage_and_output_unless_they_are_kept(it: StandIn) -> None:
     it.open(power="keep", mode="ampere").close()
     assert (it.sim.mode, it.sim.vdd, it.sim.running) == (0, 0, False)
+    it.open().close()
+    until(lambda: (it.sim.mode, it.sim.vdd, it.sim.running) == (2, 1800, True))
 
 
 def test_lost_words_and_torn_ones_are_nan_and_counted(it: StandIn) -> None:

@@ -76,19 +76,12 @@ def total(chunks: Sequence[Chunk]) -> int:
     return sum(len(chunk.value) for chunk in chunks)
 
 
-def test_readings_of_many_fetches_come_as_one_chunk_in_order() -> None:
-    meter = until_played(Tape([2, 0, 3], began_s=0.4))
+def test_readings_of_many_fetches_come_as_one_chunk_in_order_and_stop_gives_the_rest() -> None:
+    meter = until_played(Tape([2, 0, 3], began_s=0.4, rest=7))
     chunks = meter.read()
 
     assert [c.value.tolist() for c in chunks] == [[0.0, 1.0, 0.0, 1.0, 2.0]]
     assert meter.read() == []
-    meter.close()
-
-
-def test_stop_gives_the_rest_and_after_it_there_is_nothing() -> None:
-    meter = until_played(Tape([2], began_s=0.4, rest=7))
-    meter.read()
-
     assert total(meter.stop()) == 7
     assert total(meter.read()) == total(meter.stop()) == 0
 
