@@ -125,16 +125,12 @@ def test_what_is_not_stated_of_an_algorithm_is_what_rules_miss(declared: dict[st
     assert {title for title, text in said if text == "not stated"} == missing
 
 
-def test_trials_are_drawn_against_what_the_rules_allow() -> None:
+def test_trials_are_drawn_against_what_the_rules_allow_and_readings_of_a_clock_about_its_fit() -> None:
     result = without_pictures(made_up())
     trials = {TIME: tuple(q(value, "s", 0.001) for value in (0.9, 0.91, 0.95))}
     several = replace(result, series=replace(result.series, trials=trials))
     assert "3 trials, farthest 3.3 %" in picture(several, "trials")
     assert picture(result, "trials") == ""
-
-
-def test_readings_of_a_clock_are_drawn_about_its_fit() -> None:
-    result = without_pictures(made_up())
     reads = {"meter": np.column_stack([np.arange(40.0), np.linspace(-1e-5, 1e-5, 40), np.full(40, 5e-5)])}
     said = picture(replace(result, series=replace(result.series, clock_reads=reads)), "clocks")
     assert "meter: 40 readings" in said and "sigma 80 µs" in said

@@ -88,7 +88,7 @@ def truth_w(burden_ohm: float = 0.0) -> tuple[float, float]:
     return idle, busy
 
 
-def test_power_is_the_product_of_both_reading_by_reading(tmp_path: Path) -> None:
+def test_power_is_the_product_of_both_reading_by_reading_and_volts_enter_no_total(tmp_path: Path) -> None:
     result = result_of(tmp_path / "run")
     idle_w, busy_w = truth_w()
     assert result.refusals == ()
@@ -96,10 +96,6 @@ def test_power_is_the_product_of_both_reading_by_reading(tmp_path: Path) -> None
         assert result.quantities[name].value == pytest.approx(real, rel=2e-4), name
     assert result.quantities["trimmed.dynamic_power_w"].value == pytest.approx(busy_w - idle_w, rel=2e-4)
     assert said(result, "Rail core: power is its current times the voltage of vdd, reading by reading")
-
-
-def test_volts_are_no_rail_of_power_and_enter_no_total(tmp_path: Path) -> None:
-    result = result_of(tmp_path / "run")
     assert not [key for key in result.quantities if key.rail == "vdd"]
     assert result.quantities["active_power_w"].value == result.quantities["rail.core.active_power_w"].value
     assert [s.rail for s in result.series.rails] == ["core"]

@@ -221,8 +221,7 @@ def test_what_came_after_the_deadline_is_told_apart() -> None:
 
 
 def test_a_cost_that_is_not_that_of_its_solution_is_counted_and_not_believed() -> None:
-    told = played(Playback([(0.0, -4, (0, 1)), (0.0, -3, (0, 3))]), 10.0, -2.0)
-    output = told["output"]
+    output = played(Playback([(0.0, -4, (0, 1)), (0.0, -3, (0, 3))]), 10.0, -2.0)["output"]
     assert (output["cost"], output["solver_cost"], output["miscounted"]) == (-2, -4, 2)
 
 

@@ -180,13 +180,9 @@ def test_both_give_the_same_scores(kind: tuple[Any, Any, str], odd: Any, count: 
     assert len(derived) == count
 
 
-def test_a_session_holds_one_inference_for_each_step_to_predict(tmp_path: Path) -> None:
+def test_a_session_holds_one_inference_for_each_step_to_predict_and_payloads_of_that_kind(tmp_path: Path) -> None:
     run = recorded(tmp_path, [("a", rows("prediction", 1.0))], *REGRESSION)
     assert 8 not in {check.number for check in audit(run).failed}
-
-
-def test_a_payload_of_another_kind_is_refused(tmp_path: Path) -> None:
-    run = recorded(tmp_path, [("a", rows("prediction", 1.0))], *REGRESSION)
     np.save(run / payload_path("a"), SERIES)
     altered(run, lambda lines: None)
     raised(StoreError, predictions, read_run(run), says="payload of 'a'")
