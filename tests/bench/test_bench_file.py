@@ -208,11 +208,8 @@ def test_every_key_is_found_on_its_line(tables: list[tuple[str, list[tuple[str, 
     assert {where: line for where, line in lines_of(text).items() if len(where) <= 2} == wanted
 
 
-def test_a_key_inside_a_table_in_one_line_is_on_that_line() -> None:
+def test_a_key_inside_a_table_in_one_line_is_on_that_line_and_one_that_is_missing_on_that_of_its_table() -> None:
     assert lines_of("[a]\n\nb = { c.d = 1 }\n")["a", "b", "c", "d"] == 3
-
-
-def test_a_key_that_is_not_there_is_where_its_table_is() -> None:
     assert line_of(lines_of("\n[a]\nb = 1\n"), ("a", "c", "d")) == 2
 
 
@@ -265,13 +262,10 @@ def test_options_of_the_command_line_come_last_and_may_say_whose_they_are(tmp_pa
     assert options[-3:] == ("meter1.channel=3", "device.idle_w=1", "samples=4")
 
 
-def test_a_meter_of_another_device_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="meter dmm sees board1 and not board2"):
-        request_of(written(tmp_path), "board2", ("dmm",), ())
-
-
-def test_a_meter_named_twice_is_refused(tmp_path: Path) -> None:
-    raised(UsageError, request_of, written(tmp_path), "board1", ("dmm", "dmm"), (), says="dmm is named twice")
+def test_a_meter_of_another_device_or_one_named_twice_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    raised(UsageError, request_of, path, "board2", ("dmm",), (), says="meter dmm sees board1 and not board2")
+    raised(UsageError, request_of, path, "board1", ("dmm", "dmm"), (), says="dmm is named twice")
 
 
 @pytest.mark.parametrize(("device", "meters"), [("bord1", ()), ("board1", ("dm",)), ("mock", ("dm",)), ("dmm", ())])

@@ -307,11 +307,8 @@ def test_without_power_the_verdict_is_valid_for_times_alone() -> None:
     assert result.to_json()["validity"]["verdict"] == "VALID for times; power refused"
 
 
-def test_what_is_invalid_stays_so_without_power() -> None:
+def test_what_is_invalid_stays_so_without_power_and_nothing_of_power_is_refused_without_a_meter() -> None:
     assert _without_power(valid=False).verdict == "INVALID"
-
-
-def test_without_a_meter_nothing_of_power_is_refused() -> None:
     result = _without_power(valid=True)
     assert replace(result, start=structs.replace(result.start, meters=[])).verdict == "VALID"
 
