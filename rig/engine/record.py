@@ -22,6 +22,7 @@ from rig.recording.anonymise import without_place, without_places
 from rig.recording.descriptions import check_descriptions
 from rig.recording.disk.decoding import declared_start
 from rig.recording.events import Start
+from rig.recording.layout import payload_path
 from rig.recording.records import Environment
 from rig.recording.write_events import line_of
 from rig.recording.writer import Recorder
@@ -114,15 +115,17 @@ def start_document(
 
 
 def check_ids(workload: Workload) -> None:
-    """Refuse a workload in which two samples share an id. Raises ``DataError``."""
+    """Refuse a workload in which two samples share an id, or the file of their payloads. Raises ``DataError``."""
     if not isinstance(workload.samples, list | tuple):  # to make all samples of a lazy sequence could take hours
         return
     seen: dict[str, Sample] = {}
     for sample in workload.samples:
-        if seen.setdefault(sample.id, sample) is not sample:
-            what = f"two samples of the workload {workload.name} have the id {sample.id!r}"
-            remedy = "Give every sample an id of its own; answers are matched by it"
-            raise DataError(what, field="sample", value=sample.id, remedy=remedy)
+        for name in (sample.id, *([payload_path(str(sample.id)).casefold()] if sample.keep else [])):
+            if (first := seen.setdefault(name, sample)) is not sample:
+                both = " or ".join(sorted({repr(first.id), repr(sample.id)}))
+                what = f"two samples of the workload {workload.name} have the id {both}"
+                remedy = "Give every sample an id of its own, also as a file's name; answers are matched by it"
+                raise DataError(what, field="sample", value=sample.id, remedy=remedy)
 
 
 def environment_with(local_code: Mapping[str, str], keep_identity: bool) -> Environment:

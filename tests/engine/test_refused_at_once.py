@@ -305,9 +305,12 @@ def test_a_sample_that_cannot_be_is_the_workloads_error(play: Play, plant: SimPl
     reported(run, ended)
 
 
-def test_two_samples_with_one_id_are_refused_before_the_run(by_hand: ByHand, plant: SimPlant, tmp_path: Path) -> None:
-    twice = rig.SampleSet("blank", "none", "1", "0" * 64, [rig.Sample("s0", np.zeros(1)), rig.Sample("s0", np.ones(1))])
-    raised(DataError, by_hand, Queue(plant.clock), [], says="have the id 's0'", work=twice)
+@pytest.mark.parametrize(("ids", "says"), [(("s0", "s0"), "have the id 's0'"), (("a/b", "A_b"), "'A_b' or 'a/b'")])
+def test_two_samples_with_one_id_or_one_file_are_refused_before_the_run(
+    by_hand: ByHand, plant: SimPlant, tmp_path: Path, ids: tuple[str, str], says: str
+) -> None:
+    twice = rig.SampleSet("blank", "none", "1", "0" * 64, [rig.Sample(name, np.zeros(1), keep=True) for name in ids])
+    raised(DataError, by_hand, Queue(plant.clock), [], says=says, work=twice)
     assert not (tmp_path / "run").exists()
 
 
