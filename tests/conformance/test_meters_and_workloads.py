@@ -183,11 +183,8 @@ def fields(type_: str, value: object) -> Any:
     return payload
 
 
-def test_a_payload_may_have_fields_of_numbers() -> None:
+def test_a_list_of_samples_is_a_workload_that_keeps_every_rule_and_payloads_may_have_fields_of_numbers() -> None:
     assert "sample.finite" in rig.check_workload(rig.workload([rig.Sample("s", fields("f4", 1.0))], name="fields"))
-
-
-def test_a_list_of_samples_is_a_workload_that_keeps_every_rule() -> None:
     assert "samples.steady" in rig.check_workload(GOOD)
 
 

@@ -187,11 +187,8 @@ def test_a_subset_takes_more_of_others_where_a_class_runs_out(tau: Path) -> None
     assert Counter(s.label for s in opened(tau, samples=19).samples)["bus"] == 3
 
 
-def test_more_samples_than_there_are_is_refused(tau: Path) -> None:
+def test_a_subset_needs_only_its_own_clips_and_has_no_more_than_there_are(tau: Path) -> None:
     assert "24" in raised(UsageError, opened, tau, samples=25).remedy
-
-
-def test_a_subset_needs_only_its_own_clips(tau: Path) -> None:
     used = {s.id.split(":")[0] for s in opened(tau, samples=1).samples}
     assert opened(tau, samples=1).details["clips"] == len(used) == 1
 

@@ -246,9 +246,6 @@ def test_frames_are_due_one_stride_after_another(scenes: AscWorkload) -> None:
     assert {i.queue for i in asked} == {2}
 
 
-def test_a_workload_that_is_no_stream_is_refused() -> None:
+def test_a_workload_that_is_no_stream_is_refused_except_for_compliance_which_asks_the_samples_it_is_given() -> None:
     raised(UsageError, real_time, Blank(3), FREE, says="blank is not a stream")
-
-
-def test_a_compliance_run_of_real_time_asks_the_samples_it_is_given() -> None:
     assert len(issues(real_time(Blank(3), FREE, purpose="compliance"))) == 3

@@ -121,16 +121,13 @@ def block(first: int, bits: list[int]) -> dict[str, Any]:
     return {"sample_id": first, "sample_rate": 2e6, "decimate_factor": 2, "data": data}
 
 
-def test_bits_that_only_fill_the_last_byte_are_no_level() -> None:
+def test_bits_that_only_fill_the_last_byte_are_no_level_and_edges_among_lost_bits_are_not_made_up() -> None:
     bits = Bits()
     bits.add(block(100, [1, 1, 1]))
     bits.add(block(106, [1, 0, 0]))
     bits.add(block(112, [0] * 9))
     at, level = bits.edges(ended=True)
     assert (at.tolist(), level.tolist()) == ([108], [0])
-
-
-def test_an_edge_among_bits_that_were_lost_is_not_made_up() -> None:
     bits = Bits()
     for first, bit in ((100, 0), (116, 0), (148, 1), (164, 0)):
         bits.add(block(first, 8 * [bit]))
