@@ -50,7 +50,7 @@ def check_manifest(folder: Path, ledger: Ledger) -> str:
         try:
             ledger.used(name, sha256_of(inside(folder, name)))
         except StoreError as error:
-            ledger.faults.append(clean(f"{MANIFEST}: {error.message}"))
+            ledger.faults.append(clean(f"{MANIFEST}: {name}: {error.message}"))
     for name in walk(folder):
         if name not in (MANIFEST, SIGNATURE) and name not in ledger.listed and "derived" not in name.split("/"):
             ledger.faults.append(clean(f"{name} {UNLISTED}"))

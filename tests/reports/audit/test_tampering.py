@@ -66,11 +66,13 @@ def test_the_worst_finding_comes_first_and_says_what_to_do(folder: Path) -> None
     assert found.anchor == "altered after it was hashed, not anchored"
 
 
-def test_a_file_that_is_no_part_of_the_submission_is_to_be_removed(folder: Path) -> None:
+def test_a_file_that_is_no_part_of_the_submission_is_to_be_removed_and_a_missing_one_has_its_path(folder: Path) -> None:
     (folder / ".DS_Store").write_bytes(b"Bud1")
     said = worst(audit(folder, quick=True))[1]
     assert ".DS_Store is not in MANIFEST.sha256" in said
     assert said.endswith(". Remove it")
+    (gone := next(folder.rglob("replies.arrows"))).unlink()
+    assert f"{gone.relative_to(folder)}: replies.arrows cannot be read" in worst(audit(folder, quick=True))[1]
 
 
 def test_without_openssh_a_submission_counts_as_unsigned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
