@@ -127,8 +127,7 @@ def test_other_samples_are_no_repetition(run: Path, tmp_path: Path, capsys: Capt
 
 
 def test_an_import_is_no_measurement_to_repeat(run: Path, tmp_path: Path) -> None:
-    imported = edited(run, tmp_path, imported={"format": "plain-csv"})
-    assert "Name a recording of `rig measure`" in raised(UsageError, like, imported).remedy
+    raised(UsageError, like, edited(run, tmp_path, imported={"format": "plain-csv"}), says="only an import")
 
 
 def test_the_mode_of_a_lone_run_is_taken(run: Path) -> None:
