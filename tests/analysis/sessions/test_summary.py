@@ -334,7 +334,8 @@ def test_an_honest_session_passes_whatever_the_jitter_and_however_few_the_sample
     draw, false = np.random.default_rng(count), 0
     for _ in range(1000):
         took = draw.lognormal(0.0, 1.0, count) * np.exp(jitter * draw.standard_normal((2, count)))
-        ratio = paired(*((np.arange(count), np.column_stack(3 * [each])) for each in took))
+        own, speed = ((np.arange(count), np.column_stack(3 * [each])) for each in took)
+        ratio = paired(own, speed)
         assert ratio is not None
         false += abs(ratio.value - 1.0) - ratio.half_width(CERTAIN) > APART
     assert false <= 5
