@@ -10,7 +10,7 @@ from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, means_by, me
 from rig.analysis.timing.alignment.misplaced_spans import OFTEN, Levels, levels_of
 from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity, Phase
-from rig.analysis.timing.profile import FAR, LEAST, SEVERAL
+from rig.analysis.timing.profile import FAR, FEW, LEAST, MANY, SEVERAL
 from rig.analysis.timing.readings import EVEN, idle_window_of
 from rig.analysis.timing.timebase import SURE
 from rig.types import Bools, Floats
@@ -121,6 +121,8 @@ def _stretches(rail: AlignedRail, levels: Levels, spans_s: Floats, idle_s: Float
 
 FEWER = 0.1
 """This part of the readings at idle, or at work, may differ from most of them."""
+SORTED = 32
+"""By chance, noise does not make a row of so many readings without a fall."""
 
 
 def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
@@ -136,11 +138,43 @@ def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
     inner_s = merged(inner_s[inner_s[:, 1] > inner_s[:, 0]])
     window = idle_window_of(r, activity.idle_s, spans_s, rail.sigma_s, rail.host_sigma_s)
     windows = [r.watts[window == k] for k in np.unique(window[window >= 0])]
-    work = r.watts[r.ok & (inside(inner_s, r.start_s, r.end_s) >= 0)]
-    step_w = (r.rail.resolution or 0.0) * r.watts_per_raw
-    how = _how(windows, work, step_w) if sum(map(len, windows)) >= LEAST and len(work) else ""
+    at_work = r.ok & (inside(inner_s, r.start_s, r.end_s) >= 0)
+    step_w, many = (r.rail.resolution or 0.0) * r.watts_per_raw, sum(map(len, windows)) >= LEAST and at_work.any()
+    how = _how(windows, r.watts[at_work], step_w) if many else ""
     how = how or _grows(r.watts[window >= 0], (r.end_s - r.start_s)[window >= 0])
-    return [Finding(f"readings of rail {r.rail.name} at idle", how, "noise about one level")] if how else []
+    if how or not many:
+        return [Finding(f"readings of rail {r.rail.name} at idle", how, "noise about one level")] if how else []
+    found = _spoiled(r.watts, window >= 0, at_work, step_w)
+    return [Finding(f"readings of rail {r.rail.name} as measured", found, "none")] if found else []
+
+
+def _spoiled(watts: Floats, idle: Bools, work: Bools, step_w: float) -> str:
+    """Describe readings that neither the device nor the noise of its meter makes; "" without any.
+
+    Readings of a device follow its state: a pulse adds to the level of idle or of work. They have the noise that idle
+    shows, and noise is not in order of its size.
+    """
+    steps, exact_w = np.diff(watts), max(1e-9 * float(np.max(np.abs(watts))), step_w)
+    off_w, state = np.abs(steps), np.where(idle, 1, 2 * work)
+    same = state[1:] == state[:-1]
+    noise_w = float(np.median(np.append(off_w[same & idle[1:]], exact_w)))
+    rest_w = float(np.median(watts[idle]))
+    rise_w = abs(float(np.median(watts[work])) - rest_w)
+    lone = same[1:] & same[:-1] & (steps[1:] * steps[:-1] < 0.0)
+    lone &= np.minimum(off_w[1:], off_w[:-1]) > 2.0 * SURE * max(noise_w, exact_w)
+    at_idle, at_work = (watts[1:-1][lone & (state[1:-1] == k)] for k in (1, 2))
+    if min(len(at_idle), len(at_work)) >= SEVERAL and abs(np.median(at_work) - np.median(at_idle)) < ALIKE * rise_w:
+        found = f"{len(at_idle) + len(at_work)} single ones are the same at idle and at work"
+        return f"{found}: leave out what is of another input or quantity"
+    for rise in (steps, -steps):
+        small = (rise > 0.0) & (rise < 0.25 * noise_w) & (np.abs(np.diff(rise, prepend=0.0)) > ALIKE * rise)
+        if (row := np.bincount(np.cumsum(rise < 0.0), small).max()) >= SORTED:
+            return f"{row:.0f} in a row are in order of their size: put them in order of time"
+    pair = same & work[1:] & (np.maximum(watts[1:], watts[:-1]) < rest_w)
+    quiet = np.count_nonzero(pair & (off_w > exact_w) & (off_w < FEW * noise_w))
+    if quiet >= MANY and 2 * quiet > np.count_nonzero(pair):
+        return f"{quiet} in spans are below idle with hardly any noise: look for a lost comma or prefix"
+    return ""
 
 
 def _grows(watts: Floats, length_s: Floats) -> str:

@@ -42,7 +42,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("readings of rail .* that are numbers", "Check the wiring and the range of the meter with `rig doctor`"),
     ("readings of rail .* far beyond all others",
      "Delete it if the meter or its link made it; if the device did, measure until it recurs"),
-    ("readings of rail .* (that repeat|that a filter|in order|in every)",
+    ("readings of rail .* (that repeat|that a filter|in order|in every|as measured)",
      "Set the meter, or mend its driver, as the check says"),
     ("solves whose claims", "Stamp claims and spans by one clock, and answer with the best claim"),
     ("readings of rail .* at idle",
