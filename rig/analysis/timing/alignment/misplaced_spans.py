@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rig.analysis.result.finding import Finding
-from rig.analysis.timing.activity_signal import inside, touches
+from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged, touches
 from rig.analysis.timing.alignment.contrast import Shown
 from rig.analysis.timing.profile import FEW
 from rig.analysis.timing.readings import Readings
@@ -43,8 +43,8 @@ def absent(s: Shown, late_s: float = 0.0) -> Bools:
     """Return which spans show no rise in the trace if all are late by ``late_s``, shape (k,)."""
     at = np.array([late_s])
     left = s.left(at)[:, 0]
-    # if a core sleeps while others work, spans draw less than the time beside them
-    left = 2.0 - left if falls(left) else left
+    # if a core sleeps while others work, spans draw less than the time beside them, or some classes do
+    left = 1.0 - np.abs(1.0 - left) if falls(left) else left
     return np.asarray(s.covered(at)[:, 0] & (left > RISELESS))
 
 
@@ -67,7 +67,8 @@ def astray(s: Shown) -> int:
     last = count < len(c) and none[-count:].all()
     of = inside(np.column_stack([c.on_s, c.off_s]), r.start_s, r.end_s)
     high = r.watts > 0.5 * (levels.low_w + levels.high_w)
-    within, beside = r.ok & (of >= 0), r.ok & ~touches(s.windows_s, r.start_s, r.end_s)
+    settled_s = merged(s.windows_s + np.array([0.0, SETTLE_TAU * s.tau_s]))
+    within, beside = r.ok & (of >= 0), r.ok & ~touches(settled_s, r.start_s, r.end_s)
     present, least = within & ~none[of], STRAYS * np.count_nonzero(within)
     if not within.any() or not beside.any():
         return 0
@@ -76,7 +77,8 @@ def astray(s: Shown) -> int:
     few, many = (np.count_nonzero(x[:-1] & x[1:]) for x in (lacks, found))
     elsewhere = few > least and many > PART * few * len(s.windows_s) / len(c)
     if last or (2 * count > len(c) and np.count_nonzero(found) >= LAST):
-        elsewhere |= bool(np.quantile(s.left(s.places_s).min(axis=1), SHORT) < SHORT)
+        lost = s.some(np.flatnonzero(none))
+        elsewhere |= bool(np.quantile(lost.left(s.places_s).min(axis=1), SHORT) < SHORT)
     # pulses outside of spans are the missing work only if the other spans show such work too
     return count if elsewhere and (not present.any() or np.mean(works[present]) > 0.5) else 0
 
