@@ -1,6 +1,7 @@
 """Find what readings contain outside spans: work that no span covers, such as a repeated try, and unsteady idle."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,9 @@ from rig.analysis.timing.alignment.misplaced_spans import OFTEN, Levels, levels_
 from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.profile import FAR, FEW, LEAST, MANY, SEVERAL
-from rig.analysis.timing.readings import EVEN, idle_window_of
+from rig.analysis.timing.readings import EVEN, Readings, idle_window_of
 from rig.analysis.timing.timebase import SURE
-from rig.types import Bools, Floats
+from rig.types import Bools, Floats, Indices
 
 LEAST_READINGS = 4
 """Work outside spans must last half as long as a span, rise half as much, and last this many readings.
@@ -121,96 +122,69 @@ def _stretches(rail: AlignedRail, levels: Levels, spans_s: Floats, idle_s: Float
 
 FEWER = 0.1
 """This part of the readings at idle, or at work, may differ from most of them."""
-SORTED = 32
-"""By chance, noise does not make a row of so many readings without a fall."""
 
 
 def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
-    """Return a failed check if readings at idle are not just noise about one level that all idle windows share.
+    """Return a failed check if neither the device nor the noise of its meter makes some of the readings.
 
-    Causes are a changed unit, a lost sign, a switched probe or a meter that averages since the start. A pulse now and
-    then does not fail the check, nor does a device that settles or wakes.
+    Causes are a changed unit, a lost sign, a switched probe, sorted rows or a meter that averages since the start. A
+    pulse now and then does not fail the check, nor does a device that settles or wakes.
     """
     r, spans_s = rail.single or rail.readings, activity.active_s()
     if r.counter or not len(spans_s):
         return []
     inner_s = spans_s + np.array([2.0 * rail.sigma_s + SETTLE_TAU * r.tau_s, -2.0 * rail.sigma_s])
     inner_s = merged(inner_s[inner_s[:, 1] > inner_s[:, 0]])
-    window = idle_window_of(r, activity.idle_s, spans_s, rail.sigma_s, rail.host_sigma_s)
-    windows = [r.watts[window == k] for k in np.unique(window[window >= 0])]
-    at_work = r.ok & (inside(inner_s, r.start_s, r.end_s) >= 0)
-    step_w, many = (r.rail.resolution or 0.0) * r.watts_per_raw, sum(map(len, windows)) >= LEAST and at_work.any()
-    how = _how(windows, r.watts[at_work], step_w) if many else ""
-    how = how or _grows(r.watts[window >= 0], (r.end_s - r.start_s)[window >= 0])
-    if how or not many:
-        return [Finding(f"readings of rail {r.rail.name} at idle", how, "noise about one level")] if how else []
-    found = _spoiled(r.watts, window >= 0, at_work, step_w)
-    return [Finding(f"readings of rail {r.rail.name} as measured", found, "none")] if found else []
+    idle = idle_window_of(r, activity.idle_s, spans_s, rail.sigma_s, rail.host_sigma_s) >= 0
+    state = np.where(idle, 1, 2 * (r.ok & (inside(inner_s, r.start_s, r.end_s) >= 0)))
+    how = next(_faults(r, state), "") if np.count_nonzero(idle) >= LEAST else ""
+    return [Finding(f"readings of rail {r.rail.name} as measured", how, "noise about levels")] if how else []
 
 
-def _spoiled(watts: Floats, idle: Bools, work: Bools, step_w: float) -> str:
-    """Describe readings that neither the device nor the noise of its meter makes; "" without any.
+def _faults(r: Readings, state: Indices) -> Iterator[str]:
+    """Describe readings that are no power of a device; ``state`` is 1 at idle, 2 at work and 0 elsewhere, shape (n,).
 
     Readings of a device follow its state: a pulse adds to the level of idle or of work. They have the noise that idle
     shows, and noise is not in order of its size.
     """
-    steps, exact_w = np.diff(watts), max(1e-9 * float(np.max(np.abs(watts))), step_w)
-    off_w, state = np.abs(steps), np.where(idle, 1, 2 * work)
-    same = state[1:] == state[:-1]
-    noise_w = float(np.median(np.append(off_w[same & idle[1:]], exact_w)))
-    rest_w = float(np.median(watts[idle]))
-    rise_w = abs(float(np.median(watts[work])) - rest_w)
-    lone = same[1:] & same[:-1] & (steps[1:] * steps[:-1] < 0.0)
-    lone &= np.minimum(off_w[1:], off_w[:-1]) > 2.0 * SURE * max(noise_w, exact_w)
-    at_idle, at_work = (watts[1:-1][lone & (state[1:-1] == k)] for k in (1, 2))
-    if min(len(at_idle), len(at_work)) >= SEVERAL and abs(np.median(at_work) - np.median(at_idle)) < ALIKE * rise_w:
-        found = f"{len(at_idle) + len(at_work)} single ones are the same at idle and at work"
-        return f"{found}: leave out what is of another input or quantity"
+    watts, steps, at_rest, at_work = r.watts, np.diff(r.watts), r.watts[state == 1], r.watts[state == 2]
+    off_w, same = np.abs(steps), (state[1:] == state[:-1]) & (state[1:] > 0)
+    length_s = (r.end_s - r.start_s)[state == 1]
+    if min(at_rest.mean(), length_s.mean()) > 0.0 and np.std(length_s) >= EVEN * length_s.mean():
+        longer, more = (x / x.mean() - 1.0 for x in (length_s, at_rest))
+        slope = float(longer @ more / (longer @ longer))
+        u = float(np.std(more - slope * longer) / np.linalg.norm(longer))
+        if slope >= FAR * u and abs(slope - 1.0) <= max(ALIKE, 3.0 * u):
+            yield "in proportion to the time since the reading before, as joules divided by one interval"
+    if not len(at_work):
+        return
+    # smaller differences are rounding
+    exact_w = max(1e-9 * float(np.max(np.abs(watts))), (r.rail.resolution or 0.0) * r.watts_per_raw)
+    noise_w = float(np.median(np.append(off_w[same & (state[1:] == 1) & (off_w > 0.0)], exact_w)))
+    rest_w, level_w, low_w = float(np.median(at_rest)), float(np.median(at_work)), float(np.quantile(at_rest, FEWER))
+    if np.all(steps[same] >= 0.0) and np.mean(steps[same] > 0.0) > 0.5:
+        yield "that never fall, at idle or at work"
+    most_w = max(low_w, float(np.quantile(at_work, 1.0 - FEWER)))
+    over_w = [float(np.mean(np.maximum(w - most_w, 0.0))) for w in (at_work, at_rest)]  # rare pulses occur in both
+    if np.diff(over_w)[0] > 0.5 * abs(level_w - low_w):
+        yield "so far above readings at work that their mean excess is over half of dynamic power"
+    least_w = np.minimum(off_w[1:], off_w[:-1])
+    lone = same[1:] & same[:-1] & (steps[1:] * steps[:-1] < 0.0) & (np.abs(watts[2:] - watts[:-2]) < 0.5 * least_w)
+    far = (
+        lone & (state[1:-1] == 1) & (least_w > FAR * max(noise_w, exact_w, float(np.median(np.abs(at_rest - rest_w)))))
+    )
+    below, above = (int(np.count_nonzero(far & (turn > 0.0))) for turn in (steps[1:], -steps[1:]))
+    if below >= SEVERAL and below > 4 * above:
+        yield f"{below} single ones that are far below those beside them"
+    lone &= least_w > 2.0 * SURE * max(noise_w, exact_w)
+    single = [watts[1:-1][lone & (state[1:-1] == k)] for k in (1, 2)]
+    if min(map(len, single)) >= SEVERAL and abs(np.diff([*map(np.median, single)])[0]) < ALIKE * abs(level_w - rest_w):
+        yield f"{sum(map(len, single))} single ones that are the same at idle and at work, as of another input"
     for rise in (steps, -steps):
         small = (rise > 0.0) & (rise < 0.25 * noise_w) & (np.abs(np.diff(rise, prepend=0.0)) > ALIKE * rise)
-        if (row := np.bincount(np.cumsum(rise < 0.0), small).max()) >= SORTED:
-            return f"{row:.0f} in a row are in order of their size: put them in order of time"
-    pair = same & work[1:] & (np.maximum(watts[1:], watts[:-1]) < rest_w)
-    quiet = np.count_nonzero(pair & (off_w > exact_w) & (off_w < FEW * noise_w))
-    if quiet >= MANY and 2 * quiet > np.count_nonzero(pair):
-        return f"{quiet} in spans are below idle with hardly any noise: look for a lost comma or prefix"
-    return ""
-
-
-def _grows(watts: Floats, length_s: Floats) -> str:
-    """Describe how readings grow with the time since the reading before; "" if they do not grow in proportion."""
-    if len(watts) < LEAST or not min(watts.mean(), length_s.mean()) > 0.0:
-        return ""
-    longer, more = length_s / length_s.mean() - 1.0, watts / watts.mean() - 1.0
-    if np.std(longer) < EVEN:
-        return ""
-    slope = float(longer @ more / (longer @ longer))
-    u = float(np.std(more - slope * longer)) / math.sqrt(float(longer @ longer))
-    if slope < FAR * u or abs(slope - 1.0) > max(ALIKE, 3.0 * u):
-        return ""
-    return "in proportion to the time since the reading before, as joules divided by one interval"
-
-
-def _how(windows: list[Floats], work: Floats, step_w: float) -> str:
-    """Describe how readings of idle windows are restless compared with those at work; "" if they are not.
-
-    ``step_w`` is the meter's step, or 0.
-    """
-    quiet, middle = np.concatenate(windows), [float(np.median(w)) for w in windows]
-    level, rest = float(np.median(work)), float(np.quantile(quiet, FEWER))
-    off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])
-    exact = max(1e-9 * max(abs(level), float(np.max(np.abs(quiet)))), step_w)  # smaller differences are rounding
-    steps = np.abs(np.diff(quiet))
-    typical = np.median(steps[steps > 0.0]) if steps.any() else 0.0
-    far = FAR * max(float(np.median(np.abs(off))), float(typical), exact)
-    if all(len(w) > 1 and w[-1] > w[0] and np.all(np.diff(w) >= 0.0) for w in (*windows, work)):
-        return "that never fall, like those at work"
-    most_w = max(rest, float(np.quantile(work, 1.0 - FEWER)))
-    over, at_work = (float(np.mean(np.maximum(w - most_w, 0.0))) for w in (quiet, work))  # rare pulses occur in both
-    if over - at_work > 0.5 * abs(level - rest):
-        return "so far above readings at work that their mean excess is over half of dynamic power"
-    above, below = int(np.count_nonzero(off > far)), off < -far
-    lone, most = int(np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:])), int(2.0 * FEWER * len(off))
-    if lone >= SEVERAL and lone > 4 * above and np.count_nonzero(below) < min(2 * lone, most):
-        return f"{lone} single ones that are far below those beside them"
-    return ""
+        if (row := np.bincount(np.cumsum(rise < 0.0), small).max()) >= 2 * MANY:
+            yield f"{row:.0f} in a row that are in order of their size, not of time"
+    pair = same & (state[1:] == 2) & (np.maximum(watts[1:], watts[:-1]) < rest_w)
+    still = np.count_nonzero(pair & (off_w > exact_w) & (off_w < FEW * noise_w))
+    if still >= MANY and 2 * still > np.count_nonzero(pair):
+        yield f"{still} in spans that are below idle with hardly any noise, as if a comma or prefix were lost"
