@@ -451,7 +451,7 @@ WORLDS = [
     # work at other times than the spans is refused with its reason
     World("every_reading_twice", (1_000_000,), refused="after the end of the recording"),
     World("wrong_rate", (11, 1_000_000, 1_000_070), refused="of (the )?spans|along the run"),
-    World("lost_block", (1000115, 1000182, 1_000_000, 1_000_001, 1_000_006, 1_000_039, 1_000_078),
+    World("lost_block", (1000013, 1000115, 1000182, 1_000_000, 1_000_001, 1_000_006, 1_000_039, 1_000_078),
           refused="at another time"),
     World("drops_now_and_then", (0, 1000000, 1000027), refused="at another time"),
     World("logger_slows_down_when_quiet", (41000003, 41000008), off=1.0),  # long readings beside spans stay whole

@@ -77,7 +77,8 @@ def astray(s: Shown) -> int:
     few, many = (np.count_nonzero(x[:-1] & x[1:]) for x in (lacks, found))
     elsewhere = few > least and many > PART * few * len(s.windows_s) / len(c)
     if last or (2 * count > len(c) and np.count_nonzero(found) >= LAST):
-        elsewhere |= bool(np.quantile(s.some(np.flatnonzero(none)).left(s.places_s).min(axis=1), SHORT) < SHORT)
+        sought = s if last else s.some(np.flatnonzero(none))
+        elsewhere |= bool(np.quantile(sought.left(s.places_s).min(axis=1), SHORT) < SHORT)
     # pulses outside of spans are the missing work only if the other spans show such work too
     return count if elsewhere and (not present.any() or np.mean(works[present]) > 0.5) else 0
 
