@@ -133,10 +133,8 @@ def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
     r, spans_s = rail.single or rail.readings, activity.active_s()
     if r.counter or not len(spans_s):
         return []
-    inner_s = spans_s + np.array([2.0 * rail.sigma_s + SETTLE_TAU * r.tau_s, -2.0 * rail.sigma_s])
-    inner_s = merged(inner_s[inner_s[:, 1] > inner_s[:, 0]])
     idle = idle_window_of(r, activity.idle_s, spans_s, rail.sigma_s, rail.host_sigma_s) >= 0
-    state = np.where(idle, 1, 2 * (r.ok & (inside(inner_s, r.start_s, r.end_s) >= 0)))
+    state = np.where(idle, 1, 2 * (r.ok & (inside(spans_s, r.start_s, r.end_s) >= 0)))
     how = next(_faults(r, state), "") if np.count_nonzero(idle) >= LEAST else ""
     return [Finding(f"readings of rail {r.rail.name} as measured", how, "noise about levels")] if how else []
 
@@ -177,9 +175,11 @@ def _faults(r: Readings, state: Indices) -> Iterator[str]:
     if below >= SEVERAL and below > 4 * above:
         yield f"{below} single ones that are far below those beside them"
     lone &= least_w > 2.0 * SURE * max(noise_w, exact_w)
-    single = [watts[1:-1][lone & (state[1:-1] == k)] for k in (1, 2)]
-    if min(map(len, single)) >= SEVERAL and abs(np.diff([*map(np.median, single)])[0]) < ALIKE * abs(level_w - rest_w):
-        yield f"{sum(map(len, single))} single ones that are the same at idle and at work, as of another input"
+    single = [np.flatnonzero(lone & (state[1:-1] == k)) for k in (1, 2)]
+    if min(map(len, single)) >= SEVERAL and abs(np.mean(np.sign(steps[single[0]]))) > 0.5:  # noise has both signs
+        apart_w = np.subtract(*(np.median(watts[1 + at]) for at in single))
+        if abs(apart_w) < ALIKE * abs(level_w - rest_w):
+            yield f"{sum(map(len, single))} single ones that are the same at idle and at work, as of another input"
     for rise in (steps, -steps):
         small = (rise > 0.0) & (rise < 0.25 * noise_w) & (np.abs(np.diff(rise, prepend=0.0)) > ALIKE * rise)
         if (row := np.bincount(np.cumsum(rise < 0.0), small).max()) >= 2 * MANY:
