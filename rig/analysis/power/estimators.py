@@ -230,23 +230,24 @@ def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> t
     """
     r = model.readings
     free = np.flatnonzero(r.ok & ~model.busy & ~signal.touches(regions, r.start_s, r.end_s))
-    unit = float(np.median(model.weight[model.weight > 0.0]))
-    many = np.maximum(np.ceil(np.abs(total) / unit - 0.5), 1.0).astype(np.int64)
+    unit = float(np.median(model.weight[model.weight > 0.0])) if r.pool is None else 1.0
+    many = np.maximum(np.ceil(np.abs(total) / unit - 0.5), 1.0)
     # numbers of the free readings at the begin and end of each region, and at the far ends of the gaps beside it
     first, last = np.searchsorted(model.middle_s[free], regions.T)
     before_from, after_until = np.append(0, last[:-1]), np.append(first[1:], len(free))
-    low = np.column_stack([np.maximum(first - many[0::2], before_from), last]).ravel()
-    high = np.column_stack([first, np.minimum(last + many[1::2], after_until)]).ravel()
-    known = high > low
-    each = np.where(known, total / np.maximum(high - low, 1), 0.0)
+    upto = np.append(0.0, np.cumsum(r.many[free]))
+    low = np.column_stack([np.maximum(np.searchsorted(upto, upto[first] - many[0::2]), before_from), last]).ravel()
+    high = np.column_stack([first, np.minimum(np.searchsorted(upto, upto[last] + many[1::2]), after_until)]).ravel()
+    known, held = high > low, np.maximum(upto[high] - upto[low], 1.0)
+    each = np.where(known, total / held, 0.0)
     steps = np.bincount(low, each, len(free) + 1) - np.bincount(high, each, len(free) + 1)
     out = np.zeros(len(r.watts))
-    out[free] = np.cumsum(steps)[:-1]
-    sums = np.append(0.0, np.cumsum(r.watts[free]))
+    out[free] = np.cumsum(steps)[:-1] * r.many[free]
+    sums = np.append(0.0, np.cumsum(r.many[free] * r.watts[free]))
     rest = np.where(model.gap, model.weight, 0.0)
     rest = rest / rest.sum() if np.any(model.gap) else idle
     out += float(total[~known].sum()) * rest
-    return out, np.where(known, (sums[high] - sums[low]) / np.maximum(high - low, 1), float(rest @ r.watts))
+    return out, np.where(known, (sums[high] - sums[low]) / held, float(rest @ r.watts))
 
 
 def estimate_of(model: RailModel, level: Floats, under: Idle) -> Estimate:

@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from fixtures.worlds.lab_recording import Lab, write
 from rig.analysis.evaluate import evaluate
+from rig.analysis.power.model import rail_model
 from rig.analysis.result.result import Result
 from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.long_traces import cuts_of, moments_s, pooled, single, stretches
@@ -196,10 +197,14 @@ def agree(whole: Result, looked_into: Result, alike: float = ALIKE) -> None:
     ("plain", 2), ("gated_inrush", 2), ("clips_at_zero", 0), ("volts_read_slowly", 1),
     ("synchronous_part_aperture", 0),
 ])  # fmt: skip
-def test_stretches_and_sums_agree_with_the_whole(kind: str, seed: int, tmp_path: Path) -> None:
+def test_stretches_and_sums_and_pieces_agree_with_the_whole(
+    kind: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab, run = recorded(seed, kind, tmp_path)
-    looked_into = evaluate(run, at_once=count_of(run) // 4)
-    agree(evaluate(run), looked_into)
+    whole, looked_into = evaluate(run), evaluate(run, at_once=count_of(run) // 4)
+    agree(whole, looked_into)
+    monkeypatch.setattr(rail_model, "MANY", count_of(run) // 4)
+    agree(whole, evaluate(run), 1e-6)
     assert all(held(looked_into.quantities[name], true) for name, true in lab.truth().items())
 
 

@@ -16,15 +16,17 @@ import numpy as np
 from rig.analysis.power.model.blocks import GAP, MOST, SPAN, Blocks, blocks_of, look_errors
 from rig.analysis.power.model.noise import Noise, noise_of, variances
 from rig.analysis.power.model.trace_model import SMOOTH, TraceModel, fit
-from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, means_by, merged, touches
+from rig.analysis.timing.activity_signal import edges_of, inside, margin_s, mean_signal, means_by, merged, touches
 from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity
-from rig.analysis.timing.long_traces import span_sigma_s
+from rig.analysis.timing.long_traces import in_pieces, moments_s, span_sigma_s
 from rig.analysis.timing.readings import Readings, gap_of, idle_window_of
 from rig.analysis.timing.timebase import SURE
 from rig.types import Bools, Conversion, Floats, Indices, Rail
 
 T = TypeVar("T")
+MANY, BESIDE = 1 << 17, 128
+"""Estimators get more steady readings than ``MANY`` as means over pieces, but the ``BESIDE`` next to a span singly."""
 ROUNDED = 1e-9
 """Rounding alone may change power by this part."""
 LEAST_PAIRS = 20
@@ -72,6 +74,8 @@ class RailModel:
     single: Single
     at_looks: Floats | None = None
     """For a counter: how busy the device was at each read, 0 to 1, shape (n + 1,)."""
+    fine: RailModel | None = None
+    """If the readings are means over pieces of readings in memory: the model with these readings."""
     _known: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def once(self, what: Callable[[RailModel], T]) -> T:
@@ -135,7 +139,7 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
     rest = _rests(r, gap, noise)
     blocks = blocks_of((r.start_s, r.end_s), r.watts, _weight(r), r.many, (where, rest, np.where(r.ok, held, -1)))
     trace = fit(blocks, _white(blocks, r, noise, looks) + _swings(blocks, r, (where, gap, held)))
-    return RailModel(
+    model = RailModel(
         readings=r,
         clock=rail.timebase.clock.name,
         sigma_s=sigma_s,
@@ -155,6 +159,26 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
             one, of_one >= 0, touches(spans, one.start_s, one.end_s), of_span >= 0, one.adjacent()
         ),
         at_looks=looks,
+    )  # fmt: skip
+    if len(r.watts) <= MANY or not r.steady or r.counter or r.supply is not None or np.any(r.overload):
+        return model
+    return _in_pieces(model, moments_s(r, activity, sigma_s, rail.host_sigma_s))
+
+
+def _in_pieces(model: RailModel, moments: Floats) -> RailModel:
+    """Return the model with means over pieces of successive readings that the estimators treat alike.
+
+    The level beside a span is read from single readings, as many as its margin holds.
+    """
+    one, blocks = model.readings, model.trace.blocks
+    reach_s = BESIDE * one.period_s + 2.0 * float(np.ptp(margin_s(model.sigma_s, one.tau_s)))
+    near_s = merged(model.spans_s.reshape(-1, 1) + np.array([-reach_s, reach_s]))
+    r, start = in_pieces(one, moments, near_s, blocks.of, MANY // 16)
+    share = np.add.reduceat(blocks.share, start)
+    return replace(
+        model, readings=r, middle_s=0.5 * (r.start_s + r.end_s), weight=_weight(r), idle=model.idle[start],
+        gap=model.gap[start], busy=model.busy[start], held=model.held[start], fine=model,
+        trace=replace(model.trace, blocks=replace(blocks, of=blocks.of[start], share=share)),
     )  # fmt: skip
 
 
