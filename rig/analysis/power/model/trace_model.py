@@ -83,17 +83,18 @@ def kernels(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
 
 
 @dataclass(frozen=True)
-class Configuration:
-    """One way to explain a trace: its probability, its variances, and its columns of the design with their sizes.
+class Configurations:
+    """The w ways to explain a trace: their probabilities, (w,), their variances, (w, p), and their gaps and changes.
 
-    ``inverse`` is the inverse covariance of blocks, (b, b). ``known`` is ``inverse`` times the columns of the free
-    levels, (b, f), and ``gram`` is the covariance of these levels, (f, f). ``part`` are the columns for gaps and for a
-    change times their sizes, (b, c).
+    ``columns`` are the numbers of two columns of the design, for gaps and for a change, and ``sizes_w2`` their sizes, 0
+    for none, (w, 2). ``inverse`` is the inverse covariance of blocks, (w, b, b). ``known`` is ``inverse`` times the
+    columns of the free levels, (w, b, f), and ``gram`` is the covariance of these levels, (w, f, f). ``part`` are the
+    two columns times their sizes, (w, b, 2).
     """
 
-    share: float
+    share: Floats
     variances: Floats
-    columns: list[int]
+    columns: Indices
     sizes_w2: Floats
     inverse: Floats
     known: Floats
@@ -112,7 +113,7 @@ class TraceModel:
     from_s: float
     lasts_s: float
     design: Design
-    ways: tuple[Configuration, ...]
+    ways: Configurations
     flicker_w2: float
     wander_w2: float
 
@@ -132,10 +133,13 @@ class TraceModel:
 
     def idle_at(self, t_s: Floats) -> Floats:
         """Return idle power at ``t_s`` in watts, interpolated between predictions for 32 parts of the trace."""
+        return np.asarray(np.interp(t_s, *self._course))
+
+    @cached_property
+    def _course(self) -> tuple[Floats, Floats]:
         cuts = np.linspace(0.0, 1.0, 33)
         each, _ = self._predicted(*self._idle(cuts[:-1], cuts[1:]))
-        middle_s = self.from_s + self.lasts_s * 0.5 * (cuts[1:] + cuts[:-1])
-        return np.asarray(np.interp(t_s, middle_s, self.design.y @ each))
+        return self.from_s + self.lasts_s * 0.5 * (cuts[1:] + cuts[:-1]), self.design.y @ each
 
     @cached_property
     def gaps_w(self) -> tuple[float, float]:
@@ -159,17 +163,14 @@ class TraceModel:
 
         The arguments are those of ``Design.weights``.
         """
-        d, m = self.design, z.shape[1]
-        mean, square, weight = np.zeros(m), np.zeros(m), np.zeros((len(d.y), m))
-        for way in self.ways:
-            each = d.weights(way, to_blocks, z, x)
-            v, at = way.variances, d.y @ each
-            left = d.columns[:, way.columns].T @ each - z[way.columns]
-            lasting = v[SLOW - 1] * np.sum(each * (d.kernel[-1] @ each), axis=0)
-            mean += way.share * at
-            square += way.share * (at * at + lasting + way.sizes_w2 @ left**2 + (v[SLOW:] @ d.scatter) @ each**2)
-            weight += way.share * each
-        return weight, np.sqrt(np.maximum(square - mean * mean, 0.0))
+        d, ways = self.design, self.ways
+        v, each = ways.variances, d.weights(ways, to_blocks, z, x)
+        at, left = d.y @ each, d.columns.T[ways.columns] @ each - z[ways.columns]
+        lasting = v[:, SLOW - 1, None] * np.sum(each * (d.kernel[-1] @ each), axis=1)
+        scatter = np.einsum("wc,wcm->wm", ways.sizes_w2, left**2)
+        scatter += np.einsum("wb,wbm->wm", v[:, SLOW:] @ d.scatter, each**2)
+        mean, square = ways.share @ at, ways.share @ (at * at + lasting + scatter)
+        return np.tensordot(ways.share, each, 1), np.sqrt(np.maximum(square - mean * mean, 0.0))
 
 
 @dataclass(frozen=True)
@@ -210,24 +211,24 @@ class Design:
         found[:, diagonal, diagonal] += v[:, SLOW:] @ self.scatter
         return np.asarray(found)
 
-    def configured(self, share: float, theta: Floats, columns: list[int], sizes_w2: Floats) -> Configuration:
-        """Return a configuration that is ready for predictions."""
-        part = self.columns[:, columns]
-        inverse = np.linalg.inv(self.covariance(theta[None])[0] + (part * sizes_w2) @ part.T)
+    def configured(self, share: Floats, theta: Floats, columns: Indices, sizes_w2: Floats) -> Configurations:
+        """Return configurations that are ready for predictions."""
+        part = self.columns.T[columns] * sizes_w2[:, :, None]
+        inverse = np.linalg.inv(self.covariance(theta) + part.swapaxes(1, 2) @ self.columns.T[columns])
         known = inverse @ self.free
         gram = np.linalg.inv(self.free.T @ known)
-        return Configuration(share, np.exp(theta), columns, sizes_w2, inverse, known, gram, part * sizes_w2)
+        return Configurations(share, np.exp(theta), columns, sizes_w2, inverse, known, gram, part.swapaxes(1, 2))
 
-    def weights(self, way: Configuration, to_blocks: Floats, z: Floats, x: Floats) -> Floats:
-        """Return weights of blocks, (b,), for the best unbiased prediction of a value.
+    def weights(self, ways: Configurations, to_blocks: Floats, z: Floats, x: Floats) -> Floats:
+        """Return weights of blocks, (w, b, m), for the best unbiased prediction of m values in each configuration.
 
-        ``to_blocks`` are the covariances between the value and the blocks from flicker noise and wander, (2, b). ``z``
-        is the part of gaps and of each change in the value, (1 + c,), and ``x`` the part of each free level, (f,). For
-        m values, each array has one more axis of this length.
+        ``to_blocks`` are the covariances between the values and the blocks from flicker noise and wander, (2, b, m).
+        ``z`` is the part of gaps and of each change in the values, (1 + c, m), and ``x`` the part of each free level,
+        (f, m).
         """
-        flicker, wander = way.variances[:2]
-        each = way.inverse @ (flicker * to_blocks[0] + wander * to_blocks[1] + way.part @ z[way.columns])
-        return np.asarray(each + way.known @ (way.gram @ (x - self.free.T @ each)))
+        slow = np.tensordot(ways.variances[:, :2], to_blocks, 1)
+        each = ways.inverse @ (slow + ways.part @ z[ways.columns])
+        return np.asarray(each + ways.known @ (ways.gram @ (x - self.free.T @ each)))
 
 
 def fit(blocks: Blocks, white_w2: Floats) -> TraceModel:
@@ -238,16 +239,12 @@ def fit(blocks: Blocks, white_w2: Floats) -> TraceModel:
     joint = (share / share.sum())[:, None, None] * parts
     # configurations are drawn at even steps of probability, so that each occurs as often as it is likely
     drawn = np.searchsorted(np.cumsum(joint), (np.arange(KEPT) + 0.5) / KEPT)
-    ways = []
-    found = np.unique(np.minimum(drawn, joint.size - 1), return_counts=True)
-    for k, count in zip(*(x.tolist() for x in found), strict=True):
-        i, g, c = np.unravel_index(k, joint.shape)
-        size = d.gap_sizes_w2[g]
-        cols = ([0] if size > 0.0 else []) + ([int(c)] if c else [])
-        sizes = ([size] if size > 0.0 else []) + ([d.change_w2] if c else [])
-        ways.append(d.configured(count / KEPT, theta[i], cols, np.array(sizes)))
+    found, count = np.unique(np.minimum(drawn, joint.size - 1), return_counts=True)
+    i, g, c = np.unravel_index(found, joint.shape)
+    sizes = np.column_stack([d.gap_sizes_w2[g], d.change_w2 * (c > 0)])
+    ways = d.configured(count / KEPT, theta[i], np.column_stack([0 * c, c]), sizes)
     flicker_w2, wander_w2 = (joint.sum(axis=(1, 2)) @ np.exp(theta[:, :2])).tolist()
-    return TraceModel(blocks, from_s, lasts_s, d, tuple(ways), flicker_w2, wander_w2)
+    return TraceModel(blocks, from_s, lasts_s, d, ways, flicker_w2, wander_w2)
 
 
 def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, Box]:
