@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from markupsafe import Markup
 
 from reports import headlines_and_tables as results, system_timing_instruments as sections
@@ -22,12 +21,12 @@ from reports.workflow import workflow
 from rig.analysis.power.notes_and_refusals import ON_FIGURE
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.quantity import FigureKey
-from rig.analysis.result.result import Result
+from rig.analysis.result.result import RESULTS, Result
 from rig.recording.disk.files import Folder
 from rig.recording.reader import Run
 from rig.terminal import clean
 
-RESULTS, STREAM_TABLE = "results.json", "figures/stream.csv"
+STREAM_TABLE = "figures/stream.csv"
 
 
 def render(
@@ -56,7 +55,7 @@ def render(
     page = env.get_template("report.html.j2").render(**content, vectors=vectors, trace=trace, policy=policy_)
     stored = dict.fromkeys(figures) if submission is None else {}  # a submission stores no separate pictures
     text = env.get_template("report.md.j2").render(**content, vectors=stored)
-    files = {RESULTS: results_json(result), "report.md": re.sub(r"\n{3,}", "\n\n", text), "report.html": page}
+    files = {RESULTS: result.text(), "report.md": re.sub(r"\n{3,}", "\n\n", text), "report.html": page}
     encoded = {name: _encoded(text) for name, text in files.items()}
     stream = result.series.stream
     tables = {} if stream is None else {STREAM_TABLE: stream_csv(stream)}
@@ -69,16 +68,12 @@ def write(
     run: Run | None = None,
     beside: Mapping[str, Any] | None = None,
     pictures: bool = True,
-    pages: bool = True,
 ) -> list[Path]:
     """Write the report below ``out``, each file completely or not at all, and return the paths of the files.
 
-    Without ``pages``, only the JSON is written. Links below ``out`` are not followed.
+    Links below ``out`` are not followed.
     """
     folder = Folder.at(out, make=True)
-    if not pages:
-        folder.write(RESULTS, _encoded(results_json(result)))
-        return [folder.path / RESULTS]
     files = render(run, result, folder.path, beside=beside, pictures=pictures)
     for name, content in files.items():
         folder.write(name, content)
@@ -86,12 +81,6 @@ def write(
         if name not in files:  # a file of an earlier rendering must not remain without its data
             folder.remove(name)
     return [folder.path / name for name in files]
-
-
-def results_json(result: Result) -> str:
-    """Return a result as strict JSON, with null for NaN and infinity; the same result gives the same text."""
-    text = msgspec.json.encode(result.to_json(), order="sorted", enc_hook=lambda value: value.tolist())
-    return msgspec.json.format(text, indent=1).decode()
 
 
 def _encoded(text: str) -> bytes:

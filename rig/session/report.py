@@ -9,7 +9,7 @@ from typing import Any
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.finding import Finding, note
-from rig.analysis.result.result import Result
+from rig.analysis.result.result import RESULTS, Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import summarise
 from rig.errors import DataError, StoreError, reason, refused
@@ -213,12 +213,23 @@ def _to_go_on(findings: Iterable[Finding], parts: Sequence[Part]) -> Iterator[Fi
 
 
 def _written(
-    own: Folder, result: Result, out: Path | None, run: Run, runs: tuple[Report, ...] | None = None, **shown: Any
+    own: Folder,
+    result: Result,
+    out: Path | None,
+    run: Run,
+    runs: tuple[Report, ...] | None = None,
+    *,
+    pages: bool,
+    **shown: Any,
 ) -> Report:
     target = out or own.path / DERIVED
     try:
         folder = own.sub(DERIVED, make=True) if out is None else Folder.at(out, make=True)
-        files: Sequence[Path] = load("reports", "files")(result, folder, run, **shown)
+        files: Sequence[Path] = [folder.path / RESULTS]
+        if pages:
+            files = load("reports", "files")(result, folder, run, **shown)
+        else:  # without the modules of the pages
+            folder.write(RESULTS, result.text().encode())
     except OSError as error:
         what = f"cannot write {target}: {reason(error)}"
         raise StoreError(what, field="out", value=str(target), remedy="Choose another --out") from error

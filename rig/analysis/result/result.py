@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from rig.analysis.result.finding import Finding
@@ -20,7 +21,8 @@ from rig.terminal import clean
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA = "neurorig-results/1"
+SCHEMA, RESULTS = "neurorig-results/1", "results.json"
+"""The form of ``to_json``, and the name of its file."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,11 @@ class Result:
         names = [str(key) for key in self.quantities if key.of_whole]
         rows = self.to_frame().loc[names, ["value", "low", "high", "unit"]]
         return lines + rows.to_html(float_format="{:.6g}".format, na_rep="")
+
+    def text(self) -> str:
+        """Return ``to_json`` as strict JSON, with null for NaN and infinity; the same result gives the same text."""
+        text = msgspec.json.encode(self.to_json(), order="sorted", enc_hook=lambda value: value.tolist())
+        return msgspec.json.format(text, indent=1).decode() + "\n"
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``derived/results.json``."""
