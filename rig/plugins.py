@@ -17,7 +17,6 @@ import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
-from importlib.metadata import Distribution, EntryPoint, entry_points, packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,8 @@ from rig.child_process import Kept
 from rig.errors import DISTRIBUTION, SetupError, UnknownNameError, UsageError, missing_extra, refused, said
 
 if typing.TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
+
     from rig.factories import Factory
 
 GROUPS = (
@@ -40,6 +41,8 @@ def registered(group: str) -> Sequence[EntryPoint]:
 @functools.cache
 def _installed(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
     """Return all registered plugins by group. The result is kept, because every package in ``path`` must be opened."""
+    from importlib.metadata import entry_points  # a report as JSON does without it, and so without the email package
+
     found = entry_points()
     return {group: tuple(sorted(found.select(group=f"rig.{group}"), key=lambda e: e.name)) for group in GROUPS}
 
@@ -131,6 +134,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
 
 def check_ours(package: str) -> None:
     """Raise ``SetupError`` if another distribution installed a package of the same name over this one."""
+    from importlib.metadata import packages_distributions
+
     others = [name for name in packages_distributions().get(package, ()) if name != DISTRIBUTION]
     if others:
         what = f"the package {package} of {DISTRIBUTION} was overwritten by {others[0]}"

@@ -196,7 +196,7 @@ def registering(
 
 def test_installed_packages_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
     known = names("meters")
-    monkeypatch.setattr("rig.plugins.entry_points", lambda: pytest.fail("they are opened again"))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda: pytest.fail("they are opened again"))
     assert names("meters") == known
 
 
