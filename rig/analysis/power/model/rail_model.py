@@ -160,7 +160,9 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
         ),
         at_looks=looks,
     )  # fmt: skip
-    if len(r.watts) <= MANY or not r.steady or r.counter or r.supply is not None or np.any(r.overload):
+    # the loss of a shunt and readings at the end of the range are not linear, so means do not tell them
+    linear = r.supply is None and r.rail.conversion.burden_ohm == 0.0 and not np.any(r.overload)
+    if len(r.watts) <= MANY or not r.steady or r.counter or not linear:
         return model
     return _in_pieces(model, moments_s(r, activity, sigma_s, rail.host_sigma_s))
 
