@@ -160,8 +160,9 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
         ),
         at_looks=looks,
     )  # fmt: skip
-    # the loss of a shunt and readings at the end of the range are not linear, so means do not tell them
-    linear = r.supply is None and r.rail.conversion.burden_ohm == 0.0 and not np.any(r.overload)
+    # the loss of a shunt, readings at the end of the range and overflows at work do not show in means
+    overflows = float(np.min(r.watts[held >= 0], initial=0.0)) < min(float(np.min(r.watts[where >= 0])), 0.0)
+    linear = r.supply is None and r.rail.conversion.burden_ohm == 0.0 and not (overflows or np.any(r.overload))
     if len(r.watts) <= MANY or not r.steady or r.counter or not linear:
         return model
     return _in_pieces(model, moments_s(r, activity, sigma_s, rail.host_sigma_s))
